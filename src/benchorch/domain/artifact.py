@@ -1,0 +1,70 @@
+"""What lies between the links of a chain, and how it is found again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from benchorch.domain.codec import Json
+
+
+class Format(StrEnum):
+    """The kind of thing one link hands to the next."""
+
+    MODULE = "module"
+    EXPORTED_PROGRAM = "exported_program"
+    ONNX = "onnx"
+    AOTI_PACKAGE = "aoti_package"
+    INDUCTOR_CACHE = "inductor_cache"
+    TORCHSCRIPT = "torchscript"
+    REFERENCE = "reference"
+
+
+def canonical_json(value: Json) -> str:
+    """The one spelling of a JSON value: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest_of(value: Json) -> str:
+    """SHA-256 (hex) of a JSON value's canonical spelling."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildKey:
+    """Everything that determines an artifact, and the digest of it.
+
+    Attributes:
+        fields: what determines the bytes: model identity, each step with its version and
+            parameters, tensor specs, package versions, hardware facts.
+    """
+
+    fields: Mapping[str, Json]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) over the fields, whatever their order."""
+        return digest_of(dict(self.fields))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """Immutable files in a store.
+
+    Attributes:
+        key: digest of the BuildKey.
+        format: what the files are.
+        path: the directory that holds them.
+        size_bytes: sum of the files' sizes.
+        build_s: what the build took when it was made, in seconds of wall time.
+    """
+
+    key: str
+    format: Format
+    path: Path
+    size_bytes: int
+    build_s: float

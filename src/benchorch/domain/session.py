@@ -1,0 +1,42 @@
+"""What all trials of one invocation share, and what they say while they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchorch.domain.trial import Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Where an invocation keeps things and how strictly it treats its trials.
+
+    Attributes:
+        plan_id: of the plan being run.
+        directory: the invocation's own: results, logs and artifacts of each trial.
+        store: the store's node, made anew in every process that needs it.
+        rebuild: ``if_needed``, ``always`` or ``never``.
+        search_path: directories from which the user's own factories are imported.
+    """
+
+    plan_id: str
+    directory: Path
+    store: Node
+    rebuild: str
+    search_path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something a person waiting would like to know now.
+
+    Attributes:
+        trial_id: whose it is.
+        stage: build, verify, measure, retry or done.
+        message: one short phrase, e.g. ``process 3 of 5``.
+    """
+
+    trial_id: str
+    stage: str
+    message: str = ""

@@ -1,0 +1,62 @@
+"""What is asked for: trials, skips and the plan that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchorch.domain.codec import Json
+
+Node = Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One resolved cell: the unit of work.
+
+    Attributes:
+        trial_id: first 16 hex digits of the digest of `spec`: same content, same identity.
+        labels: short names for people: model, conversion, hardware, scenario, and each swept key.
+        spec: the resolved configuration, complete: model, workload, conversion, hardware,
+            scenario, stopping, profiler, parity, limits.
+        baseline_id: the trial this one is compared with, or None if it is itself a baseline.
+    """
+
+    trial_id: str
+    labels: Mapping[str, str]
+    spec: Mapping[str, Json]
+    baseline_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """A cell that will not run.
+
+    Attributes:
+        labels: as in `Trial`.
+        reason: one sentence.
+        remedy: what would enable it, or an empty string.
+    """
+
+    labels: Mapping[str, str]
+    reason: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All trials and skips of one invocation.
+
+    Attributes:
+        plan_id: names the invocation; also the tag by which its runs are found.
+        name: what the invocation is called in the tracker.
+        trials: in the order in which they were declared.
+        session: settings shared by all trials: executor, store, tracking, rebuild.
+    """
+
+    plan_id: str
+    name: str
+    trials: tuple[Trial, ...]
+    skips: tuple[Skip, ...]
+    session: Mapping[str, Json]
+    schema_version: int = 1

@@ -1,0 +1,78 @@
+"""Every error benchorch raises on purpose, as one tree.
+
+::
+
+    BenchorchError
+    ├── ConfigError(problems)     the request is wrong; nothing has run
+    ├── TrialError                this trial failed; the others continue
+    │   ├── BuildError            a step or a runtime refused the model
+    │   ├── MeasureError          a clock, a device or the model's own call failed
+    │   └── TrialTimeout          a stage outlived its limit
+    ├── ExecutorError             the worker died; trying again is reasonable
+    ├── StoreError                an artifact can be neither read nor written
+    └── RecordError               results exist but are not recorded; names the file that has them
+
+A wrong number is not an error: it is a `Verdict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class BenchorchError(Exception):
+    """Base of everything benchorch raises on purpose."""
+
+
+class ConfigError(BenchorchError):
+    """The request is wrong, with every problem found; nothing has run."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class TrialError(BenchorchError):
+    """One trial failed in a named way.
+
+    Attributes:
+        kind: the class of failure shown to people and stored, e.g. ``build_refused``.
+        remedy: the next thing to try, or an empty string.
+    """
+
+    kind = "failed"
+
+    def __init__(self, message: str, *, kind: str | None = None, remedy: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind or type(self).kind
+        self.remedy = remedy
+
+
+class BuildError(TrialError):
+    """A step or a runtime refused this model."""
+
+    kind = "build_refused"
+
+
+class MeasureError(TrialError):
+    """A clock, a device or the model's own call failed while measuring."""
+
+    kind = "measure_failed"
+
+
+class TrialTimeout(TrialError):
+    """A stage outlived its limit."""
+
+    kind = "timeout"
+
+
+class ExecutorError(BenchorchError):
+    """The worker died; the trial may be innocent, so trying again is reasonable."""
+
+
+class StoreError(BenchorchError):
+    """An artifact can be neither read nor written."""
+
+
+class RecordError(BenchorchError):
+    """Results exist on disk but did not reach the tracking server."""

@@ -1,0 +1,39 @@
+"""Where trials run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from benchorch.domain.result import TrialResult
+from benchorch.domain.session import Event
+from benchorch.domain.trial import Trial
+
+Emit = Callable[[Event], None]
+
+
+class Work(Protocol):
+    """Runs one trial on the node where it is called; never raises for the trial's own faults."""
+
+    def __call__(self, trial: Trial, *, attempt: int, isolated: bool, emit: Emit) -> TrialResult:
+        """The trial's result; ``isolated`` runs each stage in a fresh child process."""
+        ...
+
+
+class Executor(ABC):
+    """Takes trials to nodes of their hardware, one at a time on each."""
+
+    @abstractmethod
+    def unreachable(self, hardware_kind: str) -> str | None:
+        """Why trials of this hardware cannot run through this executor, or None.
+
+        Asked while planning: it neither connects nor starts anything.
+        """
+
+    @abstractmethod
+    def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
+        """Each trial's result as soon as it is there, in any order; exactly one per trial.
+
+        Closing the iterator early ends everything it started.
+        """

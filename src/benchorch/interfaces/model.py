@@ -1,0 +1,57 @@
+"""A module factory with named inputs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from benchorch.domain.codec import Json
+from benchorch.domain.tensors import TensorSpec, Workload
+
+if TYPE_CHECKING:
+    import torch
+    from numpy import generic
+    from numpy.typing import NDArray
+
+
+class Model(ABC):
+    """Makes one PyTorch module and the inputs it is called with.
+
+    Everything but `load` works without importing torch: plans are made without it, and an ONNX
+    artifact is measured without it.
+
+    Class attributes:
+        requires: distributions that `load` imports, e.g. ``("torch", "transformers")``.
+        version: raised whenever the same parameters begin to mean another module.
+    """
+
+    requires: ClassVar[tuple[str, ...]]
+    version: ClassVar[int]
+
+    @abstractmethod
+    def load(self, seed: int) -> torch.nn.Module:
+        """The module on the CPU in eval mode, the same weights for the same seed."""
+
+    @abstractmethod
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """The input tensors with their symbolic shapes, in the order of forward's parameters."""
+
+    @abstractmethod
+    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
+        """One set of input arrays; other seeds give other values of the same shapes."""
+
+    @abstractmethod
+    def keywords(self) -> Mapping[str, Json]:
+        """Arguments of forward that are not tensors."""
+
+    @abstractmethod
+    def identity(self) -> Mapping[str, Json] | None:
+        """What, with the seed, determines every weight; None where only loading can tell.
+
+        Weights that come from a file enter as the digest of its bytes.
+        """
+
+    @abstractmethod
+    def problems(self, workload: Workload) -> Sequence[str]:
+        """Every mistake that can be seen without importing torch, one sentence each."""

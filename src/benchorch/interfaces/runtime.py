@@ -1,0 +1,85 @@
+"""What loads an artifact and calls it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Example
+
+if TYPE_CHECKING:
+    import torch
+    from numpy import generic
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """What a runtime is given.
+
+    Attributes:
+        module: makes the live module, module steps applied; call it only if needed.
+        source: directory of the artifact, or None where the chain leaves no files.
+        example: one concrete call.
+        device: ``cpu`` or ``cuda``.
+        threads: how many threads one call may use; set it and report what was set.
+        scratch_dir: the same directory the last step had.
+    """
+
+    module: Callable[[], torch.nn.Module]
+    source: Path | None
+    example: Example
+    device: str
+    threads: int
+    scratch_dir: Path
+
+
+class Executable(ABC):
+    """A loaded artifact: the only object here with a life; close it."""
+
+    @abstractmethod
+    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
+        """A call without arguments, its inputs resident on the device."""
+
+    @abstractmethod
+    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
+        """What a bound call returned, on the host, floats as float32 or float64.
+
+        Names are ``0``, ``1``, ... in the order of the flattened outputs, the same for every
+        runtime, so that conversions can be compared.
+        """
+
+    @abstractmethod
+    def facts(self) -> Mapping[str, Json]:
+        """What really runs: ``dtype``, ``threads``, ``provider``, ``device``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back."""
+
+
+class Runtime(ABC):
+    """The last link of a chain.
+
+    Class attributes:
+        consumes: the format it loads.
+        requires: distributions it imports.
+        version: raised whenever the same artifact begins to be called in another way.
+    """
+
+    consumes: ClassVar[Format]
+    requires: ClassVar[tuple[str, ...]]
+    version: ClassVar[int]
+
+    @abstractmethod
+    def unavailable(self, device: str) -> str | None:
+        """Why it cannot run on this device on any machine, or None; imports nothing heavy."""
+
+    @abstractmethod
+    def load(self, request: LoadRequest) -> Executable:
+        """Ready to be called; MeasureError where the artifact cannot be loaded."""

@@ -1,0 +1,30 @@
+"""How work is issued."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from benchorch.domain.measurement import Calibration, Observations
+from benchorch.interfaces.hardware import Clock
+from benchorch.interfaces.stopping import Stopping
+
+
+class Scenario(ABC):
+    """One of MLPerf's ways of issuing queries."""
+
+    @abstractmethod
+    def run(
+        self,
+        calls: Sequence[Callable[[], object]],
+        *,
+        clock: Clock,
+        calibration: Calibration,
+        stopping: Stopping,
+        items_per_call: int,
+    ) -> Observations:
+        """Issue the calls in turn until `stopping` has seen enough; record every block.
+
+        Args:
+            calls: the same executable bound to different inputs; at least one.
+        """

@@ -1,0 +1,77 @@
+"""Where artifacts are kept."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchorch.domain.artifact import Artifact, BuildKey, Format
+from benchorch.domain.trial import Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What a store knows of one artifact.
+
+    Attributes:
+        artifact: the files.
+        name: for people and for ``rebuild=never``: model, chain and input shapes.
+        fields: the BuildKey's fields.
+        created_at: ISO 8601, UTC.
+        state: ``complete``, ``failed`` or ``quarantined``.
+        detail: why it failed or was quarantined, or an empty string.
+    """
+
+    artifact: Artifact
+    name: str
+    fields: Node
+    created_at: str
+    state: str
+    detail: str = ""
+
+
+class Store(ABC):
+    """Immutable artifacts by BuildKey: atomic writes, one builder at a time, verified reads."""
+
+    @abstractmethod
+    def problems(self) -> Sequence[str]:
+        """Why nothing can be kept here, one sentence each; touches nothing that exists."""
+
+    @abstractmethod
+    def find(self, key: str) -> Artifact | None:
+        """The complete, verified artifact of this key; a corrupt one is quarantined, then None."""
+
+    @abstractmethod
+    def build(
+        self,
+        key: BuildKey,
+        *,
+        format: Format,
+        name: str,
+        make: Callable[[Path], None],
+        force: bool = False,
+    ) -> tuple[Artifact, bool]:
+        """The artifact, and whether this call built it.
+
+        One builder at a time in all processes: others wait and then reuse. `make` fills an empty
+        directory; when it raises, the failure is remembered for people and raised again, and
+        nothing partial is ever visible. ``force`` builds even if one exists.
+        """
+
+    @abstractmethod
+    def newest(self, name: str) -> Entry | None:
+        """The newest complete artifact of that name, whatever its key."""
+
+    @abstractmethod
+    def scratch(self, key: str) -> Path:
+        """A directory of that key's own for a compiler's cache; not an artifact."""
+
+    @abstractmethod
+    def entries(self) -> Sequence[Entry]:
+        """Everything kept, newest first, failed and quarantined too."""
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Remove one artifact and its scratch; StoreError if there is none."""
