@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeAlias, TypeVar, Union
 
-Json: TypeAlias = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ def encode(value: object) -> Json:
 
 
 def decode(kind: type[T], data: Json) -> T:
-    """The domain value that `encode` wrote; unknown keys are ignored, so old readers read new files."""
+    """The domain value that `encode` wrote; unknown keys are ignored: old code reads new files."""
     return typing.cast(T, _decode(kind, data))
 
 
