@@ -1,0 +1,22 @@
+"""What a subcommand answers, before anything is printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchorch.domain.codec import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer for people and the same answer for programs.
+
+    Attributes:
+        text: for a terminal.
+        data: for ``--json``.
+        exit_code: 0 all well, 1 something failed, 2 the request is wrong.
+    """
+
+    text: str
+    data: Json
+    exit_code: int = 0

@@ -1,0 +1,167 @@
+"""An invocation's own directory: the plan, one line a trial, and a folder for each.
+
+::
+
+    plan.json              what was asked for
+    results.jsonl          one `TrialResult` a line as soon as it ends, without the raw series
+    table.md               the table people saw
+    trials/<trial_id>/     config.yaml, observations.jsonl, environment.json, parity.json, log.txt
+
+Lines are appended with one write and an fsync each, so a crash loses at most the trial in
+flight; a torn last line is ignored by readers and cut off before the next append.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from benchorch.domain.codec import Json, decode, encode
+from benchorch.domain.measurement import Observations
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Plan
+from benchorch.errors import ConfigError
+
+PLAN = "plan.json"
+RESULTS = "results.jsonl"
+TABLE = "table.md"
+OBSERVATIONS = "observations.jsonl"
+
+
+def trial_directory(directory: Path, trial_id: str) -> Path:
+    """The folder of one trial, made if need be."""
+    path = directory / "trials" / trial_id
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def write_plan(directory: Path, plan: Plan) -> None:
+    """Store the plan; replaces an older one atomically."""
+    write_json(directory / PLAN, encode(plan))
+
+
+def read_plan(directory: Path) -> Plan:
+    """The plan of an invocation; ConfigError if the directory holds none."""
+    path = directory / PLAN
+    try:
+        return decode(Plan, json.loads(path.read_text()))
+    except FileNotFoundError as error:
+        raise ConfigError([f"{directory} is not a run's directory: it has no {PLAN}."]) from error
+    except ValueError as error:
+        raise ConfigError([f"{path} is not readable: {error}"]) from error
+
+
+def append_result(directory: Path, result: TrialResult, extra: Mapping[str, Json]) -> None:
+    """Make one result durable: its raw series first, then its line.
+
+    Args:
+        directory: the invocation's own.
+        result: what was observed.
+        extra: what programs like to find in the line, such as metrics; ignored on reading.
+    """
+    folder = trial_directory(directory, result.trial_id)
+    series = [json.dumps(encode(process.observations)) for process in result.processes]
+    write_text(folder / OBSERVATIONS, "".join(f"{line}\n" for line in series))
+    line = encode(_without_series(result))
+    assert isinstance(line, Mapping)
+    append_line(directory / RESULTS, {**line, **extra})
+
+
+def read_results(directory: Path) -> list[TrialResult]:
+    """Every result, raw series included; of several for one trial the last one counts."""
+    results = {str(line["trial_id"]): line for line in read_lines(directory / RESULTS)}
+    return [_with_series(directory, decode(TrialResult, line)) for line in results.values()]
+
+
+def append_line(path: Path, value: Mapping[str, Json]) -> None:
+    """Add one JSON line durably, after cutting off a torn one."""
+    data = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        end = _end_of_last_line(descriptor)
+        os.ftruncate(descriptor, end)
+        _write_all(descriptor, data, end)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_lines(path: Path) -> Iterator[Mapping[str, Json]]:
+    """Each whole JSON line of a file that may end in a torn one, or may not exist."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield json.loads(line)
+
+
+def write_json(path: Path, value: Json) -> None:
+    """Store one JSON file, whole or not at all."""
+    write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Store one text file, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _without_series(result: TrialResult) -> TrialResult:
+    return dataclasses.replace(
+        result,
+        processes=tuple(
+            dataclasses.replace(
+                process,
+                observations=dataclasses.replace(
+                    process.observations, durations_ns=(), started_ns=(), preempted=()
+                ),
+            )
+            for process in result.processes
+        ),
+    )
+
+
+def _with_series(directory: Path, result: TrialResult) -> TrialResult:
+    path = directory / "trials" / result.trial_id / OBSERVATIONS
+    series = [decode(Observations, line) for line in read_lines(path)]
+    if len(series) != len(result.processes):
+        return result
+    processes = tuple(
+        dataclasses.replace(process, observations=observed)
+        for process, observed in zip(result.processes, series, strict=True)
+    )
+    return dataclasses.replace(result, processes=processes)
+
+
+def _end_of_last_line(descriptor: int) -> int:
+    """Where the last whole line ends; looks back no further than it must."""
+    end = os.lseek(descriptor, 0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - 4096)
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
+def _write_all(descriptor: int, data: bytes, offset: int) -> None:
+    """Write everything or leave the file as it was, as on a full disk."""
+    try:
+        written = 0
+        while written < len(data):
+            written += os.pwrite(descriptor, data[written:], offset + written)
+    except OSError:
+        os.ftruncate(descriptor, offset)
+        raise
