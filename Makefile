@@ -1,0 +1,65 @@
+# One environment, .venv in this checkout, made from any Python 3.11 or newer.
+# TORCH=auto|cpu|cuda chooses torch's build (auto: cuda where an NVIDIA GPU is seen, otherwise cpu).
+# PYTHON=/path/to/python3.12 chooses the interpreter that makes .venv.
+TORCH ?= auto
+PYTHON ?=
+
+VENV := .venv
+RUN := $(VENV)/bin/python -m
+INSTALL := $(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt
+TORCH_STAMP := $(VENV)/.torch-$(TORCH)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help bench test test-slow check ui bench-overheads install clean
+unexport PYTHONPATH PYTHONHOME
+
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
+	@echo "  TORCH=auto|cpu|cuda chooses torch's build, PYTHON=... the interpreter; both at install."
+
+bench: $(VENV)/.installed ## BERT-base through four conversions on this machine
+	@$(RUN) benchorch recipes/bert.yaml
+
+test: $(VENV)/.installed-dev ## the tests, with coverage
+	@$(RUN) pytest -m "not slow" --cov
+
+test-slow: $(VENV)/.installed-dev ## the tests that take minutes
+	@$(RUN) pytest -m slow
+
+check: $(VENV)/.installed-dev ## lint, format, types, layers
+	@$(RUN) ruff check .
+	@$(RUN) ruff format --check .
+	@$(RUN) mypy
+	@$(VENV)/bin/lint-imports
+
+ui: $(VENV)/.installed ## the MLflow UI over the local results
+	@$(RUN) benchorch ui
+
+bench-overheads: $(VENV)/.installed-dev ## what benchorch itself costs, as ratios
+	@for script in benchmarks/*.py; do echo "== $$script"; $(VENV)/bin/python $$script || exit 1; done
+
+install: $(VENV)/.installed ## .venv with everything a benchmark needs
+	@echo "Ready: $(VENV)/bin/python -m benchorch --help"
+
+clean: ## remove .venv and every tool's cache; results stay
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .pytest_cache .hypothesis \
+	  .mypy_cache .ruff_cache .import_linter_cache
+
+$(VENV)/bin/python:
+	@scripts/make_venv.sh $(VENV) "$(PYTHON)"
+
+$(TORCH_STAMP): constraints.txt scripts/install_torch.py | $(VENV)/bin/python
+	@$(VENV)/bin/python scripts/install_torch.py --build $(TORCH) --constraints constraints.txt
+	@rm -f $(VENV)/.torch-* && touch $@
+
+$(VENV)/.installed: $(TORCH_STAMP) pyproject.toml constraints.txt
+	@echo "Installing benchorch and the tested versions of what it needs ..."
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(TORCH_STAMP) pyproject.toml constraints.txt
+	@echo "Installing benchorch, its sweeper and the developer's tools ..."
+	@$(INSTALL) --editable '.[dev,sweep]'
+	@touch $@ $(VENV)/.installed

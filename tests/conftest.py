@@ -1,0 +1,21 @@
+"""What every test may rely on: nothing is fetched, and compilers share one cache."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+
+# Set here rather than in a fixture: children are spawned with this environment, and the packages
+# read it while they are imported.
+os.environ.update({"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"})
+os.environ.setdefault(
+    "TORCHINDUCTOR_CACHE_DIR",
+    str(Path(tempfile.gettempdir(), f"benchorch-tests-inductor-{os.getuid()}")),
+)
+
+# A busy machine is no failure, and a failure must come back.
+settings.register_profile("benchorch", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("benchorch")
