@@ -73,7 +73,12 @@ def append_result(directory: Path, result: TrialResult, extra: Mapping[str, Json
 def read_results(directory: Path) -> list[TrialResult]:
     """Every result, raw series included; of several for one trial the last one counts."""
     results = {str(line["trial_id"]): line for line in read_lines(directory / RESULTS)}
-    return [_with_series(directory, decode(TrialResult, line)) for line in results.values()]
+    return [result_of(directory, line) for line in results.values()]
+
+
+def result_of(directory: Path, line: Mapping[str, Json]) -> TrialResult:
+    """The result that one line of `RESULTS` tells of, raw series included."""
+    return _with_series(directory, decode(TrialResult, line))
 
 
 def append_line(path: Path, value: Mapping[str, Json]) -> None:

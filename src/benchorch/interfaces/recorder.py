@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchorch.domain.estimate import Summary
@@ -12,6 +13,14 @@ from benchorch.domain.trial import Plan, Trial
 
 class Recorder(ABC):
     """Copies a run's journal to a tracker; may be interrupted and run again at any time."""
+
+    @property
+    @abstractmethod
+    def address(self) -> Mapping[str, str]:
+        """Where it records, without secrets: ``uri``, ``experiment``; empty where nothing is kept.
+
+        What was recorded at one address is still missing at another.
+        """
 
     @abstractmethod
     def open(self, plan: Plan, directory: Path) -> str:
