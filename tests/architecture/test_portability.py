@@ -1,0 +1,57 @@
+"""The repository means the same on every machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOP_DIRECTORIES = ("work", "opt", "root", "home", "mnt", "srv", "Users")
+MACHINE_PATH = re.compile(rf"(?<![\w.~$}}/:-])/(?:{'|'.join(TOP_DIRECTORIES)})(?:/\w|\b)")
+LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
+
+
+def files(pattern: str = "*") -> list[Path]:
+    """What git has, or would take, of this checkout; everything that is there in an export."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", pattern]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [path for name in listed.stdout.splitlines() if (path := ROOT / name).is_file()]
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in files()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1)
+        if MACHINE_PATH.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text", ["cd /" + "work/main", "'/" + "opt'", "/" + "home/ann/x", "(/" + "root/.cache)"]
+)
+def test_a_path_of_one_machine_would_be_found(text: str) -> None:
+    assert MACHINE_PATH.search(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["src/" + "work/x", "https://example.com/" + "home", "$ROOT/" + "opt/x"]
+)
+def test_other_paths_are_left_alone(text: str) -> None:
+    assert not MACHINE_PATH.search(text)
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    broken = [
+        f"{page.relative_to(ROOT)} -> {target}"
+        for page in files("*.md")
+        for target in LINK.findall(page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []
