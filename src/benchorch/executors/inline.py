@@ -1,0 +1,42 @@
+"""Trials in this very process, for debugging."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Trial
+from benchorch.interfaces.executor import Emit, Executor, Work
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inline(Executor):
+    """Every stage where the debugger is: no child process, no limits, no protection.
+
+    Attributes:
+        kinds: the hardware that this machine may stand for.
+    """
+
+    kinds: Sequence[str] = ("local", "local_gpu")
+
+    def __post_init__(self) -> None:
+        if not self.kinds or not all(self.kinds):
+            raise ValueError(f"kinds must name at least one hardware kind, got {self.kinds!r}")
+
+    def unreachable(self, hardware_kind: str) -> str | None:
+        """Why trials of this hardware cannot run through this executor, or None."""
+        if hardware_kind in self.kinds:
+            return None
+        here = " or ".join(self.kinds)
+        return (
+            f"executor=inline runs on this machine only, which is {here} and not "
+            f"{hardware_kind}; executor=ray reaches other machines."
+        )
+
+    def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
+        """Each trial's result, one after the other, in the order given."""
+        for trial in trials:
+            yield work(trial, attempt=1, isolated=False, emit=emit)
