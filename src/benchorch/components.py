@@ -15,7 +15,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeVar, Union
 
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, hints_of
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
 
@@ -103,7 +103,7 @@ def _implements(found: object, interface: type) -> bool:
 def _signature_problems(target: type, keywords: Node, where: str) -> list[str]:
     """Unknown keys first, then missing ones, then wrong types."""
     parameters = inspect.signature(target).parameters
-    hints = typing.get_type_hints(target)
+    hints = hints_of(target)
     problems = [
         f"{where}.{key}: unknown option.{suggest(key, parameters)} "
         f"Options: {', '.join(parameters) or 'none'}."

@@ -37,8 +37,9 @@ def decode(kind: type[T], data: Json) -> T:
 
 
 @cache
-def _hints(kind: type) -> Mapping[str, object]:
-    return typing.get_type_hints(kind)
+def hints_of(kind: type) -> Mapping[str, object]:
+    """A class's annotations; the recursive `Json` stands as ``object``, which any JSON fits."""
+    return typing.get_type_hints(kind, localns={"Json": object})
 
 
 def _decode(kind: object, data: Json) -> object:
@@ -52,7 +53,7 @@ def _decode(kind: object, data: Json) -> object:
         value = typing.get_args(kind)[1]
         return {key: _decode(value, entry) for key, entry in data.items()}
     if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(data, Mapping):
-        hints = _hints(kind)
+        hints = hints_of(kind)
         known = [f.name for f in dataclasses.fields(kind) if f.name in data]
         return kind(**{name: _decode(hints[name], data[name]) for name in known})
     if isinstance(kind, type) and issubclass(kind, Enum | Path) and isinstance(data, str):

@@ -1,0 +1,5 @@
+"""``python -m benchorch``."""
+
+from benchorch.cli import main
+
+main()

@@ -1,0 +1,60 @@
+"""The process that copies an invocation's journal to the tracker while trials run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from benchorch.domain.trial import Node
+
+RECORD_WAIT_S = 60.0
+
+
+@dataclass(slots=True)
+class Recording:
+    """The process that copies the journal to the tracker while trials run.
+
+    It runs only when a core has nothing else to do, so it cannot disturb a measurement, and a
+    tracker that is away blocks nobody but it.
+    """
+
+    process: subprocess.Popen[bytes]
+
+    @classmethod
+    def start(cls, directory: Path, session: Node) -> Recording | None:
+        """Begin to follow a directory's journal; None where nothing is to be recorded."""
+        if str(cast(Node, session["tracking"]).get("_target_", "")).endswith(".Nowhere"):
+            return None
+        command = [sys.executable, "-m", "benchorch", "record", str(directory), "--follow"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+        _schedule(process.pid, "SCHED_IDLE")
+        return cls(process)
+
+    def finish(self, *, complete: bool) -> bool:
+        """Say that no more will come and wait; False if the journal still holds something."""
+        _schedule(self.process.pid, "SCHED_OTHER")
+        try:
+            stdin = cast(IO[bytes], self.process.stdin)
+            stdin.write(json.dumps({"complete": complete}).encode() + b"\n")
+            stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            return self.process.wait(timeout=RECORD_WAIT_S) == 0
+        except subprocess.TimeoutExpired:
+            self.process.terminate()
+            return False
+
+
+def _schedule(pid: int, policy: str) -> None:
+    number = getattr(os, policy, None)  # only Linux has them
+    if number is not None:
+        try:
+            os.sched_setscheduler(pid, number, os.sched_param(0))
+        except OSError:  # gone already, or not permitted: then it competes like anyone
+            return

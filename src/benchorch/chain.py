@@ -1,0 +1,221 @@
+"""A trial's components, made from its spec: what build and measure have in common.
+
+Nothing here imports torch; the objects do, when they are asked to load or to build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from benchorch.components import make
+from benchorch.domain.artifact import BuildKey, Format
+from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Example, Workload
+from benchorch.domain.trial import Node
+from benchorch.environment import package_versions
+from benchorch.errors import ConfigError
+from benchorch.interfaces.conversion import FileStep, ModuleStep, Step
+from benchorch.interfaces.hardware import Hardware
+from benchorch.interfaces.model import Model
+from benchorch.interfaces.runtime import Runtime
+from benchorch.interfaces.scenario import Scenario
+from benchorch.interfaces.stopping import Stopping
+
+T = TypeVar("T")
+
+_NOT_SYMBOLS = ("dtype", "seed", "dynamic")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """Everything that one trial is made of.
+
+    Attributes:
+        module_steps: change the live module, in order.
+        file_steps: leave files, in order, after all module steps; each with its node.
+    """
+
+    model: Model
+    workload: Workload
+    module_steps: tuple[tuple[str, ModuleStep], ...]
+    file_steps: tuple[tuple[str, FileStep], ...]
+    runtime: Runtime
+    hardware: Hardware
+    scenario: Scenario
+    stopping: Stopping
+    tolerance_ratio: float
+    nodes: Node
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Distributions that building and running import, without repeats."""
+        steps = [step for _, step in (*self.module_steps, *self.file_steps)]
+        names = [name for step in steps for name in step.requires]
+        return tuple(dict.fromkeys((*self.model.requires, *names, *self.runtime.requires)))
+
+    def example(self, seed: int) -> Example:
+        """One concrete call with the inputs of that seed."""
+        return Example(
+            arrays=self.model.batch(self.workload, seed),
+            keywords=self.model.keywords(),
+            specs=self.model.specs(),
+            dynamic=self.workload.dynamic,
+        )
+
+    def key(self, model_identity: Node, n_file_steps: int, facts: Node) -> BuildKey:
+        """What determines the files after so many file steps.
+
+        A chain that begins alike has the same key up to there, so a prefix is built once.
+        """
+        steps = [*self.module_steps, *self.file_steps[:n_file_steps]]
+        links = [link for _, link in steps]
+        wanted = {fact for link in links for fact in link.depends_on}
+        packages = [*self.model.requires, *(name for link in links for name in link.requires)]
+        fields: dict[str, Json] = {
+            "model": model_identity,
+            "dtype": self.workload.dtype,
+            "seed": self.workload.seed,
+            "inputs": self._input_fields(),
+            "keywords": dict(self.model.keywords()),
+            "steps": [_step_fields(name, link, self.nodes) for name, link in steps],
+            "packages": dict(package_versions(sorted(set(packages)))),
+            "hardware": {fact: facts.get(fact) for fact in sorted(wanted)},
+        }
+        return BuildKey(fields=fields)
+
+    def _input_fields(self) -> Json:
+        open_symbols = set(self.workload.dynamic)
+        return [
+            {
+                "name": spec.name,
+                "dtype": spec.dtype,
+                "shape": [
+                    size if size in open_symbols else self.workload.symbols.get(str(size), size)
+                    for size in spec.shape
+                ],
+            }
+            for spec in self.model.specs()
+        ]
+
+
+def _step_fields(name: str, link: Step, nodes: Node) -> Json:
+    node = cast(Node, cast(Mapping[str, Json], nodes["steps"])[name])
+    return {**node, "version": type(link).version}
+
+
+def open_chain(spec: Node) -> Chain:
+    """The components of a trial's spec; ConfigError with every problem of every node."""
+    problems: list[str] = []
+
+    def attempt(node: Json, interface: type[T], where: str) -> T | None:
+        try:
+            return make(cast(Node, node), interface, where)
+        except ConfigError as error:
+            problems.extend(error.problems)
+            return None
+
+    conversion = cast(Node, spec["conversion"])
+    steps = cast(Mapping[str, Json], conversion.get("steps") or {})
+    links = [
+        (name, attempt(node, Step, f"conversion.steps.{name}"))
+        for name, node in steps.items()
+    ]
+    parts = {
+        "model": attempt(spec["model"], Model, "model"),
+        "runtime": attempt(
+            conversion.get("runtime") or {}, Runtime, "conversion.runtime"
+        ),
+        "hardware": attempt(spec["hardware"], Hardware, "hardware"),
+        "scenario": attempt(spec["scenario"], Scenario, "scenario"),
+        "stopping": attempt(spec["stopping"], Stopping, "stopping"),
+    }
+    workload = _attempt_workload(cast(Node, spec["workload"]), problems)
+    tolerance = _attempt_tolerance(conversion, problems)
+    if not problems:
+        runtime = cast(Runtime, parts["runtime"])
+        problems.extend(chain_problems(cast(Sequence[tuple[str, Step]], links), runtime))
+    if problems or workload is None:
+        raise ConfigError(problems)
+    return Chain(
+        workload=workload,
+        module_steps=tuple((n, s) for n, s in links if isinstance(s, ModuleStep)),
+        file_steps=tuple((n, s) for n, s in links if isinstance(s, FileStep)),
+        tolerance_ratio=tolerance,
+        nodes={"steps": steps},
+        **parts,  # type: ignore[arg-type]  # no problems means that none of them is None
+    )
+
+
+def chain_problems(links: Sequence[tuple[str, Step]], runtime: Runtime) -> list[str]:
+    """Where what one link produces is not what the next one consumes."""
+    problems = []
+    previous, have = "the model", Format.MODULE
+    for name, step in links:
+        if type(step).consumes is not have:
+            problems.append(
+                f"conversion.steps.{name}: consumes {type(step).consumes.value}, "
+                f"but {previous} produces {have.value}."
+            )
+        previous, have = name, type(step).produces
+    if type(runtime).consumes is not have:
+        problems.append(
+            f"conversion.runtime: {type(runtime).__name__} consumes "
+            f"{type(runtime).consumes.value}, but {previous} produces {have.value}."
+        )
+    return problems
+
+
+def parse_workload(node: Node) -> Workload:
+    """The workload of a node; ConfigError with every value that cannot be one."""
+    problems = [
+        f"workload.{name}: expected a positive whole number, got {value!r}."
+        for name, value in node.items()
+        if name not in _NOT_SYMBOLS and not _is_size(value)
+    ]
+    dtype, seed, dynamic = (node.get(name) for name in _NOT_SYMBOLS)
+    if dtype not in ("float64", "float32", "float16"):
+        problems.append(
+            f"workload.dtype: expected one of 'float64', 'float32', 'float16', got {dtype!r}."
+        )
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        problems.append(f"workload.seed: expected a whole number of at least 0, got {seed!r}.")
+    symbols = {name: value for name, value in node.items() if name not in _NOT_SYMBOLS}
+    names = dynamic if isinstance(dynamic, list | tuple) else [dynamic]
+    problems += [
+        f"workload.dynamic: {name!r} is not a symbol; symbols: {', '.join(symbols)}."
+        for name in names
+        if name not in symbols
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return Workload(
+        symbols=cast(Mapping[str, int], {k: v for k, v in symbols.items() if v is not None}),
+        dtype=cast(str, dtype),
+        seed=cast(int, seed),
+        dynamic=tuple(cast(Sequence[str], names)),
+    )
+
+
+def _attempt_workload(node: Node, problems: list[str]) -> Workload | None:
+    try:
+        return parse_workload(node)
+    except ConfigError as error:
+        problems.extend(error.problems)
+        return None
+
+
+def _attempt_tolerance(conversion: Node, problems: list[str]) -> float:
+    value = conversion.get("tolerance_ratio", 1e-4)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        problems.append(
+            f"conversion.tolerance_ratio: expected a number of at least 0, got {value!r}."
+        )
+        return 0.0
+    return float(value)
+
+
+def _is_size(value: Json) -> bool:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value is None or (whole and cast(int, value) > 0)

@@ -1,0 +1,345 @@
+"""The command line: words are subcommands, ``key=value`` goes to Hydra.
+
+Nothing heavy is imported here; each subcommand imports what it needs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, cast
+
+from benchorch.domain.reply import Reply
+from benchorch.errors import BenchorchError, ConfigError
+
+if TYPE_CHECKING:
+    from benchorch.launcher import Application
+
+OK, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with its code."""
+    try:
+        code = run(sys.argv[1:])
+    except ConfigError as error:
+        code = _explain(error)
+    except BenchorchError as error:
+        print(error, file=sys.stderr)
+        code = FAILED
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:  # the reader left, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = FAILED
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Do what the arguments ask; the exit code."""
+    first = arguments[0] if arguments else ""
+    if first in _COMMANDS:
+        return _COMMANDS[first](list(arguments[1:]))
+    if first and not first.startswith("-") and "=" not in first and not _is_recipe(first):
+        from benchorch.components import suggest
+
+        raise ConfigError(
+            [
+                f"{first!r} is not a command.{suggest(first, _COMMANDS)} Commands: "
+                f"{', '.join(sorted(_COMMANDS))}. Or give key=value, or a recipe's .yaml file."
+            ]
+        )
+    return _benchmark(parse(arguments))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A command line for Hydra, taken apart.
+
+    Attributes:
+        config_name: the primary config: ``config``, or a recipe's name.
+        directories: the user's own, which come before the built-in ones.
+        flags: what is left for Hydra.
+        overrides: ``key=value``.
+    """
+
+    config_name: str
+    directories: tuple[Path, ...]
+    flags: tuple[str, ...]
+    overrides: tuple[str, ...]
+    resume: str | None = None
+    words: tuple[str, ...] = field(default=())
+
+    @property
+    def multirun(self) -> bool:
+        """Whether comma-separated values are to be crossed."""
+        return bool({"-m", "--multirun"} & set(self.flags))
+
+
+def _is_recipe(word: str) -> bool:
+    return word.endswith((".yaml", ".yml")) and "=" not in word
+
+
+def parse(arguments: Sequence[str]) -> Request:
+    """Take a command line apart; ConfigError for a recipe or directory that is not there."""
+    directories: list[Path] = []
+    flags: list[str] = []
+    overrides: list[str] = []
+    config_name, resume = "config", None
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if _is_recipe(word):
+            recipe = _find_recipe(word)
+            directories.append(recipe.parent)
+            config_name = recipe.stem
+        elif word in ("--config-dir", "-cd") or word.startswith("--config-dir="):
+            directories.append(_directory(word.partition("=")[2] or (rest.pop(0) if rest else "")))
+        elif word.startswith("resume=") and word != "resume=null":
+            resume = word.partition("=")[2]
+        elif word.startswith("-"):
+            flags.append(word)
+            if word in _FLAGS_WITH_VALUE and rest:
+                flags.append(rest.pop(0))
+        else:
+            overrides.append(word)
+    return Request(
+        config_name=config_name,
+        directories=tuple(directories),
+        flags=tuple(flags),
+        overrides=tuple(overrides),
+        resume=resume,
+    )
+
+
+# Hydra's flags whose value is the next word.
+_FLAGS_WITH_VALUE = frozenset({"--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--info"})
+
+
+def _find_recipe(word: str) -> Path:
+    from benchorch.components import suggest
+    from benchorch.config import builtin_directory
+
+    for path in (Path(word), builtin_directory("recipes").parent / word):
+        if path.is_file():
+            return path.resolve()
+    parent = Path(word).parent
+    shelf = parent if parent.is_dir() else builtin_directory("recipes")
+    names = sorted(path.name for path in shelf.glob("*.y*ml"))
+    raise ConfigError(
+        [f"There is no recipe {word}.{suggest(Path(word).name, names)} In {shelf}: {names}."]
+    )
+
+
+def _directory(text: str) -> Path:
+    path = Path(text)
+    if not text or not path.is_dir():
+        raise ConfigError([f"--config-dir: there is no directory {text!r}."])
+    return path.resolve()
+
+
+def _benchmark(request: Request) -> int:
+    """A run, a sweep, or one of Hydra's own questions such as ``--cfg job``."""
+    if request.resume is not None:
+        from benchorch.invocations import find_invocation
+
+        directory = find_invocation(request.resume)
+        if not request.overrides and request.config_name == "config":
+            return _resume(directory)
+        places = (f"hydra.run.dir={directory}", f"hydra.sweep.dir={directory}")
+        return _hydra(request, places)
+    return _hydra(request, ())
+
+
+def _hydra(request: Request, places: Sequence[str]) -> int:
+    import hydra
+
+    from benchorch.config import builtin_directory, config_loader, lift_lists
+    from benchorch.launcher import Application, install_plugins
+
+    groups = frozenset(path.name for path in builtin_directory("conf").iterdir() if path.is_dir())
+    overrides = lift_lists(request.overrides, groups)
+    application = Application(config_name=request.config_name)
+    install_plugins(request.directories)
+    # Hydra would print its errors itself and exit with 1; ours name every problem and exit with 2.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    sys.argv = [sys.argv[0], *request.flags, *overrides, *places]
+    decorate = hydra.main(
+        version_base="1.3",
+        config_path=str(builtin_directory("conf")),
+        config_name=request.config_name,
+    )
+    try:
+        decorate(application)()
+    except KeyboardInterrupt:
+        return _interrupted(application)
+    except Exception as error:
+        problems = _hydra_problems(error, request, config_loader(request.directories))
+        raise ConfigError(problems) from error
+    return application.invocation.close(complete=True) if application.invocation else OK
+
+
+def _interrupted(application: Application) -> int:
+    if application.invocation is not None:
+        application.invocation.close(complete=False)
+        application.invocation.report.interrupted(application.invocation.directory)
+    return INTERRUPTED
+
+
+def _resume(directory: Path) -> int:
+    from benchorch.components import make
+    from benchorch.config import Composer, config_loader
+    from benchorch.domain.trial import Node
+    from benchorch.interfaces.executor import Executor
+    from benchorch.pipeline import Invocation
+    from benchorch.stages.report import Report
+
+    invocation = Invocation(
+        composer=Composer(config_loader()), directory=directory, report=Report()
+    )
+    invocation.open()
+    assert invocation.plan is not None  # find_invocation saw it
+    node = cast(Node, invocation.plan.session["executor"])
+    executor = make(node, Executor, "executor")
+    try:
+        invocation.run_plan(invocation.plan, executor)
+    except KeyboardInterrupt:
+        invocation.close(complete=False)
+        invocation.report.interrupted(directory)
+        return INTERRUPTED
+    return invocation.close(complete=True)
+
+
+def _plan(arguments: list[str]) -> int:
+    """Show what would run; starts nothing."""
+    from benchorch.config import Composer, config_loader
+    from benchorch.pipeline import new_plan_id, plan_jobs
+    from benchorch.stages.report import plan_text
+
+    if {"-h", "--help"} & set(arguments):
+        print(_PLAN_HELP)
+        return OK
+    request = parse([word for word in arguments if word != "--json"])
+    composer = Composer(config_loader(request.directories), request.config_name)
+    jobs = _jobs(request, composer)
+    planned = plan_jobs(composer, jobs, new_plan_id())
+    if "--json" in arguments:
+        from benchorch.domain.codec import encode
+
+        print(json.dumps(encode(planned.plan), indent=2))
+    else:
+        print(plan_text(planned.plan))
+    return OK
+
+
+def _jobs(request: Request, composer: object) -> list[list[str]]:
+    """The override lists that Hydra's own sweeper would make of these words."""
+    from benchorch.config import Composer, lift_lists, sweep_jobs
+
+    assert isinstance(composer, Composer)
+    overrides = lift_lists(request.overrides, composer.groups)
+    return sweep_jobs(overrides) if request.multirun else [list(overrides)]
+
+
+_PLAN_HELP = """usage: python -m benchorch plan [--json] [-m] [RECIPE.yaml] [key=value ...]
+
+Shows the trials that the same words without `plan` would run, and every cell that would be
+skipped with the reason. Nothing is started.
+
+  --json    an object with `trials` and `skips`, for programs
+  -m        cross comma-separated values"""
+
+
+def _hydra_problems(error: Exception, request: Request, loader: object) -> list[str]:
+    """Everything wrong with the words, in place of the first thing Hydra stumbled over."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    if isinstance(error, ConfigError):
+        return list(error.problems)
+    if isinstance(error, BenchorchError) or not isinstance(
+        error, HydraException | OmegaConfBaseException
+    ):
+        raise error
+    from benchorch.config import Composer, lift_lists
+
+    composer = Composer(loader, request.config_name)  # type: ignore[arg-type]
+    overrides = lift_lists(request.overrides, composer.groups)
+    return composer.problems(overrides, sweep=request.multirun) or [str(error)]
+
+
+def _cache(arguments: list[str]) -> int:
+    from benchorch.commands import cache
+
+    arguments, overrides = _split_overrides(arguments)
+    return _answer(cache.run(_without_json(arguments), _store(overrides)), arguments)
+
+
+def _store(overrides: Sequence[str]) -> object:
+    from benchorch.components import make
+    from benchorch.config import Composer, config_loader
+    from benchorch.domain.trial import Node
+    from benchorch.interfaces.store import Store
+
+    config = Composer(config_loader()).session(overrides)
+    return make(cast(Node, config["store"]), Store, "store")
+
+
+def _record(arguments: list[str]) -> int:
+    from benchorch.commands import record
+
+    return _answer(record.run(_without_json(arguments)), arguments)
+
+
+def _ui(arguments: list[str]) -> int:
+    from benchorch.commands import ui
+
+    return _answer(ui.run(_without_json(arguments)), arguments)
+
+
+def _split_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    overrides = [word for word in arguments if "=" in word and not word.startswith("-")]
+    return [word for word in arguments if word not in overrides], overrides
+
+
+def _without_json(arguments: Sequence[str]) -> list[str]:
+    return [word for word in arguments if word != "--json"]
+
+
+def _answer(reply: Reply, arguments: Sequence[str]) -> int:
+    """Print an answer for people or, with ``--json``, for programs."""
+    if "--json" in arguments:
+        print(json.dumps(reply.data, indent=2))
+    elif reply.text:
+        print(reply.text, file=sys.stderr if reply.exit_code == WRONG_REQUEST else sys.stdout)
+    return reply.exit_code
+
+
+def _explain(error: ConfigError) -> int:
+    """Every problem on a line of its own, and what to try."""
+    count = len(error.problems)
+    print(f"{count} problem{'' if count == 1 else 's'}; nothing was run:", file=sys.stderr)
+    for problem in error.problems:
+        print(f"  {problem}", file=sys.stderr)
+    print("Try: python -m benchorch --help", file=sys.stderr)
+    return WRONG_REQUEST
+
+
+def _version(arguments: list[str]) -> int:
+    from benchorch import __version__
+
+    print(__version__)
+    return OK
+
+
+_COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
+    "plan": _plan,
+    "cache": _cache,
+    "record": _record,
+    "ui": _ui,
+    "version": _version,
+}

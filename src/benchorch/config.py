@@ -1,0 +1,357 @@
+"""Composing YAML: from overrides to resolved cells. The only file that asks Hydra to compose.
+
+Composing costs tens of milliseconds, so a job is not composed as a whole: each group is composed
+once for each distinct set of overrides that touch it, and cells are put together from those nodes.
+A thousand cells of ten models, ten conversions and ten batch sizes need thirty compositions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from benchorch.components import suggest
+from benchorch.domain.codec import Json
+from benchorch.domain.trial import Node
+from benchorch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hydra.core.config_loader import ConfigLoader
+    from hydra.core.override_parser.types import Override
+
+MATRIX = "matrix"
+CONVERSION = "conversion"
+WORKLOAD = "workload"
+_NOT_SYMBOLS = frozenset({"dtype", "seed", "dynamic"})
+_PLAIN_VALUE = re.compile(r"^[\w.\-+/@]+$")
+_INTERPOLATED_KEY = re.compile(r"\$\{\s*([A-Za-z_]\w*)(?:\.\w+)*\s*\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One point of the matrix, resolved but not yet checked.
+
+    Attributes:
+        choices: the option chosen in each group, e.g. ``{"model": "bert"}``.
+        axes: swept keys that are not groups, with their values as text.
+        config: every key's value.
+    """
+
+    choices: Mapping[str, str]
+    axes: Mapping[str, str]
+    config: Node
+
+
+@dataclass(frozen=True, slots=True)
+class _Composed:
+    config: Node
+    choices: Mapping[str, str | None]
+
+
+def builtin_directory(name: str) -> Path:
+    """``conf`` or ``recipes``: inside an installed wheel, else at the repository's root."""
+    package = Path(__file__).parent
+    installed = package / name
+    return installed if installed.is_dir() else package.parent.parent / name
+
+
+def config_loader(extra_directories: Sequence[Path] = ()) -> ConfigLoader:
+    """A Hydra loader over the user's directories first, then the built-in ones."""
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra._internal.utils import create_config_search_path
+
+    search_path = create_config_search_path(str(builtin_directory("conf")))
+    for directory in reversed(extra_directories):
+        search_path.prepend("user", f"file://{directory.resolve()}")
+    return ConfigLoaderImpl(search_path)
+
+
+class Composer:
+    """Turns override lists into cells; remembers compositions, nothing else."""
+
+    def __init__(self, loader: ConfigLoader, config_name: str = "config") -> None:
+        self._loader = loader
+        self._config_name = config_name
+        self._composed: dict[tuple[str, ...], _Composed] = {}
+        self._groups = frozenset(name for name in loader.list_groups("") if name != "hydra")
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The configuration groups a user can choose from."""
+        return self._groups
+
+    def cells(self, jobs: Sequence[Sequence[str]]) -> list[Cell]:
+        """The cells of all jobs in order; ConfigError with every problem of every job."""
+        cells: list[Cell] = []
+        problems: dict[str, None] = {}
+        for job in jobs:
+            try:
+                cells.extend(self._cells_of(list(job)))
+            except ConfigError as error:
+                # A section fails on its first mistake; the others may hold more.
+                found = (*self.override_problems(job), *error.problems)
+                problems.update(dict.fromkeys(found))
+        if problems:
+            raise ConfigError(list(problems))
+        return cells
+
+    def session(self, overrides: Sequence[str]) -> Node:
+        """The keys that are not about single trials: executor, store, tracking, rebuild, ..."""
+        return self._assemble(list(overrides), {}).config
+
+    def _cells_of(self, job: list[str]) -> Iterator[Cell]:
+        for axes in self._combinations(job):
+            swept = [f"{key}={as_override_value(value)}" for key, value in axes.items()]
+            plain = {k: as_override_value(v) for k, v in axes.items() if k not in self._groups}
+            for cell in self._with_conversions(job + swept, plain):
+                yield from _expand_workload(cell)
+
+    def _combinations(self, job: list[str]) -> Iterator[Mapping[str, Json]]:
+        """Every combination of the declared matrix; a key set by hand is no longer an axis."""
+        by_hand = {_key(override) for override in job}
+        matrix = cast(Node, self._compose(self._section(job, None)).config.get(MATRIX) or {})
+        axes = {key: values for key, values in _flatten_axes(matrix) if key not in by_hand}
+        problems = [
+            f"{MATRIX}.{key}: is empty, so there is nothing to run."
+            if values == []
+            else f"{MATRIX}.{key}: expected a list of values, got {values!r}."
+            for key, values in axes.items()
+            if not isinstance(values, list) or not values
+        ]
+        if problems:
+            raise ConfigError(problems)
+        lists = cast(Mapping[str, list[Json]], axes)
+        for values in itertools.product(*lists.values()):
+            yield dict(zip(lists, values, strict=True))
+
+    def _with_conversions(self, job: list[str], axes: Mapping[str, str]) -> Iterator[Cell]:
+        """The cell, or one for each of the hardware's default conversions if none is named."""
+        cell = self._assemble(job, axes)
+        if cell.config.get(CONVERSION) is not None:
+            yield cell
+            return
+        hardware = cast(Node, cell.config.get("hardware") or {})
+        for name in cast(Sequence[str], hardware.get("conversions") or ()):
+            yield self._assemble([*job, f"{CONVERSION}={name}"], axes)
+
+    def _assemble(self, job: list[str], axes: Mapping[str, str]) -> Cell:
+        rest = self._compose(self._section(job, None))
+        config: dict[str, Json] = {k: v for k, v in rest.config.items() if k not in self._groups}
+        choices: dict[str, str] = {}
+        for group in sorted(self._groups):
+            composed = self._compose(self._section(job, group))
+            config[group] = composed.config.get(group)
+            choices[group] = composed.choices.get(group) or ""
+        if "${" in json.dumps(config):
+            config = dict(self._compose(tuple(job), resolve=True).config)
+        return Cell(choices=choices, axes=axes, config=config)
+
+    def _section(self, job: list[str], group: str | None) -> tuple[str, ...]:
+        """The overrides that touch one group, or (None) those that touch no group."""
+        return tuple(o for o in job if self._group_of(_key(o)) == group)
+
+    def _group_of(self, key: str) -> str | None:
+        first = re.split(r"[./@]", key, maxsplit=1)[0]
+        return first if first in self._groups else None
+
+    def _compose(self, overrides: tuple[str, ...], *, resolve: bool = False) -> _Composed:
+        key = (*overrides, str(resolve))
+        if key not in self._composed:
+            self._composed[key] = self._compose_anew(overrides, resolve)
+        return self._composed[key]
+
+    def _compose_anew(self, overrides: tuple[str, ...], resolve: bool) -> _Composed:
+        from hydra.errors import HydraException
+        from hydra.types import RunMode
+        from omegaconf import OmegaConf, open_dict
+        from omegaconf.errors import OmegaConfBaseException
+
+        try:
+            config = self._loader.load_configuration(
+                self._config_name, list(overrides), run_mode=RunMode.RUN, from_shell=False
+            )
+            choices = dict(config.hydra.runtime.choices)
+            with open_dict(config):
+                del config["hydra"]
+            plain = OmegaConf.to_container(config, resolve=resolve)
+            if not resolve:
+                plain = _resolve_own(config, cast(dict[str, Json], plain))
+        except (HydraException, OmegaConfBaseException) as error:
+            raise ConfigError(self.override_problems(overrides) or [_first_line(error)]) from error
+        return _Composed(cast(Node, plain), choices)
+
+    def problems(self, overrides: Sequence[str], *, sweep: bool) -> list[str]:
+        """Everything wrong with a command's overrides, each value of a sweep looked at."""
+        broken = [text for text in overrides if self._syntax_problem(text)]
+        found = [str(self._syntax_problem(text)) for text in broken]
+        sound = [text for text in overrides if text not in broken]
+        jobs = sweep_jobs(sound) if sweep else [sound]
+        distinct = dict.fromkeys(text for job in jobs for text in job)
+        return found + self.override_problems(list(distinct))
+
+    @staticmethod
+    def _syntax_problem(text: str) -> str | None:
+        from hydra.core.override_parser.overrides_parser import OverridesParser
+        from hydra.errors import HydraException
+
+        try:
+            OverridesParser.create().parse_override(text)
+        except HydraException as error:
+            return f"{text!r} is not an override: {_first_line(error)}"
+        return None
+
+    def override_problems(self, overrides: Sequence[str]) -> list[str]:
+        """What is wrong with each override by itself."""
+        return [problem for text in overrides for problem in self._problems_of(text)]
+
+    def _problems_of(self, text: str) -> list[str]:
+        from hydra.core.override_parser.overrides_parser import OverridesParser
+        from hydra.errors import HydraException
+        from hydra.types import RunMode
+        from omegaconf.errors import OmegaConfBaseException
+
+        broken = self._syntax_problem(text)
+        if broken:
+            return [broken]
+        override = OverridesParser.create().parse_override(text)
+        if override.key_or_group in self._groups:
+            return self._option_problems(override)
+        if override.is_add() or override.is_force_add() or override.is_delete():
+            return []
+        base = cast(Node, self._compose(()).config)
+        base = {**dict.fromkeys(sorted(self._groups)), **base}
+        unknown = _unknown_key(base, override.key_or_group)
+        if unknown and self._group_of(override.key_or_group) is None:
+            return [unknown]
+        try:
+            self._loader.load_configuration(
+                self._config_name, [text], run_mode=RunMode.RUN, from_shell=False
+            )
+        except (HydraException, OmegaConfBaseException) as error:
+            return [unknown or f"{text}: {_first_line(error)}"]
+        return []
+
+    def _option_problems(self, override: Override) -> list[str]:
+        group = override.key_or_group
+        options = self._loader.get_group_options(group)
+        values = override.value()
+        chosen = values if isinstance(values, list) else [values]
+        return [
+            f"{group}: there is no {str(value)!r}.{suggest(str(value), options)} "
+            f"Options: {', '.join(options)}."
+            for value in chosen
+            if value is not None and str(value) not in options
+        ]
+
+
+def lift_lists(overrides: Sequence[str], groups: frozenset[str]) -> list[str]:
+    """``conversion=[eager,onnxruntime]`` as an axis of the matrix.
+
+    Hydra would merge the two files into one node, which is never what is meant here.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    lifted = []
+    for text in overrides:
+        if "=[" in text and _key(text) in groups:
+            try:
+                value = OverridesParser.create().parse_override(text).value()
+            except HydraException:
+                value = None
+            if isinstance(value, list):
+                text = f"++{MATRIX}.{_key(text)}={as_override_value([str(v) for v in value])}"
+        lifted.append(text)
+    return lifted
+
+
+def sweep_jobs(overrides: Sequence[str]) -> list[list[str]]:
+    """The jobs that Hydra's own sweeper makes of comma-separated values."""
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    return [list(job) for batch in BasicSweeper.split_arguments(parsed, None) for job in batch]
+
+
+def as_override_value(value: Json) -> str:
+    """A value as Hydra's grammar spells it."""
+    if isinstance(value, str):
+        return value if _PLAIN_VALUE.match(value) else "'" + value.replace("'", r"\'") + "'"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{k}:{as_override_value(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ",".join(as_override_value(item) for item in value) + "]"
+    return json.dumps(value)
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0].lstrip("+~")
+
+
+def _flatten_axes(matrix: Node, prefix: str = "") -> Iterator[tuple[str, Json]]:
+    """``workload.batch_size`` whether written with a dot or as nested mappings."""
+    for key, value in matrix.items():
+        if isinstance(value, Mapping):
+            yield from _flatten_axes(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _expand_workload(cell: Cell) -> Iterator[Cell]:
+    """A cell for each combination of symbols given as lists."""
+    workload = cell.config.get(WORKLOAD)
+    if not isinstance(workload, Mapping):
+        yield cell
+        return
+    lists = {k: v for k, v in workload.items() if isinstance(v, list) and k not in _NOT_SYMBOLS}
+    for key, values in lists.items():
+        if not values:
+            raise ConfigError([f"{WORKLOAD}.{key}: is empty, so there is nothing to run."])
+    for combination in itertools.product(*lists.values()):
+        chosen = dict(zip(lists, combination, strict=True))
+        config = {**cell.config, WORKLOAD: {**workload, **chosen}} if chosen else cell.config
+        yield Cell(choices=cell.choices, axes=cell.axes, config=config)
+
+
+def _resolve_own(config: object, plain: dict[str, Json]) -> dict[str, Json]:
+    """Resolve each top-level node whose interpolations stay inside it."""
+    from omegaconf import DictConfig, OmegaConf
+
+    assert isinstance(config, DictConfig)
+    for key, node in plain.items():
+        text = json.dumps(node)
+        if "${" in text and set(_INTERPOLATED_KEY.findall(text)) <= {key}:
+            selected = OmegaConf.select(config, key)
+            if OmegaConf.is_config(selected):
+                plain[key] = cast(Json, OmegaConf.to_container(selected, resolve=True))
+    return plain
+
+
+def _unknown_key(base: Node, dotted: str) -> str | None:
+    """Why a dotted key does not exist, naming the nearest one that does."""
+    node: Json = base
+    seen: list[str] = []
+    for part in dotted.split("."):
+        if not isinstance(node, Mapping):
+            return None
+        if part not in node:
+            where = ".".join(seen)
+            place = f"{where}." if where else ""
+            return (
+                f"{dotted}: unknown key.{suggest(part, node)} "
+                f"Keys here: {', '.join(f'{place}{key}' for key in node)}."
+            )
+        seen.append(part)
+        node = node[part]
+    return None
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

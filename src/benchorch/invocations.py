@@ -1,0 +1,53 @@
+"""Where invocations are remembered, so that ``resume=<plan id or MLflow run>`` finds them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from benchorch import journal
+from benchorch.errors import ConfigError
+
+
+def _index() -> Path:
+    root = os.environ.get("BENCHORCH_CACHE_DIR", "~/.cache/benchorch")
+    return Path(root).expanduser() / "invocations.jsonl"
+
+
+def remember(plan_id: str, directory: Path) -> None:
+    """Note where an invocation keeps its things."""
+    index = _index()
+    index.parent.mkdir(parents=True, exist_ok=True)
+    journal.append_line(index, {"plan_id": plan_id, "directory": str(directory.resolve())})
+
+
+def find_invocation(reference: str) -> Path:
+    """The directory of an invocation named by its path, its plan id or its MLflow run id."""
+    path = Path(reference).expanduser()
+    if (path / journal.PLAN).exists():
+        return path
+    known = [
+        Path(str(line["directory"]))
+        for line in journal.read_lines(_index())
+        if line["plan_id"] == reference
+    ]
+    everywhere = (Path(str(line["directory"])) for line in journal.read_lines(_index()))
+    for directory in (*known, *everywhere):
+        if directory in known and (directory / journal.PLAN).exists():
+            return directory
+        if _parent_run(directory) == reference:
+            return directory
+    raise ConfigError(
+        [
+            f"resume: {reference!r} is neither a run's directory nor the id of a plan or of an "
+            "MLflow parent run that ran on this machine."
+        ]
+    )
+
+
+def _parent_run(directory: Path) -> str | None:
+    try:
+        return str(json.loads((directory / "tracking.json").read_text())["parent_run_id"])
+    except (OSError, ValueError, KeyError):
+        return None

@@ -1,0 +1,245 @@
+"""Make a trial's artifact and its reference outputs, or find them again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from benchorch.chain import Chain
+from benchorch.components import make
+from benchorch.domain.artifact import Artifact, BuildKey, Format, digest_of
+from benchorch.domain.codec import Json
+from benchorch.domain.result import BuildRecord
+from benchorch.domain.session import Session
+from benchorch.domain.trial import Node
+from benchorch.errors import BuildError
+from benchorch.fingerprint import content_identity, state_digest
+from benchorch.interfaces.conversion import BuildRequest
+from benchorch.interfaces.runtime import LoadRequest, Runtime
+from benchorch.interfaces.store import Store
+from benchorch.journal import write_json
+
+if TYPE_CHECKING:
+    import torch
+
+REFERENCE_VERSION = 1
+# What every conversion is compared with: the module itself, on the CPU.
+_REFERENCE_RUNTIME: Node = {"_target_": "benchorch.runtimes.eager.Eager"}
+_MODEL_FILE = "model.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """Where the measuring processes find what they need.
+
+    Attributes:
+        source: directory of the chain's last artifact, or None where it leaves no files.
+        reference: directory of the reference outputs, ``0.npz``, ``1.npz``, ...
+        scratch: the compiler's own cache for this artifact.
+    """
+
+    record: BuildRecord
+    source: Path | None
+    reference: Path
+    scratch: Path
+
+
+def build(
+    chain: Chain,
+    *,
+    name: str,
+    store: Store,
+    session: Session,
+    inputs: int,
+    threads: int,
+    say: Callable[[str], None],
+) -> Built:
+    """Everything a trial needs before it can be measured, from the store where it is there.
+
+    Args:
+        chain: the trial's components.
+        name: model and conversion, for people and for ``rebuild=never``.
+        store: where artifacts are kept.
+        session: tells the rebuild policy and remembers what this invocation built already.
+        inputs: how many seeded input sets the reference covers.
+        threads: threads per call for the reference.
+        say: called with a short phrase before each slow thing.
+    """
+    load = _loader(chain, say)
+    identity = _identity(chain, session, load)
+    facts = chain.hardware.facts()
+    obtain = _Obtain(store=store, session=session)
+
+    reference_key = _reference_key(chain, identity, inputs)
+    reference, _ = obtain(
+        reference_key,
+        Format.REFERENCE,
+        f"{name} reference",
+        lambda out: _write_reference(chain, load, out, inputs, threads),
+    )
+    source: Artifact | None = None
+    states: dict[str, str] = {}
+    module = _transformed(chain, load)
+    spent_s = original_s = 0.0
+    for index, (step_name, step) in enumerate(chain.file_steps, start=1):
+        key = chain.key(identity, index, facts)
+        request = BuildRequest(
+            module=module,
+            source=source.path if source else None,
+            example=chain.example(chain.workload.seed),
+            out_dir=Path(),
+            scratch_dir=store.scratch(key.digest),
+            device=type(chain.hardware).device,
+        )
+
+        def write(out: Path, request: BuildRequest = request, index: int = index) -> None:
+            step_name, step = chain.file_steps[index - 1]
+            say(f"building {step_name}")
+            step.build(replace(request, out_dir=out))
+
+        source, states[step_name] = obtain(key, type(step).produces, f"{name} {step_name}", write)
+        original_s += source.build_s
+        spent_s += source.build_s if states[step_name] == "miss" else 0.0
+    record = BuildRecord(
+        key=source.key if source else "",
+        cache=_overall(states),
+        build_s=spent_s,
+        original_build_s=original_s,
+        artifact_bytes=source.size_bytes if source else 0,
+        model_digest=str(json.loads((reference.path / _MODEL_FILE).read_text())["state"]),
+        steps=states,
+    )
+    return Built(
+        record=record,
+        source=source.path if source else None,
+        reference=reference.path,
+        scratch=store.scratch(source.key if source else reference.key),
+    )
+
+
+def _overall(states: Mapping[str, str]) -> str:
+    """One word for a chain: the least favourable of its steps' states."""
+    for state in ("stale", "miss", "hit"):
+        if state in states.values():
+            return state
+    return "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Obtain:
+    """Finds or makes an artifact as the rebuild policy says."""
+
+    store: Store
+    session: Session
+
+    def __call__(
+        self, key: BuildKey, kind: Format, name: str, write: Callable[[Path], None]
+    ) -> tuple[Artifact, str]:
+        if self.session.rebuild == "never" and kind is not Format.REFERENCE:
+            return self._existing(key, name)
+        # ``always`` means once in an invocation: a prefix that trials share is not built again.
+        mark = self.session.directory / "rebuilt" / key.digest
+        force = self.session.rebuild == "always" and not mark.exists()
+        artifact, built = self.store.build(key, format=kind, name=name, make=write, force=force)
+        if force:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+        return artifact, "miss" if built else "hit"
+
+    def _existing(self, key: BuildKey, name: str) -> tuple[Artifact, str]:
+        found = self.store.find(key.digest)
+        if found:
+            return found, "hit"
+        newest = self.store.newest(name)
+        if newest is None:
+            raise BuildError(
+                f"rebuild=never, and nothing called {name!r} was ever built here.",
+                kind="not_built",
+                remedy="rebuild=if_needed",
+            )
+        return newest.artifact, "stale"
+
+
+def _loader(chain: Chain, say: Callable[[str], None]) -> Callable[[], torch.nn.Module]:
+    """Loads the model at most once in this process."""
+
+    @cache
+    def load() -> torch.nn.Module:
+        import torch
+
+        say("loading the model")
+        module = chain.model.load(chain.workload.seed)
+        return module.to(getattr(torch, chain.workload.dtype))
+
+    return load
+
+
+def _transformed(
+    chain: Chain, load: Callable[[], torch.nn.Module]
+) -> Callable[[], torch.nn.Module]:
+    @cache
+    def module() -> torch.nn.Module:
+        example = chain.example(chain.workload.seed)
+        changed = load()
+        for _, step in chain.module_steps:
+            changed = step.transform(changed, example)
+        return changed
+
+    return module
+
+
+def module_of(chain: Chain) -> Callable[[], torch.nn.Module]:
+    """Makes the live module with its module steps applied, for a runtime that needs it."""
+    return _transformed(chain, _loader(chain, lambda _: None))
+
+
+def _identity(chain: Chain, session: Session, load: Callable[[], torch.nn.Module]) -> Node:
+    """What the model is; found by loading it where it cannot be told, once an invocation."""
+    declared = chain.model.identity()
+    if declared is not None:
+        return declared
+    asked = {"model": repr(chain.model), "workload": repr(chain.workload)}
+    note = session.directory / "identities" / f"{digest_of(asked)}.json"
+    if note.exists():
+        return cast(Node, json.loads(note.read_text()))
+    identity = content_identity(load())
+    note.parent.mkdir(parents=True, exist_ok=True)
+    write_json(note, identity)
+    return identity
+
+
+def _reference_key(chain: Chain, identity: Node, inputs: int) -> BuildKey:
+    plain = replace(chain, module_steps=(), file_steps=(), nodes={"steps": {}})
+    fields: dict[str, Json] = {
+        **plain.key(identity, 0, {}).fields,
+        "reference": {"version": REFERENCE_VERSION, "inputs": inputs},
+    }
+    return BuildKey(fields=fields)
+
+
+def _write_reference(
+    chain: Chain, load: Callable[[], torch.nn.Module], out: Path, inputs: int, threads: int
+) -> None:
+    import numpy as np
+
+    runtime = make(_REFERENCE_RUNTIME, Runtime, "reference")
+    example = chain.example(chain.workload.seed)
+    request = LoadRequest(
+        module=load,
+        source=None,
+        example=example,
+        device="cpu",
+        threads=threads,
+        scratch_dir=out,
+    )
+    executable = runtime.load(request)
+    for index in range(inputs):
+        batch = chain.example(chain.workload.seed + index).arrays
+        outputs = executable.outputs(executable.bind(batch)())
+        np.savez(out / f"{index}.npz", **dict(outputs))  # type: ignore[arg-type]
+    executable.close()
+    write_json(out / _MODEL_FILE, {"state": state_digest(load())})
