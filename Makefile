@@ -6,7 +6,7 @@ PYTHON ?=
 
 VENV := .venv
 RUN := $(VENV)/bin/python -m
-INSTALL := $(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL := $(RUN) pip install -qq --disable-pip-version-check --constraint constraints.txt
 TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 
 .DEFAULT_GOAL := help

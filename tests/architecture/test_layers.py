@@ -1,4 +1,4 @@
-"""The layers, families and stages that pyproject.toml states as contracts."""
+"""The layers that pyproject.toml states as contracts."""
 
 from __future__ import annotations
 

@@ -17,10 +17,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def run(
     *arguments: str, cwd: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
+    ours = {key: text for key, text in os.environ.items() if not key.startswith("COVERAGE_")}
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,
-        env={**os.environ, **(environment or {})},
+        env={**ours, **(environment or {})},
         capture_output=True,
         text=True,
         check=False,

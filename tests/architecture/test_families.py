@@ -1,13 +1,18 @@
-"""Folders under conf/ and families under src/ are two views of the same members."""
+"""Folders under conf/ and families under src/ are two views of the same members.
+
+A family's module that defines a concrete member is the member's one file; the others help.
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import grimp
 import pytest
 import yaml
 
@@ -126,3 +131,20 @@ def test_members_are_final(family: str) -> None:
         if not getattr(member(family, dotted), "__final__", False)
     ]
     assert open_members == []
+
+
+@pytest.fixture(scope="module")
+def imports() -> grimp.ImportGraph:
+    return grimp.build_graph("benchorch", exclude_type_checking_imports=True, cache_dir=None)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_members_of_a_family_do_not_know_each_other(
+    family: str, imports: grimp.ImportGraph
+) -> None:
+    files = {dotted.rpartition(".")[0] for dotted in concrete_members(family)}
+    chains = [
+        imports.find_shortest_chain(importer=one, imported=other)
+        for one, other in itertools.permutations(sorted(files), 2)
+    ]
+    assert [chain for chain in chains if chain] == []
