@@ -18,19 +18,31 @@ HEAVY = {
 PACKAGE_ROOMS = {
     "ray": {"executors/ray.py"},
     "mlflow": {"recorders/mlflow.py"},
-    "boto3": {"stores/s3.py"},
+    "boto3": {"stores/s3.py", "hardware/"},
 }
 CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns"}
+TORCH_CODE = {"models/architectures/"}
+"""Modules written in torch's own classes; only a member's `load` imports them."""
+
 PRINTING = {"cli.py", "stages/report.py"}
 CATCHING_EVERYTHING = {"worker.py"}
 ENVIRONMENT = {
+    "cli.py": "asks Hydra to raise its errors instead of printing them",
+    "commands/ui.py": "starts MLflow's server with settings it takes from nowhere else",
+    "compiler_cache.py": "Inductor takes its directory from nowhere else",
     "environment.py": "records the variables that sway measurements",
+    "executors/ray.py": "Ray takes its settings from nowhere else",
+    "invocations.py": "the user's choice of where caches are",
+    "recorders/mlflow.py": "MLflow takes its limits from nowhere else",
     "supervise.py": "gives a child its parent's variables and its own",
 }
-"""Files that read or write environment variables, each with the reason."""
+"""Files that touch environment variables, each with the reason."""
 
-UNSAFE_PACKAGES = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
-UNSAFE_CALLS = {"yaml.load", "yaml.unsafe_load", "eval", "exec"}
+UNSAFE_PACKAGES = {"dill", "cloudpickle", "joblib", "marshal", "shelve"}
+UNSAFE_CALLS = {
+    *("pickle.load", "pickle.loads", "pickle.Unpickler"),
+    *("yaml.load", "yaml.unsafe_load", "eval", "exec"),
+}
 
 
 def place(path: Path) -> str:
@@ -90,7 +102,7 @@ def test_heavy_packages_are_not_imported_when_a_module_is() -> None:
     def imports_a_heavy_package(node: ast.AST) -> bool:
         return not HEAVY.isdisjoint(imports(node))
 
-    assert outside((), imports_a_heavy_package, at_import_time) == []
+    assert outside(TORCH_CODE, imports_a_heavy_package, at_import_time) == []
 
 
 @pytest.mark.parametrize("package", PACKAGE_ROOMS)
@@ -117,19 +129,21 @@ def test_only_the_front_door_and_the_report_print() -> None:
     assert outside(PRINTING, prints) == []
 
 
-def test_only_the_worker_catches_everything() -> None:
-    def catches_everything(node: ast.AST) -> bool:
-        if not isinstance(node, ast.ExceptHandler) or ast.unparse(node.body[-1]) == "raise":
+def test_only_the_worker_swallows_every_exception() -> None:
+    def swallows_everything(node: ast.AST) -> bool:
+        if not isinstance(node, ast.ExceptHandler) or isinstance(node.body[-1], ast.Raise):
             return False
         kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
         return any(dotted(kind) in {"", "Exception", "BaseException"} for kind in kinds)
 
-    assert outside(CATCHING_EVERYTHING, catches_everything) == []
+    assert outside(CATCHING_EVERYTHING, swallows_everything) == []
 
 
 def test_no_file_is_read_in_a_way_that_can_run_code() -> None:
     def can_run_code(node: ast.AST) -> bool:
         if not UNSAFE_PACKAGES.isdisjoint(imports(node)):
+            return True
+        if isinstance(node, ast.ImportFrom) and node.module == "pickle":
             return True
         if not isinstance(node, ast.Call):
             return False
@@ -156,6 +170,6 @@ def test_environment_variables_are_touched_only_where_there_is_a_reason() -> Non
 
 
 def test_every_exception_to_the_rooms_is_still_needed() -> None:
-    named = {*PRINTING, *CATCHING_EVERYTHING, *ENVIRONMENT}
-    named |= {room for rooms in PACKAGE_ROOMS.values() for room in rooms}
-    assert sorted(named - {place(path) for path in FILES}) == []
+    named = {*TORCH_CODE, *PRINTING, *CATCHING_EVERYTHING, *ENVIRONMENT}
+    gone = [room for room in sorted(named) if not (SOURCE / room).exists()]
+    assert gone == []
