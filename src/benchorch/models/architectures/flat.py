@@ -1,0 +1,64 @@
+"""A transformers model that is called and answers as every other module does."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+
+from torch import Tensor, nn
+
+_KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+class Flat(nn.Module):
+    """Takes exactly the declared arguments, in their order, and returns a plain tuple of tensors.
+
+    Left to itself such a model returns a mapping of its own class, whose caches and missing
+    fields differ between ways of tracing; and its forward has dozens of arguments.
+    """
+
+    def __init__(self, model: nn.Module, arguments: tuple[str, ...], outputs: tuple[str, ...]):
+        super().__init__()
+        self.model = model
+        self.arguments = arguments
+        self.outputs = outputs
+
+    def forward(self, *args: object, **kwargs: object) -> tuple[Tensor, ...]:
+        """The declared outputs, or all tensors of the answer where none are declared."""
+        named = dict(zip(self.arguments, args, strict=False))
+        answer = self.model(**named, **kwargs, return_dict=True)
+        fields = self.outputs or tuple(answer.keys())
+        missing = [name for name in fields if name not in answer]
+        if missing:
+            raise ValueError(
+                f"{type(self.model).__name__} returns no {', '.join(missing)}; "
+                f"it returns {', '.join(answer.keys())}."
+            )
+        return tuple(tensor for name in fields for tensor in _tensors(answer[name]))
+
+
+def flat(model: nn.Module, arguments: tuple[str, ...], outputs: tuple[str, ...]) -> Flat:
+    """The model behind a forward whose signature names the arguments.
+
+    Export and tracing read signatures, so each set of names needs a class of its own.
+    """
+
+    def forward(self: Flat, *args: object, **kwargs: object) -> tuple[Tensor, ...]:
+        return Flat.forward(self, *args, **kwargs)
+
+    names = [inspect.Parameter(name, _KIND) for name in ("self", *arguments)]
+    forward.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
+    made: type[Flat] = type("Flat", (Flat,), {"forward": forward})
+    return made(model, arguments, outputs)
+
+
+def _tensors(value: object) -> Iterator[Tensor]:
+    """Every tensor of a nested answer, in order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _tensors(item)

@@ -1,0 +1,199 @@
+"""Input tensors from a file: a recorded request, or a data set's first rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+from benchorch.components import suggest
+from benchorch.domain.codec import Json
+from benchorch.domain.tensors import DTYPES, TensorSpec, Workload
+from benchorch.errors import BuildError
+from benchorch.models.declared import (
+    dtype_of,
+    shape_problems,
+    symbol_problems,
+    tensor_spec,
+    unique,
+)
+from benchorch.models.headers import Header, read_headers
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+_OPTIONS = ("file", "shapes")
+_SUFFIXES = (".npz", ".safetensors")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileInputs:
+    """Tensors of an .npz or .safetensors file, named as forward's arguments.
+
+    A first size that is a symbol takes that many rows of those in the file; other seeds take
+    other rows where there are more.
+
+    Attributes:
+        node: ``file``; optionally ``shapes``, symbolic shapes by name. Tensors declared beside
+            ``file`` say which ones are used, and with which shape and dtype.
+    """
+
+    node: Mapping[str, Json]
+
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """Declared shapes where there are some, else the file's own."""
+        headers = read_headers(self._path())
+        return tuple(
+            tensor_spec(name, self._shape(name, headers), self._dtype(name, headers))
+            for name in self._names(headers)
+        )
+
+    def problems(self, workload: Workload) -> list[str]:
+        """Whether the file can be read, holds the tensors, and fits the shapes."""
+        path = self._path()
+        if not path.is_file():
+            return [f"inputs.file: {str(path)!r} does not exist or is not a file."]
+        if path.suffix not in _SUFFIXES:
+            return [f"inputs.file: {str(path)!r} must end in {' or '.join(_SUFFIXES)}."]
+        try:
+            headers = read_headers(path)
+        except (OSError, ValueError, SyntaxError, KeyError) as error:
+            return [f"inputs.file: {error}."]
+        found = self._option_problems()
+        for name in self._names(headers) if headers else ():
+            found += self._tensor_problems(name, headers, workload)
+        return unique(found) if headers else [*found, f"inputs.file: {path} holds no tensors."]
+
+    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
+        """The same rows of every tensor, taken in turn as the seed goes up."""
+        arrays = _load(self._path())
+        declared = self._declared()
+        specs = [spec for spec in self.specs() if spec.name in arrays]
+        batch = {spec.name: arrays[spec.name] for spec in specs}
+        rows = {spec.name: _rows(spec, workload) for spec in specs}
+        spare = [len(batch[name]) - count for name, count in rows.items() if count]
+        for name, count in rows.items():
+            start = (seed * count) % (min(spare) + 1) if count else 0
+            batch[name] = batch[name][start : start + count] if count else batch[name]
+        return {
+            name: array.astype(_target_dtype(array, declared.get(name, {}), workload))
+            for name, array in batch.items()
+        }
+
+    def _path(self) -> Path:
+        return Path(str(self.node["file"]))
+
+    def _declared(self) -> Mapping[str, Mapping[str, Json]]:
+        return {
+            name: tensor
+            for name, tensor in self.node.items()
+            if name not in _OPTIONS and isinstance(tensor, Mapping)
+        }
+
+    def _shapes(self) -> Mapping[str, Json]:
+        shapes = self.node.get("shapes")
+        return shapes if isinstance(shapes, Mapping) else {}
+
+    def _names(self, headers: Mapping[str, Header]) -> list[str]:
+        return list(self._declared() or headers)
+
+    def _shape(self, name: str, headers: Mapping[str, Header]) -> Json:
+        literal = list(headers[name].shape) if name in headers else []
+        return self._shapes().get(name, self._declared().get(name, {}).get("shape", literal))
+
+    def _dtype(self, name: str, headers: Mapping[str, Header]) -> Json:
+        declared = self._declared().get(name, {}).get("dtype")
+        return declared or (headers[name].dtype if name in headers else None)
+
+    def _option_problems(self) -> list[str]:
+        return [
+            f"inputs.{key}: unknown option.{suggest(key, _OPTIONS)} Beside file there may be "
+            "shapes, and tensors with their shape and dtype."
+            for key, value in self.node.items()
+            if key not in _OPTIONS and not isinstance(value, Mapping)
+        ]
+
+    def _tensor_problems(
+        self, name: str, headers: Mapping[str, Header], workload: Workload
+    ) -> list[str]:
+        where = f"inputs.{name}"
+        if name not in headers:
+            return [
+                f"{where}: {self._path()} has no tensor {name!r}.{suggest(name, headers)} "
+                f"It holds: {', '.join(headers)}."
+            ]
+        held, shape = headers[name], self._shape(name, headers)
+        found = shape_problems(where, shape) or symbol_problems(shape, workload)
+        if not found and not _fits(self._spec(name, headers), held.shape, workload):
+            found.append(
+                f"{where}.shape: {list(shape) if isinstance(shape, list | tuple) else shape} "
+                f"does not fit the {list(held.shape)} that {self._path()} holds."
+            )
+        return found + _dtype_problems(where, self._declared().get(name, {}), held, workload)
+
+    def _spec(self, name: str, headers: Mapping[str, Header]) -> TensorSpec:
+        return tensor_spec(name, self._shape(name, headers), self._dtype(name, headers))
+
+
+def _rows(spec: TensorSpec, workload: Workload) -> int:
+    """How many rows are taken: the first size where it is a symbol, else 0 for all of them."""
+    first = spec.shape[0] if spec.shape else 0
+    return workload.symbols[first] if isinstance(first, str) else 0
+
+
+def _fits(spec: TensorSpec, held: tuple[int, ...], workload: Workload) -> bool:
+    wanted = spec.resolve(workload.symbols)
+    if _rows(spec, workload) and held and held[1:] == wanted[1:]:
+        return held[0] >= wanted[0]
+    return held == wanted
+
+
+def _dtype_problems(
+    where: str, declared: Mapping[str, Json], held: Header, workload: Workload
+) -> list[str]:
+    if held.dtype not in DTYPES or held.dtype == "bfloat16":
+        return [f"{where}: the file's dtype {held.dtype} cannot be used; store float32 or int64."]
+    wanted = declared.get("dtype")
+    if wanted is None or wanted == held.dtype or _is_float(held.dtype) == _is_float(str(wanted)):
+        return [] if wanted is None or wanted in DTYPES else [f"{where}.dtype: unknown {wanted!r}."]
+    return [f"{where}.dtype: the file holds {held.dtype}, which is not turned into {wanted}."]
+
+
+def _target_dtype(array: NDArray[generic], declared: Mapping[str, Json], workload: Workload) -> str:
+    """Declared, else the workload's for floats: they must meet the module's precision."""
+    stated = declared.get("dtype")
+    if stated is None and not array.dtype.name.startswith("float"):
+        return array.dtype.name
+    return dtype_of(stated, workload)
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith("float")
+
+
+def _load(path: Path) -> Mapping[str, NDArray[generic]]:
+    try:
+        return _load_safetensors(path) if path.suffix == ".safetensors" else _load_npz(path)
+    except (OSError, ValueError) as error:
+        raise BuildError(f"the inputs in {path} cannot be read: {error}", kind="inputs") from error
+
+
+def _load_safetensors(path: Path) -> Mapping[str, NDArray[generic]]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        arrays: Mapping[str, NDArray[generic]] = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+    return arrays
+
+
+def _load_npz(path: Path) -> Mapping[str, NDArray[generic]]:
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}

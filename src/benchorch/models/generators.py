@@ -1,0 +1,201 @@
+"""The values of a generated input: four ways to fill an array from a seed."""
+
+from __future__ import annotations
+
+import math
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import TYPE_CHECKING, final
+
+from benchorch.components import describe, fits, suggest
+from benchorch.domain.codec import Json
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.random import Generator as Random
+    from numpy.typing import NDArray
+
+GENERATOR_OPTIONS = ("shape", "dtype", "generator")
+"""What every generated tensor has beside its generator's own options."""
+
+
+class Generator(ABC):
+    """Fills an array; deterministic in the random stream it is given."""
+
+    @abstractmethod
+    def complaints(self, dtype: str) -> list[str]:
+        """Options whose values make no sense for this dtype, each as ``option: why``."""
+
+    @abstractmethod
+    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> NDArray[generic]:
+        """The array."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Normal(Generator):
+    """Normally distributed numbers."""
+
+    mean: float = 0.0
+    std: float = 1.0
+
+    def complaints(self, dtype: str) -> list[str]:
+        """A whole-number dtype, or a spread that is none."""
+        found = [] if _is_float(dtype) else [f"generator: normal gives no {dtype}; try integers"]
+        if not (math.isfinite(self.std) and self.std >= 0):
+            found.append(f"std: must be a number of at least 0, got {self.std}")
+        if not math.isfinite(self.mean):
+            found.append(f"mean: must be finite, got {self.mean}")
+        return found
+
+    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> NDArray[generic]:
+        """Drawn in double precision, so that every dtype rounds the same numbers."""
+        drawn = random.normal(self.mean, self.std, size=shape)
+        return _array(drawn, dtype)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integers(Generator):
+    """Whole numbers from `low` up to but not including `high`, all equally likely."""
+
+    high: int
+    low: int = 0
+
+    def complaints(self, dtype: str) -> list[str]:
+        """An empty range, or one that the dtype cannot hold."""
+        if self.low >= self.high:
+            return [f"low: must be below high, got low={self.low} and high={self.high}"]
+        smallest, largest = _range(dtype)
+        if self.low < smallest or self.high - 1 > largest:
+            return [
+                f"high: {dtype} holds {smallest} to {largest}, "
+                f"got low={self.low} and high={self.high}"
+            ]
+        return []
+
+    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> NDArray[generic]:
+        """Drawn as 64-bit numbers, so that every dtype holds the same ones."""
+        return _array(random.integers(self.low, self.high, size=shape), dtype)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mask(Generator):
+    """Ones, each row ending in zeros for padding.
+
+    Attributes:
+        padding_ratio: the largest share of a row that may be padding; each row's own is drawn
+            evenly from nothing to that. The first element of a row is always a one.
+    """
+
+    padding_ratio: float = 0.0
+
+    def complaints(self, dtype: str) -> list[str]:
+        """A share outside 0 to 1."""
+        if 0 <= self.padding_ratio <= 1:
+            return []
+        return [f"padding_ratio: must lie between 0 and 1, got {self.padding_ratio}"]
+
+    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> NDArray[generic]:
+        """Rows run along the last axis."""
+        import numpy as np
+
+        if not shape:
+            return np.ones(shape, dtype)
+        length = shape[-1]
+        longest = min(int(self.padding_ratio * length), length - 1)
+        padding = random.integers(0, longest, size=(*shape[:-1], 1), endpoint=True)
+        return _array(np.arange(length) < length - padding, dtype)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant(Generator):
+    """The same value everywhere."""
+
+    value: float | bool
+
+    def complaints(self, dtype: str) -> list[str]:
+        """A value that the dtype cannot hold."""
+        smallest, largest = _range(dtype)
+        whole = math.isfinite(self.value) and float(self.value).is_integer()
+        if _is_float(dtype) or (whole and smallest <= self.value <= largest):
+            return []
+        return [f"value: {dtype} cannot hold {self.value}"]
+
+    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> NDArray[generic]:
+        """Nothing is drawn."""
+        import numpy as np
+
+        return np.full(shape, self.value, dtype)
+
+
+_KINDS: Mapping[str, type[Generator]] = {
+    "normal": Normal,
+    "integers": Integers,
+    "mask": Mask,
+    "constant": Constant,
+}
+"""The words of the YAML; a generator is a value of the inputs' small language, not a member."""
+
+
+def generator(node: Mapping[str, Json]) -> Generator:
+    """The generator of a tensor that has no problems."""
+    options = {key: value for key, value in node.items() if key not in GENERATOR_OPTIONS}
+    return _KINDS[str(node["generator"])](**options)
+
+
+def generator_problems(where: str, node: Mapping[str, Json], dtype: str) -> list[str]:
+    """An unknown generator, options it does not have or lacks, values of a wrong type or size."""
+    name = node.get("generator")
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        said = "is missing." if name is None else f"unknown generator {name!r}."
+        guess = suggest(str(name), _KINDS)
+        return [f"{where}.generator: {said}{guess} Generators: {', '.join(_KINDS)}."]
+    options = {key: value for key, value in node.items() if key not in GENERATOR_OPTIONS}
+    found = _option_problems(where, kind, options)
+    return found or [f"{where}.{said}." for said in kind(**options).complaints(dtype)]
+
+
+def _option_problems(where: str, kind: type[Generator], options: Mapping[str, Json]) -> list[str]:
+    hints = typing.get_type_hints(kind)
+    known = {field.name: field.default for field in fields(typing.cast(typing.Any, kind))}
+    every = (*GENERATOR_OPTIONS, *known)
+    found = [
+        f"{where}.{key}: unknown option.{suggest(key, every)} Options: {', '.join(every)}."
+        for key in options
+        if key not in known
+    ]
+    found += [
+        f"{where}.{name}: is missing."
+        for name, default in known.items()
+        if default is MISSING and name not in options
+    ]
+    return found + [
+        f"{where}.{key}: expected {describe(hints[key])}, got {value!r}."
+        for key, value in options.items()
+        if key in known and not fits(hints[key], value)
+    ]
+
+
+def _array(drawn: NDArray[generic], dtype: str) -> NDArray[generic]:
+    return drawn.astype(dtype)
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat"))
+
+
+def _range(dtype: str) -> tuple[float, float]:
+    """The smallest and largest whole number that a dtype holds exactly."""
+    if dtype == "bool":
+        return 0, 1
+    if _is_float(dtype):
+        exact = {"float64": 2**53, "float32": 2**24, "float16": 2**11}.get(dtype, 2**8)
+        return -exact, exact
+    bits = int(dtype.lstrip("uint"))
+    return (0, 2**bits - 1) if dtype.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)

@@ -1,0 +1,104 @@
+"""A multilayer perceptron: the smallest model that is all matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar, final
+
+from benchorch.domain.codec import Json
+from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.interfaces.model import Model
+from benchorch.models.inputs import input_set, keyword_problems
+from benchorch.models.seeding import frozen, seeded
+from benchorch.models.versions import versions
+from benchorch.models.weights import checkpoint_digest, checkpoint_problems, load_checkpoint
+
+if TYPE_CHECKING:
+    import torch
+    from numpy import generic
+    from numpy.typing import NDArray
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mlp(Model):
+    """Linear layers with ReLU between them.
+
+    Attributes:
+        widths: features going in, of each hidden layer, and coming out; at least two.
+        inputs: one tensor, named ``input``, whose last size is ``widths[0]``.
+        checkpoint: a file with the weights, or None for seeded random ones.
+        kwargs: arguments of forward that are not tensors.
+    """
+
+    widths: tuple[int, ...]
+    inputs: Mapping[str, Json]
+    checkpoint: str | None = None
+    kwargs: Mapping[str, Json] = field(default_factory=dict)
+
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if len(self.widths) < 2 or min(self.widths) < 1:
+            raise ValueError(
+                f"widths must be at least two whole numbers above 0, got {list(self.widths)}."
+            )
+
+    def load(self, seed: int) -> torch.nn.Module:
+        """The layers as one Sequential; its state dict counts them: ``0.weight``, ``2.weight``."""
+        from torch import nn
+
+        with seeded(seed):
+            layers: list[nn.Module] = []
+            for before, after in pairwise(self.widths):
+                layers += [nn.Linear(before, after), nn.ReLU()]
+            module = nn.Sequential(*layers[:-1])
+        load_checkpoint(module, self.checkpoint)
+        return frozen(module)
+
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """The one input."""
+        return input_set(self.inputs).specs()
+
+    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
+        """One array of rows."""
+        return input_set(self.inputs).batch(workload, seed)
+
+    def keywords(self) -> Mapping[str, Json]:
+        """As declared; a Sequential takes none."""
+        return self.kwargs
+
+    def identity(self) -> Mapping[str, Json] | None:
+        """The widths and what fixes the numbers in them."""
+        return {
+            "class": "benchorch.models.mlp.Mlp",
+            "version": self.version,
+            "widths": list(self.widths),
+            "checkpoint": checkpoint_digest(self.checkpoint),
+            "packages": dict(versions(self.requires)),
+        }
+
+    def problems(self, workload: Workload) -> Sequence[str]:
+        """Inputs, checkpoint, and whether the rows fit the first layer."""
+        found = [
+            *input_set(self.inputs).problems(workload),
+            *checkpoint_problems(self.checkpoint),
+            *keyword_problems(self.inputs, self.kwargs),
+        ]
+        return found or self._shape_problems(workload)
+
+    def _shape_problems(self, workload: Workload) -> list[str]:
+        specs = self.specs()
+        if [spec.name for spec in specs] != ["input"]:
+            names = ", ".join(spec.name for spec in specs)
+            return [f"inputs: this model takes one tensor named 'input', got {names}."]
+        shape = specs[0].resolve(workload.symbols)
+        if not shape or shape[-1] != self.widths[0]:
+            return [
+                f"inputs.input.shape: the last size of {list(shape)} must be "
+                f"widths[0], which is {self.widths[0]}."
+            ]
+        return []

@@ -1,0 +1,50 @@
+"""Weights that depend on a seed alone, made without disturbing anyone else's random numbers."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+_NUMPY_LARGEST_SEED = 2**32 - 1
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Every global generator that is loaded starts from the seed, and gets its old state back."""
+    with ExitStack() as undo:
+        undo.callback(random.setstate, random.getstate())
+        random.seed(seed)
+        if "numpy" in sys.modules:
+            _seed_numpy(seed, undo)
+        if "torch" in sys.modules:
+            _seed_torch(seed, undo)
+        yield
+
+
+def _seed_numpy(seed: int, undo: ExitStack) -> None:
+    """The legacy generator: a user's code may still draw from it."""
+    from numpy import random as numpy_random
+
+    undo.callback(numpy_random.set_state, numpy_random.get_state())  # noqa: NPY002 see docstring
+    numpy_random.seed(seed % (_NUMPY_LARGEST_SEED + 1))  # noqa: NPY002 see docstring
+
+
+def _seed_torch(seed: int, undo: ExitStack) -> None:
+    import torch
+
+    # Forking a device's generator would initialise the device: fork only those already in use.
+    in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    devices = list(range(torch.cuda.device_count())) if in_use else []
+    undo.enter_context(torch.random.fork_rng(devices=devices))
+    torch.manual_seed(seed)
+
+
+def frozen(module: torch.nn.Module) -> torch.nn.Module:
+    """The same module as it is served: on the CPU, in eval mode, without gradients."""
+    return module.to("cpu").eval().requires_grad_(requires_grad=False)

@@ -1,0 +1,194 @@
+"""What a module defines, read from its source: planning never imports a user's code."""
+
+from __future__ import annotations
+
+import ast
+import pkgutil
+import sys
+import tokenize
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import TypeAlias, final
+
+from benchorch.components import suggest
+from benchorch.domain.codec import Json
+from benchorch.models.headers import Stamp, stamp
+
+Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A parsed module.
+
+    Attributes:
+        name: dotted.
+        names: every name bound at module level.
+        definitions: functions and classes among them, the last of each name.
+        open: whether more names may appear when it runs: ``import *``, ``__getattr__``, globals().
+    """
+
+    name: str
+    names: frozenset[str]
+    definitions: Mapping[str, Definition]
+    open: bool
+
+
+def module_source(name: str) -> tuple[Source | None, str]:
+    """The module's parsed source, or the problem; neither where only importing could tell."""
+    spec, problem = _find(name)
+    if problem or spec is None:
+        return None, problem
+    if spec.origin is None and spec.submodule_search_locations is not None:
+        return None, f"{name!r} is a folder without __init__.py, which defines nothing."
+    if spec.origin is None or not spec.origin.endswith(".py"):
+        return None, ""
+    path = Path(spec.origin)
+    try:
+        return _parsed(name, path, stamp(path)), ""
+    except SyntaxError as error:
+        return None, f"{path} has a syntax error on line {error.lineno}: {error.msg}."
+    except (OSError, ValueError) as error:
+        return None, f"{path} cannot be read: {error}."
+
+
+def _find(name: str) -> tuple[ModuleSpec | None, str]:
+    """Walk from package to module, asking finders only: importing runs code."""
+    path: list[str] | None = None
+    spec: ModuleSpec | None = None
+    parts = name.split(".")
+    for depth, part in enumerate(parts):
+        dotted = ".".join(parts[: depth + 1])
+        spec = _ask_finders(dotted, path)
+        if spec is None:
+            near = [module.name for module in pkgutil.iter_modules(path)]
+            return None, (
+                f"there is no module {dotted!r}.{suggest(part, near)} It is looked for in the "
+                "current folder, in PYTHONPATH and among the installed packages."
+            )
+        locations = spec.submodule_search_locations
+        path = None if locations is None else list(locations)
+        if path is None and depth < len(parts) - 1:
+            return None, f"{dotted!r} is a module, not a package: it holds no {parts[depth + 1]!r}."
+    return spec, ""
+
+
+def _ask_finders(dotted: str, path: list[str] | None) -> ModuleSpec | None:
+    """PathFinder first; then the finders that editable installs add."""
+    finders = [PathFinder, *(finder for finder in sys.meta_path if finder is not PathFinder)]
+    found = (finder.find_spec(dotted, path) for finder in finders if hasattr(finder, "find_spec"))
+    return next((spec for spec in found if spec is not None), None)
+
+
+@lru_cache(maxsize=64)
+def _parsed(name: str, path: Path, _: Stamp) -> Source:
+    with tokenize.open(path) as file:
+        tree = ast.parse(file.read(), filename=str(path))
+    statements = list(_module_level(tree.body))
+    names = frozenset(name for statement in statements for name in _bound(statement))
+    return Source(
+        name=name,
+        names=names,
+        definitions={
+            statement.name: statement
+            for statement in statements
+            if isinstance(statement, Definition)
+        },
+        open="*" in names or "__getattr__" in names or _computes_names(tree),
+    )
+
+
+def _module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that run in the module's own scope, those under if, try, with and for too."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, Definition):
+            continue
+        for block in ("body", "orelse", "finalbody"):
+            yield from _module_level(getattr(statement, block, []))
+        for handler in (*getattr(statement, "handlers", []), *getattr(statement, "cases", [])):
+            yield from _module_level(handler.body)
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement binds."""
+    if isinstance(statement, Definition):
+        yield statement.name
+    elif isinstance(statement, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
+    else:
+        yield from (
+            node.id
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        )
+
+
+def _computes_names(tree: ast.Module) -> bool:
+    return any(
+        isinstance(node, ast.Name) and node.id in ("globals", "exec", "setattr")
+        for node in ast.walk(tree)
+    )
+
+
+def attribute_problems(source: Source, attribute: str) -> list[str]:
+    """Whether the module defines the attribute, as far as its source can tell."""
+    first = attribute.partition(".")[0]
+    if source.open or first in source.names:
+        return []
+    return [f"{source.name!r} has no {first!r}.{suggest(first, source.names)}"]
+
+
+def argument_problems(source: Source, attribute: str, arguments: Mapping[str, Json]) -> list[str]:
+    """Keywords that a plainly written function or class does not take, and those it lacks."""
+    signature = _signature(source.definitions.get(attribute))
+    if signature is None:
+        return []
+    taken = [argument.arg for argument in (*signature.args, *signature.kwonlyargs)]
+    first_default = len(signature.args) - len(signature.defaults)
+    required = [argument.arg for argument in signature.args[:first_default]] + [
+        argument.arg
+        for argument, default in zip(signature.kwonlyargs, signature.kw_defaults, strict=True)
+        if default is None
+    ]
+    unknown = [] if signature.kwarg else [name for name in arguments if name not in taken]
+    return [
+        f"{attribute} takes no argument {name!r}.{suggest(name, taken)} "
+        f"Arguments: {', '.join(taken) or 'none'}."
+        for name in unknown
+    ] + [
+        f"{attribute} needs the argument {name!r}; set arguments.{name}=..."
+        for name in required
+        if name not in arguments
+    ]
+
+
+def _signature(definition: Definition | None) -> ast.arguments | None:
+    """The arguments of a call; None where a decorator or a base class may have changed them."""
+    if definition is None or definition.decorator_list:
+        return None
+    if not isinstance(definition, ast.ClassDef):
+        return None if definition.args.posonlyargs else definition.args
+    made = [
+        statement
+        for statement in definition.body
+        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__"
+    ]
+    if not made or made[-1].decorator_list or definition.keywords:
+        return None
+    own = made[-1].args
+    if own.posonlyargs or not own.args:
+        return None
+    return ast.arguments(
+        posonlyargs=[],
+        args=own.args[1:],
+        vararg=own.vararg,
+        kwonlyargs=own.kwonlyargs,
+        kw_defaults=own.kw_defaults,
+        kwarg=own.kwarg,
+        defaults=own.defaults,
+    )

@@ -1,0 +1,213 @@
+"""Models of the transformers library, by the name of their class."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+from benchorch.components import suggest
+from benchorch.domain.codec import Json
+from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.errors import BuildError
+from benchorch.interfaces.model import Model
+from benchorch.models import transformers_catalog as catalog
+from benchorch.models.inputs import input_set, keyword_problems
+from benchorch.models.seeding import frozen, seeded
+from benchorch.models.versions import versions
+from benchorch.models.weights import checkpoint_digest, checkpoint_problems, load_checkpoint
+
+if TYPE_CHECKING:
+    import torch
+    from numpy import generic
+    from numpy.typing import NDArray
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformersModel(Model):
+    """A transformers model with seeded random weights, a checkpoint's, or the hub's.
+
+    Attributes:
+        architecture: the class, e.g. ``BertModel``.
+        config: parameters of its configuration; with `pretrained` they change the hub's.
+        pretrained: fetch the weights of `hub_id`; nothing is fetched otherwise.
+        hub_id: name on the hub, or a folder that save_pretrained wrote.
+        revision: a commit of the hub's repository; a branch name may move.
+        checkpoint: a file with the state dict of the class, or None.
+        outputs: fields of the answer, in the order in which they are returned; empty for all.
+        inputs: the tensors of forward.
+        limits: the largest value of each symbol, e.g. how many positions were embedded.
+        kwargs: arguments of forward that are not tensors.
+    """
+
+    architecture: str
+    inputs: Mapping[str, Json]
+    config: Mapping[str, Json] = field(default_factory=dict)
+    pretrained: bool = False
+    hub_id: str | None = None
+    revision: str | None = None
+    checkpoint: str | None = None
+    outputs: tuple[str, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+    kwargs: Mapping[str, Json] = field(default_factory=dict)
+
+    requires: ClassVar[tuple[str, ...]] = ("torch", "transformers")
+    version: ClassVar[int] = 1
+
+    def load(self, seed: int) -> torch.nn.Module:
+        """The model, answering with a plain tuple of tensors."""
+        # transformers draws on numpy too, so all of it is imported before the seed is set.
+        import transformers
+
+        from benchorch.models.architectures.flat import flat
+
+        with _hub(open=self.pretrained):
+            kind = getattr(transformers, self.architecture, None)
+            if getattr(kind, "config_class", None) is None:
+                raise BuildError(
+                    f"transformers {transformers.__version__} has no model {self.architecture!r}."
+                    f"{suggest(self.architecture, dir(transformers))}"
+                )
+            with seeded(seed):
+                model: Any = self._fetch(kind) if self.pretrained else self._random(kind)
+        load_checkpoint(model, self.checkpoint)
+        if "use_cache" not in self.config and hasattr(model.config, "use_cache"):
+            model.config.use_cache = False  # one call carries nothing to a next one
+        names = [spec.name for spec in self.specs()]
+        return frozen(flat(model, (*names, *self.kwargs), tuple(self.outputs)))
+
+    def _random(self, kind: Any) -> torch.nn.Module:
+        """From the configuration alone."""
+        with _refusals(f"{self.architecture} cannot be built from config", "build_refused"):
+            model: torch.nn.Module = kind(kind.config_class(**self.config))
+        return model
+
+    def _fetch(self, kind: Any) -> torch.nn.Module:
+        import torch
+
+        with _refusals(f"{self.hub_id} cannot be loaded", "checkpoint"):
+            model, report = kind.from_pretrained(
+                self.hub_id,
+                revision=self.revision or "main",
+                dtype=torch.float32,
+                output_loading_info=True,
+                **self.config,
+            )
+        if report["missing_keys"]:
+            lacking = ", ".join(sorted(report["missing_keys"])[:5])
+            raise BuildError(
+                f"{self.hub_id} has no weights for {lacking}: they would be random.",
+                kind="checkpoint",
+                remedy="name an architecture and config that the hub's weights belong to",
+            )
+        loaded: torch.nn.Module = model
+        return loaded
+
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """The tensors, in the order of the YAML, which forward then has too."""
+        return input_set(self.inputs).specs()
+
+    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
+        """One set of arrays."""
+        return input_set(self.inputs).batch(workload, seed)
+
+    def keywords(self) -> Mapping[str, Json]:
+        """As declared."""
+        return self.kwargs
+
+    def identity(self) -> Mapping[str, Json] | None:
+        """What fixes module and weights; None for the hub's weights unless a commit is named."""
+        if self.pretrained and not _COMMIT.fullmatch(self.revision or ""):
+            return None
+        source = {"hub_id": self.hub_id, "revision": self.revision} if self.pretrained else {}
+        return {
+            "class": "benchorch.models.transformers.TransformersModel",
+            "version": self.version,
+            "architecture": self.architecture,
+            "config": dict(self.config),
+            "outputs": list(self.outputs),
+            "checkpoint": checkpoint_digest(self.checkpoint),
+            "packages": dict(versions(self.requires)),
+            **source,
+        }
+
+    def problems(self, workload: Workload) -> Sequence[str]:
+        """Architecture, configuration, names of inputs, limits, source of weights."""
+        return [
+            *self._source_problems(),
+            *self._architecture_problems(),
+            *input_set(self.inputs).problems(workload),
+            *self._limit_problems(workload),
+            *checkpoint_problems(self.checkpoint),
+            *keyword_problems(self.inputs, self.kwargs),
+        ]
+
+    def _source_problems(self) -> list[str]:
+        if self.pretrained and not self.hub_id:
+            return ["pretrained: is true but hub_id names no model; set hub_id=..."]
+        if self.pretrained and self.checkpoint:
+            return ["checkpoint: weights cannot come from a checkpoint and from the hub at once."]
+        return []
+
+    def _architecture_problems(self) -> list[str]:
+        if not catalog.is_readable():
+            return []
+        found = catalog.architecture(self.architecture)
+        if found is None:
+            return [
+                f"architecture: transformers has no model {self.architecture!r}."
+                f"{catalog.near(self.architecture)}"
+            ]
+        settings, arguments = found.settings, found.arguments
+        return [
+            f"config.{name}: {self.architecture} has no such setting.{suggest(name, settings)}"
+            for name in (self.config if settings is not None else ())
+            if settings is not None and name not in settings
+        ] + [
+            f"inputs.{name}: {self.architecture} takes no {name!r}.{suggest(name, arguments)}"
+            for name in (self._input_names() if arguments is not None else ())
+            if arguments is not None and name not in arguments
+        ]
+
+    def _input_names(self) -> list[str]:
+        return [
+            name
+            for name, node in self.inputs.items()
+            if name not in ("tensors", "shapes") and isinstance(node, Mapping)
+        ]
+
+    def _limit_problems(self, workload: Workload) -> list[str]:
+        return [
+            f"symbol {symbol!r} is {workload.symbols[symbol]}, above the {largest} that "
+            f"{self.architecture} was built for; lower workload.{symbol}."
+            for symbol, largest in self.limits.items()
+            if workload.symbols.get(symbol, 0) > largest
+        ]
+
+
+@contextmanager
+def _hub(*, open: bool) -> Iterator[None]:
+    """Whether the hub may be asked; what was set before is set again afterwards."""
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = before or not open
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+@contextmanager
+def _refusals(what: str, kind: str) -> Iterator[None]:
+    """The library's own complaints as a BuildError; they come in these classes."""
+    try:
+        yield
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        remedy = "drop the settings with '~model.config'" if kind == "checkpoint" else ""
+        raise BuildError(f"{what}: {error}", kind=kind, remedy=remedy) from error

@@ -1,0 +1,155 @@
+"""A checkpoint: checked before anything is spent, identified by its bytes, loaded strictly."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchorch.errors import BuildError
+from benchorch.models.headers import Stamp, safetensors_headers, stamp
+
+if TYPE_CHECKING:
+    import torch
+
+_SHOWN = 5  # names of one kind in a message; the rest is counted
+_KIND = "checkpoint"
+
+
+def checkpoint_problems(checkpoint: str | None) -> list[str]:
+    """Why a checkpoint cannot be read, seen without torch: existence, format, truncation."""
+    if checkpoint is None:
+        return []
+    path = Path(checkpoint)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        return [f"checkpoint: {checkpoint!r} {what}; name a .safetensors file or a state dict."]
+    try:
+        _check_format(path)
+    except (OSError, ValueError) as error:
+        return [f"checkpoint: {error}."]
+    return []
+
+
+def _check_format(path: Path) -> None:
+    if path.suffix == ".safetensors":
+        safetensors_headers(path)
+        return
+    with path.open("rb") as file:
+        readable = zipfile.is_zipfile(file)
+    if not readable:
+        raise ValueError(
+            f"{path} is not a file that torch.save wrote, or is cut short; "
+            "save a state dict with torch.save, or a .safetensors file"
+        )
+
+
+def checkpoint_digest(checkpoint: str | None) -> str | None:
+    """SHA-256 (hex) of a checkpoint's bytes, read once while the file stays the same."""
+    if checkpoint is None:
+        return None
+    path = Path(checkpoint)
+    try:
+        return _digest(path, stamp(path))
+    except OSError as error:
+        raise BuildError(f"the checkpoint cannot be read: {error}", kind=_KIND) from error
+
+
+@lru_cache(maxsize=256)
+def _digest(path: Path, _: Stamp) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def load_checkpoint(module: torch.nn.Module, checkpoint: str | None) -> None:
+    """Put a checkpoint's weights into a module: every one of them, and no other."""
+    if checkpoint is None:
+        return
+    state = _read(Path(checkpoint))
+    complaints = _mismatches(module, state)
+    if complaints:
+        raise BuildError(
+            f"the checkpoint {checkpoint} does not fit the model: {'; '.join(complaints)}",
+            kind=_KIND,
+            remedy="name the checkpoint of this architecture and these parameters",
+        )
+    module.load_state_dict(state, strict=False)
+
+
+def _read(path: Path) -> Mapping[str, torch.Tensor]:
+    """The state dict in a file; nothing in the file is ever executed."""
+    import pickle
+
+    from safetensors import SafetensorError
+
+    try:
+        content = _read_content(path)
+    except (OSError, RuntimeError, ValueError, EOFError, SafetensorError) as error:
+        raise BuildError(f"the checkpoint {path} cannot be read: {error}", kind=_KIND) from error
+    except pickle.UnpicklingError as error:
+        raise BuildError(
+            f"the checkpoint {path} holds more than tensors, so it is not loaded",
+            kind=_KIND,
+            remedy="save module.state_dict() instead of the module",
+        ) from error
+    return _state_dict(path, content)
+
+
+def _read_content(path: Path) -> object:
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    import torch
+
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _state_dict(path: Path, content: object) -> Mapping[str, torch.Tensor]:
+    """The tensors by name; training loops keep them one level down, under ``state_dict``."""
+    import torch
+
+    if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
+        content = content["state_dict"]
+    if isinstance(content, Mapping) and all(isinstance(v, torch.Tensor) for v in content.values()):
+        return content
+    raise BuildError(f"the checkpoint {path} is not a mapping of names to tensors", kind=_KIND)
+
+
+def _mismatches(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> list[str]:
+    expected = module.state_dict()
+    missing = [name for name in expected if name not in state]
+    shared = _shared_with(module, state)
+    shapes = [
+        f"{name} is {_shape(state[name])} where the model has {_shape(tensor)}"
+        for name, tensor in expected.items()
+        if name in state and state[name].shape != tensor.shape
+    ]
+    return [
+        f"{words} {_list(names)}"
+        for words, names in (
+            ("it lacks", [name for name in missing if name not in shared]),
+            ("it holds unknown", [name for name in state if name not in expected]),
+            ("sizes differ:", shapes),
+        )
+        if names
+    ]
+
+
+def _shared_with(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> set[str]:
+    """Names that need no entry of their own: tied to a parameter the checkpoint does hold."""
+    named = list(module.named_parameters(remove_duplicate=False))
+    given = {id(parameter) for name, parameter in named if name in state}
+    return {name for name, parameter in named if id(parameter) in given}
+
+
+def _shape(tensor: torch.Tensor) -> str:
+    return "x".join(map(str, tensor.shape)) or "a scalar"
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
