@@ -1,0 +1,387 @@
+"""One stage in a fresh child process, under limits, with every way of dying told apart.
+
+The parent starts ``python -m benchorch.worker STAGE``, hands the request over as its standard
+input, and sleeps on a pipe until the child answers, dies, or meets a limit::
+
+    parent                                   child
+    ──────                                   ─────
+    request (JSON) ── stdin ───────────────> read_request()
+    on_event(...)  <─ pipe, JSON lines ───── Channel().send_event / send_reply / send_failure
+    log file       <─ stdout, stderr
+
+Whatever the end, no process that the child started outlives `run_child`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import json
+import os
+import resource
+import select
+import selectors
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import final
+
+from benchorch import cgroup
+from benchorch.autopsy import Evidence, explain
+from benchorch.domain.codec import Json, decode, encode
+from benchorch.domain.result import Failure
+from benchorch.environment import available_memory_bytes
+from benchorch.launch import REPLY_FD, Child, started
+from benchorch.offspring import Offspring
+
+_PADDING = "BENCHORCH_ENVIRONMENT_PADDING"
+
+_TICK_S = 0.25  # between two looks at the child's memory
+_LOOKS_EVERY = 4  # ticks between two looks for new descendants, which read more files
+_TERM_GRACE_S = 2.0
+_EXIT_GRACE_S = 5.0  # an interpreter that has answered may take this long to go
+_MEMORY_SHARE = 0.9
+_LOG_LINES = 20
+_MAX_PADDING_BYTES = 4096
+_PIPE_BYTES = 1 << 20  # the most a pipe can hold
+_LOG_TAIL_BYTES = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a child may use.
+
+    Attributes:
+        timeout_s: wall time from start to answer.
+        memory_bytes: resident memory of the child and all it started; None means 90 % of what
+            is available when it starts.
+    """
+
+    timeout_s: float
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildReply:
+    """What became of a child.
+
+    Attributes:
+        reply: what it answered, or None.
+        failure: why there is no answer, or None.
+        peak_rss_bytes: the most memory it and its descendants were seen to hold.
+        elapsed_s: wall time from start until none of them was left.
+    """
+
+    reply: Json | None
+    failure: Failure | None
+    peak_rss_bytes: int
+    elapsed_s: float
+
+
+def run_child(
+    stage: str,
+    request: Json,
+    *,
+    log: Path,
+    limits: Limits,
+    environment: Mapping[str, str],
+    on_event: Callable[[Json], None],
+    command: Sequence[str] | None = None,
+) -> ChildReply:
+    """The child's answer, or the failure that stands in its place.
+
+    Raises ExecutorError if no child can be started.
+
+    Args:
+        stage: the worker's argument and the failure's stage.
+        request: what the child reads from its standard input.
+        log: where its output is appended; a log that cannot be written costs only the log.
+        limits: what it may use.
+        environment: variables set on top of this process's own.
+        on_event: called with each event as it arrives, in this thread.
+        command: the program to start instead of the worker.
+    """
+    began_s = time.monotonic()
+    kills_before = cgroup.oom_kills()
+    log_start = _size(log)
+    heard = _Heard(on_event=on_event)
+    argv = command or [sys.executable, "-m", "benchorch.worker", stage]
+    with started(argv, json.dumps(request).encode(), log, _variables(environment)) as child:
+        watch = _Watch(offspring=child.offspring, limit_bytes=_memory_limit(limits))
+        stopped_for = _attend(child, heard, watch, began_s + limits.timeout_s)
+        child.offspring.end(_TERM_GRACE_S if stopped_for == "timeout" else 0)
+        code = child.reap()
+    evidence = Evidence(
+        stage=stage,
+        stopped_for=stopped_for,
+        code=code,
+        kernel_killed=_rose(kills_before, cgroup.oom_kills()),
+        seen_bytes=watch.seen_bytes,
+        limit_bytes=watch.limit_bytes,
+        timeout_s=limits.timeout_s,
+        last_event=heard.last_event,
+        log_tail=_tail(log, log_start),
+    )
+    return ChildReply(
+        reply=heard.answer.get("reply"),
+        failure=_failure(heard.answer, evidence),
+        peak_rss_bytes=max(watch.peak_bytes, heard.peak_bytes),
+        elapsed_s=time.monotonic() - began_s,
+    )
+
+
+# The parent: listen and watch --------------------------------------------------------------
+
+
+def _variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The child's environment: this one's, what is set on top, and padding.
+
+    The size of the environment shifts the stack and with it a program's speed, so each process
+    draws another one (Mytkowicz et al., ASPLOS 2009).
+    """
+    return {
+        "PYTHONFAULTHANDLER": "1",  # a crash leaves its traceback in the log
+        **os.environ,
+        **environment,
+        _PADDING: "x" * (int.from_bytes(os.urandom(4), "big") % (_MAX_PADDING_BYTES + 1)),
+    }
+
+
+def _memory_limit(limits: Limits) -> int:
+    if limits.memory_bytes is None:
+        return int(_MEMORY_SHARE * available_memory_bytes())
+    return limits.memory_bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class _Heard:
+    """What the child has said so far."""
+
+    on_event: Callable[[Json], None]
+    unread: bytearray = field(default_factory=bytearray)
+    answer: Mapping[str, Json] = field(default_factory=dict)
+    last_event: Json = None
+    peak_bytes: int = 0
+
+    def take(self, data: bytes) -> None:
+        """Pass on whole lines; keep the rest for later."""
+        self.unread += data
+        if b"\n" not in data:
+            return
+        *lines, rest = bytes(self.unread).split(b"\n")
+        self.unread = bytearray(rest)
+        for line in lines:
+            self._message(_parsed(line))
+
+    def _message(self, message: Mapping[str, Json]) -> None:
+        if "event" in message:
+            self.last_event = message["event"]
+            self.on_event(self.last_event)
+        elif "reply" in message or "failure" in message:
+            self.answer = self.answer or message
+            peak = message.get("peak_rss_bytes")
+            self.peak_bytes = peak if isinstance(peak, int) else 0
+
+
+def _parsed(line: bytes) -> Mapping[str, Json]:
+    """A message; empty for anything else that finds its way into the pipe."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return {}
+    return message if isinstance(message, Mapping) else {}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Watch:
+    """Looks at the child's memory now and then."""
+
+    offspring: Offspring
+    limit_bytes: int
+    next_s: float = 0.0
+    looks: int = 0
+    seen_bytes: int = 0
+    peak_bytes: int = 0
+
+    def exceeded(self, now_s: float) -> bool:
+        """Whether more is held than allowed; looks only when the next look is due."""
+        if now_s < self.next_s:
+            return False
+        self.next_s = now_s + _TICK_S
+        if self.looks % _LOOKS_EVERY == 0:
+            self.offspring.look()
+        self.looks += 1
+        self.seen_bytes = self.offspring.resident_bytes()
+        if self.seen_bytes > self.limit_bytes:  # forked processes share pages: count them once
+            self.seen_bytes = self.offspring.proportional_bytes()
+        self.peak_bytes = max(self.peak_bytes, self.seen_bytes)
+        return self.seen_bytes > self.limit_bytes
+
+
+def _attend(child: Child, heard: _Heard, watch: _Watch, deadline_s: float) -> str:
+    """Sleep until the child ends ("") or meets a limit ("timeout", "oom").
+
+    Once it has answered it only has to go, for which it gets a deadline of its own.
+    """
+    with _alarm(child) as alarm:
+        while True:
+            alarm.select(max(0.0, min(watch.next_s, deadline_s) - time.monotonic()))
+            ended = child.ended()  # asked before reading: its last words are then there
+            if not heard.answer and _listen(child, heard, alarm):
+                deadline_s = time.monotonic() + _EXIT_GRACE_S
+            if ended:
+                return ""
+            now_s = time.monotonic()
+            if now_s >= deadline_s:
+                return "" if heard.answer else "timeout"
+            if watch.exceeded(now_s):
+                return "oom"
+
+
+@contextlib.contextmanager
+def _alarm(child: Child) -> Iterator[selectors.BaseSelector]:
+    """Rings when the child speaks or, where the system can tell, when it ends."""
+    os.set_blocking(child.pipe, False)
+    with contextlib.ExitStack() as stack:
+        alarm = stack.enter_context(selectors.DefaultSelector())
+        alarm.register(child.pipe, selectors.EVENT_READ)
+        if hasattr(os, "pidfd_open"):
+            descriptor = os.pidfd_open(child.process.pid)
+            stack.callback(os.close, descriptor)
+            alarm.register(descriptor, selectors.EVENT_READ)
+        yield alarm
+
+
+def _listen(child: Child, heard: _Heard, alarm: selectors.BaseSelector) -> bool:
+    """Take what the pipe holds now, all that a dead child left in it; True once it answered."""
+    if child.pipe not in alarm.get_map():
+        return False
+    with contextlib.suppress(BlockingIOError):
+        data = os.read(child.pipe, _PIPE_BYTES)
+        heard.take(data)
+        if heard.answer or not data:  # a child may close the pipe and live on: hear no more
+            alarm.unregister(child.pipe)
+    return bool(heard.answer)
+
+
+# The parent: look back -----------------------------------------------------------------------
+
+
+def _failure(answer: Mapping[str, Json], evidence: Evidence) -> Failure | None:
+    """Why there is no reply: in the child's own words, or else by the evidence."""
+    if "reply" in answer:
+        return None
+    told = answer.get("failure")
+    if not isinstance(told, Mapping):
+        return explain(evidence)
+    defaults = {"kind": "failed", "message": "", "detail": evidence.log_tail}
+    filled = {key: value for key, value in told.items() if value}
+    return decode(Failure, {**defaults, **filled, "stage": evidence.stage})
+
+
+def _rose(before: int | None, after: int | None) -> bool | None:
+    """Whether a count rose; None where it cannot be read."""
+    return None if before is None or after is None else after > before
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _tail(log: Path, start: int) -> str:
+    """The last lines that were written after a position."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(start, _size(log) - _LOG_TAIL_BYTES))
+            lines = file.read(_LOG_TAIL_BYTES).decode(errors="replace").splitlines()
+    except OSError as error:
+        return f"The log cannot be read: {error}"
+    return "\n".join(lines[-_LOG_LINES:])
+
+
+# The child ---------------------------------------------------------------------------------
+
+
+def read_request() -> Json:
+    """What the parent asks for."""
+    request: Json = json.loads(sys.stdin.buffer.read())
+    return request
+
+
+@final
+class Channel:
+    """The child's way to its parent; threads may share it."""
+
+    def __init__(self) -> None:
+        self._descriptor = int(os.environ[REPLY_FD])
+        self._lock = threading.Lock()
+        os.set_inheritable(self._descriptor, False)
+
+    def send_event(self, event: Mapping[str, Json]) -> None:
+        """Say what is happening now."""
+        self._send({"event": event})
+
+    def send_reply(self, reply: Json) -> None:
+        """Answer; nothing is heard after it."""
+        self._send({"reply": reply, "peak_rss_bytes": own_peak_rss_bytes()})
+
+    def send_failure(self, failure: Failure) -> None:
+        """Say why there is no answer; nothing is heard after it."""
+        self._send({"failure": encode(failure), "peak_rss_bytes": own_peak_rss_bytes()})
+
+    def _send(self, message: Mapping[str, Json]) -> None:
+        data = memoryview(json.dumps(message).encode() + b"\n")
+        with self._lock:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+
+
+def own_peak_rss_bytes() -> int:
+    """The most memory this process has had resident.
+
+    Not from getrusage where it can be helped: Linux starts that count at the parent's size.
+    """
+    for line in cgroup.read_text(Path("/proc/self/status")).splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def prefer_to_die() -> None:
+    """Offer this process to the kernel first when memory runs out: better it than its parent."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def die_with_parent() -> None:
+    """End when the thread that started this process ends, even by SIGKILL; Linux only."""
+    if sys.platform != "linux":
+        return
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
+    if _parent_is_gone():  # before it could be asked
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _parent_is_gone() -> bool:
+    """Whether nobody reads the pipe any more."""
+    if REPLY_FD not in os.environ:
+        return False
+    poller = select.poll()
+    poller.register(int(os.environ[REPLY_FD]), 0)
+    return any(state & select.POLLERR for _, state in poller.poll(0))
+
+
+def show_where_it_hangs() -> None:
+    """Write every thread's traceback to the log when the time limit ends this process."""
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        faulthandler.register(signal.SIGTERM, chain=True)
