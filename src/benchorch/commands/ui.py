@@ -1,0 +1,103 @@
+"""``benchorch ui``: MLflow's own user interface over the local results."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from benchorch.domain.reply import Reply
+from benchorch.recorders import location
+
+HOST = "127.0.0.1"
+FIRST_PORT = 5000
+_PORTS_TRIED = 100
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A server to start.
+
+    Attributes:
+        argv: the command.
+        environment: the whole of it.
+        url: where the interface will be.
+        store: the tracker it shows.
+    """
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    url: str
+    store: str
+
+
+def run(arguments: Sequence[str]) -> Reply:
+    """Becomes the server; answers only where there is none to start."""
+    launch = prepare(arguments)
+    if launch.argv:
+        _become(launch)
+    return Reply(text=f"MLflow's UI is at {launch.url}", data={"url": launch.url})
+
+
+def prepare(arguments: Sequence[str]) -> Launch:
+    """The server's command: this machine only, two processes, no background jobs."""
+    wanted = _parser().parse_args(list(arguments))
+    store = location.anchored(wanted.uri, Path.cwd())
+    if store.startswith(("http://", "https://")):
+        shown = location.without_secrets(store)
+        return Launch(argv=(), environment={}, url=shown, store=store)
+    port = free_port(wanted.port)
+    argv = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store]
+    argv += ["--host", HOST, "--port", str(port), "--workers", "1"]
+    path = location.database_file(store)
+    if path is not None:
+        argv += ["--artifacts-destination", (path.parent / "mlartifacts").as_uri()]
+    return Launch(
+        argv=tuple(argv), environment=_environment(), url=f"http://{HOST}:{port}", store=store
+    )
+
+
+def free_port(first: int) -> int:
+    """The first port from here on that nobody listens on."""
+    for port in range(first, first + _PORTS_TRIED):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise OSError(f"no free port in {first}..{first + _PORTS_TRIED - 1}; choose one with --port")
+
+
+def _become(launch: Launch) -> NoReturn:
+    """The tables come first, under a lock, as a run may be making them at this moment."""
+    from benchorch.recorders.mlflow import create_store
+
+    create_store(launch.store)
+    LOG.info("MLflow's UI opens at %s in some ten seconds; Ctrl-C ends it", launch.url)
+    os.execve(launch.argv[0], launch.argv, dict(launch.environment))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchorch ui", description=__doc__)
+    parser.add_argument("--port", type=int, default=FIRST_PORT, help="the next free one is taken")
+    parser.add_argument("--uri", default="sqlite:///mlflow.db", help="the tracker to show")
+    return parser
+
+
+def _environment() -> dict[str, str]:
+    return {
+        **os.environ,
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "DO_NOT_TRACK": "true",
+    }

@@ -1,0 +1,71 @@
+"""Where a tracker is: its URI made absolute, shown without secrets, opened once at first."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+SQLITE = "sqlite:///"
+
+
+def problem(uri: str) -> str | None:
+    """Why this cannot be a tracker's URI, or None."""
+    if uri == "databricks" or (uri.partition("://")[0] and "://" in uri) or uri.startswith("file:"):
+        return None
+    return f"uri: {uri!r} has no scheme; write sqlite:///mlflow.db or http://{uri or 'host:5000'}"
+
+
+def anchored(uri: str, directory: Path) -> str:
+    """The same URI, a relative SQLite path made absolute below `directory`."""
+    path = database_file(uri)
+    return uri if path is None else f"{SQLITE}{directory.absolute() / path}"
+
+
+def database_file(uri: str) -> Path | None:
+    """The file behind a SQLite URI; None for every other tracker, and for one in memory."""
+    name = uri.removeprefix(SQLITE).partition("?")[0]
+    return Path(name) if uri.startswith(SQLITE) and name not in ("", ":memory:") else None
+
+
+def without_secrets(uri: str) -> str:
+    """The URI as it may be shown and stored: no user, no password, no query."""
+    if uri.startswith(SQLITE):
+        return uri.partition("?")[0]
+    parts = urlsplit(uri)
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=host, query="", fragment="").geturl()
+
+
+def secrets(uri: str) -> tuple[str, ...]:
+    """The parts of the URI that must never be shown, longest first."""
+    if uri.startswith(SQLITE):
+        return ()
+    parts = urlsplit(uri)
+    user = parts.netloc.rpartition("@")[0]
+    password = parts.password or ""
+    # A password of a few letters alone would be struck out of innocent words.
+    found = (f"{user}@" if user else "", password if len(password) > 5 else "", parts.query)
+    return tuple(sorted((part for part in found if part), key=len, reverse=True))
+
+
+def scrubbed(text: str, uri: str) -> str:
+    """A text in which the URI's secrets are replaced by ``***``."""
+    for secret in secrets(uri):
+        text = text.replace(secret, "***")
+    return text
+
+
+@contextmanager
+def one_at_a_time(uri: str) -> Iterator[None]:
+    """Holds the lock beside a SQLite file, whose schema only one process may create."""
+    path = database_file(uri)
+    if path is None:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f"{path.name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,371 @@
+"""Results as MLflow runs: a parent for the plan, a child for each trial.
+
+A trial costs three tracking requests: create (with every tag), one batch (metrics and params) and
+update (status and end). Artifacts come on top; observations are one file, never points of a metric.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+from urllib.parse import quote
+
+from benchorch import journal
+from benchorch.domain.codec import encode
+from benchorch.domain.estimate import Summary
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Plan, Trial
+from benchorch.errors import RecordError
+from benchorch.interfaces.recorder import Recorder
+from benchorch.recorders import attachments, location, run_fields
+from benchorch.recorders.run_fields import RunFields
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+SKIPS = "skips.json"
+
+_SOURCE = {"mlflow.source.name": "benchorch"}
+_PARENT = "mlflow.parentRunId"
+_NOTE = "mlflow.note.content"
+_MAX_NOTE_LENGTH = 5000
+_MAX_REASON_LENGTH = 400
+_RUNS_PER_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """A run's id and where its artifacts go."""
+
+    run_id: str
+    artifact_uri: str
+
+
+@dataclass(slots=True, kw_only=True)
+class _Session:
+    """An open parent run.
+
+    Attributes:
+        children: each trial's run, as far as it is known.
+        doubtful: trials whose run may exist although no answer said so.
+        twins: whether a trial may have got two runs that way.
+    """
+
+    client: MlflowClient
+    experiment_id: str
+    plan: Plan
+    parent: _Place
+    children: dict[str, _Place] = field(default_factory=dict)
+    doubtful: set[str] = field(default_factory=set)
+    twins: bool = False
+
+
+@dataclass(slots=True)
+class _Life:
+    session: _Session | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Mlflow(Recorder):
+    """Any MLflow tracker.
+
+    Attributes:
+        uri: e.g. ``sqlite:///mlflow.db``, relative to the directory at construction, or
+            ``http://host:5000``. Its user and password are used and never shown.
+        experiment: made if need be.
+        timeout_s: for one request; nothing is tried twice here, because the journal can wait.
+    """
+
+    uri: str = "sqlite:///mlflow.db"
+    experiment: str = "benchorch"
+    timeout_s: int = 8
+    _life: _Life = field(init=False, compare=False, default_factory=_Life)
+
+    def __post_init__(self) -> None:
+        problem = location.problem(self.uri)
+        if problem is not None:
+            raise ValueError(problem)
+        if not self.experiment:
+            raise ValueError("experiment: is empty; it must name an MLflow experiment")
+        if self.timeout_s < 1:
+            raise ValueError(f"timeout_s: got {self.timeout_s}, it must be at least 1")
+        object.__setattr__(self, "uri", location.anchored(self.uri, Path.cwd()))
+
+    def __repr__(self) -> str:
+        return f"Mlflow({', '.join(f'{k}={v!r}' for k, v in self.address.items())})"
+
+    @property
+    def address(self) -> Mapping[str, str]:
+        """The URI without secrets, and the experiment."""
+        return {"uri": location.without_secrets(self.uri), "experiment": self.experiment}
+
+    def open(self, plan: Plan, directory: Path) -> str:
+        """The parent run's id; children that are there already are found, twins removed."""
+        with _talking(self):
+            client = _connect(self.uri)
+            experiment_id = _experiment(client, self.experiment, _artifact_root(self))
+            found = _first(_search(client, experiment_id, _role(plan, "plan")))
+            parent = found or _new_parent(client, experiment_id, plan, self.uri)
+            session = _Session(client=client, experiment_id=experiment_id, plan=plan, parent=parent)
+            if found is not None:
+                session.children.update(_only_children(session))
+                client.update_run(parent.run_id, status="RUNNING")
+            self._life.session = session
+            return parent.run_id
+
+    def record(self, trial: Trial, result: TrialResult, summary: Summary, directory: Path) -> str:
+        """The child run's id; its status is set last, so a run that has ended is a whole one."""
+        session = self._session()
+        with _talking(self):
+            fields = run_fields.of_trial(session.plan.plan_id, trial, result, summary)
+            known = _known_child(session, trial)
+            place = known or _new_child(session, trial, fields)
+            flat = self.uri.startswith("file:")
+            _log(session.client, place, fields, with_tags=known is not None, flat=flat)
+            _upload(place, self.uri, attachments.below(directory))
+            session.client.set_terminated(place.run_id, fields.status, fields.end_ms)
+            return place.run_id
+
+    def close(self, directory: Path, *, complete: bool) -> None:
+        """The parent's artifacts, its table as a note, and its end."""
+        session = self._session()
+        with _talking(self):
+            if session.twins:
+                session.children.update(_only_children(session))
+            if (directory / journal.PLAN).exists():  # a sweeper may have added to it
+                session.plan = journal.read_plan(directory)
+                _upload_skips(session.parent, session.plan, self.uri)
+            _upload(session.parent, self.uri, attachments.directly_in(directory))
+            _end_parent(session, directory, complete=complete)
+
+    def _session(self) -> _Session:
+        if self._life.session is None:
+            raise RecordError(f"{self!r} is not open: its parent run was never made")
+        return self._life.session
+
+
+def create_store(uri: str) -> None:
+    """Make a SQLite tracker's tables if they are missing, or wait while another process does."""
+    with _talking(Mlflow(uri=uri)):
+        _connect(uri)
+
+
+@contextmanager
+def _talking(recorder: Mlflow) -> Iterator[None]:
+    """MLflow's own settings while we talk to it, and its troubles as one RecordError."""
+    with _environment(recorder.timeout_s):
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            yield
+        except (MlflowException, SQLAlchemyError, OSError, ImportError, ValueError) as error:
+            reason = location.scrubbed(" ".join(str(error).split()), recorder.uri)
+            place = recorder.address["uri"]
+            raise RecordError(f"{place} did not take it: {reason[:_MAX_REASON_LENGTH]}") from None
+
+
+@contextmanager
+def _environment(timeout_s: int) -> Iterator[None]:
+    """Quiet, impatient and without telemetry; a user's own MLflow code keeps its settings."""
+    wanted = {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "DO_NOT_TRACK": "true",
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+        "MLFLOW_LOGGING_LEVEL": "ERROR",
+        "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+        "MLFLOW_HTTP_REQUEST_TIMEOUT": str(timeout_s),
+    }
+    before = {key: os.environ.get(key) for key in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value
+
+
+def _connect(uri: str) -> MlflowClient:
+    """A client; a fresh SQLite file gets its tables under a lock, or two would tear it."""
+    from mlflow import MlflowClient
+    from mlflow.store.db import utils
+
+    patience = utils.MAX_RETRY_COUNT
+    utils.MAX_RETRY_COUNT = 1  # else an unreachable database blocks for minutes
+    try:
+        with location.one_at_a_time(uri):
+            return MlflowClient(tracking_uri=uri)
+    finally:
+        utils.MAX_RETRY_COUNT = patience
+
+
+def _experiment(client: MlflowClient, name: str, artifact_root: str | None) -> str:
+    """The experiment's id, made if need be."""
+    from mlflow.exceptions import MlflowException
+
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            return str(client.create_experiment(name, artifact_root))
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            return _experiment(client, name, artifact_root)
+    if found.lifecycle_stage == "deleted":
+        raise RecordError(
+            f"the experiment {name!r} is deleted: restore it, or choose another with "
+            "tracking.experiment=NAME"
+        )
+    return str(found.experiment_id)
+
+
+def _artifact_root(recorder: Mlflow) -> str | None:
+    """Beside a SQLite file; elsewhere the tracker decides."""
+    path = location.database_file(recorder.uri)
+    if path is None:
+        return None
+    return (path.parent / "mlartifacts" / quote(recorder.experiment, safe=" ")).as_uri()
+
+
+def _role(plan: Plan, role: str) -> str:
+    """The filter that finds this plan's runs of one role."""
+    return f"tags.plan_id = '{plan.plan_id}' and tags.role = '{role}'"
+
+
+def _search(client: MlflowClient, experiment_id: str, wanted: str) -> Iterator[Run]:
+    """Matching runs, oldest first."""
+    token: str | None = None
+    while True:
+        page = client.search_runs(
+            [experiment_id],
+            wanted,
+            max_results=_RUNS_PER_PAGE,
+            order_by=["attributes.start_time ASC"],
+            page_token=token,
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _first(runs: Iterable[Run]) -> _Place | None:
+    return next((_place(run) for run in runs), None)
+
+
+def _place(run: Run) -> _Place:
+    return _Place(run_id=run.info.run_id, artifact_uri=run.info.artifact_uri)
+
+
+def _only_children(session: _Session) -> dict[str, _Place]:
+    """One run a trial; a twin left by a request whose answer was lost is deleted."""
+    only: dict[str, _Place] = {}
+    for run in list(_search(session.client, session.experiment_id, _role(session.plan, "trial"))):
+        trial_id = run.data.tags["trial_id"]
+        wanted = session.children.get(trial_id) or only.get(trial_id) or _place(run)
+        if wanted.run_id != run.info.run_id:
+            session.client.delete_run(run.info.run_id)
+        only[trial_id] = wanted
+    return only
+
+
+def _new_parent(client: MlflowClient, experiment_id: str, plan: Plan, uri: str) -> _Place:
+    """The plan's run, its skips attached."""
+    tags = {**run_fields.of_plan(plan), **_SOURCE}
+    place = _place(client.create_run(experiment_id, tags=tags, run_name=plan.name))
+    _upload_skips(place, plan, uri)
+    return place
+
+
+def _upload_skips(place: _Place, plan: Plan, uri: str) -> None:
+    if plan.skips:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / SKIPS
+            path.write_text(json.dumps([encode(skip) for skip in plan.skips], indent=2))
+            _upload(place, uri, [(path, "")])
+
+
+def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
+    """The parent's last tags and its status."""
+    from mlflow.entities import RunTag
+
+    tags = dict(run_fields.of_plan(session.plan))
+    table = directory / journal.TABLE
+    if table.exists():
+        tags[_NOTE] = table.read_text()[:_MAX_NOTE_LENGTH]
+    run_id = session.parent.run_id
+    session.client.log_batch(run_id, tags=[RunTag(key, text) for key, text in tags.items()])
+    session.client.set_terminated(run_id, "FINISHED" if complete else "KILLED")
+
+
+def _known_child(session: _Session, trial: Trial) -> _Place | None:
+    """The trial's run if it is there; asks only where a lost answer leaves a doubt."""
+    if trial.trial_id in session.doubtful:
+        ours = f"{_role(session.plan, 'trial')} and tags.trial_id = '{trial.trial_id}'"
+        found = _first(_search(session.client, session.experiment_id, ours))
+        if found is not None:
+            session.children[trial.trial_id] = found
+        session.twins = session.twins or found is None
+        session.doubtful.discard(trial.trial_id)
+    return session.children.get(trial.trial_id)
+
+
+def _new_child(session: _Session, trial: Trial, fields: RunFields) -> _Place:
+    session.doubtful.add(trial.trial_id)
+    run = session.client.create_run(
+        session.experiment_id,
+        start_time=fields.start_ms,
+        tags={**fields.tags, **_SOURCE, _PARENT: session.parent.run_id},
+        run_name=fields.name,
+    )
+    session.doubtful.discard(trial.trial_id)
+    session.children[trial.trial_id] = _place(run)
+    return _place(run)
+
+
+def _log(
+    client: MlflowClient, place: _Place, fields: RunFields, *, with_tags: bool, flat: bool
+) -> None:
+    """One batch; the same batch again changes nothing.
+
+    Args:
+        flat: ends of intervals get no slash of their own: MLflow's retired file store keeps
+            metrics as files, and ``latency_ms/p50`` cannot be a file and a folder.
+    """
+    from mlflow.entities import Metric, Param, RunTag
+
+    moment = fields.end_ms or 0
+    names = {key: _flat(key) if flat else key for key in fields.metrics}
+    client.log_batch(
+        place.run_id,
+        metrics=[Metric(names[key], value, moment, 0) for key, value in fields.metrics.items()],
+        params=[Param(key, text) for key, text in fields.params.items()],
+        tags=[RunTag(key, text) for key, text in fields.tags.items()] if with_tags else [],
+    )
+
+
+def _flat(metric: str) -> str:
+    stem, _, end = metric.rpartition("/")
+    return f"{stem}_{end}" if end in ("low", "high") else metric
+
+
+def _upload(place: _Place, uri: str, files: Iterable[tuple[Path, str]]) -> None:
+    """Artifacts straight to where the run keeps them, without asking for the run again."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    repository = get_artifact_repository(place.artifact_uri, tracking_uri=uri)
+    for path, folder in files:
+        with attachments.without_secrets(path, uri) as clean:
+            repository.log_artifact(str(clean), folder or None)

@@ -1,0 +1,35 @@
+"""No tracker: the journal on disk is all there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from benchorch.domain.estimate import Summary
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Plan, Trial
+from benchorch.interfaces.recorder import Recorder
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nowhere(Recorder):
+    """Records nothing."""
+
+    @property
+    def address(self) -> Mapping[str, str]:
+        """Empty: nothing is kept."""
+        return {}
+
+    def open(self, plan: Plan, directory: Path) -> str:
+        """No parent run."""
+        return ""
+
+    def record(self, trial: Trial, result: TrialResult, summary: Summary, directory: Path) -> str:
+        """No child run."""
+        return ""
+
+    def close(self, directory: Path, *, complete: bool) -> None:
+        """Nothing to end."""

@@ -1,0 +1,221 @@
+"""What a run shows of a trial: its name, params, metrics and tags, within a tracker's limits."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain, islice
+
+from benchorch.domain.codec import Json
+from benchorch.domain.estimate import Comparison, Estimate, Summary
+from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
+from benchorch.domain.trial import Plan, Trial
+from benchorch.domain.verdict import OutputParity, Verdict
+
+# One log-batch request may hold 1000 entries, of which 100 params and 100 tags.
+MAX_PARAMS = 100
+MAX_TAGS = 100
+MAX_METRICS = 1000 - MAX_PARAMS - MAX_TAGS
+# The server's own limits are 6000 and 8000; 100 values of these lengths stay below its limit of
+# 1 MB for a request however they are escaped.
+MAX_PARAM_LENGTH = 1000
+MAX_TAG_LENGTH = 1000
+MAX_KEY_LENGTH = 250
+
+_PACKAGE = "benchorch."
+_NOT_IN_A_KEY = re.compile(r"[^\w\-. :/]", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFields:
+    """One run's content but for its artifacts.
+
+    Attributes:
+        status: ``FINISHED``, ``FAILED`` or ``KILLED``.
+        start_ms, end_ms: milliseconds since 1970, or None where the result does not say.
+    """
+
+    name: str
+    params: Mapping[str, str]
+    metrics: Mapping[str, float]
+    tags: Mapping[str, str]
+    status: str
+    start_ms: int | None
+    end_ms: int | None
+
+
+def of_trial(plan_id: str, trial: Trial, result: TrialResult, summary: Summary) -> RunFields:
+    """What a child run shows."""
+    params, lost_params = _within(_params(trial), MAX_PARAMS, MAX_PARAM_LENGTH)
+    metrics = dict(islice(_metrics(result, summary), MAX_METRICS))
+    tags = chain(
+        [("role", "trial"), ("trial_id", trial.trial_id), ("plan_id", plan_id)],
+        [("params_left_out", lost_params)],
+        _result_tags(result, summary),
+    )
+    return RunFields(
+        name=run_name(trial),
+        params=params,
+        metrics=metrics,
+        tags=_tags(tags),
+        status=_status(result),
+        start_ms=milliseconds(result.started_at),
+        end_ms=milliseconds(result.ended_at),
+    )
+
+
+def of_plan(plan: Plan) -> Mapping[str, str]:
+    """The parent run's tags."""
+    counts = [("trials", str(len(plan.trials))), ("skips", str(len(plan.skips)))]
+    return _tags(chain([("role", "plan"), ("plan_id", plan.plan_id)], counts))
+
+
+def run_name(trial: Trial) -> str:
+    """What people read in a list of runs: ``bert inductor local batch_size=8``."""
+    words = [f"{k.rpartition('.')[2]}={v}" if "." in k else v for k, v in trial.labels.items()]
+    return " ".join(words)[:MAX_KEY_LENGTH] or trial.trial_id
+
+
+def milliseconds(moment: str) -> int | None:
+    """An ISO 8601 time as milliseconds since 1970; None for an empty one."""
+    return round(datetime.fromisoformat(moment).timestamp() * 1000) if moment else None
+
+
+def flatten(value: Json, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Each leaf of a resolved configuration by its dotted path.
+
+    A list of plain values is one leaf; a list of nodes is numbered.
+    """
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from flatten(item, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        for index, item in enumerate(value):
+            yield from flatten(item, f"{prefix}.{index}")
+    else:
+        text = value if isinstance(value, str) else json.dumps(value)
+        yield prefix, text.removeprefix(_PACKAGE) if prefix.endswith("_target_") else text
+
+
+def _params(trial: Trial) -> Iterator[tuple[str, str]]:
+    """Labels first: they are what people group by, and never fall to the limit."""
+    return chain(
+        trial.labels.items(),
+        ((key, text) for key, text in flatten(trial.spec) if key not in trial.labels),
+    )
+
+
+def _within(pairs: Iterator[tuple[str, str]], most: int, length: int) -> tuple[dict[str, str], str]:
+    """The pairs that fit, and what did not in words, empty if all did."""
+    whole = {_key(key): text for key, text in pairs}
+    kept = {key: _shortened(text, length) for key, text in islice(whole.items(), most)}
+    shortened = sum(kept[key] != whole[key] for key in kept)
+    left_out = len(whole) - len(kept)
+    lost = f"{left_out} left out, {shortened} shortened; config.yaml has them all"
+    return kept, lost if left_out or shortened else ""
+
+
+def _tags(pairs: Iterator[tuple[str, str]]) -> dict[str, str]:
+    whole = {_key(key): _shortened(text, MAX_TAG_LENGTH) for key, text in pairs if text}
+    if len(whole) <= MAX_TAGS:
+        return whole
+    kept = dict(islice(whole.items(), MAX_TAGS - 1))
+    return {**kept, "tags_left_out": str(len(whole) - len(kept))}
+
+
+def _key(name: str) -> str:
+    return _NOT_IN_A_KEY.sub("_", name)[:MAX_KEY_LENGTH]
+
+
+def _shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _metrics(result: TrialResult, summary: Summary) -> Iterator[tuple[str, float]]:
+    for name, estimate in summary.metrics.items():
+        yield from _with_interval(name, estimate)
+    if summary.speedup is not None:
+        yield from _with_interval("speedup_ratio/p50", summary.speedup.ratio)
+    if result.parity is not None and result.parity.outputs:
+        yield from _finite(_parity(result.parity.outputs))
+    yield from _finite((f"{stage}_stage_s/total", s) for stage, s in result.stages_s.items())
+
+
+def _with_interval(name: str, estimate: Estimate) -> Iterator[tuple[str, float]]:
+    key = _key(name)
+    return _finite(
+        [(key, estimate.value), (f"{key}/low", estimate.low), (f"{key}/high", estimate.high)]
+    )
+
+
+def _parity(outputs: tuple[OutputParity, ...]) -> Iterator[tuple[str, float | None]]:
+    """The worst over all outputs."""
+    yield "parity_relative_l2_ratio/max", max(o.relative_l2_ratio for o in outputs)
+    yield "parity_abs_difference/max", max(o.max_abs for o in outputs)
+    yield "parity_cosine_ratio/min", min(o.cosine_ratio for o in outputs)
+    agreements = [o.argmax_agreement_ratio for o in outputs]
+    known = [agreement for agreement in agreements if agreement is not None]
+    yield "parity_argmax_agreement_ratio/min", min(known, default=None)
+
+
+def _finite(
+    pairs: Iterator[tuple[str, float | None]] | list[tuple[str, float | None]],
+) -> Iterator[tuple[str, float]]:
+    """A tracker stores infinity as a huge number, which is worse than nothing."""
+    return ((key, v) for key, v in pairs if v is not None and math.isfinite(v))
+
+
+def _result_tags(result: TrialResult, summary: Summary) -> Iterator[tuple[str, str]]:
+    yield "outcome", result.outcome.value
+    yield "attempt", str(result.attempt)
+    yield "baseline_id", result.baseline_id or ""
+    yield from _failure_tags(result.failure)
+    yield from _verdict_tags(result.parity)
+    yield from _speedup_tags(summary.speedup)
+    yield from _build_tags(result.build)
+    yield "processes", str(len(result.processes))
+    yield "stop_reason", result.stop_reason
+    yield "steady", json.dumps(summary.steady) if result.processes else ""
+    yield "warnings", "\n".join(summary.warnings)
+    if result.processes:
+        yield from flatten(result.processes[0].facts, "ran")
+    yield from flatten(result.environment, "environment")
+
+
+def _failure_tags(failure: Failure | None) -> Iterator[tuple[str, str]]:
+    if failure is not None:
+        yield "failure.kind", failure.kind
+        yield "failure.stage", failure.stage
+        yield "failure.message", failure.message
+        yield "failure.remedy", failure.remedy
+
+
+def _verdict_tags(verdict: Verdict | None) -> Iterator[tuple[str, str]]:
+    if verdict is not None:
+        yield "verdict", "passed" if verdict.passed else "failed"
+        yield "verdict.reasons", "\n".join(verdict.reasons)
+        yield "verdict.tolerance_ratio", str(verdict.tolerance_ratio)
+
+
+def _speedup_tags(speedup: Comparison | None) -> Iterator[tuple[str, str]]:
+    if speedup is not None:
+        yield "speedup", speedup.verdict
+        yield "speedup.reason", speedup.reason
+
+
+def _build_tags(build: BuildRecord | None) -> Iterator[tuple[str, str]]:
+    if build is not None:
+        yield "build.key", build.key
+        yield "build.cache", build.cache
+        yield "model_digest", build.model_digest
+        yield from flatten(build.steps, "build.steps") if build.steps else ()
+
+
+def _status(result: TrialResult) -> str:
+    if result.failure is not None and result.failure.kind == "interrupted":
+        return "KILLED"
+    return "FINISHED" if result.outcome in (Outcome.OK, Outcome.SKIPPED) else "FAILED"
