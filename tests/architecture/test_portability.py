@@ -1,4 +1,4 @@
-"""The repository means the same on every machine."""
+"""The repository means the same on every machine, and its pages lead to each other."""
 
 from __future__ import annotations
 
@@ -45,6 +45,12 @@ def test_a_path_of_one_machine_would_be_found(text: str) -> None:
 )
 def test_other_paths_are_left_alone(text: str) -> None:
     assert not MACHINE_PATH.search(text)
+
+
+def test_every_page_of_the_documentation_is_on_the_map() -> None:
+    mapped = set(LINK.findall((ROOT / "docs" / "index.md").read_text()))
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert pages - mapped == set()
 
 
 def test_links_between_pages_lead_somewhere() -> None:
