@@ -27,6 +27,8 @@ class BuildRequest:
         scratch_dir: a directory that outlives this process and belongs to this key alone, for
             a compiler's own cache; it may vanish at any time.
         device: ``cpu`` or ``cuda``.
+        threads: how many threads one call will use, for compilers that build it in; None makes
+            code that asks at run time.
     """
 
     module: Callable[[], torch.nn.Module]
@@ -35,6 +37,7 @@ class BuildRequest:
     out_dir: Path
     scratch_dir: Path
     device: str
+    threads: int | None = None
 
 
 class Step(ABC):

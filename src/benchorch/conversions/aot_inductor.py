@@ -1,0 +1,83 @@
+"""AOTInductor: an exported program becomes a compiled library that needs no compiler to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, final
+
+from benchorch.compiler_cache import inductor_cache
+from benchorch.domain.artifact import Format
+from benchorch.errors import BuildError
+from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.refusal import refusal
+
+if TYPE_CHECKING:
+    import torch
+
+PACKAGE_FILE = "model.pt2"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AotInductor(FileStep):
+    """Compiles for the instruction set and the device of the machine it runs on.
+
+    Args:
+        freezing: take the weights for constants, which lets them be folded and packed.
+        max_autotune: time several kernels for each operator and keep the fastest.
+    """
+
+    consumes: ClassVar[Format] = Format.EXPORTED_PROGRAM
+    produces: ClassVar[Format] = Format.AOTI_PACKAGE
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    depends_on: ClassVar[tuple[str, ...]] = (
+        "arch",
+        "compute_capability",
+        "cpu_isa",
+        "device",
+        "threads",
+    )
+    version: ClassVar[int] = 1
+
+    freezing: bool = False
+    max_autotune: bool = False
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``model.pt2``."""
+        import torch
+
+        assert request.source is not None  # the chain was checked: an export comes first
+        if request.threads is not None:
+            torch.set_num_threads(request.threads)
+        program = torch.export.load(request.source / "program.pt2")
+        if request.device != "cpu":
+            from torch.export.passes import move_to_device_pass
+
+            program = move_to_device_pass(program, request.device)
+        with (
+            inductor_cache(request.scratch_dir),
+            refusal(BuildError, "AOTInductor refused the model"),
+        ):
+            torch._inductor.aoti_compile_and_package(
+                program,
+                package_path=str(request.out_dir / PACKAGE_FILE),
+                inductor_configs=self._settings(program, request.threads),
+            )
+
+    def _settings(
+        self, program: torch.export.ExportedProgram, threads: int | None
+    ) -> dict[str, object]:
+        weights = program.state_dict.values()
+        dtypes = {str(each.dtype) for each in weights if each.is_floating_point()}
+        return {
+            "freezing": self.freezing,
+            "max_autotune": self.max_autotune,
+            # Otherwise the number of threads of this process is compiled in.
+            "cpp.dynamic_threads": threads is None,
+            # Neither can be seen in a package: the runtime casts its inputs by the first and
+            # refuses to run on another number of threads than the second.
+            "aot_inductor.metadata": {
+                "benchorch_dtypes": " ".join(sorted(dtypes)).replace("torch.", ""),
+                "benchorch_threads": "" if threads is None else str(threads),
+            },
+        }

@@ -1,0 +1,39 @@
+"""A cast of a module's weights to half precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, final
+
+from benchorch.domain.artifact import Format
+from benchorch.domain.tensors import Example
+from benchorch.interfaces.conversion import ModuleStep
+
+if TYPE_CHECKING:
+    import torch
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast(ModuleStep):
+    """Every floating parameter and buffer in one dtype; not autocast, which casts per operator.
+
+    Runtimes cast floating inputs to the module's dtype and report outputs in float32.
+
+    Args:
+        dtype: of the weights and of what is computed.
+    """
+
+    consumes: ClassVar[Format] = Format.MODULE
+    produces: ClassVar[Format] = Format.MODULE
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
+
+    dtype: Literal["bfloat16", "float16"]
+
+    def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:
+        """The same module, cast in place."""
+        import torch
+
+        return module.to(getattr(torch, self.dtype))

@@ -1,0 +1,69 @@
+"""torch.export: a module becomes a graph of ATen operators that any process can read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, final
+
+from benchorch.domain.artifact import Format
+from benchorch.domain.tensors import Example
+from benchorch.errors import BuildError
+from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.refusal import refusal
+from benchorch.torch_call import floating_dtypes, tensors_of
+from benchorch.torch_trace import open_shapes, traceable
+
+if TYPE_CHECKING:
+    import torch
+
+PROGRAM_FILE = "program.pt2"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export(FileStep):
+    """Traces on the CPU whatever the device, so that one program serves all hardware.
+
+    Args:
+        strict: trace Python's bytecode too, which checks more and accepts fewer models.
+    """
+
+    consumes: ClassVar[Format] = Format.MODULE
+    produces: ClassVar[Format] = Format.EXPORTED_PROGRAM
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
+
+    strict: bool = False
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``program.pt2``."""
+        import torch
+
+        module = request.module().to("cpu")
+        with refusal(BuildError, "torch.export refused the model"):
+            program = self._trace(module, request.example)
+        _forget_output_classes(program)
+        torch.export.save(program, request.out_dir / PROGRAM_FILE)
+
+    def _trace(self, module: torch.nn.Module, example: Example) -> torch.export.ExportedProgram:
+        import torch
+
+        inputs = tensors_of(traceable(example), "cpu", floating_dtypes(module))
+        return torch.export.export(
+            module,
+            (),
+            kwargs={**inputs, **example.keywords},
+            dynamic_shapes=open_shapes(example),
+            strict=self.strict,
+        )
+
+
+def _forget_output_classes(program: torch.export.ExportedProgram) -> None:
+    """The program returns a flat tuple: reading it needs no class of the model's package."""
+    from torch.utils import _pytree
+
+    signature = program.module_call_graph[0].signature
+    if signature is not None:
+        leaves = tuple(range(signature.out_spec.num_leaves))
+        signature.out_spec = _pytree.tree_structure(leaves)

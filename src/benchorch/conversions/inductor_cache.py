@@ -1,0 +1,88 @@
+"""torch.compile: what Inductor generated for a module, to be loaded before it compiles again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import ClassVar, Literal, final
+
+from benchorch.compiler_cache import inductor_cache
+from benchorch.domain.artifact import Format
+from benchorch.errors import BuildError
+from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.refusal import refusal
+from benchorch.torch_call import call_by_keyword, live_tensors
+
+CACHE_FILE = "cache.bin"
+OPTIONS_FILE = "options.json"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InductorCompile(FileStep):
+    """Compiles the live module and calls it once; its options travel with the artifact.
+
+    Args:
+        mode: torch.compile's preset.
+        freezing: take the weights for constants, which lets them be folded and packed.
+        fullgraph: refuse a model that Dynamo cannot capture as one graph.
+        dynamic: true leaves sizes open from the start, false never, null where they change.
+    """
+
+    consumes: ClassVar[Format] = Format.MODULE
+    produces: ClassVar[Format] = Format.INDUCTOR_CACHE
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    depends_on: ClassVar[tuple[str, ...]] = (
+        "arch",
+        "compute_capability",
+        "cpu_isa",
+        "device",
+        "threads",
+    )
+    version: ClassVar[int] = 1
+
+    mode: Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] = (
+        "default"
+    )
+    freezing: bool = False
+    fullgraph: bool = False
+    dynamic: bool | None = None
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``cache.bin`` (empty where Inductor keeps nothing) and ``options.json``."""
+        options: dict[str, dict[str, object]] = {
+            "compile": {
+                "mode": self.mode,
+                "fullgraph": self.fullgraph,
+                "dynamic": self.dynamic,
+            },
+            # Dynamo looks at this one too, so it is set for the process, not for the call.
+            "inductor": {
+                "freezing": self.freezing,
+                "cpp.dynamic_threads": request.threads is None,
+            },
+        }
+        (request.out_dir / OPTIONS_FILE).write_text(json.dumps(options, indent=1))
+        (request.out_dir / CACHE_FILE).write_bytes(_compile(request, options))
+
+
+def _compile(request: BuildRequest, options: dict[str, dict[str, object]]) -> bytes:
+    """What Inductor would save after one call."""
+    import torch
+    import torch._inductor.config
+    from torch.compiler._cache import CacheArtifactManager
+
+    if request.threads is not None:
+        torch.set_num_threads(request.threads)
+    module = request.module().to(request.device)
+    with (
+        inductor_cache(request.scratch_dir),
+        torch._inductor.config.patch(options["inductor"]),
+        CacheArtifactManager.with_fresh_cache(),
+        refusal(BuildError, "torch.compile refused the model"),
+    ):
+        compiled = torch.compile(module, **options["compile"])  # type: ignore[call-overload]
+        inputs = live_tensors(module, request.example.arrays, request.device)
+        call_by_keyword(compiled, request.example.keywords)(inputs)()
+        saved = torch.compiler.save_cache_artifacts()
+    return saved[0] if saved else b""

@@ -1,0 +1,170 @@
+"""How a torch callable is called: arrays become its tensors, what it returns becomes arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, final
+
+from benchorch.domain.codec import Json
+from benchorch.errors import MeasureError
+from benchorch.interfaces.runtime import Executable
+
+if TYPE_CHECKING:
+    import torch
+    from numpy import generic
+    from numpy.typing import NDArray
+
+Bound = Callable[[], object]
+
+
+def missing_torch() -> str | None:
+    """Why torch cannot be used here, or None."""
+    from importlib.util import find_spec
+
+    return None if find_spec("torch") else "torch is not installed: pip install torch"
+
+
+def floating_dtypes(module: torch.nn.Module) -> tuple[str, ...]:
+    """The floating dtypes among a module's parameters and buffers, sorted."""
+    tensors = (*module.parameters(), *module.buffers())
+    return tuple(sorted({dtype_name(each) for each in tensors if each.is_floating_point()}))
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """A tensor's dtype as in YAML: ``bfloat16``."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def tensors_of(
+    arrays: Mapping[str, NDArray[generic]], device: str, dtypes: tuple[str, ...]
+) -> dict[str, torch.Tensor]:
+    """The inputs on the device; floating ones take the module's dtype where it has just one."""
+    import torch
+
+    only = getattr(torch, dtypes[0]) if len(dtypes) == 1 else None
+    placed = {}
+    for name, array in arrays.items():
+        tensor = torch.tensor(array)
+        wanted = only if only and tensor.is_floating_point() else tensor.dtype
+        placed[name] = tensor.to(device=device, dtype=wanted)
+    return placed
+
+
+def live_tensors(
+    module: torch.nn.Module, arrays: Mapping[str, NDArray[generic]], device: str
+) -> dict[str, torch.Tensor]:
+    """The inputs of a live module: images follow the memory format of its weights."""
+    import torch
+
+    tensors = tensors_of(arrays, device, floating_dtypes(module))
+    if not _has_channels_last(module):
+        return tensors
+    return {
+        name: each.contiguous(memory_format=torch.channels_last) if each.dim() == 4 else each
+        for name, each in tensors.items()
+    }
+
+
+def _has_channels_last(module: torch.nn.Module) -> bool:
+    import torch
+
+    # A 1x1 kernel is contiguous either way and says nothing.
+    return any(
+        weight.dim() == 4
+        and weight.is_contiguous(memory_format=torch.channels_last)
+        and not weight.is_contiguous()
+        for weight in module.parameters()
+    )
+
+
+def tensors_in(raw: object) -> list[torch.Tensor]:
+    """The tensors of a nested result, in the order of torch's own flattening."""
+    import torch
+    from torch.utils import _pytree
+
+    return [leaf for leaf in _pytree.tree_leaves(raw) if isinstance(leaf, torch.Tensor)]
+
+
+def arrays_in(raw: object) -> dict[str, NDArray[generic]]:
+    """The tensors of a nested result on the host, half precision widened to float32."""
+    import torch
+
+    tensors = tensors_in(raw)
+    if not tensors:
+        raise MeasureError(
+            f"The model returned {type(raw).__name__}, in which there is no tensor to compare.",
+            kind="no_output_tensors",
+            remedy="return a tensor, a tuple, a list or a dict of tensors",
+        )
+    half = (torch.float16, torch.bfloat16)
+    host = [each.detach().cpu() for each in tensors]
+    wide = [each.float() if each.dtype in half else each for each in host]
+    return {str(index): each.numpy() for index, each in enumerate(wide)}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchExecutable(Executable):
+    """Something torch can call.
+
+    Attributes:
+        place: puts arrays on the device.
+        prepare: makes the call from the placed inputs.
+        provider: what runs it, for people.
+        dtypes: floating dtypes of its weights.
+        device: where its inputs go.
+        counts: further facts, read when they are asked for.
+        resources: what `close` gives back.
+    """
+
+    place: Callable[[Mapping[str, NDArray[generic]]], dict[str, torch.Tensor]]
+    prepare: Callable[[dict[str, torch.Tensor]], Bound]
+    provider: str
+    dtypes: tuple[str, ...]
+    device: str
+    counts: Callable[[], Mapping[str, Json]] = dict
+    resources: ExitStack = field(default_factory=ExitStack)
+
+    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Bound:
+        """A call with its inputs on the device."""
+        return self.prepare(self.place(arrays))
+
+    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
+        """What a call returned, flattened, on the host."""
+        return arrays_in(raw)
+
+    def facts(self) -> Mapping[str, Json]:
+        """The weights' dtype and the threads read back from torch."""
+        import torch
+
+        return {
+            "dtype": "+".join(self.dtypes),
+            "threads": torch.get_num_threads(),
+            "provider": self.provider,
+            "device": self.device,
+            **self.counts(),
+        }
+
+    def close(self) -> None:
+        """Undo what loading changed in this process."""
+        self.resources.close()
+
+
+def call_by_keyword(
+    function: Callable[..., object], keywords: Mapping[str, Json]
+) -> Callable[[dict[str, torch.Tensor]], Bound]:
+    """Makes calls that pass every input by keyword and record nothing for gradients."""
+    import torch
+
+    def prepare(tensors: dict[str, torch.Tensor]) -> Bound:
+        arguments = {**tensors, **keywords}
+
+        def call() -> object:
+            with torch.inference_mode():
+                return function(**arguments)
+
+        return call
+
+    return prepare

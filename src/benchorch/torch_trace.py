@@ -1,0 +1,41 @@
+"""What tracers are shown: a call whose open sizes are not mistaken for constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from benchorch.domain.tensors import Example
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+
+def traceable(example: Example) -> dict[str, NDArray[generic]]:
+    """The example's arrays, their open sizes at least 2: tracers take 0 and 1 for constants."""
+    arrays = dict(example.arrays)
+    for name, axes in open_axes(example).items():
+        for axis in axes:
+            if arrays[name].shape[axis] == 1:
+                arrays[name] = arrays[name].repeat(2, axis)
+    return arrays
+
+
+def open_shapes(example: Example) -> dict[str, dict[int, object] | None] | None:
+    """``dynamic_shapes`` for torch's exporters, by keyword; None where every size is fixed."""
+    from torch.export import Dim
+
+    if not example.dynamic:
+        return None
+    axes = open_axes(example)
+    shapes: dict[str, dict[int, object] | None] = dict.fromkeys(example.keywords)
+    return shapes | {name: dict.fromkeys(axes[name], Dim.DYNAMIC) for name in example.arrays}
+
+
+def open_axes(example: Example) -> Mapping[str, tuple[int, ...]]:
+    """Which axes of each input have a symbol that must stay open."""
+    return {
+        spec.name: tuple(i for i, size in enumerate(spec.shape) if size in example.dynamic)
+        for spec in example.specs
+    }
