@@ -32,6 +32,7 @@ ENVIRONMENT = {
     "compiler_cache.py": "Inductor takes its directory from nowhere else",
     "environment.py": "records the variables that sway measurements",
     "executors/ray.py": "Ray takes its settings from nowhere else",
+    "hardware/host.py": "a node is told its kind, and whether to hide its GPUs",
     "invocations.py": "the user's choice of where caches are",
     "recorders/mlflow.py": "MLflow takes its limits from nowhere else",
     "supervise.py": "gives a child its parent's variables and its own",
