@@ -456,6 +456,20 @@ def test_the_parent_sleeps_while_its_child_works(run: Run) -> None:
     assert spent_s / answered.elapsed_s < 0.02
 
 
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [("time.sleep(600)", "timeout"), (ALLOCATE, "oom"), ("os._exit(3)", "exit:3")],
+)
+def test_limits_hold_on_systems_without_proc(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, kind: str
+) -> None:
+    monkeypatch.setattr("benchorch.offspring._PROC", tmp_path / "none")
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    monkeypatch.delattr(os, "waitid", raising=False)
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    assert failure(run(source, timeout_s=5, memory_bytes=300 * MIB)).kind == kind
+
+
 # The parent's own troubles -----------------------------------------------------------------
 
 
