@@ -15,10 +15,12 @@ class Calibration:
     Attributes:
         pair_cost_ns: median cost of two reads back to back.
         step_ns: smallest difference between two reads that is not zero.
+        loop_turn_ns: cost of one turn of the loop around the calls.
     """
 
     pair_cost_ns: float
     step_ns: float
+    loop_turn_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,51 @@
+"""When to look: stopping rules that look at every value find what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+_LAST_LOOK = 10**9
+
+
+@cache
+def geometric(first: int, growth_ratio: float) -> frozenset[int]:
+    """The counts at which a growing series is looked at: `first`, then ever larger steps.
+
+    ``geometric(10, 1.25)`` holds 10, 13, 17, 22, 28, ...: each at least one more than the last.
+    """
+    looks, count = set(), first
+    while count < _LAST_LOOK:
+        looks.add(count)
+        count = max(count + 1, int(-(-count * growth_ratio // 1)))
+    return frozenset(looks)
+
+
+def calibrate_alpha(
+    looks: Sequence[int], *, overall_alpha: float = 0.05, sequences: int = 40_000, seed: int = 0
+) -> float:
+    """The error rate of each look that keeps that of all looks together at `overall_alpha`.
+
+    Estimator: over simulated normal sequences without an effect, the `overall_alpha` quantile of
+    the smallest two-sided Student t p-value at any look. Monte-Carlo error about 2 % of the
+    result at 40 000 sequences.
+
+    Parameters
+    ----------
+    looks : sequence of int
+        Counts of processes, each at least 2, increasing.
+
+    Source
+    ------
+    Pocock, *Group sequential methods*, 1977; with Student's t in place of the normal.
+    """
+    import numpy as np
+    from scipy.special import stdtr
+
+    draws = np.random.default_rng(seed).standard_normal((sequences, max(looks)))
+    smallest = np.ones(sequences)
+    for n in looks:
+        seen = draws[:, :n]
+        t = np.abs(seen.mean(axis=1)) * np.sqrt(n) / seen.std(axis=1, ddof=1)
+        smallest = np.minimum(smallest, 2.0 * stdtr(n - 1, -t))
+    return float(np.quantile(smallest, overall_alpha))

@@ -1,0 +1,204 @@
+"""Whether, and from where on, a series of block times is steady."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from numpy import float64, int64
+    from numpy.typing import ArrayLike, NDArray
+
+GROUP = 5
+"""Blocks whose median makes one point."""
+
+MOST_POINTS = 400
+"""Longer series get larger groups, so that the search stays within milliseconds."""
+
+LEAST_SEGMENT = 3
+SAME_RATIO = 0.01
+LEAST_SHARE_RATIO = 0.25
+LEAST_STEADY_NS = 250_000_000
+_CLOCK_NOISE_RATIO = 0.001
+_CLIP_SIGMAS = 3.0
+_TREND_SIGMAS = 3.5
+
+
+class Shape(StrEnum):
+    """How a process came to its steady state."""
+
+    FLAT = "flat"
+    WARMUP = "warmup"
+    SLOWDOWN = "slowdown"
+    UNSETTLED = "no-steady-state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stability:
+    """A finding about one series.
+
+    Attributes:
+        start: index of the first steady block, or None where no steady state exists.
+        shape: what came before it.
+    """
+
+    start: int | None
+    shape: Shape
+
+
+def stability(durations_ns: ArrayLike, *, least_steady_ns: float = LEAST_STEADY_NS) -> Stability:
+    """Where the last level of a series begins, if that level lasts long enough to be one.
+
+    Estimator: medians of 5 consecutive blocks (fewer below 100 blocks, more above 2000) are
+    searched for shifts in mean (PELT, penalty ``4.5 ln n``) in units of the noise, a robust
+    estimate from first differences. Levels within 1 %, or the noise, of the last one are merged
+    with it. The last level is steady if it holds a quarter of the blocks and `least_steady_ns`,
+    and does not itself drift.
+
+    Parameters
+    ----------
+    durations_ns : array_like, shape (n,), int or float, in nanoseconds
+        Every block from the first, in order of time.
+    least_steady_ns : float
+        What the steady blocks must add up to.
+
+    Returns
+    -------
+    Stability
+        `Shape.UNSETTLED` for n < 6, whatever the values, and where a value is NaN.
+
+    Source
+    ------
+    Barrett, Bolz-Tereick, Killick, Mount and Tratt, *Virtual machine warmup blows hot and cold*,
+    2017; Killick, Fearnhead and Eckley, *Optimal detection of changepoints with a linear
+    computational cost*, 2012.
+    """
+    import numpy as np
+
+    unsettled = Stability(start=None, shape=Shape.UNSETTLED)
+    durations = np.asarray(durations_ns, dtype=np.float64)
+    if durations.size < 2 * LEAST_SEGMENT or not np.isfinite(durations).all():
+        return unsettled
+    group = group_size(durations.size)
+    points = _medians(durations, group)
+    sigma = _noise(points)
+    calm = _clipped(points, sigma)
+    ends = [0, *shifts(calm / sigma, 4.5 * math.log(points.size)), points.size]
+    first = _first_of_last_level(points, ends, sigma)
+    start = first * group
+    steady = durations[start:]
+    lasts = steady.size >= LEAST_SHARE_RATIO * durations.size and steady.sum() >= least_steady_ns
+    if not lasts or _drifts(calm[first:], sigma):
+        return unsettled
+    return Stability(start=start, shape=_shape(points, first))
+
+
+def group_size(n: int) -> int:
+    """How many consecutive blocks make one point of the search."""
+    if n < 20 * GROUP:
+        return max(1, n // 20)
+    return GROUP * math.ceil(n / (GROUP * MOST_POINTS))
+
+
+def _medians(durations: NDArray[float64], group: int) -> NDArray[float64]:
+    """Medians of consecutive groups, shape (n // group,); a rest at the end is left out."""
+    import numpy as np
+
+    whole = durations.size // group * group
+    return np.asarray(np.median(durations[:whole].reshape(-1, group), axis=1))
+
+
+def _noise(points: NDArray[float64]) -> float:
+    """Standard deviation of a point about its level, never below what the clock allows."""
+    import numpy as np
+
+    steps = np.diff(points)
+    spread = 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2.0)
+    return max(spread, _CLOCK_NOISE_RATIO * abs(float(np.median(points))), np.finfo(float).tiny)
+
+
+def _clipped(points: NDArray[float64], sigma: float) -> NDArray[float64]:
+    """Points no further from their neighbours' median than noise explains: spikes are no shift."""
+    import numpy as np
+
+    padded = np.pad(points, 2, mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 5)
+    local = np.median(windows, axis=1)
+    reach = _CLIP_SIGMAS * sigma
+    return np.asarray(np.clip(points, local - reach, local + reach))
+
+
+def shifts(points: NDArray[float64], penalty: float) -> list[int]:
+    """Where the mean of a series with unit noise shifts: the first point of each later segment.
+
+    Estimator: PELT, exact for the sum of squared distances from segment means plus `penalty` for
+    each shift, no segment shorter than `LEAST_SEGMENT`. Time grows as n log n where shifts are
+    many and as n squared where there are none.
+
+    Parameters
+    ----------
+    points : ndarray, shape (n,), float64
+        In units of their standard deviation. No shift is found for n < 2 * `LEAST_SEGMENT`.
+    """
+    import numpy as np
+
+    n = points.size
+    sums = np.concatenate(([0.0], np.cumsum(points - points.mean())))
+    squares = np.concatenate(([0.0], np.cumsum((points - points.mean()) ** 2)))
+    best = np.full(n + 1, np.inf)
+    best[0] = -penalty
+    previous = np.zeros(n + 1, dtype=np.int64)
+    starts = np.array([0])
+    for end in range(LEAST_SEGMENT, n + 1):
+        inside = sums[end] - sums[starts]
+        costs = best[starts] + squares[end] - squares[starts] - inside**2 / (end - starts)
+        chosen = int(np.argmin(costs))
+        best[end] = costs[chosen] + penalty
+        previous[end] = starts[chosen]
+        starts = np.append(starts[costs <= best[end]], end - LEAST_SEGMENT + 1)
+    return _walk_back(previous, n)
+
+
+def _walk_back(previous: NDArray[int64], n: int) -> list[int]:
+    found = []
+    while (n := int(previous[n])) > 0:
+        found.append(n)
+    return found[::-1]
+
+
+def _first_of_last_level(points: NDArray[float64], ends: list[int], sigma: float) -> int:
+    """The first point of the last segment and of all before it that are on its level."""
+    import numpy as np
+
+    level = float(np.median(points[ends[-2] : ends[-1]]))
+    allowed = max(SAME_RATIO * abs(level), sigma)
+    first = ends[-2]
+    for start, end in zip(ends[-3::-1], ends[-2:0:-1], strict=False):
+        if abs(float(np.median(points[start:end])) - level) > allowed:
+            break
+        first = start
+    return first
+
+
+def _drifts(points: NDArray[float64], sigma: float) -> bool:
+    """Whether a level's own trend moves it by more than noise explains, and by more than 1 %."""
+    import numpy as np
+
+    n = points.size
+    if n < 2 * LEAST_SEGMENT:
+        return False
+    places = np.arange(n) - (n - 1) / 2.0
+    change = abs(float(places @ points)) / float(places @ places) * (n - 1)
+    explained = _TREND_SIGMAS * sigma * math.sqrt(12.0 / n)
+    return change > max(SAME_RATIO * abs(float(np.median(points))), explained)
+
+
+def _shape(points: NDArray[float64], first: int) -> Shape:
+    import numpy as np
+
+    if first == 0:
+        return Shape.FLAT
+    faster_now = float(np.median(points[first:])) <= float(np.median(points[:first]))
+    return Shape.WARMUP if faster_now else Shape.SLOWDOWN

@@ -1,0 +1,97 @@
+"""A machine kind as its YAML declares it, without a device."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from benchorch.domain.codec import Json
+from benchorch.hardware import host
+from benchorch.interfaces.hardware import Clock, Hardware
+
+ARCHITECTURES = ("x86_64", "aarch64")
+SIZE_KEYS = ("vcpus", "memory_gib")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredHardware(Hardware):
+    """What CPU and CUDA machines have in common.
+
+    Attributes:
+        kind: the name by which nodes are matched; ends with `size` where there is one.
+        conversions: tried when none are named.
+        threads: per call, or None for the node's physical cores.
+        arch: ``x86_64`` or ``aarch64``, or None where any will do.
+        size: of the family, e.g. ``xlarge``; None for this machine, whatever it is.
+        sizes: each size's ``vcpus`` and ``memory_gib``.
+    """
+
+    device: ClassVar[str]
+
+    kind: str = field()
+    conversions: tuple[str, ...] = field()
+    threads: int | None = None
+    arch: str | None = None
+    size: str | None = None
+    sizes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "conversions", tuple(self.conversions))
+        if not self.kind or not self.conversions:
+            raise ValueError(
+                f"kind and conversions must not be empty, got {self.kind!r}, {self.conversions}"
+            )
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads must be at least 1 or null, got {self.threads}")
+        if self.arch is not None and self.arch not in ARCHITECTURES:
+            raise ValueError(f"arch must be one of {', '.join(ARCHITECTURES)}, got {self.arch!r}")
+        self._check_size()
+
+    def _check_size(self) -> None:
+        for name, values in self.sizes.items():
+            if tuple(values) != SIZE_KEYS or min(values.values()) <= 0:
+                raise ValueError(
+                    f"sizes.{name} must give positive {', '.join(SIZE_KEYS)}, got {dict(values)}"
+                )
+        if self.size is None:
+            return
+        if self.size not in self.sizes:
+            raise ValueError(f"size must be one of {', '.join(self.sizes)}, got {self.size!r}")
+        if not self.kind.endswith(f".{self.size}"):
+            raise ValueError(f"kind must end with the size .{self.size}, got {self.kind!r}")
+
+    @property
+    def vcpus(self) -> int | None:
+        """Virtual CPUs of the declared size, or None for this machine."""
+        return None if self.size is None else int(self.sizes[self.size]["vcpus"])
+
+    @property
+    def memory_gib(self) -> float | None:
+        """Memory of the declared size, or None for this machine."""
+        return None if self.size is None else self.sizes[self.size]["memory_gib"]
+
+    @abstractmethod
+    def clock(self) -> Clock:
+        """The clock of this host."""
+
+    def wrong_machine(self) -> str | None:
+        """Why this is not the declared machine, its accelerator left aside, or None."""
+        arch = host.architecture()
+        if self.arch not in (None, arch):
+            return f"{self.kind} is an {self.arch} machine; this one is {arch}."
+        if self.size is None:
+            return None
+        here = host.declared_kind()
+        if here is None:
+            return f"{self.kind} was asked for; this machine does not say what it is."
+        return None if here == self.kind else f"{self.kind} was asked for; this is {here}."
+
+    def cpu_facts(self) -> dict[str, Json]:
+        """The processor's part of `facts`."""
+        return {
+            "arch": host.architecture(),
+            "cpu_model": host.cpu_model(),
+            "cpu_isa": host.cpu_isa(),
+        }

@@ -1,0 +1,51 @@
+"""A number of processes and calls that was settled beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from benchorch.analysis import looks as schedule
+from benchorch.interfaces.stopping import Stopping
+from benchorch.units import s_to_ns
+
+# Adding up the series at every block would cost more than short blocks themselves.
+GROWTH_RATIO = 1.02
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed(Stopping):
+    """So many processes of so many calls each, whatever they show.
+
+    Attributes:
+        processes: how many.
+        calls: what one process measures at least.
+        window_s: seconds of calls that one process measures at least; exceeded by up to 2 %.
+    """
+
+    processes: int = 5
+    calls: int = 50
+    window_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.processes < 1 or self.calls < 1 or self.window_s < 0:
+            raise ValueError(
+                "processes and calls must be at least 1 and window_s at least 0, "
+                f"got {self.processes}, {self.calls}, {self.window_s}"
+            )
+
+    def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
+        """Whether one process has made its calls and filled its window."""
+        blocks = len(durations_ns)
+        if blocks * calls_per_block < self.calls:
+            return False
+        reached_now = (blocks - 1) * calls_per_block < self.calls
+        if not reached_now and blocks not in schedule.geometric(1, GROWTH_RATIO):
+            return False
+        return sum(durations_ns) >= s_to_ns(self.window_s)
+
+    def enough_processes(self, medians_ns: Sequence[float], elapsed_s: float) -> str | None:
+        """``fixed`` once all processes have run."""
+        return "fixed" if len(medians_ns) >= self.processes else None

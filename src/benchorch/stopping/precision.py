@@ -1,0 +1,97 @@
+"""Until the interval is narrow enough, or the budget is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from benchorch.analysis import looks as schedule
+from benchorch.analysis.processes import half_width_ratio
+from benchorch.analysis.stability import stability
+from benchorch.interfaces.stopping import Stopping
+from benchorch.units import s_to_ns
+
+LEAST_CALLS = 10
+GROWTH_RATIO = 1.25
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision(Stopping):
+    """Adds fresh processes until the median is known to within a target.
+
+    Within a process: at least `min_window_s` and `min_calls`, then on until a steady state shows.
+    Calls so slow that `max_window_s` comes first are given that long and no longer, but never
+    fewer than 10 calls: with slow calls another process teaches more than another call. Looks
+    are taken at geometric counts of blocks only.
+
+    Over processes: at `looks` alone, each at `alpha`, so that all of them together err in one of
+    twenty cases; `benchorch.analysis.looks.calibrate_alpha` gives the constant for others. Once
+    `budget_s` is spent no process is added beyond `min_processes`.
+
+    Attributes:
+        target_ratio: the interval's half-width that is good enough, as a share of the median.
+        min_window_s, min_calls: what one process measures at least.
+        max_window_s: after which one process stops even without a steady state.
+        looks: counts of processes at which to judge.
+        alpha: error rate of each look.
+        min_processes: started even where the budget is spent before.
+        max_processes: never exceeded.
+        budget_s: seconds of measuring, process starts included.
+    """
+
+    target_ratio: float = 0.01
+    min_window_s: float = 0.5
+    min_calls: int = 50
+    max_window_s: float = 5.0
+    looks: tuple[int, ...] = (5, 8, 12, 18, 27, 40)
+    alpha: float = 0.0115
+    min_processes: int = 3
+    max_processes: int = 40
+    budget_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "looks", tuple(self.looks))
+        rules = {
+            "target_ratio: between 0 and 1": 0 < self.target_ratio < 1,
+            "alpha: between 0 and 1": 0 < self.alpha < 1,
+            "min_window_s: above 0, at most max_window_s": (
+                0 < self.min_window_s <= self.max_window_s
+            ),
+            "min_calls: at least 1": self.min_calls >= 1,
+            "looks: increasing counts from 2 on": (
+                list(self.looks) == sorted(set(self.looks)) and min(self.looks, default=0) >= 2
+            ),
+            "min_processes: at least 1, at most max_processes": (
+                1 <= self.min_processes <= self.max_processes
+            ),
+            "budget_s: above 0": self.budget_s > 0,
+        }
+        for rule, kept in rules.items():
+            if not kept:
+                key = rule.partition(":")[0]
+                raise ValueError(f"{rule}; got {key}={getattr(self, key)!r}")
+
+    def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
+        """Whether one process has seen enough; asks the detector at geometric counts only."""
+        blocks = len(durations_ns)
+        if blocks not in schedule.geometric(LEAST_CALLS, GROWTH_RATIO):
+            return False
+        elapsed_ns = sum(durations_ns)
+        if elapsed_ns >= s_to_ns(self.max_window_s):
+            return True
+        early = elapsed_ns < s_to_ns(self.min_window_s)
+        if early or blocks * calls_per_block < self.min_calls:
+            return False
+        return stability(durations_ns).start is not None
+
+    def enough_processes(self, medians_ns: Sequence[float], elapsed_s: float) -> str | None:
+        """``converged``, ``budget_exhausted``, or None while a further process is needed."""
+        count = len(medians_ns)
+        if count in self.looks:
+            half_width = half_width_ratio(medians_ns, self.alpha)
+            if half_width is not None and half_width <= self.target_ratio:
+                return "converged"
+        spent = elapsed_s >= self.budget_s and count >= self.min_processes
+        return "budget_exhausted" if spent or count >= self.max_processes else None
