@@ -119,20 +119,18 @@ def open_chain(spec: Node) -> Chain:
     conversion = cast(Node, spec["conversion"])
     steps = cast(Mapping[str, Json], conversion.get("steps") or {})
     links = [
-        (name, attempt(node, Step, f"conversion.steps.{name}"))
-        for name, node in steps.items()
+        (name, attempt(node, Step, f"conversion.steps.{name}")) for name, node in steps.items()
     ]
     parts = {
         "model": attempt(spec["model"], Model, "model"),
-        "runtime": attempt(
-            conversion.get("runtime") or {}, Runtime, "conversion.runtime"
-        ),
+        "runtime": attempt(conversion.get("runtime") or {}, Runtime, "conversion.runtime"),
         "hardware": attempt(spec["hardware"], Hardware, "hardware"),
         "scenario": attempt(spec["scenario"], Scenario, "scenario"),
         "stopping": attempt(spec["stopping"], Stopping, "stopping"),
     }
     workload = _attempt_workload(cast(Node, spec["workload"]), problems)
     tolerance = _attempt_tolerance(conversion, problems)
+    problems.extend(_limit_problems(cast(Node, spec["limits"]), cast(Node, spec["parity"])))
     if not problems:
         runtime = cast(Runtime, parts["runtime"])
         problems.extend(chain_problems(cast(Sequence[tuple[str, Step]], links), runtime))
@@ -214,6 +212,23 @@ def _attempt_tolerance(conversion: Node, problems: list[str]) -> float:
         )
         return 0.0
     return float(value)
+
+
+def _limit_problems(limits: Node, parity: Node) -> list[str]:
+    problems = [
+        f"limits.{name}: expected a number above 0, got {value!r}."
+        for name, value in limits.items()
+        if not _is_positive(value) and not (name == "memory_gib" and value is None)
+    ]
+    inputs = parity.get("inputs")
+    if inputs is None or not _is_size(inputs):
+        problems.append(f"parity.inputs: expected a positive whole number, got {inputs!r}.")
+    return problems
+
+
+def _is_positive(value: Json) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and cast(float, value) > 0
 
 
 def _is_size(value: Json) -> bool:

@@ -218,7 +218,7 @@ def _plan(arguments: list[str]) -> int:
     """Show what would run; starts nothing."""
     from benchorch.config import Composer, config_loader
     from benchorch.pipeline import new_plan_id, plan_jobs
-    from benchorch.stages.report import plan_text
+    from benchorch.tables import plan_text
 
     if {"-h", "--help"} & set(arguments):
         print(_PLAN_HELP)

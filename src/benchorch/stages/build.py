@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from benchorch.domain.session import Session
 from benchorch.domain.trial import Node
 from benchorch.errors import BuildError
 from benchorch.fingerprint import content_identity, state_digest
-from benchorch.interfaces.conversion import BuildRequest
+from benchorch.interfaces.conversion import BuildRequest, FileStep
 from benchorch.interfaces.runtime import LoadRequest, Runtime
 from benchorch.interfaces.store import Store
 from benchorch.journal import write_json
@@ -71,20 +71,17 @@ def build(
     """
     load = _loader(chain, say)
     identity = _identity(chain, session, load)
-    facts = chain.hardware.facts()
     obtain = _Obtain(store=store, session=session)
-
-    reference_key = _reference_key(chain, identity, inputs)
     reference, _ = obtain(
-        reference_key,
+        _reference_key(chain, identity, inputs),
         Format.REFERENCE,
         f"{name} reference",
         lambda out: _write_reference(chain, load, out, inputs, threads),
     )
     source: Artifact | None = None
-    states: dict[str, str] = {}
+    made: dict[str, tuple[Artifact, str]] = {}
     module = _transformed(chain, load)
-    spent_s = original_s = 0.0
+    facts = chain.hardware.facts()
     for index, (step_name, step) in enumerate(chain.file_steps, start=1):
         key = chain.key(identity, index, facts)
         request = BuildRequest(
@@ -95,38 +92,45 @@ def build(
             scratch_dir=store.scratch(key.digest),
             device=type(chain.hardware).device,
         )
-
-        def write(out: Path, request: BuildRequest = request, index: int = index) -> None:
-            step_name, step = chain.file_steps[index - 1]
-            say(f"building {step_name}")
-            step.build(replace(request, out_dir=out))
-
-        source, states[step_name] = obtain(key, type(step).produces, f"{name} {step_name}", write)
-        original_s += source.build_s
-        spent_s += source.build_s if states[step_name] == "miss" else 0.0
-    record = BuildRecord(
-        key=source.key if source else "",
-        cache=_overall(states),
-        build_s=spent_s,
-        original_build_s=original_s,
-        artifact_bytes=source.size_bytes if source else 0,
-        model_digest=str(json.loads((reference.path / _MODEL_FILE).read_text())["state"]),
-        steps=states,
-    )
+        write = _writer(step_name, step, request, say)
+        made[step_name] = obtain(key, type(step).produces, f"{name} {step_name}", write)
+        source = made[step_name][0]
+    model_digest = json.loads((reference.path / _MODEL_FILE).read_text())["state"]
     return Built(
-        record=record,
+        record=_record(source, made, str(model_digest)),
         source=source.path if source else None,
         reference=reference.path,
         scratch=store.scratch(source.key if source else reference.key),
     )
 
 
-def _overall(states: Mapping[str, str]) -> str:
+def _writer(
+    name: str, step: FileStep, request: BuildRequest, say: Callable[[str], None]
+) -> Callable[[Path], None]:
+    def write(out: Path) -> None:
+        say(f"building {name}")
+        step.build(replace(request, out_dir=out))
+
+    return write
+
+
+def _record(
+    source: Artifact | None, made: Mapping[str, tuple[Artifact, str]], model_digest: str
+) -> BuildRecord:
+    return BuildRecord(
+        key=source.key if source else "",
+        cache=_overall([state for _, state in made.values()]),
+        build_s=sum(artifact.build_s for artifact, state in made.values() if state == "miss"),
+        original_build_s=sum(artifact.build_s for artifact, _ in made.values()),
+        artifact_bytes=source.size_bytes if source else 0,
+        model_digest=model_digest,
+        steps={name: state for name, (_, state) in made.items()},
+    )
+
+
+def _overall(states: Sequence[str]) -> str:
     """One word for a chain: the least favourable of its steps' states."""
-    for state in ("stale", "miss", "hit"):
-        if state in states.values():
-            return state
-    return "none"
+    return next((state for state in ("stale", "miss", "hit") if state in states), "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchorch.domain.estimate import Estimate, Summary
+from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event
-from benchorch.domain.trial import Plan, Skip, Trial
-from benchorch.units import format_bytes, format_ms, format_seconds
+from benchorch.domain.trial import Plan, Trial
+from benchorch.tables import (
+    cell_name,
+    conclusion,
+    interval_text,
+    markdown,
+    plural,
+    skip_text,
+    table_rows,
+    varying_labels,
+)
+from benchorch.units import format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +33,6 @@ if TYPE_CHECKING:
 
 # Redrawing more often would take time from the core that is being measured.
 _REDRAWS_PER_S = 2
-_VARYING = ("model", "workload", "hardware", "scenario", "axes")
 
 
 class Report:
@@ -39,10 +48,10 @@ class Report:
     def plan(self, plan: Plan, done: int) -> None:
         """How much there is to do, and every skip with its reason."""
         already = f", {done} already there" if done else ""
-        count = _plural(len(plan.trials), "trial")
+        count = plural(len(plan.trials), "trial")
         self._console.print(f"[bold]{plan.name}[/] plan {plan.plan_id}: {count}{already}")
         for skip in plan.skips:
-            self._console.print(f"  [yellow]skip[/] {_skip_text(skip)}", highlight=False)
+            self._console.print(f"  [yellow]skip[/] {skip_text(skip)}", highlight=False)
         varying = varying_labels([trial.labels for trial in plan.trials])
         self._names = {t.trial_id: cell_name(t.labels, varying) for t in plan.trials}
 
@@ -158,174 +167,6 @@ class Report:
         )
 
 
-def plan_text(plan: Plan) -> str:
-    """The plan for a terminal without drawing libraries: it must appear at once."""
-    rows = [("trial", *_VARYING[:1], "conversion", "hardware", "workload")]
-    for trial in plan.trials:
-        labels = trial.labels
-        workload = " ".join(filter(None, (labels["workload"], labels["axes"])))
-        rows.append(
-            (trial.trial_id, labels["model"], labels["conversion"], labels["hardware"], workload)
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    lines += [f"skip  {_skip_text(skip)}" for skip in plan.skips]
-    lines.append(f"{_plural(len(plan.trials), 'trial')}, {_plural(len(plan.skips), 'skip')}")
-    return "\n".join(lines)
-
-
-HEADERS = (
-    "conversion",
-    "p50 ms [95 %]",
-    "p99 ms",
-    "items/s",
-    "build",
-    "peak memory",
-    "same model?",
-    "vs eager [95 %]",
-)
-
-
-def table_rows(
-    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
-) -> list[tuple[str, ...]]:
-    """The final table: a header, then a row for each trial, fastest first, then failures."""
-    varying = varying_labels([trial.labels for trial in plan.trials])
-    ordered = sorted(plan.trials, key=lambda t: _rank(t, results, summaries))
-    rows: list[tuple[str, ...]] = [HEADERS]
-    for trial in ordered:
-        name = cell_name(trial.labels, varying)
-        result = results.get(trial.trial_id)
-        if result is None:
-            rows.append((name, "not run", *("–",) * 6))
-        else:
-            rows.append((name, *_cells(result, summaries[trial.trial_id])))
-    return rows
-
-
-def _rank(
-    trial: Trial, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
-) -> tuple[int, str, str, float]:
-    """Ranked ones by latency within their model and workload; wrong ones never before right."""
-    result = results.get(trial.trial_id)
-    latency = summaries[trial.trial_id].metrics.get("latency_ms/p50") if result else None
-    wrong = result is not None and result.parity is not None and not result.parity.passed
-    place = 2 if latency is None else 1 if wrong else 0
-    value = latency.value if latency else 0.0
-    return place, trial.labels["model"], trial.labels["workload"], value
-
-
-def _cells(result: TrialResult, summary: Summary) -> tuple[str, ...]:
-    metrics = summary.metrics
-    p50, p99 = metrics.get("latency_ms/p50"), metrics.get("latency_ms/p99")
-    throughput = metrics.get("throughput_items_per_s/mean")
-    memory = metrics.get("peak_rss_bytes/max")
-    build = _build_text(result)
-    if result.failure:
-        return (f"{result.failure.kind}", "–", "–", build, "–", "–", "–")
-    return (
-        interval_text(p50) if p50 else "–",
-        format_ms(p99.value) if p99 else "–",
-        f"{throughput.value:.4g}" if throughput else "–",
-        build,
-        format_bytes(memory.value) if memory else "–",
-        parity_text(result),
-        speedup_text(summary, result),
-    )
-
-
-def _build_text(result: TrialResult) -> str:
-    if result.build is None or result.build.cache == "none":
-        return "–"
-    seconds = format_seconds(result.build.build_s or result.build.original_build_s)
-    return {"hit": f"cached ({seconds})", "stale": "stale"}.get(result.build.cache, seconds)
-
-
-def parity_text(result: TrialResult) -> str:
-    """``yes 2e-07`` or ``NO 0.3``: the worst relative error over all outputs."""
-    if result.parity is None:
-        return "–"
-    worst = max((o.relative_l2_ratio for o in result.parity.outputs), default=float("nan"))
-    return f"{'yes' if result.parity.passed else 'NO'} {worst:.1g}"
-
-
-def speedup_text(summary: Summary, result: TrialResult) -> str:
-    """``1.93× [1.90, 1.96]``, or why there is none."""
-    if result.parity is not None and not result.parity.passed:
-        return "disqualified"
-    if summary.speedup is None:
-        return "baseline" if result.baseline_id is None else "–"
-    ratio = summary.speedup.ratio
-    if ratio.low is None or ratio.high is None:
-        return f"{ratio.value:.3g}×"
-    return f"{ratio.value:.3g}× [{ratio.low:.3g}, {ratio.high:.3g}] {summary.speedup.verdict}"
-
-
-def interval_text(estimate: Estimate) -> str:
-    """``12.3 [12.1, 12.5]``, or the value alone where n allows no interval."""
-    if estimate.low is None or estimate.high is None:
-        return format_ms(estimate.value)
-    low, high = format_ms(estimate.low), format_ms(estimate.high)
-    return f"{format_ms(estimate.value)} [{low}, {high}]"
-
-
-def conclusion(
-    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
-) -> str:
-    """One sentence: the fastest that is still the same model, and by how much."""
-    groups: dict[tuple[str, str], list[Trial]] = {}
-    for trial in plan.trials:
-        groups.setdefault((trial.labels["model"], trial.labels["workload"]), []).append(trial)
-    return "\n".join(_conclude(trials, results, summaries) for trials in groups.values())
-
-
-def _conclude(
-    trials: Sequence[Trial],
-    results: Mapping[str, TrialResult],
-    summaries: Mapping[str, Summary],
-) -> str:
-    subject = " ".join(filter(None, (trials[0].labels["model"], trials[0].labels["workload"])))
-    ranked = [t for t in trials if t.trial_id in results and _rank(t, results, summaries)[0] == 0]
-    if not ranked:
-        return f"{subject}: no conversion gave a result that could be ranked."
-    best = min(ranked, key=lambda t: summaries[t.trial_id].metrics["latency_ms/p50"].value)
-    latency = summaries[best.trial_id].metrics["latency_ms/p50"]
-    where = f"{best.labels['conversion']} on {best.labels['hardware']}"
-    speedup = summaries[best.trial_id].speedup
-    if speedup is None:
-        gain = "nothing tried was shown to be faster than it" if len(ranked) > 1 else "the baseline"
-    elif speedup.verdict == "faster":
-        gain = f"{speedup.ratio.value:.2f}× the baseline's speed, and the outputs agree"
-    else:
-        gain = f"but against the baseline the evidence is {speedup.verdict}"
-    return f"{subject}: {where} is fastest, p50 {interval_text(latency)} ms: {gain}."
-
-
-def markdown(rows: Sequence[Sequence[str]], plan: Plan, said: str) -> str:
-    """The table as Markdown."""
-    head, *body = rows
-    lines = [f"# {plan.name} ({plan.plan_id})", "", f"| {' | '.join(head)} |"]
-    lines.append("|" + "---|" * len(head))
-    lines += [f"| {' | '.join(row)} |" for row in body]
-    lines += ["", said, ""]
-    lines += [f"- skipped: {_skip_text(skip)}" for skip in plan.skips]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def varying_labels(labels: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
-    """The labels that differ between trials, besides the conversion."""
-    return tuple(name for name in _VARYING if len({label.get(name) for label in labels}) > 1)
-
-
-def cell_name(labels: Mapping[str, str], varying: Sequence[str]) -> str:
-    """A trial's name in this plan: its conversion, and whatever else differs."""
-    others = [labels[name] for name in varying if labels.get(name)]
-    return " ".join([*others, labels["conversion"]])
-
-
 def _failures(
     console: Console, plan: Plan, results: Mapping[str, TrialResult], directory: Path
 ) -> None:
@@ -355,17 +196,6 @@ def _rich_table(rows: Sequence[Sequence[str]]) -> Table:
     for row in body:
         table.add_row(*row)
     return table
-
-
-def _skip_text(skip: Skip) -> str:
-    names = ("model", "conversion", "hardware", "workload", "axes")
-    cell = " / ".join(skip.labels[name] for name in names if skip.labels.get(name))
-    remedy = f" To enable it: {skip.remedy}." if skip.remedy else ""
-    return f"{cell}: {skip.reason}{remedy}"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _console() -> Console:

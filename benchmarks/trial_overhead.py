@@ -1,0 +1,84 @@
+"""A trial's own overhead: everything that is neither building nor timed calls, against its floor.
+
+The floor does in one bare process what each measuring process cannot avoid: start an
+interpreter, import the runtime, load the artifact and call it once.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from _harness import ROOT, python, run_process
+
+EAGER_FLOOR = """
+from benchorch.models.mlp import Mlp
+import torch
+model = Mlp(widths=[256, 1024, 1024, 1024, 32], inputs={}).load(0)
+with torch.inference_mode():
+    model(torch.zeros(1, 256))
+"""
+ONNX_FLOOR = """
+import sys
+import numpy, onnxruntime
+session = onnxruntime.InferenceSession(sys.argv[1])
+inputs = {i.name: numpy.zeros([1, 256], "float32") for i in session.get_inputs()}
+session.run(None, inputs)
+"""
+
+
+def main(rounds: int) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        store = f"store.root={scratch}/store"
+        trial_overheads(scratch, store, 0, ["eager", "onnxruntime"])  # fills the store
+        onnx = next(Path(scratch).glob("store/artifacts/*/files/*.onnx"))
+        floors = {
+            "eager": python("-c", EAGER_FLOOR),
+            "onnxruntime": python("-c", ONNX_FLOOR, str(onnx)),
+        }
+        ratios: dict[str, list[float]] = {name: [] for name in floors}
+        seconds: dict[str, list[float]] = {name: [] for name in floors}
+        for number in range(1, rounds + 1):
+            for name, overhead_s in trial_overheads(scratch, store, number, list(floors)).items():
+                floor_s, _ = run_process(floors[name])
+                ratios[name].append(overhead_s / floor_s)
+                seconds[name].append(overhead_s)
+    print(
+        "| artifact | overhead of a process | ratio to its floor (min to max) | goal |"
+    )
+    print("|---|---|---|---|")
+    for name, values in ratios.items():
+        middle, typical = statistics.median(values), statistics.median(seconds[name])
+        spread = f"{min(values):.2f} to {max(values):.2f}"
+        print(f"| {name} | {typical:.2f} s | {middle:.2f} ({spread}) | 1.3 |")
+
+
+def trial_overheads(scratch: str, store: str, number: int, names: list[str]) -> dict[str, float]:
+    """Median over processes of elapsed time less the timed blocks, for each conversion."""
+    directory = f"{scratch}/run{number}"
+    words = ["model=mlp", f"conversion=[{','.join(names)}]", "stopping=quick", "tracking=none"]
+    command = python("-m", "benchorch", *words, store, f"hydra.run.dir={directory}")
+    subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    found = {}
+    for line in Path(directory, "results.jsonl").read_text().splitlines():
+        result = json.loads(line)
+        series = Path(directory, "trials", result["trial_id"], "observations.jsonl")
+        timed = [json.loads(text) for text in series.read_text().splitlines()]
+        overheads = [
+            process["elapsed_s"]
+            - (block["started_ns"][-1] + block["durations_ns"][-1] - block["started_ns"][0]) / 1e9
+            for process, block in zip(result["processes"], timed, strict=True)
+        ]
+        found[result["labels"]["conversion"]] = statistics.median(overheads)
+    return found
+
+
+if __name__ == "__main__":
+    started = time.perf_counter()
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    print(f"\n{time.perf_counter() - started:.0f} s", file=sys.stderr)

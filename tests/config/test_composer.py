@@ -1,0 +1,192 @@
+import time
+
+import pytest
+
+from benchorch.config import Composer, as_override_value, config_loader, lift_lists, sweep_jobs
+from benchorch.errors import ConfigError
+
+
+@pytest.fixture(scope="module")
+def composer():
+    return Composer(config_loader())
+
+
+def a_composer(tmp_path, name, text):
+    (tmp_path / f"{name}.yaml").write_text(text)
+    return Composer(config_loader([tmp_path]), name)
+
+
+def combinations(cells, *keys):
+    return [tuple(cell.choices.get(key) or cell.axes.get(key) for key in keys) for cell in cells]
+
+
+def test_a_model_alone_takes_the_hardwares_default_conversions(composer):
+    cells = composer.cells([["model=mlp", "hardware=local"]])
+    assert combinations(cells, "model", "conversion") == [
+        ("mlp", "eager"),
+        ("mlp", "inductor"),
+        ("mlp", "aot_inductor"),
+        ("mlp", "onnxruntime"),
+    ]
+
+
+def test_a_named_conversion_stands_alone(composer):
+    cells = composer.cells([["model=mlp", "conversion=onnxruntime"]])
+    assert combinations(cells, "conversion") == [("onnxruntime",)]
+
+
+def test_a_list_of_conversions_is_a_matrix_and_not_one_merged_node(composer):
+    overrides = lift_lists(["model=mlp", "conversion=[eager,onnxruntime]"], composer.groups)
+    assert combinations(composer.cells([overrides]), "conversion") == [("eager",), ("onnxruntime",)]
+
+
+def test_a_list_that_is_no_choice_stays_a_value(composer):
+    words = [
+        "model=mlp",
+        "conversion=eager",
+        "model.widths=[256,8]",
+        "workload.dynamic=[batch_size]",
+    ]
+    cell = composer.cells([lift_lists(words, composer.groups)])[0]
+    assert cell.config["model"]["widths"] == [256, 8]
+    assert cell.config["workload"]["dynamic"] == ["batch_size"]
+
+
+def test_a_symbol_may_be_a_list(composer):
+    cells = composer.cells([["model=mlp", "conversion=eager", "workload.batch_size=[1,8]"]])
+    assert [cell.config["workload"]["batch_size"] for cell in cells] == [1, 8]
+
+
+def test_an_override_reaches_only_the_options_it_belongs_to(composer):
+    cells = composer.cells([["conversion=eager", "model=mlp", "model.widths=[4,2]"]])
+    assert cells[0].config["model"]["widths"] == [4, 2]
+
+
+def test_cells_equal_what_hydra_composes_as_a_whole(composer):
+    from hydra.types import RunMode
+    from omegaconf import OmegaConf, open_dict
+
+    job = ["model=bert_tiny", "conversion=onnxruntime", "workload.seq_len=7", "rebuild=never"]
+    whole = config_loader().load_configuration("config", job, run_mode=RunMode.RUN)
+    with open_dict(whole):
+        del whole["hydra"]
+    assert composer.cells([job])[0].config == OmegaConf.to_container(whole, resolve=True)
+
+
+def test_a_value_may_refer_to_another_groups_key(tmp_path):
+    composer = a_composer(
+        tmp_path,
+        "linked",
+        "defaults: [config, override model: mlp, override conversion: eager, _self_]\n"
+        "parity: {inputs: '${workload.batch_size}'}\n",
+    )
+    cells = composer.cells([["workload.batch_size=5"]])
+    assert cells[0].config["parity"]["inputs"] == 5
+
+
+def test_a_recipes_matrix_is_crossed_in_the_order_it_is_written(tmp_path):
+    composer = a_composer(
+        tmp_path,
+        "two_axes",
+        "defaults: [config, override model: mlp, _self_]\n"
+        "matrix:\n  conversion: [eager, onnxruntime]\n  workload.batch_size: [1, 8]\n",
+    )
+    cells = composer.cells([[]])
+    assert combinations(cells, "conversion", "workload.batch_size") == [
+        ("eager", "1"),
+        ("eager", "8"),
+        ("onnxruntime", "1"),
+        ("onnxruntime", "8"),
+    ]
+
+
+def test_a_key_set_by_hand_replaces_its_axis(tmp_path):
+    composer = a_composer(
+        tmp_path,
+        "axis",
+        "defaults: [config, override model: mlp, _self_]\n"
+        "matrix: {conversion: [eager, inductor]}\n",
+    )
+    assert combinations(composer.cells([["conversion=onnxruntime"]]), "conversion") == [
+        ("onnxruntime",)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "problem"),
+    [
+        ("{conversion: []}", "matrix.conversion: is empty, so there is nothing to run."),
+        ("{conversion: eager}", "matrix.conversion: expected a list of values, got 'eager'."),
+    ],
+)
+def test_an_axis_without_values_is_refused(tmp_path, matrix, problem):
+    composer = a_composer(
+        tmp_path, "empty", f"defaults: [config, override model: mlp, _self_]\nmatrix: {matrix}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        composer.cells([[]])
+    assert problem in caught.value.problems
+
+
+def test_all_mistakes_are_told_at_once_with_suggestions(composer):
+    with pytest.raises(ConfigError) as caught:
+        composer.cells([["model=brt", "workload.bach_size=3", "hardwre=local", "rebuil=never"]])
+    told = "\n".join(caught.value.problems)
+    assert "model: there is no 'brt'. Did you mean 'bert'?" in told
+    assert "workload.bach_size: unknown key. Did you mean 'batch_size'?" in told
+    assert "hardwre: unknown key. Did you mean 'hardware'?" in told
+    assert "rebuil: unknown key. Did you mean 'rebuild'?" in told
+
+
+def test_the_users_directory_comes_before_the_built_in_one(tmp_path):
+    (tmp_path / "workload").mkdir()
+    (tmp_path / "workload" / "default.yaml").write_text(
+        "{batch_size: 77, seq_len: 1, dtype: float32, seed: 0, dynamic: []}"
+    )
+    composer = Composer(config_loader([tmp_path]))
+    cell = composer.cells([["model=mlp", "conversion=eager"]])[0]
+    assert cell.config["workload"]["batch_size"] == 77
+
+
+def test_a_thousand_cells_need_few_compositions(composer, monkeypatch):
+    composed = []
+    original = composer._loader.load_configuration
+    monkeypatch.setattr(
+        composer._loader,
+        "load_configuration",
+        lambda *a, **k: (composed.append(1), original(*a, **k))[1],
+    )
+    jobs = sweep_jobs(
+        [
+            "model=mlp,bert,gpt2,vit",
+            "conversion=eager,inductor,onnxruntime,aot_inductor,torchscript",
+            "workload.batch_size=" + ",".join(map(str, range(1, 51))),
+        ]
+    )
+    started = time.process_time()
+    cells = composer.cells(jobs)
+    assert len(cells) == 1000
+    assert len(composed) < 80
+    assert time.process_time() - started < 60  # a hang, not a speed: speeds are in benchmarks/
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1, "1"),
+        (1.5, "1.5"),
+        (None, "null"),
+        (True, "true"),
+        ("eager", "eager"),
+        ("EXPORT+AOT_INDUCTOR", "EXPORT+AOT_INDUCTOR"),
+        ("a b", "'a b'"),
+        ("it's", r"'it\'s'"),
+        ([1, "x y"], "[1,'x y']"),
+        ({"a": 1}, "{a:1}"),
+    ],
+)
+def test_values_are_spelled_as_hydra_reads_them(value, text):
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    assert as_override_value(value) == text
+    assert OverridesParser.create().parse_override(f"k={text}").value() == value
