@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.result import Failure
 from benchorch.units import format_bytes, format_seconds
 
+_PHRASE_LENGTH = 80
 _SMALLER = "Try a smaller batch or model, or a machine with more memory."
 
 
@@ -86,12 +88,13 @@ def _killed(seen: Evidence) -> tuple[str, str, str]:
 
 
 def _phrase(event: Json) -> str:
-    """An event in a few words."""
+    """An event in a few words on one line."""
     if event is None:
         return "nothing"
+    text = event
     if isinstance(event, Mapping):
-        return str(event.get("message") or event.get("stage") or json.dumps(event))
-    return str(event)
+        text = event.get("message") or event.get("stage") or json.dumps(event)
+    return textwrap.shorten(str(text), _PHRASE_LENGTH, placeholder=" ...")
 
 
 def _signal_name(number: int) -> str:

@@ -58,6 +58,7 @@ def test_out_of_memory_names_what_was_held_and_what_was_allowed() -> None:
         ({"stage": "measure"}, "measure"),
         ({"other": 1}, '{"other": 1}'),
         ("loading", "loading"),
+        ("two\nlines", "two lines"),
     ],
 )
 def test_a_timeout_names_the_limit_and_the_last_event(event: Json, phrase: str) -> None:
