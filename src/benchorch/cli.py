@@ -180,6 +180,8 @@ def _hydra(request: Request, places: Sequence[str]) -> int:
     except Exception as error:
         problems = _hydra_problems(error, request, config_loader(request.directories))
         raise ConfigError(problems) from error
+    if application.error is not None:
+        raise application.error
     return application.invocation.close(complete=True) if application.invocation else OK
 
 

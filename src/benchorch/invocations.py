@@ -11,8 +11,8 @@ from benchorch.errors import ConfigError
 
 
 def _index() -> Path:
-    root = os.environ.get("BENCHORCH_CACHE_DIR", "~/.cache/benchorch")
-    return Path(root).expanduser() / "invocations.jsonl"
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "benchorch" / "invocations.jsonl"
 
 
 def remember(plan_id: str, directory: Path) -> None:

@@ -6,6 +6,7 @@ to the same `Invocation`, so sweeper plugins work on top and still share one par
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from benchorch.config import Composer
+from benchorch.errors import BenchorchError
 from benchorch.pipeline import Invocation
 from benchorch.stages.report import Report
 
@@ -34,6 +36,7 @@ class Application:
 
     config_name: str
     invocation: Invocation | None = None
+    error: BenchorchError | None = None
 
     def __call__(self, config: DictConfig) -> float:
         """Hydra's single run; returns the objective."""
@@ -45,7 +48,11 @@ class Application:
         settings = HydraConfig.get()
         directory = Path(settings.runtime.output_dir)
         jobs = [list(settings.overrides.task)]
-        return self.run(hydra.config_loader, directory, jobs)[0]
+        try:
+            return self.run(hydra.config_loader, directory, jobs)[0]
+        except BenchorchError as error:  # Hydra would announce it in its own words first
+            self.error = error
+            return math.inf
 
     def run(
         self, loader: ConfigLoader, directory: Path, jobs: Sequence[Sequence[str]]

@@ -348,10 +348,11 @@ def _with_elapsed(reply: Json, elapsed_s: float) -> Json:
 
 def _child_environment(session: Session, threads: int) -> dict[str, str]:
     """One number of threads for every library, and no library that calls home."""
+    paths = (*session.search_path, os.environ.get("PYTHONPATH", ""))
     counts = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     return {
         **dict.fromkeys(counts, str(threads)),
-        "PYTHONPATH": os.pathsep.join(session.search_path),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }
@@ -365,6 +366,7 @@ def main() -> None:
     """Entry of a child process: one stage, named by the first argument."""
     supervise.die_with_parent()
     supervise.prefer_to_die()
+    supervise.show_where_it_hangs()
     stage = sys.argv[1]
     channel = supervise.Channel()
     try:

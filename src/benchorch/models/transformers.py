@@ -70,8 +70,8 @@ class TransformersModel(Model):
             kind = getattr(transformers, self.architecture, None)
             if getattr(kind, "config_class", None) is None:
                 raise BuildError(
-                    f"transformers {transformers.__version__} has no model {self.architecture!r}."
-                    f"{suggest(self.architecture, dir(transformers))}"
+                    f"{self.architecture!r} is no model class of transformers "
+                    f"{transformers.__version__}.{catalog.near(self.architecture)}"
                 )
             with seeded(seed):
                 model: Any = self._fetch(kind) if self.pretrained else self._random(kind)
@@ -205,9 +205,11 @@ def _hub(*, open: bool) -> Iterator[None]:
 
 @contextmanager
 def _refusals(what: str, kind: str) -> Iterator[None]:
-    """The library's own complaints as a BuildError; they come in these classes."""
+    """The library's own complaints, of whatever class, as a BuildError."""
     try:
         yield
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:
         remedy = "drop the settings with '~model.config'" if kind == "checkpoint" else ""
         raise BuildError(f"{what}: {error}", kind=kind, remedy=remedy) from error

@@ -7,7 +7,9 @@ sources are not laid out as expected the answer is None, and loading will tell.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import PathFinder
@@ -17,7 +19,6 @@ from typing import final
 from benchorch.components import suggest
 
 _BASE_CONFIG = "PreTrainedConfig"
-_ALWAYS_SETTINGS = frozenset({"attn_implementation"})  # taken from keywords, declared nowhere
 
 
 @final
@@ -74,14 +75,19 @@ def _index(root: Path) -> str:
 
 
 def _modeling_file(root: Path, name: str) -> Path | None:
-    """Where the class is defined: the index names most of them, a search finds the others."""
-    listed = re.search(rf'\("([\w-]+)", "{name}"\)', _index(root))
-    folder = listed[1].replace("-", "_") if listed else ""
-    likely = root / "models" / folder / f"modeling_{folder}.py"
-    candidates = [likely] if likely.is_file() else []
-    candidates += sorted((root / "models").glob("*/modeling_*.py")) if not candidates else []
-    heading = f"\nclass {name}("
-    return next((f for f in candidates if heading in f.read_text(encoding="utf-8")), None)
+    """Where the class is defined: the index lists most of them, a search finds the others."""
+    types = re.findall(rf'\("([\w-]+)", "{name}"\)', _index(root))
+    folders = [root / "models" / kind.replace("-", "_") for kind in types]
+    listed = [folder / f"modeling_{folder.name}.py" for folder in folders]
+    others = (root / "models").glob("*/modeling_*.py")
+    files = itertools.chain(filter(Path.is_file, listed), others)
+    return next((file for file in files if _offers(file, name)), None)
+
+
+def _offers(file: Path, name: str) -> bool:
+    """Whether a file defines the class and exports it: the name stands quoted in ``__all__``."""
+    text = file.read_text(encoding="utf-8")
+    return f"\nclass {name}(" in text and f'"{name}"' in text
 
 
 def _class_body(text: str, name: str) -> ast.ClassDef | None:
@@ -115,12 +121,18 @@ def _settings(root: Path, modeling: Path) -> frozenset[str] | None:
     made = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     if len(made) != 1 or [ast.unparse(base) for base in made[0].bases] != [_BASE_CONFIG]:
         return None
-    inherited = _class_body(
-        (root / "configuration_utils.py").read_text(encoding="utf-8"), _BASE_CONFIG
-    )
+    base = root / "configuration_utils.py"
+    inherited = _class_body(base.read_text(encoding="utf-8"), _BASE_CONFIG)
     if inherited is None:
         return None
-    return _declared(made[0]) | _declared(inherited) | _ALWAYS_SETTINGS
+    quoted = _quoted((file, base, root / "modeling_rope_utils.py"))
+    return _declared(made[0]) | _declared(inherited) | quoted
+
+
+def _quoted(files: Iterable[Path]) -> frozenset[str]:
+    """Words that code looks up by name: settings that are taken from keywords, old spellings."""
+    texts = [file.read_text(encoding="utf-8") for file in files if file.is_file()]
+    return frozenset(word for text in texts for word in re.findall(r"[\"'](\w+)[\"']", text))
 
 
 def _declared(body: ast.ClassDef) -> frozenset[str]:

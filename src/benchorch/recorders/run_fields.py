@@ -27,7 +27,8 @@ MAX_TAG_LENGTH = 1000
 MAX_KEY_LENGTH = 250
 
 _PACKAGE = "benchorch."
-_NOT_IN_A_KEY = re.compile(r"[^\w\-. :/]", re.ASCII)
+_NOT_IN_A_KEY = re.compile(r"[^\w\-. :]", re.ASCII)
+_NOT_IN_A_METRIC = re.compile(r"[^\w\-. :/]", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +147,7 @@ def _metrics(result: TrialResult, summary: Summary) -> Iterator[tuple[str, float
 
 
 def _with_interval(name: str, estimate: Estimate) -> Iterator[tuple[str, float]]:
-    key = _key(name)
+    key = _NOT_IN_A_METRIC.sub("_", name)[:MAX_KEY_LENGTH]
     return _finite(
         [(key, estimate.value), (f"{key}/low", estimate.low), (f"{key}/high", estimate.high)]
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, final
+from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import MeasureError
@@ -38,7 +39,7 @@ class ExportedProgram(Runtime):
 
         assert request.source is not None  # a program is a file
         torch.set_num_threads(request.threads)
-        with refusal(MeasureError, "The exported program cannot be loaded"):
+        with refusal(MeasureError, "The exported program cannot be loaded", BadZipFile):
             program = torch.export.load(request.source / "program.pt2")
         if request.device != "cpu":
             from torch.export.passes import move_to_device_pass
