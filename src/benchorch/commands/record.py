@@ -30,7 +30,7 @@ def run(arguments: Sequence[str]) -> Reply:
         # Ctrl-C reaches the whole process group; the run's own process says when to end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        recorder = _recorder(directory, journal.read_plan(directory), wanted.uri)
+        recorder = recorder_of(directory, journal.read_plan(directory), wanted.uri)
         replayed = replay(directory, recorder, follow=wanted.follow)
     except ConfigError as error:
         return Reply(text=str(error), data={"problems": list(error.problems)}, exit_code=2)
@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _recorder(directory: Path, plan: Plan, uri: str | None) -> Recorder:
+def recorder_of(directory: Path, plan: Plan, uri: str | None) -> Recorder:
     """The run's own recorder, or an MLflow one at another address."""
     node = cast(Node, plan.session.get("tracking") or {})
     if uri is not None:

@@ -1,0 +1,116 @@
+"""Every recorder under conf/tracking keeps the promises of the interface."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchorch import components, journal
+from benchorch.domain.estimate import Estimate, Summary
+from benchorch.domain.result import Failure, Outcome, TrialResult
+from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.errors import ConfigError
+from benchorch.interfaces.recorder import Recorder
+from benchorch.recording import replay
+
+FOLDER = Path(__file__).resolve().parents[2] / "conf" / "tracking"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+TRIAL = Trial(trial_id="00000000000000aa", labels={"model": "mlp"}, spec={"model": {"width": 8}})
+PLAN = Plan(
+    plan_id="20261120-101500-1f3a",
+    name="contract",
+    trials=(TRIAL,),
+    skips=(Skip(labels={"model": "bert"}, reason="no GPU"),),
+    session={},
+)
+RESULT = TrialResult(
+    trial_id=TRIAL.trial_id,
+    labels=TRIAL.labels,
+    outcome=Outcome.FAILED,
+    failure=Failure(stage="build", kind="oom", message="asked for 9 GiB"),
+    started_at="2026-11-20T10:15:00+00:00",
+    ended_at="2026-11-20T10:16:00+00:00",
+)
+SUMMARY = Summary(
+    metrics={
+        "latency_ms/p50": Estimate(
+            value=2.0, low=1.0, high=3.0, level_ratio=0.95, n=5, unit="ms", method="median"
+        )
+    },
+    speedup=None,
+    steady=True,
+)
+
+
+@pytest.fixture(scope="module")
+def started_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where benchorch is started: a fresh store is made there once, as that takes seconds."""
+    return tmp_path_factory.mktemp("started-in")
+
+
+@pytest.fixture(params=NAMES)
+def node(request: pytest.FixtureRequest) -> dict[str, object]:
+    return dict(yaml.safe_load((FOLDER / f"{request.param}.yaml").read_text()))
+
+
+@pytest.fixture
+def recorder(
+    node: dict[str, object], started_in: Path, monkeypatch: pytest.MonkeyPatch
+) -> Recorder:
+    monkeypatch.chdir(started_in)
+    return components.make(node, Recorder, "tracking")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    journal.write_plan(tmp_path, PLAN)
+    journal.append_result(tmp_path, RESULT, {})
+    return tmp_path
+
+
+def folder(directory: Path) -> Path:
+    return journal.trial_directory(directory, TRIAL.trial_id)
+
+
+def test_an_unknown_option_is_refused(node: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="unknown option"):
+        components.make({**node, "experimnt": "x"}, Recorder, "tracking")  # type: ignore[dict-item]
+
+
+def test_a_recorder_travels_between_processes(recorder: Recorder) -> None:
+    assert pickle.loads(pickle.dumps(recorder)).address == recorder.address
+
+
+def test_recording_may_be_repeated_and_gives_the_same_runs(
+    recorder: Recorder, directory: Path
+) -> None:
+    parents, children = set(), set()
+    for _ in range(2):
+        parents.add(recorder.open(PLAN, directory))
+        children.add(recorder.record(TRIAL, RESULT, SUMMARY, folder(directory)))
+        recorder.close(directory, complete=True)
+    assert len(parents) == len(children) == 1
+
+
+def test_a_new_process_finds_what_an_earlier_one_made(
+    recorder: Recorder, node: dict[str, object], directory: Path
+) -> None:
+    parent = recorder.open(PLAN, directory)
+    child = recorder.record(TRIAL, RESULT, SUMMARY, folder(directory))
+    again = components.make(node, Recorder, "tracking")  # type: ignore[arg-type]
+    assert again.open(PLAN, directory) == parent
+    assert again.record(TRIAL, RESULT, SUMMARY, folder(directory)) == child
+
+
+def test_a_journal_is_replayed_to_the_end(recorder: Recorder, directory: Path) -> None:
+    replayed = replay(directory, recorder, summarise=lambda result, baseline: SUMMARY)
+    assert (replayed.remaining, replayed.reason) == (0, "")
+
+
+def test_recording_leaves_the_results_as_they_are(recorder: Recorder, directory: Path) -> None:
+    before = (directory / journal.RESULTS).read_bytes()
+    replay(directory, recorder, summarise=lambda result, baseline: SUMMARY)
+    assert (directory / journal.RESULTS).read_bytes() == before

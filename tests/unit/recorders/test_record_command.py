@@ -1,0 +1,109 @@
+"""``benchorch record``: what a person is told."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchorch import journal
+from benchorch.commands import record
+from benchorch.domain.trial import Node, Plan
+from benchorch.recording import word_on_stdin
+
+
+def directory_of(path: Path, tracking: Node) -> Path:
+    plan = Plan(plan_id="p", name="n", trials=(), skips=(), session={"tracking": tracking})
+    path.mkdir(exist_ok=True)
+    journal.write_plan(path, plan)
+    return path
+
+
+NONE = {"_target_": "benchorch.recorders.none.Nowhere"}
+AWAY = {"_target_": "benchorch.recorders.mlflow.Mlflow", "uri": "http://127.0.0.1:9"}
+
+
+def test_a_directory_without_results_is_a_wrong_request(tmp_path: Path) -> None:
+    reply = record.run([str(tmp_path / "nothing")])
+    assert reply.exit_code == 2
+    assert "not a run's directory" in reply.text
+
+
+def test_no_directory_at_all_is_a_wrong_request(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        record.run([])
+    assert left.value.code == 2
+    assert "DIR" in capsys.readouterr().err
+
+
+def test_a_run_without_a_tracker_says_how_to_name_one(tmp_path: Path) -> None:
+    reply = record.run([str(directory_of(tmp_path, NONE))])
+    assert reply.exit_code == 0
+    assert "--uri sqlite:///mlflow.db" in reply.text
+
+
+def test_a_wrong_uri_is_a_wrong_request(tmp_path: Path) -> None:
+    reply = record.run([str(directory_of(tmp_path, NONE)), "--uri", "localhost:5000"])
+    assert reply.exit_code == 2
+    assert "http://localhost:5000" in reply.text
+
+
+def test_an_unreachable_tracker_names_the_command_that_brings_the_rest(tmp_path: Path) -> None:
+    path = directory_of(tmp_path, AWAY)
+    reply = record.run([str(path)])
+    assert reply.exit_code == 1
+    assert "http://127.0.0.1:9 did not take it" in reply.text
+    assert f"python -m benchorch record {path}" in reply.text
+
+
+def test_a_database_is_found_again_from_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = {"_target_": record.MLFLOW, "uri": "sqlite:///mlflow.db"}
+    path = directory_of(tmp_path / "run", node)
+    noted = f"sqlite:///{tmp_path}/mlflow.db"
+    journal.write_json(path / "tracking.json", {"uri": noted, "experiment": "benchorch"})
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    recorder = record.recorder_of(path, journal.read_plan(path), None)
+    assert recorder.address["uri"] == noted
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        (b'{"complete": true}\n', True),
+        (b'{"complete": false}\n', False),
+        (b"what?\n", False),
+        (b"", False),
+    ],
+)
+def test_the_end_of_a_run_is_heard_on_stdin(said: bytes, heard: bool) -> None:
+    code = "import sys; from benchorch.recording import word_on_stdin as w; sys.exit(w(9) is True)"
+    child = subprocess.run([sys.executable, "-c", code], input=said, check=False)
+    assert child.returncode == int(heard)
+
+
+def test_silence_on_stdin_means_that_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    kept = os.dup(0)
+    try:
+        os.dup2(reader, 0)
+        assert word_on_stdin(0.01) is None
+    finally:
+        os.dup2(kept, 0)
+        for descriptor in (reader, writer, kept):
+            os.close(descriptor)
+
+
+def test_following_quietly_answers_nothing_when_all_is_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    monkeypatch.setattr(record.signal, "signal", lambda *_: None)
+    reply = record.run([str(directory_of(tmp_path, NONE)), "--follow"])
+    assert (reply.text, reply.exit_code) == ("", 0)

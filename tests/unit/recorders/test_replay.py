@@ -1,0 +1,326 @@
+"""Each trial arrives once, whatever happens to the tracker or to us."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from benchorch import journal
+from benchorch.domain.estimate import Comparison, Estimate, Summary
+from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.trial import Plan, Trial
+from benchorch.errors import ConfigError, RecordError
+from benchorch.interfaces.recorder import Recorder
+from benchorch.recorders.none import Nowhere
+from benchorch.recording import replay
+
+
+@dataclass
+class Memory(Recorder):
+    """A tracker in memory that can be away and can refuse single trials."""
+
+    name: str = "memory"
+    away: bool = False
+    refused: set[str] = field(default_factory=set)
+    dies_after: int = 1_000_000
+    runs: dict[str, list[bool]] = field(default_factory=dict)
+    series: dict[str, int] = field(default_factory=dict)
+    ended: list[bool] = field(default_factory=list)
+    opened: int = 0
+    asked: int = 0
+
+    @property
+    def address(self) -> Mapping[str, str]:
+        return {"uri": f"memory://{self.name}", "experiment": "e"}
+
+    def open(self, plan: Plan, directory: Path) -> str:
+        self._reach()
+        self.opened += 1
+        return f"run-of-{plan.plan_id}"
+
+    def record(self, trial: Trial, result: TrialResult, summary: Summary, directory: Path) -> str:
+        self._reach()
+        if trial.trial_id in self.refused:
+            raise RecordError(f"{trial.trial_id} is refused")
+        if sum(map(len, self.runs.values())) >= self.dies_after:
+            raise KeyboardInterrupt
+        self.runs.setdefault(trial.trial_id, []).append(summary.speedup is not None)
+        self.series[trial.trial_id] = len(result.processes[0].observations.durations_ns)
+        return f"run-of-{trial.trial_id}"
+
+    def close(self, directory: Path, *, complete: bool) -> None:
+        self._reach()
+        self.ended.append(complete)
+
+    def _reach(self) -> None:
+        self.asked += 1
+        if self.away:
+            raise RecordError("nobody answers")
+
+
+def summarise(result: TrialResult, baseline: TrialResult | None) -> Summary:
+    ratio = Estimate(
+        value=2.0, low=None, high=None, level_ratio=0.95, n=1, unit="ratio", method="none"
+    )
+    speedup = None if baseline is None else Comparison(ratio=ratio, verdict="faster")
+    return Summary(metrics={}, speedup=speedup, steady=True)
+
+
+def plan_of(count: int) -> Plan:
+    """The first trial is the baseline of all others."""
+    trials = tuple(
+        Trial(trial_id=f"t{i}", labels={}, spec={}, baseline_id="t0" if i else None)
+        for i in range(count)
+    )
+    return Plan(plan_id="p", name="n", trials=trials, skips=(), session={})
+
+
+def end(directory: Path, trial_id: str, attempt: int = 1) -> None:
+    """A trial ends."""
+    observed = Observations(
+        durations_ns=(1, 2, 3), started_ns=(0, 1, 2), calls_per_block=1, items_per_call=1
+    )
+    process = ProcessRecord(
+        load_s=0,
+        first_call_s=0,
+        observations=observed,
+        steady_from=0,
+        calibration=Calibration(pair_cost_ns=1, step_ns=1),
+        peak_rss_bytes=1,
+        facts={},
+    )
+    result = TrialResult(
+        trial_id=trial_id,
+        labels={},
+        outcome=Outcome.OK,
+        processes=(process,),
+        attempt=attempt,
+        baseline_id=None if trial_id == "t0" else "t0",
+    )
+    journal.append_result(directory, result, {})
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    journal.write_plan(tmp_path, plan_of(3))
+    return tmp_path
+
+
+def end_all(directory: Path) -> None:
+    for trial_id in ("t0", "t1", "t2"):
+        end(directory, trial_id)
+
+
+def test_every_trial_arrives_with_its_raw_series_and_baseline(directory: Path) -> None:
+    end_all(directory)
+    tracker = Memory()
+    replayed = replay(directory, tracker, summarise=summarise)
+    assert tracker.runs == {"t0": [False], "t1": [True], "t2": [True]}
+    assert tracker.series == {"t0": 3, "t1": 3, "t2": 3}
+    assert tracker.ended == [True]
+    assert (replayed.recorded, replayed.remaining, replayed.reason) == (3, 0, "")
+
+
+def test_a_second_replay_does_not_even_ask(directory: Path) -> None:
+    end_all(directory)
+    tracker = Memory()
+    first = replay(directory, tracker, summarise=summarise)
+    asked = tracker.asked
+    second = replay(directory, tracker, summarise=summarise)
+    assert tracker.asked == asked
+    assert second.recorded == 0
+    assert second.parent_run_id == first.parent_run_id == "run-of-p"
+
+
+def test_another_tracker_gets_everything_again(directory: Path) -> None:
+    end_all(directory)
+    replay(directory, Memory(), summarise=summarise)
+    other = Memory(name="other")
+    assert replay(directory, other, summarise=summarise).recorded == 3
+
+
+def test_an_unfinished_run_is_recorded_as_unfinished_and_later_completed(directory: Path) -> None:
+    tracker = Memory()
+    end(directory, "t0")
+    replay(directory, tracker, summarise=summarise)
+    end(directory, "t1")
+    end(directory, "t2")
+    replay(directory, tracker, summarise=summarise)
+    assert tracker.ended == [False, True]
+    assert {trial_id: len(runs) for trial_id, runs in tracker.runs.items()} == dict.fromkeys(
+        ("t0", "t1", "t2"), 1
+    )
+
+
+def test_dying_in_the_middle_leaves_only_the_rest_to_do(directory: Path) -> None:
+    end_all(directory)
+    tracker = Memory(dies_after=2)
+    with pytest.raises(KeyboardInterrupt):
+        replay(directory, tracker, summarise=summarise)
+    tracker.dies_after = 100
+    assert replay(directory, tracker, summarise=summarise).recorded == 1
+    assert all(len(runs) == 1 for runs in tracker.runs.values())
+
+
+def test_a_trial_run_again_is_recorded_again(directory: Path) -> None:
+    end_all(directory)
+    tracker = Memory()
+    replay(directory, tracker, summarise=summarise)
+    end(directory, "t2", attempt=2)
+    assert replay(directory, tracker, summarise=summarise).recorded == 1
+    assert len(tracker.runs["t2"]) == 2
+
+
+def test_a_new_baseline_changes_what_is_compared_with_it(directory: Path) -> None:
+    end(directory, "t1")
+    tracker = Memory()
+    replay(directory, tracker, summarise=summarise)
+    end(directory, "t0")
+    replay(directory, tracker, summarise=summarise)
+    assert tracker.runs["t1"] == [False, True]
+
+
+def test_a_torn_last_line_is_left_for_later(directory: Path) -> None:
+    end(directory, "t0")
+    with (directory / journal.RESULTS).open("a") as file:
+        file.write('{"trial_id": "t1", "outc')
+    tracker = Memory()
+    replay(directory, tracker, summarise=summarise)
+    assert set(tracker.runs) == {"t0"}
+
+
+def test_a_tracker_that_is_away_loses_nothing(directory: Path) -> None:
+    end_all(directory)
+    tracker = Memory(away=True)
+    replayed = replay(directory, tracker, summarise=summarise)
+    assert (replayed.recorded, replayed.remaining, replayed.reason) == (0, 3, "nobody answers")
+    tracker.away = False
+    assert replay(directory, tracker, summarise=summarise).recorded == 3
+
+
+def test_a_refused_trial_holds_up_no_other(directory: Path) -> None:
+    end_all(directory)
+    tracker = Memory(refused={"t0"})
+    replayed = replay(directory, tracker, summarise=summarise)
+    assert (replayed.recorded, replayed.remaining) == (2, 1)
+    assert tracker.ended == []
+
+
+def test_two_refused_trials_in_a_row_hold_up_no_other(directory: Path) -> None:
+    journal.write_plan(directory, plan_of(6))
+    for i in range(6):
+        end(directory, f"t{i}")
+    tracker = Memory(refused={"t0", "t1", "t2"})
+    follow(directory, tracker, [lambda: None] * 3)
+    assert set(tracker.runs) == {"t3", "t4", "t5"}
+
+
+def test_no_tracker_means_no_work(directory: Path) -> None:
+    end_all(directory)
+    assert replay(directory, Nowhere(), summarise=summarise).recorded == 0
+    assert not (directory / "recorded.jsonl").exists()
+
+
+def test_a_directory_without_a_plan_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not a run's directory"):
+        replay(tmp_path, Memory(), summarise=summarise)
+
+
+def test_the_address_is_noted_beside_the_results(directory: Path) -> None:
+    replay(directory, Memory(), summarise=summarise)
+    assert json.loads((directory / "tracking.json").read_text()) == {
+        "uri": "memory://memory",
+        "experiment": "e",
+        "parent_run_id": "run-of-p",
+    }
+
+
+def test_only_one_process_records_a_directory(directory: Path) -> None:
+    end_all(directory)
+    refusals: list[str] = []
+
+    def at_the_same_time(_timeout_s: float) -> bool | None:
+        with pytest.raises(RecordError) as error:
+            replay(directory, Memory(), summarise=summarise)
+        refusals.append(str(error.value))
+        return True
+
+    replay(directory, Memory(), follow=True, summarise=summarise, wait=at_the_same_time)
+    assert "being recorded by another process" in refusals[0]
+
+
+def follow(
+    directory: Path, tracker: Memory, script: list[object], *, complete: bool = True
+) -> list[float]:
+    """Follow a run in which `script` happens, one step a pause; the pauses."""
+    steps: Iterator[object] = iter(script)
+    pauses: list[float] = []
+
+    def wait(timeout_s: float) -> bool | None:
+        pauses.append(timeout_s)
+        step = next(steps, None)
+        if step is None:
+            return complete
+        step()  # type: ignore[operator]
+        return None
+
+    replay(directory, tracker, follow=True, summarise=summarise, wait=wait)
+    return pauses
+
+
+def test_following_records_results_as_they_come(directory: Path) -> None:
+    tracker = Memory()
+    seen: list[int] = []
+    script = [
+        lambda: end(directory, "t0"),
+        lambda: (seen.append(len(tracker.runs)), end(directory, "t1")),
+        lambda: (seen.append(len(tracker.runs)), end(directory, "t2")),
+    ]
+    follow(directory, tracker, list(script))
+    assert seen == [1, 2]
+    assert set(tracker.runs) == {"t0", "t1", "t2"}
+    assert tracker.opened == 1
+
+
+def test_following_waits_for_the_baseline_while_there_is_hope(directory: Path) -> None:
+    tracker = Memory()
+    follow(directory, tracker, [lambda: end(directory, "t1"), lambda: end(directory, "t0")])
+    assert tracker.runs == {"t0": [False], "t1": [True]}
+
+
+def test_following_takes_in_trials_planned_later(directory: Path) -> None:
+    tracker = Memory()
+
+    def extend() -> None:
+        journal.write_plan(directory, plan_of(5))
+        end(directory, "t4")
+        end(directory, "t0")
+
+    follow(directory, tracker, [extend])
+    assert set(tracker.runs) == {"t0", "t4"}
+
+
+def test_an_interrupted_run_ends_as_one(directory: Path) -> None:
+    tracker = Memory()
+    follow(directory, tracker, [], complete=False)
+    assert tracker.ended == [False]
+
+
+def test_an_outage_is_said_once_and_waited_out_ever_longer(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    end_all(directory)
+    tracker = Memory(away=True)
+    outage = [lambda: None] * 8
+    with caplog.at_level(logging.WARNING):
+        pauses = follow(directory, tracker, [*outage, lambda: setattr(tracker, "away", False)])
+    assert pauses == [2, 4, 8, 16, 30, 30, 30, 30, 30, 1]
+    assert [record.message for record in caplog.records] == ["Results wait on disk: nobody answers"]
+    assert all(len(runs) == 1 for runs in tracker.runs.values())
+    assert tracker.ended == [True]

@@ -1,0 +1,42 @@
+"""``benchorch ui``: the server it starts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from benchorch.commands import ui
+
+
+@pytest.fixture(autouse=True)
+def started_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_server_is_small_and_for_this_machine_only(started_in: Path) -> None:
+    launch = ui.prepare([])
+    command = " ".join(launch.argv)
+    assert f"--backend-store-uri sqlite:///{started_in}/mlflow.db" in command
+    assert "--host 127.0.0.1" in command
+    assert "--workers 1" in command
+    assert launch.environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
+    assert launch.environment["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def test_a_taken_port_gives_way_to_the_next() -> None:
+    with socket.socket() as taken:
+        taken.bind((ui.HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        launch = ui.prepare(["--port", str(port)])
+    assert launch.url != f"http://127.0.0.1:{port}"
+    assert launch.url.removeprefix("http://127.0.0.1:") in launch.argv
+
+
+def test_a_server_elsewhere_is_only_named() -> None:
+    reply = ui.run(["--uri", "http://ann:hunter22@host:5000"])
+    assert reply.text == "MLflow's UI is at http://host:5000"
+    assert reply.exit_code == 0
