@@ -60,7 +60,7 @@ class FileInputs:
             return [f"inputs.file: {str(path)!r} must end in {' or '.join(_SUFFIXES)}."]
         try:
             headers = read_headers(path)
-        except (OSError, ValueError, SyntaxError, KeyError) as error:
+        except (OSError, ValueError) as error:
             return [f"inputs.file: {error}."]
         found = self._option_problems()
         for name in self._names(headers) if headers else ():

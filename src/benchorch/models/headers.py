@@ -6,6 +6,7 @@ import ast
 import json
 import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +30,12 @@ SAFETENSORS_DTYPES = {
 _NPY_KINDS = {"f": "float", "i": "int", "u": "uint"}
 _NPY_MAGIC = b"\x93NUMPY"
 _LONGEST_HEADER_BYTES = 100_000_000  # the safetensors format's own limit
+
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError),
+    *(ValueError, SyntaxError, KeyError, TypeError),
+)
+"""What reading a damaged archive raises: zipfile promises no one class."""
 
 Stamp: TypeAlias = tuple[int, int, int, int, int]
 
@@ -77,18 +84,18 @@ def safetensors_headers(path: Path) -> Mapping[str, Header]:
     with path.open("rb") as file:
         table, data_bytes = _safetensors_table(path, file)
     try:
-        ends = [0, *(entry["data_offsets"][1] for entry in table.values())]
+        end = max((entry["data_offsets"][1] for entry in table.values()), default=0)
         headers = {
             name: Header(
-                shape=tuple(entry["shape"]),
+                shape=tuple(map(int, entry["shape"])),
                 dtype=SAFETENSORS_DTYPES.get(entry["dtype"], entry["dtype"]),
             )
             for name, entry in table.items()
         }
-    except (KeyError, TypeError, IndexError) as error:
+    except (KeyError, TypeError, IndexError, ValueError) as error:
         raise ValueError(f"{path} has a safetensors header that describes no tensors") from error
-    if max(ends) != data_bytes:
-        raise ValueError(f"{path} is cut short or damaged: {data_bytes} of {max(ends)} data bytes")
+    if end != data_bytes:
+        raise ValueError(f"{path} is cut short or damaged: {data_bytes} of {end} data bytes")
     return headers
 
 
@@ -117,8 +124,8 @@ def _npz_headers(path: Path) -> Mapping[str, Header]:
             return {
                 name.removesuffix(".npy"): _npy_header(archive, name) for name in archive.namelist()
             }
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{path} is not an .npz file: {error}") from error
+    except _DAMAGE as error:
+        raise ValueError(f"{path} is not an .npz file, or is damaged: {error}") from error
 
 
 def _npy_header(archive: zipfile.ZipFile, name: str) -> Header:

@@ -1,0 +1,181 @@
+"""A user's callable is checked from its source alone, and called with care."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchorch.domain.codec import Json
+from benchorch.errors import BuildError
+from benchorch.models.callables import UserCode, callable_problems, resolve_callable
+
+USERS_MODULE = """
+import math as m
+from os import path as p
+CONSTANT = annotated = 3
+typed: int = 4
+first, (second, *rest) = 1, (2, 3)
+if True:
+    def conditional(): ...
+else:
+    def otherwise(): ...
+try:
+    import torch_extras
+except ImportError:
+    torch_extras = None
+else:
+    loaded = True
+for looped in ():
+    pass
+with open(__file__) as handle:
+    inside = 1
+
+async def later(): ...
+
+def make_model(width, depth=2, *, bias, scale=1.0):
+    hidden_inside = width
+    return None
+
+def anything(**options): ...
+
+def decorate(function): return function
+
+@decorate
+def decorated(width): ...
+
+class Net:
+    def __init__(self, width, depth=1): ...
+
+    class Inner: ...
+
+class Plain(Net): ...
+
+raise RuntimeError("planning must not run this")
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    package = tmp_path / "users_pkg"
+    (package / "deep").mkdir(parents=True)
+    (tmp_path / "bare_folder").mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('parents must not be imported')")
+    (package / "module.py").write_text(USERS_MODULE)
+    (package / "deep" / "__init__.py").write_text("def make(): ...")
+    (package / "starred.py").write_text("from os.path import *")
+    (package / "lazy.py").write_text("def __getattr__(name): return 1")
+    (package / "dynamic.py").write_text("globals()['make'] = int")
+    (package / "torn.py").write_text("def make(:\n")
+    (package / "latin.py").write_bytes("# -*- coding: latin-1 -*-\nmärchen = 1\n".encode("latin-1"))
+    (package / "bytes.py").write_bytes(b"x = '\xff'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def problems(reference: str, **arguments: Json) -> list[str]:
+    return callable_problems("factory", reference, arguments)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("m", "p", "CONSTANT", "annotated", "typed", "first", "second", "rest", "conditional"),
+        *("otherwise", "torch_extras", "loaded", "looped", "handle", "inside", "later"),
+        *("anything", "decorated", "Plain", "Net.Inner"),
+    ],
+)
+def test_every_way_to_bind_a_name_is_seen(name: str) -> None:
+    assert problems(f"users_pkg.module:{name}") == []
+
+
+def test_nothing_of_the_users_is_imported() -> None:
+    problems("users_pkg.module:Plain")
+    problems("users_pkg.deep:make")
+    assert not {"users_pkg", "users_pkg.module", "users_pkg.deep"} & set(sys.modules)
+
+
+@pytest.mark.parametrize("module", ["starred", "lazy", "dynamic"])
+def test_names_that_only_running_could_tell_are_let_through(module: str) -> None:
+    assert problems(f"users_pkg.{module}:whatever") == []
+
+
+def test_an_extension_module_is_let_through() -> None:
+    assert problems("numpy._core._multiarray_umath:whatever") == []
+
+
+@pytest.mark.parametrize(
+    ("reference", "sentence"),
+    [
+        ("users_pkg.module:make_modle", "has no 'make_modle'. Did you mean 'make_model'?"),
+        ("users_pkg.module:hidden_inside", "has no 'hidden_inside'."),
+        ("users_pkg.modul:make", "there is no module 'users_pkg.modul'. Did you mean 'module'?"),
+        ("user_pkg.module:make", "there is no module 'user_pkg'. Did you mean 'users_pkg'?"),
+        ("users_pkg.module.deeper:make", "is a module, not a package: it holds no 'deeper'"),
+        ("users_pkg.torn:make", "has a syntax error on line 1"),
+        ("users_pkg.bytes:x", "has a syntax error on line"),
+        ("users_pkg.latin:maerchen", "Did you mean 'märchen'?"),
+        ("bare_folder:make", "is a folder without __init__.py"),
+        ("os:system", "'os' belongs to Python's standard library"),
+        ("subprocess:run", "'subprocess' belongs to Python's standard library"),
+        ("builtins:eval", "'builtins' belongs to Python's standard library"),
+        ("my.module.make", "not of the form 'package.module:callable'. Did you mean 'my.module:ma"),
+        ("make", "'make' is not of the form"),
+        ("", "'' is not of the form"),
+        ("a:b:c", "'a:b:c' is not of the form"),
+        ("../evil:make", "'../evil:make' is not of the form"),
+        ("a b:c", "'a b:c' is not of the form"),
+    ],
+)
+def test_a_reference_that_cannot_be_called_is_told(reference: str, sentence: str) -> None:
+    (problem,) = problems(reference)
+    assert problem.startswith("factory: ")
+    assert sentence in problem
+
+
+def test_arguments_are_held_against_the_signature() -> None:
+    assert problems("users_pkg.module:make_model", width=1, bias=True) == []
+    assert problems("users_pkg.module:Net", width=1) == []
+    assert problems("users_pkg.module:anything", x=1) == []
+    assert problems("users_pkg.module:decorated", x=1) == []
+    assert problems("users_pkg.module:Plain", x=1) == []
+    found = problems("users_pkg.module:make_model", widht=1)
+    assert found == [
+        "factory: make_model takes no argument 'widht'. Did you mean 'width'? "
+        "Arguments: width, depth, bias, scale.",
+        "factory: make_model needs the argument 'width'; set arguments.width=...",
+        "factory: make_model needs the argument 'bias'; set arguments.bias=...",
+    ]
+    assert "needs the argument 'width'" in problems("users_pkg.module:Net")[0]
+
+
+def test_an_edited_module_is_read_again(folder: Path) -> None:
+    assert problems("users_pkg.deep:created") != []
+    (folder / "users_pkg/deep/__init__.py").write_text("def created(): ...  # new")
+    assert problems("users_pkg.deep:created") == []
+
+
+def test_what_a_users_module_raises_is_the_users_bug() -> None:
+    with pytest.raises(BuildError, match=r"module:Net raised RuntimeError: parents") as e:
+        resolve_callable("users_pkg.module:Net")
+    assert e.value.kind == "user_code"
+    assert isinstance(e.value.__cause__, RuntimeError)
+    assert "__init__.py, line 1" in str(e.value)
+
+
+def test_the_standard_library_is_not_called_even_unplanned() -> None:
+    with pytest.raises(BuildError, match="may not be called"):
+        resolve_callable("os:system")
+
+
+def test_leaving_the_program_is_the_users_bug_and_an_interruption_is_not() -> None:
+    with pytest.raises(BuildError, match="raised SystemExit: 3"), UserCode("a:b"):
+        raise SystemExit(3)
+    with pytest.raises(KeyboardInterrupt), UserCode("a:b"):
+        raise KeyboardInterrupt
+
+
+def test_running_out_of_memory_stays_what_it_is() -> None:
+    with pytest.raises(MemoryError), UserCode("a:b"):
+        raise MemoryError
