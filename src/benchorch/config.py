@@ -78,6 +78,7 @@ class Composer:
         self._loader = loader
         self._config_name = config_name
         self._composed: dict[tuple[str, ...], _Composed] = {}
+        self._found: dict[tuple[str, ...], list[str]] = {}
         self._groups = frozenset(name for name in loader.list_groups("") if name != "hydra")
 
     @property
@@ -191,8 +192,8 @@ class Composer:
         found = [str(self._syntax_problem(text)) for text in broken]
         sound = [text for text in overrides if text not in broken]
         jobs = sweep_jobs(sound) if sweep else [sound]
-        distinct = dict.fromkeys(text for job in jobs for text in job)
-        return found + self.override_problems(list(distinct))
+        told = dict.fromkeys(text for job in jobs for text in self.override_problems(job))
+        return found + list(told)
 
     @staticmethod
     def _syntax_problem(text: str) -> str | None:
@@ -206,10 +207,25 @@ class Composer:
         return None
 
     def override_problems(self, overrides: Sequence[str]) -> list[str]:
-        """What is wrong with each override by itself."""
-        return [problem for text in overrides for problem in self._problems_of(text)]
+        """What is wrong with each override by itself, given the options chosen beside it."""
+        choices = {
+            _key(text): text
+            for text in overrides
+            if _key(text) in self._groups and not self._problems_of(text, ())
+        }
+        found: list[str] = []
+        for text in overrides:
+            choice = choices.get(self._group_of(_key(text)) or "")
+            found += self._problems_of(text, (choice,) if choice and choice != text else ())
+        return found
 
-    def _problems_of(self, text: str) -> list[str]:
+    def _problems_of(self, text: str, choice: tuple[str, ...]) -> list[str]:
+        key = (*choice, text)
+        if key not in self._found:
+            self._found[key] = self._look_for_problems(text, choice)
+        return self._found[key]
+
+    def _look_for_problems(self, text: str, choice: tuple[str, ...]) -> list[str]:
         from hydra.core.override_parser.overrides_parser import OverridesParser
         from hydra.errors import HydraException
         from hydra.types import RunMode
@@ -223,14 +239,13 @@ class Composer:
             return self._option_problems(override)
         if override.is_add() or override.is_force_add() or override.is_delete():
             return []
-        base = cast(Node, self._compose(()).config)
-        base = {**dict.fromkeys(sorted(self._groups)), **base}
-        unknown = _unknown_key(base, override.key_or_group)
+        groups = dict.fromkeys(sorted(self._groups))
+        unknown = _unknown_key({**groups, **self._compose(choice).config}, override.key_or_group)
         if unknown and self._group_of(override.key_or_group) is None:
             return [unknown]
         try:
             self._loader.load_configuration(
-                self._config_name, [text], run_mode=RunMode.RUN, from_shell=False
+                self._config_name, [*choice, text], run_mode=RunMode.RUN, from_shell=False
             )
         except (HydraException, OmegaConfBaseException) as error:
             return [unknown or f"{text}: {_first_line(error)}"]

@@ -1,6 +1,6 @@
 """Hydra's side of benchorch: all jobs of one command become one plan.
 
-Hydra calls `Application` for a single run and `PlanLauncher` for a sweep; both hand their jobs
+Hydra calls `Application` for a single run, and its launcher does for a sweep; both hand their jobs
 to the same `Invocation`, so sweeper plugins work on top and still share one parent run.
 """
 
@@ -10,14 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn, JobStatus
-from hydra.plugins.launcher import Launcher
-from hydra.plugins.search_path_plugin import SearchPathPlugin
+from typing import TYPE_CHECKING
 
 from benchorch.config import Composer
 from benchorch.errors import BenchorchError
@@ -26,7 +19,7 @@ from benchorch.stages.report import Report
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
-    from hydra.types import HydraContext, TaskFunction
+    from hydra.core.config_search_path import ConfigSearchPath
     from omegaconf import DictConfig
 
 
@@ -65,47 +58,14 @@ class Application:
         return self.invocation.run(jobs)
 
 
-class PlanLauncher(Launcher):
-    """Hands a batch of jobs over as one plan instead of running one after the other."""
-
-    def setup(
-        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
-    ) -> None:
-        """Take what Hydra gives every launcher."""
-        self._loader = hydra_context.config_loader
-        self._application: Any = task_function
-        self._config = config
-
-    def launch(
-        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
-    ) -> Sequence[JobReturn]:
-        """Run the batch; each job returns its objective, which a sweeper may minimise."""
-        directory = Path(str(self._config.hydra.sweep.dir))
-        values = self._application.run(self._loader, directory, job_overrides)
-        return [
-            JobReturn(
-                overrides=overrides,
-                working_dir=str(directory),
-                task_name="benchorch",
-                status=JobStatus.COMPLETED,
-                _return_value=value,
-            )
-            for overrides, value in zip(job_overrides, values, strict=True)
-        ]
-
-
-class MatrixSweeper(BasicSweeper):
-    """Hydra's own sweeper, less its composing of every job just to see whether it can be.
-
-    The planner composes each distinct node once and reports all problems of all jobs together.
-    """
-
-    def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Leave it to the planner."""
-
-
 def install_plugins(directories: Sequence[Path]) -> None:
     """Register launcher and sweeper, and put the user's directories before the built-in ones."""
+    from hydra.core.plugins import Plugins
+    from hydra.plugins.search_path_plugin import SearchPathPlugin
+
+    # Its first use executes Hydra's own plugin modules anew, so ours must be imported after it.
+    plugins = Plugins.instance()
+    from hydra_plugins._benchorch import MatrixSweeper, PlanLauncher
 
     class UserDirectories(SearchPathPlugin):
         def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
@@ -113,4 +73,4 @@ def install_plugins(directories: Sequence[Path]) -> None:
                 search_path.prepend("user", f"file://{directory.resolve()}")
 
     for plugin in (PlanLauncher, MatrixSweeper, UserDirectories):
-        Plugins.instance().register(plugin)
+        plugins.register(plugin)
