@@ -1,0 +1,225 @@
+"""What an entry says of itself, and whether its files bear it out.
+
+::
+
+    <entry>/manifest.json   what determines the artifact, and every file's size and SHA-256
+    <entry>/files/          the artifact
+    <entry>/verified.json   how the files looked when their bytes were last compared
+
+Files whose inode, size and times are those of the last comparison are not read again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchorch.domain.artifact import Artifact, Format, digest_of
+from benchorch.domain.codec import Json, decode, encode
+from benchorch.domain.trial import Node
+from benchorch.errors import StoreError
+from benchorch.interfaces.store import Entry
+from benchorch.journal import write_json
+from benchorch.units import s_to_ns
+
+MANIFEST, FILES, VERIFIED = "manifest.json", "files", "verified.json"
+COMPLETE, FAILED, QUARANTINED = "complete", "failed", "quarantined"
+
+SETTLE_S = 0.02
+"""File times advance in ticks of up to 10 ms: two changes within one cannot be told apart, so how
+a file looks is remembered only if it has been still for longer."""
+
+# What reading a file that anybody may have written can raise.
+_NONSENSE = (OSError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
+class CorruptEntry(StoreError):
+    """An entry that contradicts itself; it never leaves the store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRecord:
+    """One file of an artifact, its path relative to `FILES` with forward slashes."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """An `Entry` as it is written down.
+
+    Schema history: 1, first.
+    """
+
+    key: str
+    name: str
+    format: Format
+    fields: Node
+    created_at: str
+    build_s: float = 0.0
+    state: str = COMPLETE
+    detail: str = ""
+    files: tuple[FileRecord, ...] = ()
+    schema_version: int = 1
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Store a manifest, whole or not at all."""
+    write_json(directory / MANIFEST, encode(manifest))
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of an entry; CorruptEntry if there is none that makes sense."""
+    path = directory / MANIFEST
+    try:
+        manifest = decode(Manifest, json.loads(path.read_bytes()))
+        sensible = _is_sensible(manifest)
+    except _NONSENSE as error:
+        raise CorruptEntry(f"{MANIFEST} cannot be read: {error}") from error
+    if not sensible:
+        raise CorruptEntry(f"{MANIFEST} is not a manifest")
+    return manifest
+
+
+def _is_sensible(manifest: Manifest) -> bool:
+    """Whether the annotations hold, which a file cannot promise."""
+    texts = (manifest.key, manifest.name, manifest.created_at, manifest.state, manifest.detail)
+    return (
+        all(isinstance(text, str) for text in texts)
+        and isinstance(manifest.format, Format)
+        and isinstance(manifest.fields, Mapping)
+        and isinstance(manifest.build_s, int | float)
+        and isinstance(manifest.files, tuple)
+        and all(
+            isinstance(file.path, str)
+            and isinstance(file.size_bytes, int)
+            and isinstance(file.sha256, str)
+            for file in manifest.files
+        )
+    )
+
+
+def to_entry(manifest: Manifest, directory: Path) -> Entry:
+    """What a store tells of the entry in a directory."""
+    artifact = Artifact(
+        key=manifest.key,
+        format=manifest.format,
+        path=directory / FILES,
+        size_bytes=sum(file.size_bytes for file in manifest.files),
+        build_s=manifest.build_s,
+    )
+    return Entry(
+        artifact=artifact,
+        name=manifest.name,
+        fields=manifest.fields,
+        created_at=manifest.created_at,
+        state=manifest.state,
+        detail=manifest.detail,
+    )
+
+
+def seal(directory: Path, draft: Manifest) -> Manifest:
+    """Write down the files of a new entry."""
+    looks, still = _look_at(directory)
+    files = tuple(
+        FileRecord(path=path, size_bytes=look[1], sha256=_sha256(directory / FILES / path))
+        for path, look in sorted(looks.items())
+    )
+    manifest = replace(draft, files=files)
+    write_manifest(directory, manifest)
+    if still:
+        _remember(directory, manifest, looks)
+    return manifest
+
+
+def verified(directory: Path, key: str) -> Manifest:
+    """The manifest of a whole entry of that key; CorruptEntry says what is wrong with it."""
+    manifest = read_manifest(directory)
+    try:
+        if manifest.state != COMPLETE:
+            raise CorruptEntry(f"its state is {manifest.state!r}")
+        if manifest.key != key or digest_of(dict(manifest.fields)) != key:
+            raise CorruptEntry("it belongs to another key than the one it is kept under")
+        _verify_files(directory, manifest)
+    except _NONSENSE as error:
+        raise CorruptEntry(f"it cannot be read: {error}") from error
+    return manifest
+
+
+def _verify_files(directory: Path, manifest: Manifest) -> None:
+    looks, still = _look_at(directory)
+    recorded = {file.path: file for file in manifest.files}
+    for path in sorted(recorded.keys() ^ looks.keys()):
+        raise CorruptEntry(f"{path} is {'missing' if path in recorded else 'not part of it'}")
+    for path, file in recorded.items():
+        if looks[path][1] != file.size_bytes:
+            raise CorruptEntry(f"{path} has {looks[path][1]} bytes instead of {file.size_bytes}")
+    if _remembered(directory) == _memory(manifest, looks):
+        return
+    for path, file in recorded.items():
+        if _sha256(directory / FILES / path) != file.sha256:
+            raise CorruptEntry(f"{path} has other bytes than were built")
+    if still:
+        _remember(directory, manifest, looks)
+
+
+_Look = list[int]
+"""A file's inode, size in bytes, and times of its last change of content and of status in ns."""
+
+
+def _look_at(directory: Path) -> tuple[dict[str, _Look], bool]:
+    """How each file looks now, and whether any later change would make it look otherwise."""
+    now_ns = s_to_ns(datetime.now(UTC).timestamp() - SETTLE_S)
+    looks = {path: _look(path, seen) for path, seen in _walk(directory / FILES)}
+    return looks, all(max(look[2:]) < now_ns for look in looks.values())
+
+
+def _look(path: str, seen: os.stat_result) -> _Look:
+    if not stat.S_ISREG(seen.st_mode):
+        raise CorruptEntry(f"{path} is not a plain file")
+    return [seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns]
+
+
+def _walk(directory: Path, prefix: str = "") -> Iterator[tuple[str, os.stat_result]]:
+    """Every file below a directory, and every link, which is not followed."""
+    with os.scandir(directory) as found:
+        for item in found:
+            if item.is_dir(follow_symlinks=False):
+                yield from _walk(Path(item.path), f"{prefix}{item.name}/")
+            else:
+                yield f"{prefix}{item.name}", item.stat(follow_symlinks=False)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb", buffering=0) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _memory(manifest: Manifest, looks: Mapping[str, _Look]) -> Json:
+    return {"manifest": digest_of(encode(manifest)), "files": looks}
+
+
+def _remembered(directory: Path) -> Json:
+    try:
+        remembered: Json = json.loads((directory / VERIFIED).read_bytes())
+    except (OSError, ValueError, RecursionError):  # nothing is remembered: the bytes are compared
+        return None
+    return remembered
+
+
+def _remember(directory: Path, manifest: Manifest, looks: Mapping[str, _Look]) -> None:
+    """Note how the files looked before their bytes were compared; losing the note is harmless."""
+    note = directory / f".{VERIFIED}.{os.getpid()}.{threading.get_ident()}"
+    with suppress(OSError):
+        note.write_text(json.dumps(_memory(manifest, looks)))
+        note.replace(directory / VERIFIED)
