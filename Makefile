@@ -44,7 +44,7 @@ install: $(VENV)/.installed ## .venv with everything a benchmark needs
 	@echo "Ready: $(VENV)/bin/python -m benchorch --help"
 
 clean: ## remove .venv and every tool's cache; results stay
-	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .pytest_cache .hypothesis \
+	rm -rf $(VENV) build dist htmlcov .coverage .pytest_cache .hypothesis \
 	  .mypy_cache .ruff_cache .import_linter_cache
 
 $(VENV)/bin/python:

@@ -36,6 +36,7 @@ ENVIRONMENT = {
     "invocations.py": "the user's choice of where caches are",
     "recorders/mlflow.py": "MLflow takes its limits from nowhere else",
     "supervise.py": "gives a child its parent's variables and its own",
+    "worker.py": "puts the user's factories on a child's import path",
 }
 """Files that touch environment variables, each with the reason."""
 
