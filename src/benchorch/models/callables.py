@@ -39,8 +39,10 @@ def callable_problems(where: str, reference: str, arguments: Mapping[str, Json])
     if source is None:
         return []
     found = attribute_problems(source, attribute)
-    found += [] if found else argument_problems(source, attribute, arguments)
-    return [f"{where}: {said}" for said in found]
+    if found:
+        return [f"{where}: {said}" for said in found]
+    beside = f"{where.rpartition('.')[0]}.arguments"
+    return argument_problems(beside, source, attribute, arguments)
 
 
 def resolve_callable(reference: str) -> Callable[..., object]:

@@ -15,7 +15,7 @@ UNSTATED_DTYPE = "float32"
 
 def tensor_spec(name: str, shape: Json, dtype: Json) -> TensorSpec:
     """The spec of a declared tensor; ConfigError where the shape is none."""
-    complaints = shape_problems(f"inputs.{name}", shape)
+    complaints = shape_problems(f"model.inputs.{name}", shape)
     if complaints:
         raise ConfigError(complaints)
     sizes = tuple(size for size in _sizes(shape) if isinstance(size, int | str))

@@ -77,7 +77,7 @@ class FactoryModel(Model):
     def problems(self, workload: Workload) -> Sequence[str]:
         """The callable, its arguments, the inputs and the checkpoint."""
         return [
-            *callable_problems("factory", self.factory, self.arguments),
+            *callable_problems("model.factory", self.factory, self.arguments),
             *input_set(self.inputs).problems(workload),
             *checkpoint_problems(self.checkpoint),
             *keyword_problems(self.inputs, self.kwargs),

@@ -51,18 +51,18 @@ class FactoryInputs:
 
     def problems(self, workload: Workload) -> list[str]:
         """Whether the callable exists and the tensors are declared."""
-        found = key_problems("inputs", self.node, _OPTIONS)
+        found = key_problems("model.inputs", self.node, _OPTIONS)
         found += callable_problems(
-            "inputs.factory", str(self.node["factory"]), _mapping(self.node.get("arguments"))
+            "model.inputs.factory", str(self.node["factory"]), _mapping(self.node.get("arguments"))
         )
         tensors = _mapping(self.node.get("tensors"))
         if not tensors:
             found.append(
-                "inputs.tensors: is missing; declare each tensor the factory yields, "
+                "model.inputs.tensors: is missing; declare each tensor the factory yields, "
                 "e.g. {x: {shape: [batch_size, 16], dtype: float32}}."
             )
         for name, tensor in tensors.items():
-            found += _tensor_problems(f"inputs.tensors.{name}", tensor, workload)
+            found += _tensor_problems(f"model.inputs.tensors.{name}", tensor, workload)
         return unique(found)
 
     def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:

@@ -55,17 +55,19 @@ class FileInputs:
         """Whether the file can be read, holds the tensors, and fits the shapes."""
         path = self._path()
         if not path.is_file():
-            return [f"inputs.file: {str(path)!r} does not exist or is not a file."]
+            return [f"model.inputs.file: {str(path)!r} does not exist or is not a file."]
         if path.suffix not in _SUFFIXES:
-            return [f"inputs.file: {str(path)!r} must end in {' or '.join(_SUFFIXES)}."]
+            return [f"model.inputs.file: {str(path)!r} must end in {' or '.join(_SUFFIXES)}."]
         try:
             headers = read_headers(path)
         except (OSError, ValueError) as error:
-            return [f"inputs.file: {error}."]
+            return [f"model.inputs.file: {error}."]
         found = self._option_problems()
         for name in self._names(headers) if headers else ():
             found += self._tensor_problems(name, headers, workload)
-        return unique(found) if headers else [*found, f"inputs.file: {path} holds no tensors."]
+        return (
+            unique(found) if headers else [*found, f"model.inputs.file: {path} holds no tensors."]
+        )
 
     def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
         """The same rows of every tensor, taken in turn as the seed goes up."""
@@ -110,7 +112,7 @@ class FileInputs:
 
     def _option_problems(self) -> list[str]:
         return [
-            f"inputs.{key}: unknown option.{suggest(key, _OPTIONS)} Beside file there may be "
+            f"model.inputs.{key}: unknown option.{suggest(key, _OPTIONS)} Beside file there may be "
             "shapes, and tensors with their shape and dtype."
             for key, value in self.node.items()
             if key not in _OPTIONS and not isinstance(value, Mapping)
@@ -119,7 +121,7 @@ class FileInputs:
     def _tensor_problems(
         self, name: str, headers: Mapping[str, Header], workload: Workload
     ) -> list[str]:
-        where = f"inputs.{name}"
+        where = f"model.inputs.{name}"
         if name not in headers:
             return [
                 f"{where}: {self._path()} has no tensor {name!r}.{suggest(name, headers)} "

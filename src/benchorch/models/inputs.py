@@ -54,7 +54,7 @@ def input_set(node: Mapping[str, Json]) -> InputSet:
 def keyword_problems(inputs: Mapping[str, Json], kwargs: Mapping[str, Json]) -> list[str]:
     """Arguments that are declared twice, as a tensor and as a plain value."""
     return [
-        f"kwargs.{name}: is also an input tensor; declare it once."
+        f"model.kwargs.{name}: is also an input tensor; declare it once."
         for name in kwargs
         if isinstance(inputs.get(name), Mapping)
     ]
@@ -81,9 +81,9 @@ class GeneratedInputs:
     def problems(self, workload: Workload) -> list[str]:
         """Names, shapes, symbols, dtypes, generators and their options."""
         if not self.node:
-            return ["inputs: is empty; declare the tensors that the model's forward takes."]
+            return ["model.inputs: is empty; declare the tensors that the model's forward takes."]
         found = [
-            f"inputs.{name}: must be a mapping with shape and generator, got {tensor!r}."
+            f"model.inputs.{name}: must be a mapping with shape and generator, got {tensor!r}."
             for name, tensor in self.node.items()
             if not isinstance(tensor, Mapping)
         ]
@@ -110,7 +110,7 @@ class GeneratedInputs:
 
 
 def _tensor_problems(name: str, tensor: Mapping[str, Json], workload: Workload) -> list[str]:
-    where = f"inputs.{name}"
+    where = f"model.inputs.{name}"
     found = [] if name.isidentifier() else [f"{where}: {name!r} cannot name an argument."]
     if "shape" in tensor:
         found += shape_problems(where, tensor["shape"])

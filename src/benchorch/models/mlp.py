@@ -94,11 +94,11 @@ class Mlp(Model):
         specs = self.specs()
         if [spec.name for spec in specs] != ["input"]:
             names = ", ".join(spec.name for spec in specs)
-            return [f"inputs: this model takes one tensor named 'input', got {names}."]
+            return [f"model.inputs: this model takes one tensor named 'input', got {names}."]
         shape = specs[0].resolve(workload.symbols)
         if not shape or shape[-1] != self.widths[0]:
             return [
-                f"inputs.input.shape: the last size of {list(shape)} must be "
+                f"model.inputs.input.shape: the last size of {list(shape)} must be "
                 f"widths[0], which is {self.widths[0]}."
             ]
         return []

@@ -91,8 +91,8 @@ class ResNet(Model):
         specs = self.specs()
         if [spec.name for spec in specs] != ["x"]:
             names = ", ".join(spec.name for spec in specs)
-            return [f"inputs: this model takes one tensor named 'x', got {names}."]
+            return [f"model.inputs: this model takes one tensor named 'x', got {names}."]
         shape = specs[0].resolve(workload.symbols)
         if len(shape) != 4 or shape[1] != 3:
-            return [f"inputs.x.shape: must be [batch, 3, height, width], got {list(shape)}."]
+            return [f"model.inputs.x.shape: must be [batch, 3, height, width], got {list(shape)}."]
         return []

@@ -143,7 +143,9 @@ def attribute_problems(source: Source, attribute: str) -> list[str]:
     return [f"{source.name!r} has no {first!r}.{suggest(first, source.names)}"]
 
 
-def argument_problems(source: Source, attribute: str, arguments: Mapping[str, Json]) -> list[str]:
+def argument_problems(
+    where: str, source: Source, attribute: str, arguments: Mapping[str, Json]
+) -> list[str]:
     """Keywords that a plainly written function or class does not take, and those it lacks."""
     signature = _signature(source.definitions.get(attribute))
     if signature is None:
@@ -157,11 +159,11 @@ def argument_problems(source: Source, attribute: str, arguments: Mapping[str, Js
     ]
     unknown = [] if signature.kwarg else [name for name in arguments if name not in taken]
     return [
-        f"{attribute} takes no argument {name!r}.{suggest(name, taken)} "
+        f"{where}.{name}: {attribute} takes no {name!r}.{suggest(name, taken)} "
         f"Arguments: {', '.join(taken) or 'none'}."
         for name in unknown
     ] + [
-        f"{attribute} needs the argument {name!r}; set arguments.{name}=..."
+        f"{where}.{name}: is missing; {attribute} needs it. Add +{where}.{name}=..."
         for name in required
         if name not in arguments
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -149,9 +149,11 @@ class TransformersModel(Model):
 
     def _source_problems(self) -> list[str]:
         if self.pretrained and not self.hub_id:
-            return ["pretrained: is true but hub_id names no model; set hub_id=..."]
+            return ["model.pretrained: is true but hub_id names no model; set hub_id=..."]
         if self.pretrained and self.checkpoint:
-            return ["checkpoint: weights cannot come from a checkpoint and from the hub at once."]
+            return [
+                "model.checkpoint: weights cannot come from a checkpoint and from the hub at once."
+            ]
         return []
 
     def _architecture_problems(self) -> list[str]:
@@ -160,26 +162,19 @@ class TransformersModel(Model):
         found = catalog.architecture(self.architecture)
         if found is None:
             return [
-                f"architecture: transformers has no model {self.architecture!r}."
+                f"model.architecture: transformers has no model {self.architecture!r}."
                 f"{catalog.near(self.architecture)}"
             ]
-        settings, arguments = found.settings, found.arguments
         return [
-            f"config.{name}: {self.architecture} has no such setting.{suggest(name, settings)}"
-            for name in (self.config if settings is not None else ())
-            if settings is not None and name not in settings
-        ] + [
-            f"inputs.{name}: {self.architecture} takes no {name!r}.{suggest(name, arguments)}"
-            for name in (self._input_names() if arguments is not None else ())
-            if arguments is not None and name not in arguments
+            *_unknown("model.config", self.config, found.settings, "setting"),
+            *_unknown("model.inputs", self._input_names(), found.arguments, "argument"),
         ]
 
     def _input_names(self) -> list[str]:
-        return [
-            name
-            for name, node in self.inputs.items()
-            if name not in ("tensors", "shapes") and isinstance(node, Mapping)
-        ]
+        """Tensors that are declared, wherever their values come from."""
+        declared = self.inputs.get("tensors") if "factory" in self.inputs else self.inputs
+        tensors = declared.items() if isinstance(declared, Mapping) else ()
+        return [name for name, node in tensors if name != "shapes" and isinstance(node, Mapping)]
 
     def _limit_problems(self, workload: Workload) -> list[str]:
         return [
@@ -188,6 +183,17 @@ class TransformersModel(Model):
             for symbol, largest in self.limits.items()
             if workload.symbols.get(symbol, 0) > largest
         ]
+
+
+def _unknown(
+    where: str, names: Iterable[str], known: frozenset[str] | None, what: str
+) -> list[str]:
+    """Names that the architecture does not have; none where that cannot be told."""
+    return [
+        f"{where}.{name}: this architecture has no such {what}.{suggest(name, known or ())}"
+        for name in names
+        if known is not None and name not in known
+    ]
 
 
 @contextmanager

@@ -26,11 +26,13 @@ def checkpoint_problems(checkpoint: str | None) -> list[str]:
     path = Path(checkpoint)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
-        return [f"checkpoint: {checkpoint!r} {what}; name a .safetensors file or a state dict."]
+        return [
+            f"model.checkpoint: {checkpoint!r} {what}; name a .safetensors file or a state dict."
+        ]
     try:
         _check_format(path)
     except (OSError, ValueError) as error:
-        return [f"checkpoint: {error}."]
+        return [f"model.checkpoint: {error}."]
     return []
 
 

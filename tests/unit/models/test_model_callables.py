@@ -75,7 +75,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def problems(reference: str, **arguments: Json) -> list[str]:
-    return callable_problems("factory", reference, arguments)
+    return callable_problems("model.factory", reference, arguments)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_an_extension_module_is_let_through() -> None:
 )
 def test_a_reference_that_cannot_be_called_is_told(reference: str, sentence: str) -> None:
     (problem,) = problems(reference)
-    assert problem.startswith("factory: ")
+    assert problem.startswith("model.factory: ")
     assert sentence in problem
 
 
@@ -142,12 +142,12 @@ def test_arguments_are_held_against_the_signature() -> None:
     assert problems("users_pkg.module:Plain", x=1) == []
     found = problems("users_pkg.module:make_model", widht=1)
     assert found == [
-        "factory: make_model takes no argument 'widht'. Did you mean 'width'? "
+        "model.arguments.widht: make_model takes no 'widht'. Did you mean 'width'? "
         "Arguments: width, depth, bias, scale.",
-        "factory: make_model needs the argument 'width'; set arguments.width=...",
-        "factory: make_model needs the argument 'bias'; set arguments.bias=...",
+        "model.arguments.width: is missing; make_model needs it. Add +model.arguments.width=...",
+        "model.arguments.bias: is missing; make_model needs it. Add +model.arguments.bias=...",
     ]
-    assert "needs the argument 'width'" in problems("users_pkg.module:Net")[0]
+    assert "Net needs it" in problems("users_pkg.module:Net")[0]
 
 
 def test_an_edited_module_is_read_again(folder: Path) -> None:

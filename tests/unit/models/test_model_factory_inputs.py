@@ -109,7 +109,7 @@ def test_a_batch_of_another_shape_or_dtype_is_the_users_bug() -> None:
 
 def test_tensors_must_be_declared() -> None:
     (problem,) = input_set({"factory": "batch_makers:three"}).problems(WORKLOAD)
-    assert "inputs.tensors: is missing" in problem
+    assert "model.inputs.tensors: is missing" in problem
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -126,7 +126,7 @@ def test_a_declared_dtype_of_the_same_kind_converts(file: Path) -> None:
         ({"shapes": {"ids": [-1, 4]}}, "-1 is neither"),
         ({"idz": {"shape": [10, 4]}}, "has no tensor 'idz'. Did you mean 'ids'?"),
         ({"ids": {"shape": [10, 4], "dtype": "float32"}}, "holds int64, which is not turned"),
-        ({"shape": 3}, "inputs.shape: unknown option. Did you mean 'shapes'?"),
+        ({"shape": 3}, "model.inputs.shape: unknown option. Did you mean 'shapes'?"),
     ],
 )
 def test_what_does_not_fit_the_file_is_told(
@@ -145,7 +145,7 @@ def test_more_rows_than_the_file_has_are_told(file: Path) -> None:
 def test_a_file_cut_short_is_told(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-20])
     (problem,) = input_set(node(file)).problems(WORKLOAD)
-    assert problem.startswith("inputs.file: ")
+    assert problem.startswith("model.inputs.file: ")
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"hello, world, this is not a tensor file"])

@@ -106,18 +106,27 @@ def test_an_unstated_dtype_is_the_workloads() -> None:
     ("tensor", "sentence"),
     [
         ({"generator": "intgers", "high": 3}, "unknown generator 'intgers'. Did you mean 'integ"),
-        ({}, "inputs.x.generator: is missing."),
-        ({"generator": "integers"}, "inputs.x.high: is missing."),
-        ({"generator": "constant"}, "inputs.x.value: is missing."),
-        ({"generator": "normal", "sdt": 2}, "inputs.x.sdt: unknown option. Did you mean 'std'?"),
-        ({"generator": "normal", "low": 2}, "inputs.x.low: unknown option."),
-        ({"generator": "normal", "std": "wide"}, "inputs.x.std: expected a number, got 'wide'."),
-        ({"generator": "normal", "std": -1.0}, "inputs.x.std: must be a number of at least 0"),
-        ({"generator": "normal", "std": float("nan")}, "inputs.x.std: must be a number"),
-        ({"generator": "normal", "mean": float("inf")}, "inputs.x.mean: must be finite"),
+        ({}, "model.inputs.x.generator: is missing."),
+        ({"generator": "integers"}, "model.inputs.x.high: is missing."),
+        ({"generator": "constant"}, "model.inputs.x.value: is missing."),
+        (
+            {"generator": "normal", "sdt": 2},
+            "model.inputs.x.sdt: unknown option. Did you mean 'std'?",
+        ),
+        ({"generator": "normal", "low": 2}, "model.inputs.x.low: unknown option."),
+        (
+            {"generator": "normal", "std": "wide"},
+            "model.inputs.x.std: expected a number, got 'wide'.",
+        ),
+        (
+            {"generator": "normal", "std": -1.0},
+            "model.inputs.x.std: must be a number of at least 0",
+        ),
+        ({"generator": "normal", "std": float("nan")}, "model.inputs.x.std: must be a number"),
+        ({"generator": "normal", "mean": float("inf")}, "model.inputs.x.mean: must be finite"),
         ({"generator": "normal", "dtype": "int64"}, "normal gives no int64"),
-        ({"generator": "integers", "low": 5, "high": 5}, "inputs.x.low: must be below high"),
-        ({"generator": "integers", "high": 1.5}, "inputs.x.high: expected a whole number"),
+        ({"generator": "integers", "low": 5, "high": 5}, "model.inputs.x.low: must be below high"),
+        ({"generator": "integers", "high": 1.5}, "model.inputs.x.high: expected a whole number"),
         ({"generator": "integers", "high": 300, "dtype": "uint8"}, "uint8 holds 0 to 255"),
         ({"generator": "integers", "low": -200, "high": 1, "dtype": "int8"}, "-128 to 127"),
         ({"generator": "integers", "high": 3, "dtype": "bool"}, "bool holds 0 to 1"),
@@ -146,7 +155,7 @@ def test_a_shape_that_is_no_list_is_told(shape: Json) -> None:
 
 
 def test_a_missing_shape_is_told() -> None:
-    assert "inputs.x.shape: is missing" in problems(generator="normal")[0]
+    assert "model.inputs.x.shape: is missing" in problems(generator="normal")[0]
 
 
 def test_a_symbol_that_several_tensors_lack_is_told_once() -> None:

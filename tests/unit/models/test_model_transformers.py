@@ -165,7 +165,7 @@ def test_mistakes_are_told_without_importing_anything(
 
 def test_an_input_that_forward_does_not_take_is_told() -> None:
     (problem,) = bert(inputs={"input_idz": TEXT["input_ids"]}).problems(WORKLOAD)
-    assert "BertModel takes no 'input_idz'. Did you mean 'input_ids'?" in problem
+    assert "model.inputs.input_idz: this architecture has no such argument. Did you mean" in problem
 
 
 @pytest.mark.parametrize(
