@@ -108,7 +108,7 @@ class Composer:
     def _cells_of(self, job: list[str]) -> Iterator[Cell]:
         for axes in self._combinations(job):
             swept = [f"{key}={as_override_value(value)}" for key, value in axes.items()]
-            plain = {k: as_override_value(v) for k, v in axes.items() if k not in self._groups}
+            plain = {k: str(v) for k, v in axes.items() if k not in self._groups}
             for cell in self._with_conversions(job + swept, plain):
                 yield from _expand_workload(cell)
 

@@ -12,7 +12,7 @@ import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +28,7 @@ from benchorch.domain.session import Event, Session
 from benchorch.domain.trial import Node, Trial
 from benchorch.domain.verdict import Verdict
 from benchorch.environment import describe_host, package_versions, physical_cores
-from benchorch.errors import BenchorchError, ConfigError, StoreError, TrialError
+from benchorch.errors import ConfigError, StoreError, TrialError
 from benchorch.interfaces.executor import Emit
 from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.interfaces.store import Store
@@ -285,8 +285,6 @@ def failure_of(stage: str, error: BaseException) -> Failure:
     kind, remedy = _kind_of(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     message = lines[0] if lines else type(error).__name__
-    if not isinstance(error, BenchorchError):
-        message = f"{type(error).__name__}: {message}"
     detail = "".join(traceback.format_exception(error))
     return Failure(stage=stage, kind=kind, message=message, remedy=remedy, detail=detail)
 
@@ -295,25 +293,25 @@ def _kind_of(error: BaseException) -> tuple[str, str]:
     text = f"{type(error).__name__}: {error}".lower()
     if isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY):
         return "oom", "a smaller workload.batch_size, or a larger limits.memory_gib"
-    if _disk_is_full(error):
-        return "disk_full", "free some space, or another store.root"
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
+            return "disk_full", "free some space, or another store.root"
+        if isinstance(cause, ModuleNotFoundError):
+            return "missing_package", f"pip install {cause.name}"
     if isinstance(error, TrialError):
         return error.kind, error.remedy
-    if isinstance(error, ModuleNotFoundError):
-        return "missing_package", f"pip install {error.name}"
     if isinstance(error, ConfigError):
         return "config", ""
     if isinstance(error, StoreError):
         return "store", "python -m benchorch cache list"
-    return f"raised:{type(error).__name__}", ""
+    return f"raised:{type(error).__name__}", "the traceback in the trial's log shows where"
 
 
-def _disk_is_full(error: BaseException | None) -> bool:
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, what it was raised from, and so on."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            return True
+        yield error
         error = error.__cause__
-    return False
 
 
 def _outcome(failure: Failure | None) -> Outcome:

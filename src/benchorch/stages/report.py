@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.domain.estimate import Summary
-from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Plan, Trial
 from benchorch.tables import (
@@ -126,11 +126,10 @@ class Report:
         said = conclusion(plan, results, summaries)
         self._console.print()
         self._console.print(_rich_table(rows))
-        for summary in summaries.values():
-            for warning in summary.warnings[:1]:
-                self._console.print(f"[yellow]note[/] {warning}", highlight=False)
+        for note in _notes(summaries, self._names):
+            self._console.print(f"[yellow]note[/] {note}", highlight=False)
         self._console.print(f"\n[bold]{said}[/]", highlight=False)
-        _failures(self._console, plan, results, directory)
+        self._failures(results, directory)
         return markdown(rows, plan, said)
 
     def closing(self, plan: Plan, directory: Path, *, recorded: bool) -> None:
@@ -156,6 +155,19 @@ class Report:
             highlight=False,
         )
 
+    def _failures(self, results: Mapping[str, TrialResult], directory: Path) -> None:
+        """Each failure with what to try and where its log is."""
+        for result in results.values():
+            failure = result.failure
+            if failure is None:
+                continue
+            name = self._names.get(result.trial_id, result.trial_id)
+            self._console.print(f"\n[red]✗[/] {name}: {failure.kind} in {failure.stage}")
+            log = directory / "trials" / result.trial_id / "log.txt"
+            lines = (failure.message, failure.remedy and f"try: {failure.remedy}", f"log: {log}")
+            for line in filter(None, lines):
+                self._console.print(f"    {line}", markup=False, highlight=False, soft_wrap=True)
+
     def interrupted(self, directory: Path) -> None:
         """Say that nothing but the trial in flight is lost."""
         self._console.print(
@@ -167,22 +179,13 @@ class Report:
         )
 
 
-def _failures(
-    console: Console, plan: Plan, results: Mapping[str, TrialResult], directory: Path
-) -> None:
-    for result in results.values():
-        if result.outcome is Outcome.OK or result.failure is None:
-            continue
-        failure = result.failure
-        log = directory / "trials" / result.trial_id / "log.txt"
-        remedy = f" Try: {failure.remedy}." if failure.remedy else ""
-        console.print(
-            f"{result.labels['conversion']}: {failure.stage} {failure.kind}: {failure.message}"
-            f"{remedy} Log: {log}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+def _notes(summaries: Mapping[str, Summary], names: Mapping[str, str]) -> list[str]:
+    """Each doubt once, with the trials it concerns."""
+    concerned: dict[str, list[str]] = {}
+    for trial_id, summary in summaries.items():
+        for warning in summary.warnings:
+            concerned.setdefault(warning, []).append(names.get(trial_id, trial_id))
+    return [f"{', '.join(trials)}: {warning}" for warning, trials in concerned.items()]
 
 
 def _rich_table(rows: Sequence[Sequence[str]]) -> Table:
