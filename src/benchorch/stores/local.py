@@ -18,7 +18,6 @@ import os
 import re
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -197,7 +196,7 @@ class LocalStore(Store):
             raise explained from full
 
     def _remember_failure(self, draft: Manifest, error: Exception) -> None:
-        detail = "".join(traceback.format_exception_only(error)).strip()[:_DETAIL_CHARACTERS]
+        detail = f"{type(error).__name__}: {error}"[:_DETAIL_CHARACTERS]
         place = self._root / "failed" / draft.key
         with suppress(OSError):  # the failure itself is what the caller must hear of
             place.mkdir(mode=_OWNER_ONLY, exist_ok=True)

@@ -1,0 +1,120 @@
+"""Why a build is found again, or what makes it another build."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchorch.domain.codec import Json
+from benchorch.domain.reply import Reply
+from benchorch.interfaces.store import Entry, Store
+
+SHORT_KEY = 12
+_LONGEST_VALUE = 70
+_ABSENT = "(absent)"
+
+
+def flatten(value: Json, path: str = "") -> dict[str, Json]:
+    """Every leaf of a key's fields by its dotted path: ``steps[0].opset``."""
+    if isinstance(value, Mapping) and value:
+        parts = [flatten(item, f"{path}.{name}" if path else name) for name, item in value.items()]
+    elif isinstance(value, Sequence) and not isinstance(value, str) and value:
+        parts = [flatten(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    else:
+        return {path: value} if path else {}
+    return {name: leaf for part in parts for name, leaf in part.items()}
+
+
+def differences(before: Entry, after: Entry) -> dict[str, tuple[Json, Json]]:
+    """Each field that differs, with both values; `_ABSENT` where a build has no such field."""
+    old, new = flatten(before.fields), flatten(after.fields)
+    pairs = {name: (old.get(name, _ABSENT), new.get(name, _ABSENT)) for name in {**old, **new}}
+    # 1 and True, or 1 and 1.0, are equal in Python and yet make different keys.
+    return {name: pair for name, pair in sorted(pairs.items()) if repr(pair[0]) != repr(pair[1])}
+
+
+def explain_all(entries: Sequence[Entry]) -> Reply:
+    """For each name, how its newest build differs from the one before."""
+    by_name = {
+        name: _distinct([entry for entry in entries if entry.name == name])
+        for name in dict.fromkeys(entry.name for entry in entries)
+    }
+    lines = [line for name, builds in by_name.items() for line in _name_lines(name, builds)]
+    data = [
+        {
+            "name": name,
+            "keys": [entry.artifact.key for entry in builds],
+            "differences": _as_data(builds[1], builds[0]) if len(builds) > 1 else {},
+        }
+        for name, builds in by_name.items()
+    ]
+    return Reply(text="\n".join(lines) or "Nothing was built yet.", data=data)
+
+
+def explain_one(entry: Entry, entries: Sequence[Entry], store: Store) -> Reply:
+    """The fields of a build, whether it would be a hit now, and the newest other one beside it."""
+    key = entry.artifact.key
+    hit = store.find(key) is not None
+    fields = flatten(entry.fields)
+    other = next((e for e in entries if e.name == entry.name and e.artifact.key != key), None)
+    lines = [f"{key[:SHORT_KEY]}  {entry.name}", "", _why(entry, hit), "", "Determined by:"]
+    lines += [f"  {name}: {_show(value)}" for name, value in sorted(fields.items())]
+    if other:
+        lines += ["", *_difference_lines(other, entry)]
+    data: Json = {
+        "key": key,
+        "name": entry.name,
+        "hit": hit,
+        "fields": fields,
+        "compared_with": other.artifact.key if other else None,
+        "differences": _as_data(other, entry) if other else {},
+    }
+    return Reply(text="\n".join(lines), data=data)
+
+
+def _why(entry: Entry, hit: bool) -> str:
+    if hit:
+        return (
+            "A hit: it is found whenever all of the fields below are the same, "
+            "and every file has the bytes that were built."
+        )
+    if entry.state == "complete":
+        return "A miss: it did not stand verification and was quarantined; the next run builds it."
+    return f"A miss: {entry.state}: {entry.detail or 'no reason is known'}"
+
+
+def _name_lines(name: str, builds: Sequence[Entry]) -> Iterator[str]:
+    count = len(builds)
+    yield f"{name}: {count} build{'' if count == 1 else 's'}"
+    if count == 1:
+        yield f"  {builds[0].artifact.key[:SHORT_KEY]} ({builds[0].state}) is the only one"
+    else:
+        yield from (f"  {line}" for line in _difference_lines(builds[1], builds[0]))
+
+
+def _difference_lines(before: Entry, after: Entry) -> Iterator[str]:
+    ours, theirs = after.artifact.key[:SHORT_KEY], before.artifact.key[:SHORT_KEY]
+    found = differences(before, after)
+    yield f"{ours} differs from {theirs} ({before.state}, {before.created_at[:19]}) in:"
+    yield from (f"  {name}: {_show(old)} -> {_show(new)}" for name, (old, new) in found.items())
+    if not found:
+        yield "  nothing that is known: one of them cannot be read"
+
+
+def _as_data(before: Entry, after: Entry) -> Json:
+    found = differences(before, after)
+    return {name: {"before": old, "after": new} for name, (old, new) in found.items()}
+
+
+def _distinct(builds: Sequence[Entry]) -> list[Entry]:
+    """The newest entry of each key: a failure and a success of one key are one build."""
+    groups = itertools.groupby(
+        sorted(builds, key=lambda entry: entry.artifact.key), lambda entry: entry.artifact.key
+    )
+    newest = [max(group, key=lambda entry: entry.created_at) for _, group in groups]
+    return sorted(newest, key=lambda entry: entry.created_at, reverse=True)
+
+
+def _show(value: Json) -> str:
+    text = _ABSENT if value is _ABSENT else repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
