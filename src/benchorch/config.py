@@ -106,11 +106,19 @@ class Composer:
         return self._assemble(list(overrides), {}).config
 
     def _cells_of(self, job: list[str]) -> Iterator[Cell]:
+        self._seed(job)
         for axes in self._combinations(job):
             swept = [f"{key}={as_override_value(value)}" for key, value in axes.items()]
             plain = {k: str(v) for k, v in axes.items() if k not in self._groups}
             for cell in self._with_conversions(job + swept, plain):
                 yield from _expand_workload(cell)
+
+    def _seed(self, job: list[str]) -> None:
+        """Compose the first job as a whole: one composition serves all its sections."""
+        if not self._composed:
+            whole = self._compose_anew(tuple(job), resolve=False)
+            for group in (None, *self._groups):
+                self._composed[(*self._section(job, group), str(False))] = whole
 
     def _combinations(self, job: list[str]) -> Iterator[Mapping[str, Json]]:
         """Every combination of the declared matrix; a key set by hand is no longer an axis."""
@@ -163,10 +171,10 @@ class Composer:
     def _compose(self, overrides: tuple[str, ...], *, resolve: bool = False) -> _Composed:
         key = (*overrides, str(resolve))
         if key not in self._composed:
-            self._composed[key] = self._compose_anew(overrides, resolve)
+            self._composed[key] = self._compose_anew(overrides, resolve=resolve)
         return self._composed[key]
 
-    def _compose_anew(self, overrides: tuple[str, ...], resolve: bool) -> _Composed:
+    def _compose_anew(self, overrides: tuple[str, ...], *, resolve: bool) -> _Composed:
         from hydra.errors import HydraException
         from hydra.types import RunMode
         from omegaconf import OmegaConf, open_dict
