@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Literal, final
 
@@ -77,6 +79,7 @@ def _compile(request: BuildRequest, options: dict[str, dict[str, object]]) -> by
     module = request.module().to(request.device)
     with (
         inductor_cache(request.scratch_dir),
+        _no_compiled_code(),
         torch._inductor.config.patch(options["inductor"]),
         CacheArtifactManager.with_fresh_cache(),
         refusal(BuildError, "torch.compile refused the model"),
@@ -86,3 +89,15 @@ def _compile(request: BuildRequest, options: dict[str, dict[str, object]]) -> by
         call_by_keyword(compiled, request.example.keywords)(inputs)()
         saved = torch.compiler.save_cache_artifacts()
     return saved[0] if saved else b""
+
+
+@contextmanager
+def _no_compiled_code() -> Iterator[None]:
+    """Dynamo forgets what this process compiled, before and after: else it would be used again."""
+    import torch
+
+    torch._dynamo.reset()
+    try:
+        yield
+    finally:
+        torch._dynamo.reset()
