@@ -47,9 +47,11 @@ def parity(
     if len(outputs) != len(references) or not references:
         reasons.append(f"{len(outputs)} outputs for {len(references)} references.")
     else:
-        reasons += _unmatched(outputs[0], references[0])
-        for name in (name for name in references[0] if name in outputs[0]):
-            pairs = [(y[name], ref[name]) for y, ref in zip(outputs, references, strict=True)]
+        sides = list(zip(outputs, references, strict=True))
+        reasons += dict.fromkeys(reason for side in sides for reason in _unmatched(*side))
+        everywhere = set.intersection(*(set(side) for side in (*outputs, *references)))
+        for name in (name for name in references[0] if name in everywhere):
+            pairs = [(y[name], ref[name]) for y, ref in sides]
             obstacle = next(filter(None, (_obstacle(name, *pair) for pair in pairs)), None)
             if obstacle:
                 reasons.append(obstacle)

@@ -19,6 +19,7 @@ from benchorch.interfaces.stopping import Stopping
 # most 0.1 % of either. No longer: longer blocks average interruptions in.
 READS_PER_BLOCK = 1000
 SIZING_BLOCKS = 5
+MOST_GROWTH = 10
 _STALLED_AFTER_CALLS = 10**7
 _LONGEST_NS = 2**62
 
@@ -73,9 +74,9 @@ def _sized(
 
 
 def _more(repeats: int, shortest_ns: int, least_ns: float) -> int:
-    """The next number of calls to try: never past the fewest that are needed, if one can tell."""
-    if shortest_ns == 0:
-        return repeats * 10
+    """The next number of calls to try: at most tenfold, as short blocks are told but roughly."""
+    if shortest_ns * MOST_GROWTH <= least_ns:
+        return repeats * MOST_GROWTH
     return max(repeats + 1, math.ceil(repeats * least_ns / shortest_ns))
 
 

@@ -1,0 +1,235 @@
+"""What is derived from a trial's result."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from benchorch.domain.codec import encode
+from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
+from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
+from benchorch.domain.verdict import Verdict
+from benchorch.stages.analyze import summarise
+
+CALIBRATION = Calibration(pair_cost_ns=40, step_ns=10, loop_turn_ns=9)
+FAILED = Failure(stage="build", kind="build_refused", message="no")
+WRONG = Verdict(passed=False, reasons=("far off",), outputs=(), tolerance_ratio=1e-3)
+
+
+def process(
+    durations_ns: Sequence[int],
+    *,
+    steady_from: int | None = 0,
+    calls_per_block: int = 1,
+    items: int = 1,
+    preempted: Sequence[bool] = (),
+    threads: int = 2,
+) -> ProcessRecord:
+    starts = np.cumsum([0, *durations_ns])[:-1].tolist()
+    return ProcessRecord(
+        load_s=0.5,
+        first_call_s=0.1,
+        observations=Observations(
+            durations_ns=tuple(durations_ns),
+            started_ns=tuple(starts),
+            calls_per_block=calls_per_block,
+            items_per_call=items,
+            preempted=tuple(preempted),
+        ),
+        steady_from=steady_from,
+        calibration=CALIBRATION,
+        peak_rss_bytes=1000,
+        facts={"threads": threads},
+    )
+
+
+def trial(
+    *processes: ProcessRecord,
+    name: str = "candidate",
+    outcome: Outcome = Outcome.OK,
+    **fields: object,
+) -> TrialResult:
+    return TrialResult(
+        trial_id=name,
+        labels={},
+        outcome=outcome,
+        processes=processes,
+        baseline_id=None if name == "baseline" else "baseline",
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def five(call_ns: int, n: int = 60, **fields: object) -> list[ProcessRecord]:
+    """Five processes within a thousandth of each other."""
+    return [process([call_ns + i * call_ns // 1000] * n, **fields) for i in range(5)]  # type: ignore[arg-type]
+
+
+def test_the_headline_is_the_median_of_steady_medians_per_call() -> None:
+    warm = [9_000_000] * 10
+    result = trial(*(process(warm + [ms * 4_000_000] * 50, steady_from=10, calls_per_block=4)
+                     for ms in (1, 2, 5)))  # fmt: skip
+    p50 = summarise(result, None).metrics["latency_ms/p50"]
+    assert (p50.value, p50.n, p50.unit) == (2.0, 3, "ms")
+    assert p50.low is not None
+    assert p50.low < 2.0 < p50.high  # type: ignore[operator]
+
+
+def test_throughput_is_items_over_elapsed_and_never_a_mean_of_reciprocals() -> None:
+    result = trial(process([1_000_000, 3_000_000] * 30, items=8))
+    found = summarise(result, None).metrics["throughput_items_per_s/mean"]
+    assert found.value == pytest.approx(8 * 60 / 0.12)
+
+
+@pytest.mark.parametrize(("n", "given"), [(73, False), (74, True)])
+def test_p99_needs_368_steady_calls_over_the_processes(n: int, given: bool) -> None:
+    result = trial(*five(1_000_000, n=n))
+    assert (5 * n >= 368) is given
+    assert ("latency_ms/p99" in summarise(result, None).metrics) is given
+
+
+def test_warm_up_calls_do_not_count_towards_p99() -> None:
+    result = trial(*(process([1_000_000] * 100, steady_from=50) for _ in range(5)))
+    metrics = summarise(result, None).metrics
+    assert "latency_ms/p95" in metrics
+    assert "latency_ms/p99" not in metrics
+
+
+def test_blocks_of_several_calls_have_no_percentiles() -> None:
+    metrics = summarise(trial(*five(1_000_000, n=500, calls_per_block=3)), None).metrics
+    assert not {name for name in metrics if name.startswith("latency_ms/p9")}
+    assert "latency_ms/p50" in metrics
+
+
+def test_processes_with_calls_enough_are_combined_as_processes() -> None:
+    rng = np.random.default_rng(0)
+    slow = [process((1e6 * s * rng.lognormal(0, 0.01, 500)).astype(int).tolist())
+            for s in (1, 1.1, 1.2, 1.3, 1.4)]  # fmt: skip
+    p99 = summarise(trial(*slow), None).metrics["latency_ms/p99"]
+    assert p99.n == 5
+    assert p99.high / p99.low > 1.15  # type: ignore[operator]
+
+
+def test_latency_without_interruptions_stands_beside_the_headline() -> None:
+    durations = [1_000_000] * 40 + [5_000_000] * 60
+    flags = [False] * 40 + [True] * 60
+    metrics = summarise(trial(process(durations, preempted=flags)), None).metrics
+    assert metrics["latency_ms/p50"].value == 5.0
+    assert metrics["undisturbed_latency_ms/p50"].value == 1.0
+
+
+def test_costs_are_reported_with_the_trial() -> None:
+    build = BuildRecord(
+        key="k", cache="hit", build_s=0.0, original_build_s=7.0, artifact_bytes=123, model_digest=""
+    )
+    metrics = summarise(trial(*five(1_000_000), build=build), None).metrics
+    assert metrics["load_s/p50"].value == 0.5
+    assert metrics["first_call_s/p50"].value == 0.1
+    assert metrics["peak_rss_bytes/max"].value == 1000
+    assert metrics["build_s/total"].value == 0.0
+    assert metrics["original_build_s/total"].value == 7.0
+    assert metrics["artifact_bytes/total"].value == 123
+    assert metrics["latency_ms/best"].value == 1.0
+
+
+def test_twice_as_fast_is_faster_by_two() -> None:
+    candidate, baseline = trial(*five(1_000_000)), trial(*five(2_000_000), name="baseline")
+    speedup = summarise(candidate, baseline).speedup
+    assert speedup is not None
+    assert speedup.ratio.value == pytest.approx(2.0, rel=1e-3)
+    assert speedup.verdict == "faster"
+
+
+@pytest.mark.parametrize(
+    ("result", "baseline"),
+    [
+        (trial(*five(10**6), name="baseline"), trial(*five(10**6), name="baseline")),
+        (trial(*five(10**6), name="baseline"), None),
+        (trial(*five(10**6)), None),
+        (trial(*five(10**6), parity=WRONG), trial(*five(10**6), name="baseline")),
+        (
+            trial(*five(10**6), outcome=Outcome.FAILED, failure=FAILED),
+            trial(*five(10**6), name="baseline"),
+        ),
+        (
+            trial(*five(10**6)),
+            trial(name="baseline", outcome=Outcome.FAILED, failure=FAILED),
+        ),
+        (trial(*five(10**6)), trial(name="baseline")),
+    ],
+    ids=["itself", "baseline", "none", "wrong", "failed", "baseline failed", "baseline empty"],
+)
+def test_what_cannot_be_ranked_has_no_speedup(
+    result: TrialResult, baseline: TrialResult | None
+) -> None:
+    assert summarise(result, baseline).speedup is None
+
+
+def test_an_unsteady_side_decides_nothing_however_large_the_ratio() -> None:
+    steady, unsteady = five(1_000_000), five(3_000_000, steady_from=None)
+    for ours, theirs in ((steady, unsteady), (unsteady, steady)):
+        summary = summarise(trial(*ours), trial(*theirs, name="baseline"))
+        assert summary.speedup is not None
+        assert summary.speedup.verdict == "inconclusive"
+        assert "no steady state" in summary.speedup.reason
+
+
+def test_another_number_of_threads_decides_nothing() -> None:
+    baseline = trial(*five(3_000_000, threads=1), name="baseline")
+    speedup = summarise(trial(*five(1_000_000)), baseline).speedup
+    assert speedup is not None
+    assert speedup.verdict == "inconclusive"
+    assert speedup.reason == "threads differ: 2 against the baseline's 1"
+
+
+def test_a_trial_that_never_ran_has_an_empty_summary() -> None:
+    summary = summarise(trial(outcome=Outcome.FAILED, failure=FAILED), None)
+    assert (summary.metrics, summary.speedup, summary.steady, summary.warnings) == (
+        {}, None, False, (),
+    )  # fmt: skip
+
+
+def test_a_process_that_saw_nothing_does_not_count() -> None:
+    summary = summarise(trial(process([]), *five(1_000_000)), None)
+    assert summary.metrics["latency_ms/p50"].n == 5
+
+
+def test_a_clean_trial_leaves_no_doubt() -> None:
+    assert summarise(trial(*five(1_000_000, n=400)), None).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (trial(*five(10**6, steady_from=None)), "No steady state in 5 of 5 processes"),
+        (trial(*five(10**6)[:1]), "One process has no interval"),
+        (trial(*five(10**6)[:3]), "Only 3 processes"),
+        (trial(*five(10**6), stop_reason="budget_exhausted"), "stopping.budget_s"),
+        (trial(process([10**6] * 9), process([2 * 10**6] * 9)), "known to within"),
+        (trial(*five(10**6, preempted=[True] * 60)), "interrupted 100 %"),
+        (trial(*five(10**5, calls_per_block=7)), "blocks of 7 calls"),
+        (trial(*five(10**4)), "reading the clock"),
+    ],
+)
+def test_a_doubt_is_told_in_plain_words(result: TrialResult, said: str) -> None:
+    warnings = summarise(result, None).warnings
+    assert any(said in warning for warning in warnings), warnings
+
+
+def test_every_doubt_says_what_to_try() -> None:
+    worst = trial(*five(10**4, steady_from=None, calls_per_block=2, preempted=[True] * 60)[:2])
+    warnings = summarise(worst, None).warnings
+    assert len(warnings) >= 5
+    assert all("try " in warning for warning in warnings)
+
+
+def test_a_summary_can_be_stored_and_is_the_same_every_time() -> None:
+    candidate, baseline = trial(*five(1_000_000)), trial(*five(2_000_000), name="baseline")
+    one = json.dumps(encode(summarise(candidate, baseline)), allow_nan=False)
+    assert one == json.dumps(encode(summarise(candidate, baseline)), allow_nan=False)
+    again = dataclasses.replace(candidate, processes=tuple(reversed(candidate.processes)))
+    other = summarise(again, baseline).metrics["latency_ms/p50"]
+    assert other.value == summarise(candidate, baseline).metrics["latency_ms/p50"].value
