@@ -353,6 +353,18 @@ def test_what_make_raises_on_the_file_system_is_its_own_affair(store: LocalStore
         build(store, lambda out: Path("/no/such/checkpoint").read_bytes() and None)
 
 
+def test_a_build_whose_directory_was_taken_away_fails_for_its_own_reason(store: LocalStore) -> None:
+    def vanish(out: Path) -> None:
+        shutil.rmtree(out.parent)
+        raise BuildError("no such operator")
+
+    with pytest.raises(BuildError, match="no such operator"):
+        build(store, vanish)
+    with pytest.raises(StoreError):
+        build(store, lambda out: shutil.rmtree(store.root))
+    assert build(store)
+
+
 # Rebuilding
 
 
