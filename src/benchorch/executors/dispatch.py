@@ -1,0 +1,208 @@
+"""Keeps every agent of a fleet supplied with trials of its kind until each trial has a result.
+
+The fleet may do anything: agents join late, vanish, answer twice or never come at all. The loop
+ends all the same, because waiting for agents is limited and every loss uses up an attempt.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from typing import TypeAlias, final
+
+from benchorch.domain.result import TrialResult
+from benchorch.domain.session import Event
+from benchorch.domain.trial import Trial
+from benchorch.executors.leases import Lease, LeaseBook, Loss
+from benchorch.interfaces.executor import Emit
+
+LOOK_S = 1.0
+"""How often the fleet is looked at when nothing happens."""
+
+AHEAD_S = 0.01
+"""An agent is given about this much work in advance, so that it need not wait for the next lease;
+a trial that takes longer is never kept from an idle agent."""
+
+MAX_AHEAD = 15
+"""More leases in advance no longer make no-op trials faster."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """An agent is ready."""
+
+    agent: str
+    kind: str
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What trials said while they run."""
+
+    events: tuple[Event, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A lease's result, what was said before it, and the seconds the agent was busy with it."""
+
+    lease: Lease
+    result: TrialResult
+    events: tuple[Event, ...]
+    busy_s: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faulted:
+    """A lease came back without a result; its agent lives."""
+
+    lease: Lease
+    reason: str
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """An agent is gone, with all it held."""
+
+    agent: str
+    reason: str
+
+
+Message: TypeAlias = Joined | Said | Ended | Faulted | Lost
+
+
+class Fleet(ABC):
+    """Agents on nodes, one per measuring slot."""
+
+    @abstractmethod
+    def want(self, kinds: Set[str]) -> None:
+        """Bring agents up on the slots of these kinds, let go of those of other kinds."""
+
+    @abstractmethod
+    def slots(self, kind: str) -> int:
+        """How many measuring slots of this kind living nodes announce."""
+
+    @abstractmethod
+    def vacancy(self, kind: str) -> tuple[str, str]:
+        """Why no agent of this kind is there, and what would bring one."""
+
+    @abstractmethod
+    def send(self, lease: Lease) -> None:
+        """Hand a lease to its agent; an agent works through its leases in order."""
+
+    @abstractmethod
+    def receive(self, timeout_s: float) -> Sequence[Message]:
+        """What has happened; waits for the first thing to happen, but no longer than this."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """When to stop trying.
+
+    Attributes:
+        max_attempts: how often a trial is begun.
+        wait_s: how long a kind without a node is waited for.
+        start_s: how long an agent may take to start on a node that is there.
+    """
+
+    max_attempts: int
+    wait_s: float
+    start_s: float
+
+
+def dispatch(
+    trials: Sequence[Trial],
+    fleet: Fleet,
+    emit: Emit,
+    patience: Patience,
+    now_s: Callable[[], float],
+) -> Iterator[TrialResult]:
+    """Exactly one result per trial, as soon as it is there."""
+    sweep = _Sweep(LeaseBook(trials, max_attempts=patience.max_attempts), fleet, emit, patience)
+    while not sweep.book.done():
+        fleet.want(sweep.book.kinds())
+        yield from sweep.give_up_overdue(now_s())
+        sweep.supply()
+        if sweep.book.done():
+            return
+        for message in fleet.receive(LOOK_S):
+            yield from sweep.take(message)
+
+
+@final
+@dataclass(slots=True)
+class _Sweep:
+    """The loop's state: the book, and of each agent its kind and how much it is given ahead."""
+
+    book: LeaseBook
+    fleet: Fleet
+    emit: Emit
+    patience: Patience
+    kinds: dict[str, str] = field(default_factory=dict)
+    ahead: dict[str, int] = field(default_factory=dict)
+    alone_since_s: dict[str, float] = field(default_factory=dict)
+
+    def supply(self) -> None:
+        """Lease until every agent has enough or nothing waits."""
+        for agent in self.kinds:
+            self.supply_one(agent)
+
+    def supply_one(self, agent: str) -> None:
+        """Lease to one agent until it has enough; one that is gone gets nothing."""
+        kind = self.kinds.get(agent)
+        while kind and len(self.book.held(agent)) <= self.ahead[agent]:
+            lease = self.book.lease(agent, kind)
+            if lease is None:
+                break
+            self.fleet.send(lease)
+
+    def take(self, message: Message) -> Iterator[TrialResult]:
+        """The results that a message leads to, mostly none or one."""
+        match message:
+            case Joined(agent=agent, kind=kind):
+                self.kinds[agent], self.ahead[agent] = kind, 0
+            case Said(events=events):
+                self._say(events)
+            case Ended(lease=lease, result=result, events=events, busy_s=busy_s):
+                self._say(events)
+                self.ahead[lease.agent] = min(MAX_AHEAD, int(AHEAD_S / max(busy_s, 1e-6)))
+                counted = self.book.finish(lease, result)
+                self.supply_one(lease.agent)  # before the caller is busy with the result
+                if counted is not None:
+                    yield counted
+            case Faulted(lease=lease, reason=reason):
+                yield from self._bear(self.book.fault(lease, reason), reason)
+            case Lost(agent=agent, reason=reason):
+                self.kinds.pop(agent, None)
+                yield from self._bear(self.book.lose(agent, reason), reason)
+
+    def give_up_overdue(self, now_s: float) -> Iterator[TrialResult]:
+        """Results for trials whose kind has had no agent for too long."""
+        staffed = set(self.kinds.values())
+        for kind in sorted(self.book.kinds()):
+            if kind in staffed:
+                self.alone_since_s.pop(kind, None)
+                continue
+            waited_s = now_s - self.alone_since_s.setdefault(kind, now_s)
+            there = self.fleet.slots(kind)
+            if waited_s >= (self.patience.start_s if there else self.patience.wait_s):
+                reason, remedy = self.fleet.vacancy(kind)
+                yield from self.book.give_up(kind, f"{reason} (waited {waited_s:.0f} s)", remedy)
+
+    def _say(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if self.book.owes(event.trial_id):
+                self.emit(event)
+
+    def _bear(self, loss: Loss, reason: str) -> Iterator[TrialResult]:
+        for trial, attempt in loss.retried:
+            message = f"attempt {attempt} of {self.patience.max_attempts}: {reason}"
+            self.emit(Event(trial_id=trial.trial_id, stage="retry", message=message))
+        yield from loss.results

@@ -1,0 +1,377 @@
+"""The Ray executor on a real cluster of several nodes on this machine."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.session import Event
+from benchorch.domain.trial import Trial
+from benchorch.errors import ConfigError
+from benchorch.executors.ray import RayExecutor
+from benchorch.interfaces.executor import Work
+
+pytestmark = pytest.mark.ray_cluster
+
+
+class Machines:
+    """A head without slots and nodes that announce a hardware kind."""
+
+    def __init__(self) -> None:
+        from ray._raylet import Config  # noqa: TID251  (the test is of Ray's room)
+        from ray.cluster_utils import Cluster  # noqa: TID251
+
+        Config.initialize("")  # some other test may have imported Ray with other variables
+        head = {"num_cpus": 0, "include_dashboard": False}
+        self.cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+        self.by_id: dict[str, Any] = {}
+        self.added = 0
+
+    @property
+    def address(self) -> str:
+        return str(self.cluster.address)
+
+    def add(self, kind: str, **more: object) -> Any:
+        self.added += 1
+        node = self.cluster.add_node(
+            num_cpus=1,
+            resources={f"benchorch:{kind}": 1},
+            node_ip_address=f"127.0.0.{1 + self.added}",  # so that no driver attaches to it
+            **more,
+        )
+        self.by_id[node.node_id] = node
+        return node
+
+    def remove(self, node_id: str) -> None:
+        self.cluster.remove_node(self.by_id.pop(node_id), allow_graceful=False)
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Machines]:
+    # Ray reads the token once in a process, so it stays; everything else is put back.
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_health_check_period_ms", "1000")
+        patch.setenv("RAY_health_check_timeout_ms", "3000")
+        started = Machines()
+        for kind in ("cpu-a", "cpu-a", "cpu-b"):
+            started.add(kind)
+        yield started
+        started.cluster.shutdown()
+
+
+@pytest.fixture
+def diary(tmp_path: Path) -> Path:
+    return tmp_path / "diary.jsonl"
+
+
+def trial(name: str, kind: str, **spec: Any) -> Trial:
+    return Trial(trial_id=name, labels={"hardware_kind": kind}, spec=spec)
+
+
+def working(diary: Path) -> Work:
+    """Work that writes down where and when it ran; carries itself to nodes that have no tests."""
+
+    def work(trial: Trial, *, attempt: int, isolated: bool, emit: Any) -> TrialResult:
+        import json
+        import os
+        import signal
+        import subprocess
+        import sys
+        import time
+
+        import ray  # noqa: TID251
+
+        from benchorch.domain.result import Outcome, TrialResult
+        from benchorch.domain.session import Event
+
+        def note(what: str, **more: object) -> None:
+            node = ray.get_runtime_context().get_node_id()
+            line = {"what": what, "trial": trial.trial_id, "node": node, "attempt": attempt}
+            with diary.open("a") as file:
+                file.write(json.dumps({**line, "at_s": time.monotonic(), **more}) + "\n")
+
+        spec = trial.spec
+        child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({spec['s']})"])
+        names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+        variables = {name: os.environ.get(name) for name in names}
+        nice = os.getpriority(os.PRIO_PROCESS, child.pid)
+        note("begin", pids=[os.getpid(), child.pid], variables=variables, nice=nice)
+        emit(Event(trial_id=trial.trial_id, stage="measure", message="begun"))
+        if spec.get("dies_in_attempt") == attempt:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "raises" in spec:
+            raise RuntimeError(str(spec["raises"]))
+        child.wait()
+        note("end")
+        return TrialResult(
+            trial_id=trial.trial_id, labels=trial.labels, outcome=Outcome.OK, attempt=attempt
+        )
+
+    return work
+
+
+def entries(diary: Path, what: str) -> list[dict[str, Any]]:
+    lines = diary.read_text().splitlines() if diary.exists() else []
+    return [entry for entry in map(json.loads, lines) if entry["what"] == what]
+
+
+def executor(machines: Machines, *, wait_s: float = 20, start_s: float = 60) -> RayExecutor:
+    return RayExecutor(address=machines.address, wait_s=wait_s, start_s=start_s)
+
+
+def run(
+    chosen: RayExecutor, trials: Sequence[Trial], diary: Path
+) -> tuple[dict[str, TrialResult], list[Event]]:
+    events: list[Event] = []
+    results = list(chosen.run(trials, working(diary), events.append))
+    assert len(results) == len({result.trial_id for result in results}) == len(trials)
+    return {result.trial_id: result for result in results}, events
+
+
+def meanwhile(condition: Callable[[], object], act: Callable[[], object]) -> threading.Thread:
+    """Does something on the side as soon as a condition holds."""
+
+    def watch() -> None:
+        if until(condition):
+            act()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
+
+
+def until(condition: Callable[[], object], limit_s: float = 30) -> bool:
+    deadline_s = time.monotonic() + limit_s
+    while time.monotonic() < deadline_s:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def running(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_trials_run_on_nodes_of_their_kind_and_never_two_at_once_on_one(
+    machines: Machines, diary: Path
+) -> None:
+    trials = [trial(f"a{i}", "cpu-a", s=0.2) for i in range(8)]
+    trials += [trial(f"b{i}", "cpu-b", s=0.2) for i in range(3)]
+    results, _ = run(executor(machines), trials, diary)
+    assert {result.outcome for result in results.values()} == {Outcome.OK}
+
+    spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    ends = {entry["trial"]: entry["at_s"] for entry in entries(diary, "end")}
+    for entry in entries(diary, "begin"):
+        resources = machines.by_id[entry["node"]]._ray_params.resources
+        assert f"benchorch:{results[entry['trial']].labels['hardware_kind']}" in resources
+        spans[entry["node"]].append((entry["at_s"], ends[entry["trial"]]))
+    assert len(spans) == 3
+    for taken in spans.values():
+        taken.sort()
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(taken))
+
+
+def test_what_a_trial_says_arrives_while_it_runs(machines: Machines, diary: Path) -> None:
+    heard: list[tuple[str, int]] = []
+
+    def hear(event: Event) -> None:
+        heard.append((event.message, len(entries(diary, "end"))))
+
+    list(executor(machines).run([trial("talks", "cpu-b", s=3)], working(diary), hear))
+    assert heard == [("begun", 0)]
+
+
+def test_a_kind_the_cluster_lacks_is_reported_with_what_it_has_and_what_to_start(
+    machines: Machines, diary: Path
+) -> None:
+    trials = [trial("lacks", "gpu-x", s=0), trial("fine", "cpu-b", s=0)]
+    results, _ = run(executor(machines, wait_s=2), trials, diary)
+    assert results["fine"].outcome is Outcome.OK
+    failure = results["lacks"].failure
+    assert failure is not None
+    assert (failure.stage, failure.kind) == ("schedule", "no_node")
+    assert "it has: cpu-a, cpu-b" in failure.message
+    assert '"benchorch:gpu-x": 1' in failure.remedy
+
+
+def test_a_slot_that_another_sweep_holds_is_not_shared(machines: Machines, diary: Path) -> None:
+    import ray  # noqa: TID251
+
+    ray.init(address=machines.address, log_to_driver=False)
+    try:
+        other = ray.remote(type("Other", (), {"here": lambda self: True}))
+        held = other.options(num_cpus=0, resources={"benchorch:cpu-b": 1}).remote()
+        ray.get(held.here.remote())
+        results, _ = run(executor(machines, start_s=3), [trial("t", "cpu-b", s=0)], diary)
+    finally:
+        ray.shutdown()
+    failure = results["t"].failure
+    assert failure is not None
+    assert failure.kind == "no_node"
+    assert "perhaps by another sweep" in failure.message
+    assert entries(diary, "begin") == []
+
+
+def test_a_trial_whose_agent_is_killed_is_begun_again(machines: Machines, diary: Path) -> None:
+    results, events = run(
+        executor(machines), [trial("t", "cpu-b", s=0.2, dies_in_attempt=1)], diary
+    )
+    assert (results["t"].outcome, results["t"].attempt) == (Outcome.OK, 2)
+    assert [event.stage for event in events if event.stage == "retry"] == ["retry"]
+
+
+def test_work_that_raises_is_reported_and_the_agent_goes_on(
+    machines: Machines, diary: Path
+) -> None:
+    trials = [trial("bad", "cpu-b", s=0, raises="a bug of ours"), trial("good", "cpu-b", s=0)]
+    results, _ = run(executor(machines), trials, diary)
+    failure = results["bad"].failure
+    assert failure is not None
+    assert failure.kind == "agent_failed"
+    assert "a bug of ours" in failure.message
+    assert results["good"].outcome is Outcome.OK
+
+
+def test_closing_early_ends_what_was_started(machines: Machines, diary: Path) -> None:
+    trials = [trial("quick", "cpu-b", s=0), trial("slow", "cpu-b", s=600)]
+    results = executor(machines).run(trials, working(diary), lambda event: None)
+    assert next(results).trial_id == "quick"
+    assert until(lambda: len(entries(diary, "begin")) == 2)
+    results.close()  # type: ignore[attr-defined]
+    pids = [pid for entry in entries(diary, "begin") for pid in entry["pids"]]
+    assert until(lambda: not any(map(running, pids)))
+
+
+def test_a_node_that_joins_late_is_used(machines: Machines, diary: Path) -> None:
+    late: list[Any] = []
+
+    def hear(event: Event) -> None:
+        if not late:
+            late.append(machines.add("cpu-c"))
+
+    trials = [trial("early", "cpu-b", s=0), trial("late", "cpu-c", s=0)]
+    results = list(executor(machines).run(trials, working(diary), hear))
+    assert [(r.trial_id, r.outcome) for r in results] == [
+        ("early", Outcome.OK),
+        ("late", Outcome.OK),
+    ]
+    machines.remove(late[0].node_id)
+
+
+def test_a_child_sees_the_gpu_and_none_of_rays_limits(machines: Machines, diary: Path) -> None:
+    node = machines.add("gpu-a", num_gpus=1)
+    run(executor(machines), [trial("t", "gpu-a", s=0.1)], diary)
+    (entry,) = entries(diary, "begin")
+    assert entry["variables"] == {
+        "CUDA_VISIBLE_DEVICES": "0",
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
+    }
+    if os.geteuid() == 0:  # others may not raise a priority again
+        assert entry["nice"] == os.getpriority(os.PRIO_PROCESS, 0)
+    machines.remove(node.node_id)
+
+
+def test_a_node_that_dies_in_mid_trial_loses_the_trial_to_another(
+    machines: Machines, diary: Path
+) -> None:
+    def kill_the_first() -> None:
+        machines.remove(entries(diary, "begin")[0]["node"])
+
+    killer = meanwhile(lambda: entries(diary, "begin"), kill_the_first)
+    results, events = run(executor(machines), [trial("t", "cpu-a", s=4)], diary)
+    killer.join()
+    first, second = entries(diary, "begin")
+    assert first["node"] != second["node"]
+    assert (results["t"].outcome, results["t"].attempt) == (Outcome.OK, 2)
+    assert "retry" in {event.stage for event in events}
+
+
+def test_when_every_node_of_a_kind_is_gone_the_sweep_says_so_and_ends(
+    machines: Machines, diary: Path
+) -> None:
+    def where_t1_runs() -> list[str]:
+        return [entry["node"] for entry in entries(diary, "begin") if entry["trial"] == "t1"]
+
+    killer = meanwhile(where_t1_runs, lambda: machines.remove(where_t1_runs()[0]))
+    trials = [trial("t1", "cpu-b", s=60), trial("t2", "cpu-b", s=0), trial("t3", "cpu-a", s=0)]
+    results, _ = run(executor(machines, wait_s=3), trials, diary)
+    killer.join()
+    kinds = {name: r.failure.kind for name, r in results.items() if r.failure is not None}
+    assert kinds == {"t1": "node_lost", "t2": "no_node"}
+    assert results["t3"].outcome is Outcome.OK
+
+
+def test_a_connected_process_starts_no_second_cluster(machines: Machines, diary: Path) -> None:
+    import ray  # noqa: TID251
+
+    ray.init(address=machines.address, log_to_driver=False)
+    try:
+        with pytest.raises(ConfigError, match="connected to a Ray cluster already"):
+            list(RayExecutor().run([trial("t", "local", s=0)], working(diary), print))
+    finally:
+        ray.shutdown()
+
+
+LOCAL = """
+import json, os, sys
+import psutil, ray
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.trial import Trial
+from benchorch.executors.ray import RayExecutor
+
+def main():
+    def work(trial, *, attempt, isolated, emit):
+        node = ray.get_runtime_context().get_node_id()
+        address = next(n["NodeManagerAddress"] for n in ray.nodes() if n["NodeID"] == node)
+        return TrialResult(trial_id=trial.trial_id, labels={"nice": str(os.nice(0)),
+                           "address": address}, outcome=Outcome.OK)
+    trials = [Trial(trial_id=str(i), labels={"hardware_kind": "local"}, spec={}) for i in range(3)]
+    results = RayExecutor().run(trials, work, print)
+    print(json.dumps({r.trial_id: dict(r.labels) for r in results}))
+    print(json.dumps([p.name() for p in psutil.Process().children(recursive=True)]))
+
+main()
+"""
+
+
+def test_a_local_cluster_listens_to_this_machine_only_and_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    finished = subprocess.run(
+        [sys.executable, "-c", LOCAL],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    results, left = map(json.loads, finished.stdout.splitlines())
+    assert results.keys() == {"0", "1", "2"}
+    labels = list(results.values())
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    assert labels == [{"nice": str(nice), "address": "127.0.0.1"}] * 3
+    assert left == []

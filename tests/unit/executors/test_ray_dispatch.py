@@ -1,0 +1,245 @@
+"""The dispatch loop with a fleet that does as it pleases."""
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.session import Event
+from benchorch.domain.trial import Trial
+from benchorch.executors.dispatch import (
+    Ended,
+    Faulted,
+    Fleet,
+    Joined,
+    Lost,
+    Message,
+    Patience,
+    Said,
+    dispatch,
+)
+from benchorch.executors.leases import Lease
+
+PATIENCE = Patience(max_attempts=3, wait_s=30, start_s=120)
+
+
+def trial(name: str, kind: str = "a") -> Trial:
+    return Trial(trial_id=name, labels={"hardware_kind": kind}, spec={})
+
+
+def ended(lease: Lease, busy_s: float = 1.0, events: tuple[Event, ...] = ()) -> Ended:
+    result = TrialResult(
+        trial_id=lease.trial.trial_id, labels=lease.trial.labels, outcome=Outcome.OK
+    )
+    return Ended(lease=lease, result=result, events=events, busy_s=busy_s)
+
+
+@dataclass
+class ScriptedFleet(Fleet):
+    """Answers each look with what the script makes of the leases sent so far."""
+
+    script: Callable[["ScriptedFleet"], Sequence[Message]]
+    announced: dict[str, int] = field(default_factory=dict)
+    sent: list[Lease] = field(default_factory=list)
+    wanted: list[Set[str]] = field(default_factory=list)
+    looks: int = 0
+
+    def want(self, kinds: Set[str]) -> None:
+        self.wanted.append(kinds)
+
+    def slots(self, kind: str) -> int:
+        return self.announced.get(kind, 0)
+
+    def vacancy(self, kind: str) -> tuple[str, str]:
+        return f"no node of kind {kind!r}", "start one"
+
+    def send(self, lease: Lease) -> None:
+        self.sent.append(lease)
+
+    def receive(self, timeout_s: float) -> Sequence[Message]:
+        self.looks += 1
+        assert self.looks < 5000, "the sweep does not end"
+        return self.script(self)
+
+    def now_s(self) -> float:
+        return float(self.looks)
+
+
+def run(
+    trials: Sequence[Trial], fleet: ScriptedFleet, patience: Patience = PATIENCE
+) -> tuple[list[TrialResult], list[Event]]:
+    events: list[Event] = []
+    results = list(dispatch(trials, fleet, events.append, patience, fleet.now_s))
+    return results, events
+
+
+def obedient(fleet: ScriptedFleet) -> Sequence[Message]:
+    """One agent of kind a joins at once and answers everything it is given."""
+    if fleet.looks == 1:
+        return [Joined(agent="x", kind="a")]
+    answers = [ended(lease) for lease in fleet.sent]
+    fleet.sent.clear()
+    return answers
+
+
+def test_an_agent_with_long_trials_holds_one_at_a_time() -> None:
+    most = 0
+
+    def watch(fleet: ScriptedFleet) -> Sequence[Message]:
+        nonlocal most
+        most = max(most, len(fleet.sent))
+        return obedient(fleet)
+
+    results, _ = run([trial(str(i)) for i in range(20)], ScriptedFleet(watch))
+    assert (len(results), most) == (20, 1)
+
+
+def test_an_agent_with_very_short_trials_is_supplied_ahead() -> None:
+    def swift(fleet: ScriptedFleet) -> Sequence[Message]:
+        if fleet.looks == 1:
+            return [Joined(agent="x", kind="a")]
+        answers = [ended(lease, busy_s=1e-4) for lease in fleet.sent]
+        fleet.sent.clear()
+        return answers
+
+    fleet = ScriptedFleet(swift)
+    results, _ = run([trial(str(i)) for i in range(160)], fleet)
+    assert len(results) == 160
+    assert fleet.looks < 20
+
+
+def test_a_kind_without_a_node_is_given_up_after_the_wait_and_the_others_go_on() -> None:
+    results, _ = run([trial("1", "b"), trial("2", "a")], ScriptedFleet(obedient))
+    by_id = {result.trial_id: result for result in results}
+    assert by_id["2"].outcome is Outcome.OK
+    failure = by_id["1"].failure
+    assert failure is not None
+    assert failure.kind == "no_node"
+    assert "waited 30 s" in failure.message
+
+
+def test_a_node_that_is_there_is_given_longer_to_start() -> None:
+    fleet = ScriptedFleet(lambda _: [], announced={"a": 1})
+    (result,), _ = run([trial("1")], fleet)
+    assert result.failure is not None
+    assert "waited 120 s" in result.failure.message
+
+
+def test_a_node_that_joins_late_is_used() -> None:
+    def late(fleet: ScriptedFleet) -> Sequence[Message]:
+        if fleet.looks == 20:
+            return [Joined(agent="x", kind="a")]
+        return [ended(lease) for lease in fleet.sent]
+
+    (result,), _ = run([trial("1")], ScriptedFleet(late))
+    assert result.outcome is Outcome.OK
+
+
+def test_a_retry_is_said_to_the_person_waiting() -> None:
+    def dies_once(fleet: ScriptedFleet) -> Sequence[Message]:
+        match fleet.looks:
+            case 1:
+                return [Joined(agent="x", kind="a")]
+            case 2:
+                return [Lost(agent="x", reason="its node is dead"), Joined(agent="y", kind="a")]
+            case _:
+                return [ended(fleet.sent[-1])]
+
+    (result,), events = run([trial("1")], ScriptedFleet(dies_once))
+    assert result.attempt == 2
+    assert [(e.stage, e.message) for e in events] == [("retry", "attempt 2 of 3: its node is dead")]
+
+
+def test_events_of_a_trial_come_before_its_result_and_never_after() -> None:
+    event = Event(trial_id="1", stage="measure", message="process 1 of 5")
+    seen: list[str] = []
+
+    def talkative(fleet: ScriptedFleet) -> Sequence[Message]:
+        if fleet.looks == 1:
+            return [Joined(agent="x", kind="a")]
+        last = ended(fleet.sent[0], events=(event,))
+        return [Said(events=(event,)), last, Said(events=(event,))]
+
+    fleet = ScriptedFleet(talkative)
+    trials = [trial("1")]
+    results = dispatch(trials, fleet, lambda e: seen.append(e.message), PATIENCE, fleet.now_s)
+    seen.extend(result.trial_id for result in results)
+    assert seen == ["process 1 of 5", "process 1 of 5", "1"]
+
+
+def test_a_kind_that_is_finished_is_no_longer_wanted() -> None:
+    fleet = ScriptedFleet(obedient)
+    run([trial("1", "a"), trial("2", "b")], fleet)
+    assert fleet.wanted[0] == {"a", "b"}
+    assert fleet.wanted[-1] == {"b"}
+
+
+@dataclass
+class ChaosFleet(ScriptedFleet):
+    """Agents join, die, fault, answer twice and answer after their death; then all fall silent."""
+
+    dice: random.Random = field(default_factory=random.Random)
+    calm_after: int = 60
+    queues: dict[str, deque[Lease]] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)
+    ghosts: list[Lease] = field(default_factory=list)
+
+    def send(self, lease: Lease) -> None:
+        assert lease.agent in self.queues, "leased to an agent that is gone"
+        assert lease.trial.labels["hardware_kind"] == self.kinds[lease.agent]
+        self.queues[lease.agent].append(lease)
+        self.sent.append(lease)
+
+    def receive(self, timeout_s: float) -> Sequence[Message]:
+        self.looks += 1
+        assert self.looks < 5000, "the sweep does not end"
+        return [m for m in (self._happen(),) if m] if self.looks < self.calm_after else self._end()
+
+    def _end(self) -> Sequence[Message]:
+        """From now on every node is dead."""
+        gone = list(self.queues)
+        self.queues.clear()
+        return [Lost(agent=agent, reason="dead") for agent in gone]
+
+    def _happen(self) -> Message | None:
+        busy = [agent for agent, queue in self.queues.items() if queue]
+        choice = self.dice.choice(["join", "end", "end", "fault", "lose", "ghost", "nothing"])
+        if choice == "join":
+            agent = f"agent{self.looks}"
+            self.kinds[agent], self.queues[agent] = self.dice.choice("ab"), deque()
+            return Joined(agent=agent, kind=self.kinds[agent])
+        if choice == "lose" and self.queues:
+            agent = self.dice.choice(list(self.queues))
+            self.ghosts += self.queues.pop(agent)
+            return Lost(agent=agent, reason="dead")
+        if choice == "ghost" and self.ghosts:
+            return ended(self.dice.choice(self.ghosts))
+        if busy and choice in ("end", "fault"):
+            lease = self.queues[self.dice.choice(busy)].popleft()
+            self.ghosts.append(lease)
+            swift = self.dice.choice([1e-4, 1.0])
+            return ended(lease, swift) if choice == "end" else Faulted(lease=lease, reason="no")
+        return None
+
+
+@given(
+    kinds=st.lists(st.sampled_from("abc"), max_size=25),
+    dice=st.randoms(use_true_random=False),
+    calm_after=st.integers(1, 200),
+    attempts=st.integers(1, 4),
+)
+def test_whatever_the_fleet_does_each_trial_has_exactly_one_result_from_its_own_kind(
+    kinds: list[str], dice: random.Random, calm_after: int, attempts: int
+) -> None:
+    trials = [trial(str(i), kind) for i, kind in enumerate(kinds)]
+    fleet = ChaosFleet(obedient, dice=dice, calm_after=calm_after)
+    patience = Patience(max_attempts=attempts, wait_s=5, start_s=5)
+    results, _ = run(trials, fleet, patience)
+    assert Counter(r.trial_id for r in results) == Counter(t.trial_id for t in trials)
+    assert all(1 <= r.attempt <= attempts for r in results)
+    begun = Counter((lease.trial.trial_id, lease.attempt) for lease in fleet.sent)
+    assert all(attempt <= attempts for _, attempt in begun)
