@@ -30,13 +30,7 @@ class AotInductor(FileStep):
     consumes: ClassVar[Format] = Format.EXPORTED_PROGRAM
     produces: ClassVar[Format] = Format.AOTI_PACKAGE
     requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = (
-        "arch",
-        "compute_capability",
-        "cpu_isa",
-        "device",
-        "threads",
-    )
+    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability", "cpu_isa", "threads")
     version: ClassVar[int] = 1
 
     freezing: bool = False

@@ -34,13 +34,7 @@ class InductorCompile(FileStep):
     consumes: ClassVar[Format] = Format.MODULE
     produces: ClassVar[Format] = Format.INDUCTOR_CACHE
     requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = (
-        "arch",
-        "compute_capability",
-        "cpu_isa",
-        "device",
-        "threads",
-    )
+    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability", "cpu_isa", "threads")
     version: ClassVar[int] = 1
 
     mode: Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] = (

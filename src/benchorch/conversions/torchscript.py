@@ -30,7 +30,8 @@ class TorchScript(FileStep):
     consumes: ClassVar[Format] = Format.MODULE
     produces: ClassVar[Format] = Format.TORCHSCRIPT
     requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = ("device",)
+    # A host without a GPU has none: the fact tells the two kinds of traces apart.
+    depends_on: ClassVar[tuple[str, ...]] = ("compute_capability",)
     version: ClassVar[int] = 1
 
     def build(self, request: BuildRequest) -> None:
