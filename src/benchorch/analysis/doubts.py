@@ -9,6 +9,7 @@ from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.units import NS_PER_MS
 
+FIXED = "fixed"
 LEAST_PROCESSES = 5
 MOST_PREEMPTED_RATIO = 0.1
 MOST_OVERHEAD_RATIO = 0.01
@@ -24,8 +25,8 @@ def doubts(
     if not seen:
         return ()
     return (
-        *_unsteady(seen),
-        *_few(seen),
+        *_unsteady(seen, stop_reason),
+        *_few(seen, stop_reason),
         *_wide(metrics, stop_reason),
         *_preempted(seen),
         *_instrument(seen),
@@ -33,23 +34,25 @@ def doubts(
     )
 
 
-def _unsteady(processes: Sequence[ProcessRecord]) -> Iterator[str]:
+def _unsteady(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:
     unsteady = sum(process.steady_from is None for process in processes)
+    key = "window_s=5" if stop_reason == FIXED else "max_window_s=20"
     if unsteady:
         yield (
             f"No steady state in {unsteady} of {len(processes)} processes, whose every call "
-            "counts: try stopping.max_window_s=20, or a quieter machine."
+            f"counts: try stopping.{key}, or a quieter machine."
         )
 
 
-def _few(processes: Sequence[ProcessRecord]) -> Iterator[str]:
+def _few(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:
     count = len(processes)
+    key = "processes" if stop_reason == FIXED else "min_processes"
     if count == 1:
         yield "One process has no interval: try stopping=quick for five."
     elif count < LEAST_PROCESSES:
         yield (
             f"Only {count} processes, where {LEAST_PROCESSES} are the least to rely on: "
-            f"try stopping.min_processes={LEAST_PROCESSES}, or a larger stopping.budget_s."
+            f"try stopping.{key}={LEAST_PROCESSES}."
         )
 
 

@@ -86,7 +86,9 @@ def stability(durations_ns: ArrayLike, *, least_steady_ns: float = LEAST_STEADY_
     sigma = _noise(points)
     calm = _clipped(points, sigma)
     ends = [0, *shifts(calm / sigma, 4.5 * math.log(points.size)), points.size]
-    first = _first_of_last_level(points, ends, sigma)
+    # What counts as the same level is said of medians of few blocks, however many make a point.
+    few = sigma if group <= GROUP else _noise(_medians(durations, GROUP))
+    first = _first_of_last_level(points, ends, few)
     start = first * group
     steady = durations[start:]
     lasts = steady.size >= LEAST_SHARE_RATIO * durations.size and steady.sum() >= least_steady_ns

@@ -205,7 +205,9 @@ def test_a_clean_trial_leaves_no_doubt() -> None:
     ("result", "said"),
     [
         (trial(*five(10**6, steady_from=None)), "No steady state in 5 of 5 processes"),
+        (trial(*five(10**6, steady_from=None), stop_reason="fixed"), "stopping.window_s=5"),
         (trial(*five(10**6)[:1]), "One process has no interval"),
+        (trial(*five(10**6)[:3], stop_reason="fixed"), "stopping.processes=5"),
         (trial(*five(10**6)[:3]), "Only 3 processes"),
         (trial(*five(10**6), stop_reason="budget_exhausted"), "stopping.budget_s"),
         (trial(process([10**6] * 9), process([2 * 10**6] * 9)), "known to within"),
