@@ -10,6 +10,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,7 @@ _NOTE = "mlflow.note.content"
 _MAX_NOTE_LENGTH = 5000
 _MAX_REASON_LENGTH = 400
 _RUNS_PER_PAGE = 500
+_UPLOADS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +131,8 @@ class Mlflow(Recorder):
             known = _known_child(session, trial)
             place = known or _new_child(session, trial, fields)
             flat = self.uri.startswith("file:")
-            _log(session.client, place, fields, with_tags=known is not None, flat=flat)
-            _upload(place, self.uri, attachments.below(directory))
+            with _uploading(place, self.uri, attachments.below(directory)):
+                _log(session.client, place, fields, with_tags=known is not None, flat=flat)
             session.client.set_terminated(place.run_id, fields.status, fields.end_ms)
             return place.run_id
 
@@ -362,10 +364,27 @@ def _flat(metric: str) -> str:
 
 
 def _upload(place: _Place, uri: str, files: Iterable[tuple[Path, str]]) -> None:
-    """Artifacts straight to where the run keeps them, without asking for the run again."""
+    """Send artifacts and wait until they are there."""
+    with _uploading(place, uri, files):
+        pass
+
+
+@contextmanager
+def _uploading(place: _Place, uri: str, files: Iterable[tuple[Path, str]]) -> Iterator[None]:
+    """Artifacts on their way, several at once, until the block and they are done.
+
+    They go straight to where the run keeps them: asking a client would ask for the run again.
+    """
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
     repository = get_artifact_repository(place.artifact_uri, tracking_uri=uri)
-    for path, folder in files:
+
+    def send(path: Path, folder: str) -> None:
         with attachments.without_secrets(path, uri) as clean:
             repository.log_artifact(str(clean), folder or None)
+
+    with ThreadPoolExecutor(max_workers=_UPLOADS_AT_ONCE) as pool:
+        sent = [pool.submit(send, path, folder) for path, folder in files]
+        yield
+        for upload in sent:
+            upload.result()

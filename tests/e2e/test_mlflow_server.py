@@ -1,0 +1,283 @@
+"""A real MLflow server: what a trial costs it, and what an outage costs us."""
+
+# ruff: noqa: TID251  what we wrote is read back with MLflow itself
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchorch import journal
+from benchorch.commands import ui
+from benchorch.domain.estimate import Estimate, Summary
+from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.trial import Plan, Trial
+from benchorch.errors import RecordError
+from benchorch.recorders.mlflow import Mlflow, create_store
+from benchorch.recording import Replayed, replay
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+REQUEST = re.compile(r'"(?:GET|POST|PATCH|PUT|DELETE) (/api/2\.0/mlflow/\S+?)[? ]')
+START_S = 180
+
+
+@dataclass
+class Server:
+    """MLflow's server as `benchorch ui` starts it, with a log of every request."""
+
+    launch: ui.Launch
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.launch.argv,
+                env=dict(self.launch.environment),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START_S
+        while not self.answers():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.2)
+
+    def answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.launch.url}/health", timeout=2) as reply:
+                return bool(reply.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def kill(self) -> None:
+        if self.process is not None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def requests(self) -> Counter[str]:
+        """How often each tracking endpoint was asked so far; artifacts are not tracking."""
+        return Counter(REQUEST.findall(self.log.read_text()))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    store = f"sqlite:///{folder / 'mlflow.db'}"
+    create_store(store)
+    launch = ui.prepare(["--port", str(free_port()), "--uri", store])
+    server = Server(launch, folder / "server.log")
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((ui.HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def summarise(result: TrialResult, baseline: TrialResult | None) -> Summary:
+    estimate = Estimate(
+        value=2.0, low=1.0, high=3.0, level_ratio=0.95, n=5, unit="ms", method="median"
+    )
+    return Summary(
+        metrics={f"latency_ms/p{p}": estimate for p in range(20)}, speedup=None, steady=True
+    )
+
+
+def plan_of(name: str, count: int) -> Plan:
+    trials = tuple(
+        Trial(trial_id=f"{i:016x}", labels={"model": f"m{i}"}, spec={"i": i}) for i in range(count)
+    )
+    return Plan(plan_id=f"plan-{name}", name=name, trials=trials, skips=(), session={})
+
+
+def end(directory: Path, trial: Trial) -> None:
+    observed = Observations(
+        durations_ns=tuple(range(1000)),
+        started_ns=tuple(range(1000)),
+        calls_per_block=1,
+        items_per_call=1,
+    )
+    process = ProcessRecord(
+        load_s=0,
+        first_call_s=0,
+        observations=observed,
+        steady_from=0,
+        calibration=Calibration(pair_cost_ns=1, step_ns=1),
+        peak_rss_bytes=1,
+        facts={"dtype": "float32"},
+    )
+    result = TrialResult(
+        trial_id=trial.trial_id,
+        labels=trial.labels,
+        outcome=Outcome.OK,
+        processes=(process,),
+        started_at="2026-11-20T10:15:00+00:00",
+        ended_at="2026-11-20T10:16:00+00:00",
+    )
+    journal.append_result(directory, result, {})
+
+
+def children(server: Server, plan: Plan) -> list[Run]:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=server.launch.url)
+    experiment = client.get_experiment_by_name("benchorch")
+    wanted = f"tags.plan_id = '{plan.plan_id}' and tags.role = 'trial'"
+    return list(client.search_runs([experiment.experiment_id], wanted))
+
+
+def test_a_trial_costs_three_requests(server: Server, tmp_path: Path) -> None:
+    plan = plan_of("cost", 10)
+    journal.write_plan(tmp_path, plan)
+    for trial in plan.trials:
+        end(tmp_path, trial)
+    before = server.requests()
+    replayed = replay(tmp_path, Mlflow(uri=server.launch.url), summarise=summarise)
+    asked = server.requests() - before
+    assert (replayed.recorded, replayed.remaining) == (10, 0)
+    # One more of each for the parent.
+    assert asked["/api/2.0/mlflow/runs/create"] == 11
+    assert asked["/api/2.0/mlflow/runs/log-batch"] == 11
+    assert asked["/api/2.0/mlflow/runs/update"] == 11
+    of_the_invocation = asked.total() - 33
+    assert of_the_invocation <= 3  # the experiment twice, the search for the parent
+    assert len(children(server, plan)) == 10
+
+
+def test_artifacts_are_served_from_where_they_were_sent(server: Server, tmp_path: Path) -> None:
+    plan = plan_of("artifacts", 1)
+    journal.write_plan(tmp_path, plan)
+    end(tmp_path, plan.trials[0])
+    replay(tmp_path, Mlflow(uri=server.launch.url), summarise=summarise)
+    run_id = children(server, plan)[0].info.run_id
+    query = f"get-artifact?path=observations.jsonl&run_uuid={run_id}"
+    with urllib.request.urlopen(f"{server.launch.url}/{query}") as reply:
+        sent = reply.read()
+    assert (
+        sent == (tmp_path / "trials" / plan.trials[0].trial_id / "observations.jsonl").read_bytes()
+    )
+
+
+def test_the_ui_shows_what_was_recorded_without_a_server(server: Server, tmp_path: Path) -> None:
+    plan = plan_of("direct", 1)
+    journal.write_plan(tmp_path, plan)
+    end(tmp_path, plan.trials[0])
+    replay(tmp_path, Mlflow(uri=server.launch.store, experiment="direct"), summarise=summarise)
+    parent = Mlflow(uri=server.launch.url, experiment="direct").open(plan, tmp_path)
+    query = f"get-artifact?path=plan.json&run_uuid={parent}"
+    with urllib.request.urlopen(f"{server.launch.url}/{query}") as reply:
+        assert b"plan-direct" in reply.read()
+    with urllib.request.urlopen(server.launch.url) as reply:
+        assert b"<title>MLflow</title>" in reply.read()
+
+
+def test_an_outage_in_the_middle_gives_each_trial_exactly_once(
+    server: Server, tmp_path: Path
+) -> None:
+    plan = plan_of("outage", 6)
+    journal.write_plan(tmp_path, plan)
+    steps: Iterator[Callable[[], None]] = iter(
+        [
+            lambda: [end(tmp_path, trial) for trial in plan.trials[:2]] and None,
+            server.kill,
+            lambda: [end(tmp_path, trial) for trial in plan.trials[2:4]] and None,
+            lambda: None,
+            server.start,
+            lambda: [end(tmp_path, trial) for trial in plan.trials[4:]] and None,
+        ]
+    )
+
+    def wait(_timeout_s: float) -> bool | None:
+        step = next(steps, None)
+        if step is None:
+            return True
+        step()
+        return None
+
+    recorder = Mlflow(uri=server.launch.url, timeout_s=30)
+    replayed = replay(tmp_path, recorder, follow=True, summarise=summarise, wait=wait)
+    assert (replayed.recorded, replayed.remaining, replayed.reason) == (6, 0, "")
+    runs = children(server, plan)
+    assert sorted(run.data.tags["trial_id"] for run in runs) == [t.trial_id for t in plan.trials]
+    assert {run.info.status for run in runs} == {"FINISHED"}
+
+
+def test_what_an_outage_left_behind_is_brought_by_a_later_replay(
+    server: Server, tmp_path: Path
+) -> None:
+    plan = plan_of("later", 4)
+    journal.write_plan(tmp_path, plan)
+    recorder = Mlflow(uri=server.launch.url, timeout_s=30)
+    end(tmp_path, plan.trials[0])
+    replay(tmp_path, recorder, summarise=summarise)
+    server.kill()
+    for trial in plan.trials[1:]:
+        end(tmp_path, trial)
+    left: Replayed = replay(tmp_path, recorder, summarise=summarise)
+    server.start()
+    brought = replay(tmp_path, Mlflow(uri=server.launch.url, timeout_s=30), summarise=summarise)
+    assert (left.recorded, left.remaining) == (0, 3)
+    assert (brought.recorded, brought.remaining) == (3, 0)
+    assert len(children(server, plan)) == 4
+
+
+def test_a_password_in_the_uri_is_used_and_never_shown(server: Server, tmp_path: Path) -> None:
+    plan = plan_of("secret", 1)
+    uri = server.launch.url.replace("http://", "http://ann:hunter22@")
+    session = {"tracking": {"uri": uri}}
+    plan = Plan(plan_id=plan.plan_id, name="secret", trials=plan.trials, skips=(), session=session)
+    journal.write_plan(tmp_path, plan)
+    end(tmp_path, plan.trials[0])
+    replayed = replay(tmp_path, Mlflow(uri=uri), summarise=summarise)
+    query = f"get-artifact?path=plan.json&run_uuid={replayed.parent_run_id}"
+    with urllib.request.urlopen(f"{server.launch.url}/{query}") as reply:
+        assert b"hunter22" not in reply.read()
+    for name in ("tracking.json", "recorded.jsonl"):
+        assert "hunter22" not in (tmp_path / name).read_text()
+    assert "hunter22" not in str([run.to_dictionary() for run in children(server, plan)])
+
+
+def test_nobody_at_the_address_is_said_at_once(tmp_path: Path) -> None:
+    import mlflow  # its import is not what is timed
+
+    assert mlflow
+    plan = plan_of("nobody", 1)
+    started = time.monotonic()
+    with pytest.raises(RecordError, match="did not take it"):
+        Mlflow(uri=f"http://127.0.0.1:{free_port()}").open(plan, tmp_path)
+    assert time.monotonic() - started < 10
+
+
+def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind((ui.HOST, 0))
+        silent.listen()
+        uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        started = time.monotonic()
+        with pytest.raises(RecordError, match="did not take it"):
+            Mlflow(uri=uri, timeout_s=2).open(plan_of("silent", 1), tmp_path)
+        assert time.monotonic() - started < 10
