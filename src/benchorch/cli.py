@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
@@ -17,6 +17,10 @@ from benchorch.domain.reply import Reply
 from benchorch.errors import BenchorchError, ConfigError
 
 if TYPE_CHECKING:
+    from hydra.core.config_loader import ConfigLoader
+
+    from benchorch.config import Composer
+    from benchorch.interfaces.store import Store
     from benchorch.launcher import Application
 
 OK, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
@@ -72,7 +76,6 @@ class Request:
     flags: tuple[str, ...]
     overrides: tuple[str, ...]
     resume: str | None = None
-    words: tuple[str, ...] = field(default=())
 
     @property
     def multirun(self) -> bool:
@@ -238,11 +241,10 @@ def _plan(arguments: list[str]) -> int:
     return OK
 
 
-def _jobs(request: Request, composer: object) -> list[list[str]]:
+def _jobs(request: Request, composer: Composer) -> list[list[str]]:
     """The override lists that Hydra's own sweeper would make of these words."""
-    from benchorch.config import Composer, lift_lists, sweep_jobs
+    from benchorch.config import lift_lists, sweep_jobs
 
-    assert isinstance(composer, Composer)
     overrides = lift_lists(request.overrides, composer.groups)
     return sweep_jobs(overrides) if request.multirun else [list(overrides)]
 
@@ -256,7 +258,7 @@ skipped with the reason. Nothing is started.
   -m        cross comma-separated values"""
 
 
-def _hydra_problems(error: Exception, request: Request, loader: object) -> list[str]:
+def _hydra_problems(error: Exception, request: Request, loader: ConfigLoader) -> list[str]:
     """Everything wrong with the words, in place of the first thing Hydra stumbled over."""
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
@@ -269,7 +271,7 @@ def _hydra_problems(error: Exception, request: Request, loader: object) -> list[
         raise error
     from benchorch.config import Composer, lift_lists
 
-    composer = Composer(loader, request.config_name)  # type: ignore[arg-type]
+    composer = Composer(loader, request.config_name)
     overrides = lift_lists(request.overrides, composer.groups)
     return composer.problems(overrides, sweep=request.multirun) or [str(error)]
 
@@ -281,7 +283,7 @@ def _cache(arguments: list[str]) -> int:
     return _answer(cache.run(_without_json(arguments), _store(overrides)), arguments)
 
 
-def _store(overrides: Sequence[str]) -> object:
+def _store(overrides: Sequence[str]) -> Store:
     from benchorch.components import make
     from benchorch.config import Composer, config_loader
     from benchorch.domain.trial import Node

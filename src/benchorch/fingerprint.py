@@ -29,7 +29,7 @@ def state_digest(module: torch.nn.Module) -> str:
     for name, tensor in _tensors(module):
         total.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
         flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        total.update(memoryview(flat.numpy()))
+        total.update(flat.numpy().data)
     return total.hexdigest()
 
 

@@ -90,6 +90,11 @@ def replay(
     )
 
 
+def command(directory: Path) -> str:
+    """What brings the rest once the tracker is back."""
+    return f"python -m benchorch record {directory}"
+
+
 def word_on_stdin(timeout_s: float) -> bool | None:
     """None while nothing is said; then what ``{"complete": ...}`` says; False if stdin closes."""
     try:
@@ -187,7 +192,7 @@ class _Replay:
         self.reason = str(error)
         if not self.complained:
             self.complained = True
-            LOG.warning("Results wait on disk: %s", error)
+            LOG.warning("Results wait on disk: %s; later: %s", error, command(self.directory))
 
 
 def _follow(task: _Replay, wait: Wait) -> bool:

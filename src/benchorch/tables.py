@@ -158,13 +158,16 @@ def _conclude(
     return f"{subject}: {where} is fastest, p50 {interval_text(latency)} ms: {gain}."
 
 
-def markdown(rows: Sequence[Sequence[str]], plan: Plan, said: str) -> str:
-    """The table as Markdown."""
+def markdown(
+    rows: Sequence[Sequence[str]], plan: Plan, said: str, notes: Sequence[str] = ()
+) -> str:
+    """The table as Markdown, with the conclusion, every doubt and every skip."""
     head, *body = rows
     lines = [f"# {plan.name} ({plan.plan_id})", "", f"| {' | '.join(head)} |"]
     lines.append("|" + "---|" * len(head))
     lines += [f"| {' | '.join(row)} |" for row in body]
     lines += ["", said, ""]
+    lines += [f"- note: {note}" for note in notes]
     lines += [f"- skipped: {skip_text(skip)}" for skip in plan.skips]
     return "\n".join(lines).rstrip() + "\n"
 

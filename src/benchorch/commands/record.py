@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -16,7 +17,7 @@ from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Node, Plan
 from benchorch.errors import ConfigError, RecordError
 from benchorch.interfaces.recorder import Recorder
-from benchorch.recording import TRACKING, Replayed, replay
+from benchorch.recording import TRACKING, Replayed, command, replay
 
 MLFLOW = "benchorch.recorders.mlflow.Mlflow"
 _SQLITE = "sqlite:///"
@@ -36,9 +37,9 @@ def run(arguments: Sequence[str]) -> Reply:
         return Reply(text=str(error), data={"problems": list(error.problems)}, exit_code=2)
     except RecordError as error:
         return Reply(text=str(error), data={"reason": str(error)}, exit_code=1)
-    if wanted.follow and not replayed.reason:
-        return Reply(text="", data=None)  # the run's own process says where the results are
-    return _reply(directory, recorder, replayed)
+    reply = _reply(directory, recorder, replayed)
+    # The run's own process says where its results are, and an outage was said when it began.
+    return replace(reply, text="") if wanted.follow else reply
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -85,7 +86,7 @@ def _reply(directory: Path, recorder: Recorder, replayed: Replayed) -> Reply:
     text = (
         f"{_trials(replayed.recorded)} recorded, {_trials(replayed.remaining)} not: "
         f"{replayed.reason}\nNothing is lost; once the tracker is back: "
-        f"python -m benchorch record {directory}"
+        f"{command(directory)}"
     )
     return Reply(text=text, data=data, exit_code=1)
 

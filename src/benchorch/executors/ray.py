@@ -113,7 +113,7 @@ class RayExecutor(Executor):
         patience = Patience(
             max_attempts=self.max_attempts, wait_s=self.wait_s, start_s=self.start_s
         )
-        with _connected(self.address) as ray:
+        with connected(self.address) as ray:
             fleet = _RayFleet(ray, work)
             try:
                 yield from dispatch(trials, fleet, emit, patience, time.monotonic)
@@ -371,7 +371,7 @@ def _address_problems(address: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _connected(address: str | None) -> Iterator[Any]:
+def connected(address: str | None) -> Iterator[Any]:
     """Ray, connected for as long as a sweep lasts; a cluster started here ends here."""
     for name, value in (LOCAL_SETTINGS if address is None else COMMON_SETTINGS).items():
         os.environ.setdefault(name, value)

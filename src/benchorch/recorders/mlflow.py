@@ -170,9 +170,18 @@ def _talking(recorder: Mlflow) -> Iterator[None]:
         try:
             yield
         except (MlflowException, SQLAlchemyError, OSError, ImportError, ValueError) as error:
-            reason = location.scrubbed(" ".join(str(error).split()), recorder.uri)
-            place = recorder.address["uri"]
-            raise RecordError(f"{place} did not take it: {reason[:_MAX_REASON_LENGTH]}") from None
+            reason = location.scrubbed(_reason(error), recorder.uri)
+            raise RecordError(f"{recorder.address['uri']} did not take it: {reason}") from None
+
+
+def _reason(error: BaseException) -> str:
+    """One line: what the operating system said if it was that, else what MLflow says."""
+    innermost = error
+    while (deeper := innermost.__cause__ or innermost.__context__) is not None:
+        innermost = deeper
+    if isinstance(innermost, OSError):
+        return innermost.strerror or str(innermost) or type(innermost).__name__
+    return " ".join(str(error).split())[:_MAX_REASON_LENGTH]
 
 
 @contextmanager

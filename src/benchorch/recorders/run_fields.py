@@ -77,8 +77,9 @@ def of_plan(plan: Plan) -> Mapping[str, str]:
 
 def run_name(trial: Trial) -> str:
     """What people read in a list of runs: ``bert inductor local batch_size=8``."""
-    words = [f"{k.rpartition('.')[2]}={v}" if "." in k else v for k, v in trial.labels.items()]
-    return " ".join(words)[:MAX_KEY_LENGTH] or trial.trial_id
+    named = ((key.rpartition("."), text) for key, text in trial.labels.items() if text)
+    words = [f"{last}={text}" if group else text for (group, _, last), text in named]
+    return " ".join(dict.fromkeys(words))[:MAX_KEY_LENGTH] or trial.trial_id
 
 
 def milliseconds(moment: str) -> int | None:
@@ -105,7 +106,7 @@ def flatten(value: Json, prefix: str = "") -> Iterator[tuple[str, str]]:
 def _params(trial: Trial) -> Iterator[tuple[str, str]]:
     """Labels first: they are what people group by, and never fall to the limit."""
     return chain(
-        trial.labels.items(),
+        ((key, text) for key, text in trial.labels.items() if text),
         ((key, text) for key, text in flatten(trial.spec) if key not in trial.labels),
     )
 
@@ -184,7 +185,14 @@ def _result_tags(result: TrialResult, summary: Summary) -> Iterator[tuple[str, s
     yield "warnings", "\n".join(summary.warnings)
     if result.processes:
         yield from flatten(result.processes[0].facts, "ran")
-    yield from flatten(result.environment, "environment")
+    yield from _environment_tags(result.environment)
+
+
+def _environment_tags(environment: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """What is known of the host, package versions first: a thousand facts may follow."""
+    packages = flatten({"packages": environment.get("packages")}, "environment")
+    facts = chain(packages, flatten(environment, "environment"))
+    return ((key, text) for key, text in facts if text not in ("null", "{}", "[]"))
 
 
 def _failure_tags(failure: Failure | None) -> Iterator[tuple[str, str]]:

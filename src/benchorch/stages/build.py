@@ -66,7 +66,7 @@ def build(
         store: where artifacts are kept.
         session: tells the rebuild policy and remembers what this invocation built already.
         inputs: how many seeded input sets the reference covers.
-        threads: threads per call for the reference.
+        threads: threads per call, which some compilers fix in what they build.
         say: called with a short phrase before each slow thing.
     """
     load = _loader(chain, say)
@@ -81,7 +81,7 @@ def build(
     source: Artifact | None = None
     made: dict[str, tuple[Artifact, str]] = {}
     module = _transformed(chain, load)
-    facts = chain.hardware.facts()
+    facts = {**chain.hardware.facts(), "threads": threads}
     for index, (step_name, step) in enumerate(chain.file_steps, start=1):
         key = chain.key(identity, index, facts)
         request = BuildRequest(
@@ -91,6 +91,7 @@ def build(
             out_dir=Path(),
             scratch_dir=store.scratch(key.digest),
             device=type(chain.hardware).device,
+            threads=threads,
         )
         write = _writer(step_name, step, request, say)
         made[step_name] = obtain(key, type(step).produces, f"{name} {step_name}", write)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # Redrawing more often would take time from the core that is being measured.
 _REDRAWS_PER_S = 2
+_NOTES_SHOWN = 3
 
 
 class Report:
@@ -126,11 +127,15 @@ class Report:
         said = conclusion(plan, results, summaries)
         self._console.print()
         self._console.print(_rich_table(rows))
-        for note in _notes(summaries, self._names):
-            self._console.print(f"[yellow]note[/] {note}", highlight=False)
+        notes = _notes(summaries, self._names)
+        for note in notes[:_NOTES_SHOWN]:
+            self._console.print(f"[yellow]note[/] {note}", highlight=False, soft_wrap=True)
+        if len(notes) > _NOTES_SHOWN:
+            rest = plural(len(notes) - _NOTES_SHOWN, "more note")
+            self._console.print(f"[yellow]note[/] {rest} in {directory / 'table.md'}")
         self._console.print(f"\n[bold]{said}[/]", highlight=False)
         self._failures(results, directory)
-        return markdown(rows, plan, said)
+        return markdown(rows, plan, said, notes)
 
     def closing(self, plan: Plan, directory: Path, *, recorded: bool) -> None:
         """Where everything is and the next commands to try."""
