@@ -77,7 +77,8 @@ def replay(
     journal.read_plan(directory)
     with _alone(directory):
         backlog = Backlog(directory, recorder.address)
-        task = _Replay(directory, recorder, backlog, summarise or _default_summarise())
+        derive = summarise or _default_summarise()
+        task = _Replay(directory, recorder, backlog, derive, aloud=follow)
         complete = _follow(task, wait or word_on_stdin) if follow else None
         backlog.read_plan()
         backlog.read_on()
@@ -111,7 +112,11 @@ def word_on_stdin(timeout_s: float) -> bool | None:
 
 @dataclass(slots=True)
 class _Replay:
-    """One replay under way."""
+    """One replay under way.
+
+    Attributes:
+        aloud: whether the next trouble is still to be said; only the first one is.
+    """
 
     directory: Path
     recorder: Recorder
@@ -120,7 +125,7 @@ class _Replay:
     parent_run_id: str = ""
     recorded: int = 0
     reason: str = ""
-    complained: bool = False
+    aloud: bool = False
     postponed: dict[str, None] = field(default_factory=dict)
 
     def once(self, *, final: bool) -> bool:
@@ -190,8 +195,8 @@ class _Replay:
 
     def _complain(self, error: RecordError) -> None:
         self.reason = str(error)
-        if not self.complained:
-            self.complained = True
+        if self.aloud:
+            self.aloud = False
             LOG.warning("Results wait on disk: %s; later: %s", error, command(self.directory))
 
 

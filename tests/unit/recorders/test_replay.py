@@ -321,6 +321,7 @@ def test_an_outage_is_said_once_and_waited_out_ever_longer(
     with caplog.at_level(logging.WARNING):
         pauses = follow(directory, tracker, [*outage, lambda: setattr(tracker, "away", False)])
     assert pauses == [2, 4, 8, 16, 30, 30, 30, 30, 30, 1]
-    assert [record.message for record in caplog.records] == ["Results wait on disk: nobody answers"]
+    said = f"Results wait on disk: nobody answers; later: python -m benchorch record {directory}"
+    assert [record.message for record in caplog.records] == [said]
     assert all(len(runs) == 1 for runs in tracker.runs.values())
     assert tracker.ended == [True]

@@ -160,6 +160,14 @@ def test_times_are_milliseconds_and_absent_where_unknown() -> None:
 
 def test_a_run_is_named_by_its_labels() -> None:
     assert run_fields.run_name(TRIAL) == "bert inductor batch_size=8"
+    labels = {"model": "mlp", "hardware": "local", "hardware_kind": "local", "axes": ""}
+    assert run_fields.run_name(dataclasses.replace(TRIAL, labels=labels)) == "mlp local"
+
+
+def test_what_is_unknown_of_a_host_is_no_tag() -> None:
+    result = dataclasses.replace(RESULT, environment={"governor": None, "variables": {}, "n": 0})
+    tags = of_trial("p", TRIAL, result, NOTHING).tags
+    assert [key for key in tags if key.startswith("environment")] == ["environment.n"]
 
 
 def test_a_plan_counts_its_trials_and_skips() -> None:
@@ -185,10 +193,13 @@ def test_labels_never_fall_to_the_limit_and_a_tag_says_what_did() -> None:
 
 
 def test_our_own_tags_come_before_the_environment() -> None:
-    result = dataclasses.replace(RESULT, environment={f"fact{i}": i for i in range(500)})
+    facts: dict[str, Json] = {f"fact{i}": i for i in range(500)}
+    facts["packages"] = {"torch": "2.13.0"}
+    result = dataclasses.replace(RESULT, environment=facts)
     tags = of_trial("p", TRIAL, result, NOTHING).tags
     assert len(tags) == MAX_TAGS
     assert tags["outcome"] == "ok"
+    assert tags["environment.packages.torch"] == "2.13.0"
     assert int(tags["tags_left_out"]) > 400
 
 
