@@ -48,9 +48,7 @@ def main(rounds: int) -> None:
                 floor_s, _ = run_process(floors[name])
                 ratios[name].append(overhead_s / floor_s)
                 seconds[name].append(overhead_s)
-    print(
-        "| artifact | overhead of a process | ratio to its floor (min to max) | goal |"
-    )
+    print("| artifact | overhead of a process | ratio to its floor (min to max) | goal |")
     print("|---|---|---|---|")
     for name, values in ratios.items():
         middle, typical = statistics.median(values), statistics.median(seconds[name])

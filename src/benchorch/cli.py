@@ -302,7 +302,11 @@ def _record(arguments: list[str]) -> int:
 def _ui(arguments: list[str]) -> int:
     from benchorch.commands import ui
 
-    return _answer(ui.run(_without_json(arguments)), arguments)
+    return _answer(ui.run(_without_json(arguments), _say), arguments)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 def _split_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -164,9 +164,8 @@ class Invocation:
         journal.write_text(self.directory / journal.TABLE, table)
         recorded = self._recorder.finish(complete=complete) if self._recorder else True
         self.report.closing(self.plan, self.directory, recorded=recorded)
-        missing = [t for t in self.plan.trials if t.trial_id not in self.results]
-        failed = [r for r in self.results.values() if r.outcome is not Outcome.OK]
-        return 1 if failed or missing else 0
+        ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
+        return 0 if all(result is not None and _is_sound(result) for result in ran) else 1
 
     def summaries(self) -> dict[str, Summary]:
         """What is derived from each result, compared with its baseline's."""
@@ -226,6 +225,12 @@ def _run_trial(trial: Trial, **keywords: object) -> TrialResult:
     from benchorch.worker import run_trial
 
     return run_trial(trial, **keywords)  # type: ignore[arg-type]  # Work's own keywords
+
+
+def _is_sound(result: TrialResult) -> bool:
+    """Whether it ran and is still the same model."""
+    wrong = result.parity is not None and not result.parity.passed
+    return result.outcome is Outcome.OK and not wrong
 
 
 def _merged(old: Plan | None, new: Plan) -> Plan:

@@ -27,7 +27,7 @@ from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
 from benchorch.domain.session import Event, Session
 from benchorch.domain.trial import Node, Trial
 from benchorch.domain.verdict import Verdict
-from benchorch.environment import describe_host, package_versions, physical_cores
+from benchorch.environment import describe_host, git_revision, package_versions, physical_cores
 from benchorch.errors import ConfigError, StoreError, TrialError
 from benchorch.interfaces.executor import Emit
 from benchorch.interfaces.runtime import Executable, LoadRequest
@@ -70,7 +70,7 @@ def run_trial(
         parity=progress.parity,
         processes=tuple(progress.processes),
         stop_reason=progress.stop_reason,
-        environment={**describe_host(), "packages": dict(progress.packages)},
+        environment=_environment(session, progress.packages),
         stages_s=progress.stages_s,
         attempt=attempt,
         baseline_id=trial.baseline_id,
@@ -342,6 +342,13 @@ def _with_elapsed(reply: Json, elapsed_s: float) -> Json:
         process = cast(Node, reply["process"])
         return {**reply, "process": {**process, "elapsed_s": elapsed_s}}
     return reply
+
+
+def _environment(session: Session, packages: Mapping[str, str]) -> dict[str, Json]:
+    """The machine, the packages, and the commit of the user's own code."""
+    found: dict[str, Json] = {**describe_host(), "packages": dict(packages)}
+    commit = git_revision(Path(session.search_path[0])) if session.search_path else None
+    return found if commit is None else {**found, "git_commit": commit}
 
 
 def _child_environment(session: Session, threads: int) -> dict[str, str]:

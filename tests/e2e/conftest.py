@@ -57,7 +57,15 @@ def shared_store(tmp_path_factory):
     return tmp_path_factory.mktemp("stores") / "store"
 
 
+@pytest.fixture(scope="session")
+def make_place():
+    def make(path, store):
+        shutil.copy(HERE / "zoo.py", path / "my_zoo.py")
+        return Place(path=path, store=store)
+
+    return make
+
+
 @pytest.fixture
-def place(tmp_path, shared_store):
-    shutil.copy(HERE / "zoo.py", tmp_path / "my_zoo.py")
-    return Place(path=tmp_path, store=shared_store)
+def place(tmp_path, shared_store, make_place):
+    return make_place(tmp_path, shared_store)

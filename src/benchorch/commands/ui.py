@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from benchorch.domain.reply import Reply
+from benchorch.errors import ConfigError
 from benchorch.recorders import location
 
 HOST = "127.0.0.1"
 FIRST_PORT = 5000
 _PORTS_TRIED = 100
-
-LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +37,11 @@ class Launch:
     store: str
 
 
-def run(arguments: Sequence[str]) -> Reply:
+def run(arguments: Sequence[str], say: Callable[[str], None]) -> Reply:
     """Becomes the server; answers only where there is none to start."""
     launch = prepare(arguments)
     if launch.argv:
+        say(f"MLflow's UI opens at {launch.url} in some ten seconds; Ctrl-C ends it.")
         _become(launch)
     return Reply(text=f"MLflow's UI is at {launch.url}", data={"url": launch.url})
 
@@ -75,7 +74,8 @@ def free_port(first: int) -> int:
             except OSError:
                 continue
             return port
-    raise OSError(f"no free port in {first}..{first + _PORTS_TRIED - 1}; choose one with --port")
+    tried = f"{first}..{first + _PORTS_TRIED - 1}"
+    raise ConfigError([f"--port: nothing in {tried} is free; choose another."])
 
 
 def _become(launch: Launch) -> NoReturn:
@@ -83,7 +83,6 @@ def _become(launch: Launch) -> NoReturn:
     from benchorch.recorders.mlflow import create_store
 
     create_store(launch.store)
-    LOG.info("MLflow's UI opens at %s in some ten seconds; Ctrl-C ends it", launch.url)
     os.execve(launch.argv[0], launch.argv, dict(launch.environment))
 
 

@@ -13,6 +13,7 @@ import logging
 import os
 import queue
 import secrets
+import socket
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -51,6 +52,9 @@ NEWS = "news"
 
 SILENCE_S = 120.0
 """An agent that has not answered for so long is lost, even if Ray still believes in its node."""
+
+KNOCK_S = 10.0
+"""How long a cluster's port may take to answer."""
 
 MAX_START_FAILURES = 3
 """A slot on which so many agents have died without ever answering is left alone."""
@@ -353,7 +357,7 @@ def _kinds(node: Mapping[str, Any]) -> list[str]:
 def _last_line(text: str) -> str:
     """The end of Ray's many lines, where the reason stands."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "no reason given"
+    return lines[-1][:300].rstrip(".") if lines else "no reason given"
 
 
 def _address_problems(address: str) -> list[str]:
@@ -432,12 +436,27 @@ def _init_here(ray: Any) -> None:
 
 
 def _join(ray: Any, address: str) -> None:
+    _knock(address)
     try:
         ray.init(address=address, **QUIET)
     except Exception as error:  # which one depends on the kind of address
         raise ExecutorError(
             f"Cannot connect to the Ray cluster at {address!r}: {_last_line(str(error))}. Is it "
             "up, does it use RAY_AUTH_MODE=token, and is its token the one given here?"
+        ) from error
+
+
+def _knock(address: str) -> None:
+    """Says at once that nobody listens: Ray itself tries for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
+    except OSError as error:
+        raise ExecutorError(
+            f"Nobody answers at {address!r} ({error}). Start the cluster's head, or name another "
+            "executor.address; from outside its network, forward the port first."
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from benchorch.domain.artifact import Artifact, BuildKey, Format, digest_of
 from benchorch.domain.codec import Json
 from benchorch.domain.result import BuildRecord
 from benchorch.domain.session import Session
+from benchorch.domain.tensors import Example
 from benchorch.domain.trial import Node
 from benchorch.errors import BuildError
 from benchorch.fingerprint import content_identity, state_digest
@@ -222,8 +224,22 @@ def _reference_key(chain: Chain, identity: Node, inputs: int) -> BuildKey:
     fields: dict[str, Json] = {
         **plain.key(identity, 0, {}).fields,
         "reference": {"version": REFERENCE_VERSION, "inputs": inputs},
+        "input_values": [
+            _values_digest(chain.example(chain.workload.seed + index)) for index in range(inputs)
+        ],
     }
     return BuildKey(fields=fields)
+
+
+def _values_digest(example: Example) -> str:
+    """SHA-256 (hex) over every input's bytes: other values have other outputs."""
+    import numpy as np
+
+    total = hashlib.sha256()
+    for name, array in example.arrays.items():
+        total.update(f"{name}|{array.dtype}|{array.shape}|".encode())
+        total.update(np.ascontiguousarray(array).data)
+    return total.hexdigest()
 
 
 def _write_reference(

@@ -94,6 +94,8 @@ class LocalStore(Store):
             return f"{place} is not a directory."
         if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
             return f"{place} is not writable."
+        # Permission bits say nothing of a file system that takes no directories, such as /proc.
+        os.rmdir(tempfile.mkdtemp(prefix=".benchorch-", dir=place))  # noqa: PTH106  # a path as text
         return self._foreign() if place == self._root else ""
 
     def _foreign(self) -> str:

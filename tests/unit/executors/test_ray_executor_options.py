@@ -1,12 +1,25 @@
 """What the Ray executor refuses and answers before any cluster is touched."""
 
+import socket
 import subprocess
 import sys
 
 import pytest
 
-from benchorch.errors import ConfigError
+from benchorch.domain.result import TrialResult
+from benchorch.domain.session import Event
+from benchorch.domain.trial import Trial
+from benchorch.errors import ConfigError, ExecutorError
 from benchorch.executors.ray import RayExecutor
+from benchorch.interfaces.executor import Emit
+
+
+def no_work(trial: Trial, *, attempt: int, isolated: bool, emit: Emit) -> TrialResult:
+    raise AssertionError("there is nothing to run")
+
+
+def no_event(event: Event) -> None:
+    del event
 
 
 def test_without_an_address_only_this_machine_is_reachable() -> None:
@@ -49,6 +62,18 @@ def test_an_empty_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     with pytest.raises(ConfigError, match="use null for this machine"):
         RayExecutor(address=" ")
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_where_nobody_listens_is_reported_at_once(
+    monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    results = RayExecutor(address=f"{scheme}127.0.0.1:{port}").run([], no_work, no_event)
+    with pytest.raises(ExecutorError, match="Nobody answers at"):
+        next(iter(results))
 
 
 def test_making_the_executor_imports_no_ray() -> None:

@@ -37,6 +37,7 @@ def test_a_taken_port_gives_way_to_the_next() -> None:
 
 
 def test_a_server_elsewhere_is_only_named() -> None:
-    reply = ui.run(["--uri", "http://ann:hunter22@host:5000"])
+    said: list[str] = []
+    reply = ui.run(["--uri", "http://ann:hunter22@host:5000"], said.append)
     assert reply.text == "MLflow's UI is at http://host:5000"
     assert reply.exit_code == 0
