@@ -44,11 +44,11 @@ class Machines:
     def address(self) -> str:
         return str(self.cluster.address)
 
-    def add(self, kind: str, **more: object) -> Any:
+    def add(self, *kinds: str, **more: object) -> Any:
         self.added += 1
         node = self.cluster.add_node(
             num_cpus=1,
-            resources={f"benchorch:{kind}": 1},
+            resources={f"benchorch:{kind}": 1 for kind in kinds},
             node_ip_address=f"127.0.0.{1 + self.added}",  # so that no driver attaches to it
             **more,
         )
@@ -131,6 +131,19 @@ def entries(diary: Path, what: str) -> list[dict[str, Any]]:
     return [entry for entry in map(json.loads, lines) if entry["what"] == what]
 
 
+def spans(diary: Path) -> dict[str, list[tuple[float, float]]]:
+    """When trials ran on each node, from beginning to end."""
+    ends = {entry["trial"]: entry["at_s"] for entry in entries(diary, "end")}
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for entry in entries(diary, "begin"):
+        found[entry["node"]].append((entry["at_s"], ends[entry["trial"]]))
+    return found
+
+
+def overlap(taken: list[tuple[float, float]]) -> bool:
+    return any(before[1] > after[0] for before, after in itertools.pairwise(sorted(taken)))
+
+
 def executor(machines: Machines, *, wait_s: float = 20, start_s: float = 60) -> RayExecutor:
     return RayExecutor(address=machines.address, wait_s=wait_s, start_s=start_s)
 
@@ -180,16 +193,21 @@ def test_trials_run_on_nodes_of_their_kind_and_never_two_at_once_on_one(
     results, _ = run(executor(machines), trials, diary)
     assert {result.outcome for result in results.values()} == {Outcome.OK}
 
-    spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    ends = {entry["trial"]: entry["at_s"] for entry in entries(diary, "end")}
     for entry in entries(diary, "begin"):
         resources = machines.by_id[entry["node"]]._ray_params.resources
         assert f"benchorch:{results[entry['trial']].labels['hardware_kind']}" in resources
-        spans[entry["node"]].append((entry["at_s"], ends[entry["trial"]]))
-    assert len(spans) == 3
-    for taken in spans.values():
-        taken.sort()
-        assert all(before[1] <= after[0] for before, after in itertools.pairwise(taken))
+    assert len(spans(diary)) == 3
+    assert not any(map(overlap, spans(diary).values()))
+
+
+def test_a_node_of_two_kinds_measures_one_trial_at_a_time(machines: Machines, diary: Path) -> None:
+    node = machines.add("cpu-d", "cpu-e")
+    trials = [trial(f"t{i}", kind, s=0.2) for i, kind in enumerate(["cpu-d", "cpu-e"] * 3)]
+    results, _ = run(executor(machines), trials, diary)
+    machines.remove(node.node_id)
+    assert {result.outcome for result in results.values()} == {Outcome.OK}
+    assert spans(diary).keys() == {node.node_id}
+    assert not overlap(spans(diary)[node.node_id])
 
 
 def test_what_a_trial_says_arrives_while_it_runs(machines: Machines, diary: Path) -> None:
@@ -346,7 +364,8 @@ def main():
         address = next(n["NodeManagerAddress"] for n in ray.nodes() if n["NodeID"] == node)
         return TrialResult(trial_id=trial.trial_id, labels={"nice": str(os.nice(0)),
                            "address": address}, outcome=Outcome.OK)
-    trials = [Trial(trial_id=str(i), labels={"hardware_kind": "local"}, spec={}) for i in range(3)]
+    trials = [Trial(trial_id=str(i), labels={"hardware_kind": kind}, spec={})
+              for i, kind in enumerate(["local", "local_gpu", "local"])]
     results = RayExecutor().run(trials, work, print)
     print(json.dumps({r.trial_id: dict(r.labels) for r in results}))
     print(json.dumps([p.name() for p in psutil.Process().children(recursive=True)]))

@@ -31,10 +31,10 @@ MAX_AHEAD = 15
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """An agent is ready."""
+    """An agent is ready for trials of any of these kinds."""
 
     agent: str
-    kind: str
+    kinds: tuple[str, ...]
 
 
 @final
@@ -139,13 +139,13 @@ def dispatch(
 @final
 @dataclass(slots=True)
 class _Sweep:
-    """The loop's state: the book, and of each agent its kind and how much it is given ahead."""
+    """The loop's state: the book, and of each agent its kinds and how much it is given ahead."""
 
     book: LeaseBook
     fleet: Fleet
     emit: Emit
     patience: Patience
-    kinds: dict[str, str] = field(default_factory=dict)
+    kinds: dict[str, tuple[str, ...]] = field(default_factory=dict)
     ahead: dict[str, int] = field(default_factory=dict)
     alone_since_s: dict[str, float] = field(default_factory=dict)
 
@@ -156,18 +156,18 @@ class _Sweep:
 
     def supply_one(self, agent: str) -> None:
         """Lease to one agent until it has enough; one that is gone gets nothing."""
-        kind = self.kinds.get(agent)
-        while kind and len(self.book.held(agent)) <= self.ahead[agent]:
-            lease = self.book.lease(agent, kind)
-            if lease is None:
-                break
-            self.fleet.send(lease)
+        for kind in self.kinds.get(agent, ()):
+            while len(self.book.held(agent)) <= self.ahead[agent]:
+                lease = self.book.lease(agent, kind)
+                if lease is None:
+                    break
+                self.fleet.send(lease)
 
     def take(self, message: Message) -> Iterator[TrialResult]:
         """The results that a message leads to, mostly none or one."""
         match message:
-            case Joined(agent=agent, kind=kind):
-                self.kinds[agent], self.ahead[agent] = kind, 0
+            case Joined(agent=agent, kinds=kinds):
+                self.kinds[agent], self.ahead[agent] = kinds, 0
             case Said(events=events):
                 self._say(events)
             case Ended(lease=lease, result=result, events=events, busy_s=busy_s):
@@ -185,7 +185,7 @@ class _Sweep:
 
     def give_up_overdue(self, now_s: float) -> Iterator[TrialResult]:
         """Results for trials whose kind has had no agent for too long."""
-        staffed = set(self.kinds.values())
+        staffed = {kind for kinds in self.kinds.values() for kind in kinds}
         for kind in sorted(self.book.kinds()):
             if kind in staffed:
                 self.alone_since_s.pop(kind, None)

@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 Answer: TypeAlias = "Future[Any]"
 
 RESOURCE_PREFIX = "benchorch:"
-LOCAL_KIND = "local"
+LOCAL_KINDS = ("local", "local_gpu")
 NEWS = "news"
 """The concurrency group in which an agent answers while it works."""
 
@@ -76,8 +76,8 @@ class RayExecutor(Executor):
     """Runs trials on a Ray cluster: this machine's own, or one that is already there.
 
     Attributes:
-        address: None for a cluster of this machine alone with one slot of kind ``local``;
-            ``host:port``, ``ray://host:10001`` or ``auto`` for a running one.
+        address: None for a cluster of this machine alone, with one slot that stands for
+            ``local`` and ``local_gpu``; ``host:port`` or ``auto`` for a running one.
         max_attempts: how often a trial is begun when its node is lost.
         wait_s: how long a kind of hardware without a node is waited for.
         start_s: how long an agent may take to start on a node that is there.
@@ -105,11 +105,12 @@ class RayExecutor(Executor):
 
     def unreachable(self, hardware_kind: str) -> str | None:
         """Only this machine is there without an address; what a cluster has, only it knows."""
-        if self.address is not None or hardware_kind == LOCAL_KIND:
+        if self.address is not None or hardware_kind in LOCAL_KINDS:
             return None
         return (
-            f"executor.address is null, so Ray reaches this machine alone (kind {LOCAL_KIND!r}), "
-            f"and not {hardware_kind!r}; set executor.address=HOST:6379 to a cluster that has one."
+            "executor.address is null, so Ray reaches this machine alone, which is "
+            f"{' or '.join(LOCAL_KINDS)} and not {hardware_kind}; set executor.address=HOST:6379 "
+            "to a cluster that has one."
         )
 
     def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
@@ -174,7 +175,7 @@ class _Agent:
     """What the driver knows of one agent."""
 
     name: str
-    kind: str
+    kinds: tuple[str, ...]
     node: str
     host: str
     handle: Any
@@ -196,13 +197,13 @@ class _RayFleet(Fleet):
         self._nodes: list[Mapping[str, Any]] = []
         self._mail: list[Message] = []
         self._answers: queue.SimpleQueue[tuple[_Agent, Answer]] = queue.SimpleQueue()
-        self._failures: Counter[tuple[str, str]] = Counter()
+        self._failures: Counter[str] = Counter()
         self._last_failure: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._looked_s = float("-inf")
 
     def want(self, kinds: Set[str]) -> None:
-        for agent in [agent for agent in self._agents.values() if agent.kind not in kinds]:
+        for agent in [a for a in self._agents.values() if kinds.isdisjoint(a.kinds)]:
             self._dismiss(agent)
         now_s = time.monotonic()
         if now_s - self._looked_s < LOOK_S:
@@ -211,11 +212,11 @@ class _RayFleet(Fleet):
         self._nodes = [node for node in self._ray.nodes() if node["Alive"]]
         self._mourn(now_s)
         for node in self._nodes:
-            for kind in kinds:
-                self._staff(node, kind)
+            if not kinds.isdisjoint(_kinds(node)):
+                self._staff(node)
 
     def slots(self, kind: str) -> int:
-        return sum(_slots(node, kind) for node in self._nodes)
+        return sum(_slots(node) for node in self._nodes if kind in _kinds(node))
 
     def vacancy(self, kind: str) -> tuple[str, str]:
         resource = f"{RESOURCE_PREFIX}{kind}"
@@ -252,25 +253,25 @@ class _RayFleet(Fleet):
         for agent in list(self._agents.values()):
             self._dismiss(agent)
 
-    def _staff(self, node: Mapping[str, Any], kind: str) -> None:
-        here = [a for a in self._agents.values() if a.node == node["NodeID"] and a.kind == kind]
-        if self._failures[node["NodeID"], kind] >= MAX_START_FAILURES:
-            return
-        for _ in range(_slots(node, kind) - len(here)):
-            self._start(node, kind)
+    def _staff(self, node: Mapping[str, Any]) -> None:
+        here = [agent for agent in self._agents.values() if agent.node == node["NodeID"]]
+        if self._failures[node["NodeID"]] < MAX_START_FAILURES:
+            for _ in range(_slots(node) - len(here)):
+                self._start(node)
 
-    def _start(self, node: Mapping[str, Any], kind: str) -> None:
+    def _start(self, node: Mapping[str, Any]) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        name = f"{kind}-{next(self._numbers)}"
+        kinds = _kinds(node)
+        name = f"{kinds[0]}-{next(self._numbers)}"
         handle = self._actor.options(
             num_cpus=0,
-            num_gpus=int(node["Resources"].get("GPU", 0)) // _slots(node, kind),
-            resources={f"{RESOURCE_PREFIX}{kind}": 1},
+            num_gpus=int(node["Resources"].get("GPU", 0)) // _slots(node),
+            resources={f"{RESOURCE_PREFIX}{kind}": 1 for kind in kinds},
             scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
         ).remote(self._work)
         host = f"{node['NodeManagerHostname']} ({node['NodeID'][:8]})"
-        agent = _Agent(name=name, kind=kind, node=node["NodeID"], host=host, handle=handle)
+        agent = _Agent(name=name, kinds=kinds, node=node["NodeID"], host=host, handle=handle)
         self._agents[name] = agent
         agent.greeting = self._await(agent, handle.news.remote())
 
@@ -303,7 +304,7 @@ class _RayFleet(Fleet):
     def _open(self, agent: _Agent, answer: Answer, content: Any) -> None:
         if answer is agent.greeting:
             agent.greeting = None
-            self._mail.append(Joined(agent=agent.name, kind=agent.kind))
+            self._mail.append(Joined(agent=agent.name, kinds=agent.kinds))
         elif answer is agent.news:
             agent.news = None
             self._mail.append(Said(events=content))
@@ -334,8 +335,8 @@ class _RayFleet(Fleet):
             return
         reason = f"the agent on {agent.host} was lost: {_last_line(error)}"
         if agent.greeting is not None:
-            self._failures[agent.node, agent.kind] += 1
-            self._last_failure[agent.kind] = reason
+            self._failures[agent.node] += 1
+            self._last_failure.update(dict.fromkeys(agent.kinds, reason))
         self._dismiss(agent)
         self._mail.append(Lost(agent=agent.name, reason=reason))
 
@@ -345,13 +346,14 @@ class _RayFleet(Fleet):
         self._ray.kill(agent.handle, no_restart=True)
 
 
-def _slots(node: Mapping[str, Any], kind: str) -> int:
-    return int(node["Resources"].get(f"{RESOURCE_PREFIX}{kind}", 0))
+def _kinds(node: Mapping[str, Any]) -> tuple[str, ...]:
+    names = sorted(node["Resources"])
+    return tuple(name[len(RESOURCE_PREFIX) :] for name in names if name.startswith(RESOURCE_PREFIX))
 
 
-def _kinds(node: Mapping[str, Any]) -> list[str]:
-    names = node["Resources"]
-    return [name[len(RESOURCE_PREFIX) :] for name in names if name.startswith(RESOURCE_PREFIX)]
+def _slots(node: Mapping[str, Any]) -> int:
+    """How many trials may be measured at once: a slot stands for all kinds of its node."""
+    return min(int(node["Resources"][f"{RESOURCE_PREFIX}{kind}"]) for kind in _kinds(node))
 
 
 def _last_line(text: str) -> str:
@@ -420,7 +422,7 @@ def _init_here(ray: Any) -> None:
         ray.init(
             address="local",
             num_cpus=1,
-            resources={f"{RESOURCE_PREFIX}{LOCAL_KIND}": 1},
+            resources={f"{RESOURCE_PREFIX}{kind}": 1 for kind in LOCAL_KINDS},
             include_dashboard=False,
             object_store_memory=LOCAL_OBJECT_STORE_BYTES,
             _node_ip_address="127.0.0.1",

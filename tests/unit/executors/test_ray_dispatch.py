@@ -80,7 +80,7 @@ def run(
 def obedient(fleet: ScriptedFleet) -> Sequence[Message]:
     """One agent of kind a joins at once and answers everything it is given."""
     if fleet.looks == 1:
-        return [Joined(agent="x", kind="a")]
+        return [Joined(agent="x", kinds=("a",))]
     answers = [ended(lease) for lease in fleet.sent]
     fleet.sent.clear()
     return answers
@@ -101,7 +101,7 @@ def test_an_agent_with_long_trials_holds_one_at_a_time() -> None:
 def test_an_agent_with_very_short_trials_is_supplied_ahead() -> None:
     def swift(fleet: ScriptedFleet) -> Sequence[Message]:
         if fleet.looks == 1:
-            return [Joined(agent="x", kind="a")]
+            return [Joined(agent="x", kinds=("a",))]
         answers = [ended(lease, busy_s=1e-4) for lease in fleet.sent]
         fleet.sent.clear()
         return answers
@@ -132,7 +132,7 @@ def test_a_node_that_is_there_is_given_longer_to_start() -> None:
 def test_a_node_that_joins_late_is_used() -> None:
     def late(fleet: ScriptedFleet) -> Sequence[Message]:
         if fleet.looks == 20:
-            return [Joined(agent="x", kind="a")]
+            return [Joined(agent="x", kinds=("a",))]
         return [ended(lease) for lease in fleet.sent]
 
     (result,), _ = run([trial("1")], ScriptedFleet(late))
@@ -143,9 +143,9 @@ def test_a_retry_is_said_to_the_person_waiting() -> None:
     def dies_once(fleet: ScriptedFleet) -> Sequence[Message]:
         match fleet.looks:
             case 1:
-                return [Joined(agent="x", kind="a")]
+                return [Joined(agent="x", kinds=("a",))]
             case 2:
-                return [Lost(agent="x", reason="its node is dead"), Joined(agent="y", kind="a")]
+                return [Lost(agent="x", reason="its node is dead"), Joined(agent="y", kinds=("a",))]
             case _:
                 return [ended(fleet.sent[-1])]
 
@@ -160,7 +160,7 @@ def test_events_of_a_trial_come_before_its_result_and_never_after() -> None:
 
     def talkative(fleet: ScriptedFleet) -> Sequence[Message]:
         if fleet.looks == 1:
-            return [Joined(agent="x", kind="a")]
+            return [Joined(agent="x", kinds=("a",))]
         last = ended(fleet.sent[0], events=(event,))
         return [Said(events=(event,)), last, Said(events=(event,))]
 
@@ -190,7 +190,7 @@ class ChaosFleet(ScriptedFleet):
 
     def send(self, lease: Lease) -> None:
         assert lease.agent in self.queues, "leased to an agent that is gone"
-        assert lease.trial.labels["hardware_kind"] == self.kinds[lease.agent]
+        assert lease.trial.labels["hardware_kind"] in self.kinds[lease.agent]
         self.queues[lease.agent].append(lease)
         self.sent.append(lease)
 
@@ -210,8 +210,8 @@ class ChaosFleet(ScriptedFleet):
         choice = self.dice.choice(["join", "end", "end", "fault", "lose", "ghost", "nothing"])
         if choice == "join":
             agent = f"agent{self.looks}"
-            self.kinds[agent], self.queues[agent] = self.dice.choice("ab"), deque()
-            return Joined(agent=agent, kind=self.kinds[agent])
+            self.kinds[agent], self.queues[agent] = self.dice.choice(["a", "b", "ab"]), deque()
+            return Joined(agent=agent, kinds=tuple(self.kinds[agent]))
         if choice == "lose" and self.queues:
             agent = self.dice.choice(list(self.queues))
             self.ghosts += self.queues.pop(agent)
