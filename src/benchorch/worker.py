@@ -169,7 +169,10 @@ class _Progress:
             self.stages_s[stage] = self.stages_s.get(stage, 0.0) + spent_s
 
     def _on_event(self, event: Json) -> None:
-        self._say(self.stage, str(cast(Node, event).get("message", "")))
+        message = str(cast(Node, event).get("message", ""))
+        if self.stage == "measure":
+            message = f"process {len(self.processes) + 1}: {message}"
+        self._say(self.stage, message)
 
     def _say(self, stage: str, message: str) -> None:
         self._emit(Event(trial_id=self._trial.trial_id, stage=stage, message=message))

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 # Redrawing more often would take time from the core that is being measured.
 _REDRAWS_PER_S = 2
 _NOTES_SHOWN = 3
+# Too short-lived for a line of its own in a log.
+_PASSING = (": loading", ": first call", ": measuring")
 
 
 class Report:
@@ -96,7 +98,7 @@ class Report:
         text = f"{name}: {event.stage} {event.message}".rstrip()
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=text)
-        elif event.message != "measuring":
+        elif not event.message.endswith(_PASSING):
             elapsed = format_seconds(time.monotonic() - self._started_s)
             self._console.print(f"  [{elapsed}] {text}", markup=False, highlight=False)
 
@@ -105,13 +107,17 @@ class Report:
         name = self._names.get(result.trial_id, result.trial_id)
         latency = summary.metrics.get("latency_ms/p50")
         if result.failure:
-            mark, text = "[red]✗[/]", f"{result.failure.kind}: {result.failure.message}"
+            mark, text = ("✗", "red"), f"{result.failure.kind}: {result.failure.message}"
         elif result.parity and not result.parity.passed:
-            mark, text = "[red]≠[/]", "; ".join(result.parity.reasons)
+            mark, text = ("≠", "red"), "; ".join(result.parity.reasons)
         else:
-            mark, text = "[green]✓[/]", f"p50 {interval_text(latency)} ms" if latency else "no data"
-        self._console.print(f"{mark} {name}", end="  ", highlight=False)
-        self._console.print(text, markup=False, highlight=False)
+            mark, text = (
+                ("✓", "green"),
+                f"p50 {interval_text(latency)} ms" if latency else "no data",
+            )
+        from rich.text import Text
+
+        self._console.print(Text.assemble(mark, f" {name}  {text}"), soft_wrap=True)
         if self._progress is not None and self._task is not None:
             self._progress.advance(self._task)
 
