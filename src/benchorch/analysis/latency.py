@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 TAILS = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 LEAST_UNDISTURBED = 30
 
+TENTHS = 10
+
 
 def latency_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estimate]:
     """Every estimate that the steady calls of these processes allow, by its metric's name.
@@ -42,6 +44,20 @@ def median_ms(processes: Sequence[ProcessRecord]) -> list[float]:
     import numpy as np
 
     return [float(np.median(calls_ms(process))) for process in processes]
+
+
+def levels_ms(process: ProcessRecord) -> tuple[float, float]:
+    """The fastest and the slowest level of a process, in milliseconds per call.
+
+    Estimator: a steady process has one level, its median. Of any other, the smallest and largest
+    median of `TENTHS` consecutive parts of its calls: how far it wandered while it was watched.
+    """
+    import numpy as np
+
+    calls = calls_ms(process)
+    parts = 1 if process.steady_from is not None else min(TENTHS, calls.size)
+    medians = [float(np.median(part)) for part in np.array_split(calls, parts)]
+    return min(medians), max(medians)
 
 
 def calls_ms(process: ProcessRecord) -> NDArray[float64]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from benchorch.analysis.compare import compare
 from benchorch.analysis.doubts import doubts
-from benchorch.analysis.latency import latency_metrics, median_ms
+from benchorch.analysis.latency import latency_metrics, levels_ms, median_ms
 from benchorch.analysis.processes import over_processes
 from benchorch.analysis.quantiles import LEVEL_RATIO
 from benchorch.domain.codec import Json
@@ -78,32 +78,40 @@ def _speedup(result: TrialResult, baseline: TrialResult | None) -> Comparison | 
         return None
     if not (_comparable(result) and _comparable(baseline)):
         return None
-    sides = [
-        median_ms([p for p in side.processes if p.observations.durations_ns])
-        for side in (result, baseline)
-    ]
-    found = compare(*sides)
-    objection = _objection(result, baseline)
-    if found is None or not objection:
-        return found
-    return replace(found, verdict="inconclusive", reason=objection)
+    found = compare(_medians_ms(result), _medians_ms(baseline))
+    if found is None:
+        return None
+    ours, theirs = _threads(result), _threads(baseline)
+    if None not in (ours, theirs) and ours != theirs:
+        reason = f"threads differ: {ours} against the baseline's {theirs}"
+        return replace(found, verdict="inconclusive", reason=reason)
+    return found if _steady(result) and _steady(baseline) else _at_worst(found, result, baseline)
+
+
+def _at_worst(found: Comparison, result: TrialResult, baseline: TrialResult) -> Comparison:
+    """The verdict of sides that never settled, if even their worst levels support it."""
+    ours, theirs = _levels_ms(result), _levels_ms(baseline)
+    least_favourable = {"faster": (ours[1], theirs[0]), "slower": (ours[0], theirs[1])}
+    sides = least_favourable.get(found.verdict)
+    worst = compare(*sides) if sides else None
+    if worst is not None and worst.verdict == found.verdict:
+        return replace(found, reason="not steady, but every level seen supports it")
+    return replace(found, verdict="inconclusive", reason="no steady state")
+
+
+def _medians_ms(result: TrialResult) -> Sequence[float]:
+    return median_ms([p for p in result.processes if p.observations.durations_ns])
+
+
+def _levels_ms(result: TrialResult) -> tuple[list[float], list[float]]:
+    """The fastest and the slowest level of each process."""
+    seen = [levels_ms(p) for p in result.processes if p.observations.durations_ns]
+    return [fast for fast, _ in seen], [slow for _, slow in seen]
 
 
 def _comparable(result: TrialResult) -> bool:
     right = result.parity is None or result.parity.passed
     return right and result.outcome is Outcome.OK
-
-
-def _objection(result: TrialResult, baseline: TrialResult) -> str:
-    """Why a ratio, though it can be computed, decides nothing; empty if it may."""
-    if not _steady(result):
-        return "no steady state"
-    if not _steady(baseline):
-        return "the baseline has no steady state"
-    ours, theirs = _threads(result), _threads(baseline)
-    if None not in (ours, theirs) and ours != theirs:
-        return f"threads differ: {ours} against the baseline's {theirs}"
-    return ""
 
 
 def _threads(result: TrialResult) -> Json:

@@ -168,9 +168,21 @@ def test_what_cannot_be_ranked_has_no_speedup(
     assert summarise(result, baseline).speedup is None
 
 
-def test_an_unsteady_side_decides_nothing_however_large_the_ratio() -> None:
-    steady, unsteady = five(1_000_000), five(3_000_000, steady_from=None)
-    for ours, theirs in ((steady, unsteady), (unsteady, steady)):
+def test_an_unsteady_side_has_a_verdict_only_if_every_level_it_showed_supports_it() -> None:
+    settled = trial(*five(3_000_000), name="baseline")
+    wandering = [process([900_000] * 200 + [1_200_000] * 200, steady_from=None) for _ in range(5)]
+    summary = summarise(trial(*wandering), settled)
+    assert summary.speedup is not None
+    assert summary.speedup.verdict == "faster"
+    assert not summary.steady
+
+
+def test_an_unsteady_side_decides_nothing_where_its_levels_disagree() -> None:
+    settled, wandering = (
+        five(2_000_000),
+        [process([500_000] * 300 + [4_000_000] * 100, steady_from=None) for _ in range(5)],
+    )
+    for ours, theirs in ((settled, wandering), (wandering, settled)):
         summary = summarise(trial(*ours), trial(*theirs, name="baseline"))
         assert summary.speedup is not None
         assert summary.speedup.verdict == "inconclusive"
