@@ -14,7 +14,6 @@ from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Example, Workload
 from benchorch.domain.trial import Node
-from benchorch.environment import package_versions
 from benchorch.errors import ConfigError
 from benchorch.interfaces.conversion import FileStep, ModuleStep, Step
 from benchorch.interfaces.hardware import Hardware
@@ -69,6 +68,8 @@ class Chain:
 
         A chain that begins alike has the same key up to there, so a prefix is built once.
         """
+        from benchorch.environment import package_versions
+
         steps = [*self.module_steps, *self.file_steps[:n_file_steps]]
         links = [link for _, link in steps]
         wanted = {fact for link in links for fact in link.depends_on}

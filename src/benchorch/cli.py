@@ -147,6 +147,8 @@ def _directory(text: str) -> Path:
 
 def _benchmark(request: Request) -> int:
     """A run, a sweep, or one of Hydra's own questions such as ``--cfg job``."""
+    if {"-h", "--help"} & set(request.flags):
+        return _help(request)
     if request.resume is not None:
         from benchorch.invocations import find_invocation
 
@@ -156,6 +158,15 @@ def _benchmark(request: Request) -> int:
         places = (f"hydra.run.dir={directory}", f"hydra.sweep.dir={directory}")
         return _hydra(request, places)
     return _hydra(request, ())
+
+
+def _help(request: Request) -> int:
+    from benchorch.commands import help as help_command
+    from benchorch.config import Composer, config_loader, lift_lists
+
+    composer = Composer(config_loader(request.directories), request.config_name)
+    overrides = lift_lists(request.overrides, composer.groups)
+    return _answer(help_command.run(overrides, composer), request.flags)
 
 
 def _hydra(request: Request, places: Sequence[str]) -> int:
@@ -222,7 +233,7 @@ def _resume(directory: Path) -> int:
 def _plan(arguments: list[str]) -> int:
     """Show what would run; starts nothing."""
     from benchorch.config import Composer, config_loader
-    from benchorch.pipeline import new_plan_id, plan_jobs
+    from benchorch.planning import new_plan_id, plan_jobs
     from benchorch.tables import plan_text
 
     if {"-h", "--help"} & set(arguments):

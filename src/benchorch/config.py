@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -29,6 +29,7 @@ CONVERSION = "conversion"
 WORKLOAD = "workload"
 _NOT_SYMBOLS = frozenset({"dtype", "seed", "dynamic"})
 _PLAIN_VALUE = re.compile(r"^[\w.\-+/@]+$")
+_PLAIN_OVERRIDE = re.compile(r"^([A-Za-z_]\w*(?:\.\w+)+)=[^$]*$")
 _INTERPOLATED_KEY = re.compile(r"\$\{\s*([A-Za-z_]\w*)(?:\.\w+)*\s*\}")
 
 
@@ -49,8 +50,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class _Composed:
+    """A composition; ``literal`` names the nodes in which no value refers to another one."""
+
     config: Node
     choices: Mapping[str, str | None]
+    literal: frozenset[str]
 
 
 def builtin_directory(name: str) -> Path:
@@ -78,6 +82,7 @@ class Composer:
         self._loader = loader
         self._config_name = config_name
         self._composed: dict[tuple[str, ...], _Composed] = {}
+        self._siblings: dict[tuple[str, ...], _Composed] = {}
         self._found: dict[tuple[str, ...], list[str]] = {}
         self._groups = frozenset(name for name in loader.list_groups("") if name != "hydra")
 
@@ -85,6 +90,15 @@ class Composer:
     def groups(self) -> frozenset[str]:
         """The configuration groups a user can choose from."""
         return self._groups
+
+    def options(self, group: str) -> list[str]:
+        """The names one can choose in a group."""
+        # Straight from the repository: the loader would copy all of it to answer.
+        return self._loader.repository.get_group_options(group)  # type: ignore[attr-defined,no-any-return]
+
+    def option(self, group: str, name: str) -> Node:
+        """The node that a choice gives; ConfigError if there is no such choice."""
+        return cast(Node, self._compose((f"{group}={name}",)).config[group])
 
     def cells(self, jobs: Sequence[Sequence[str]]) -> list[Cell]:
         """The cells of all jobs in order; ConfigError with every problem of every job."""
@@ -118,7 +132,7 @@ class Composer:
         if not self._composed:
             whole = self._compose_anew(tuple(job), resolve=False)
             for group in (None, *self._groups):
-                self._composed[(*self._section(job, group), str(False))] = whole
+                self._remember(self._section(job, group), whole)
 
     def _combinations(self, job: list[str]) -> Iterator[Mapping[str, Json]]:
         """Every combination of the declared matrix; a key set by hand is no longer an axis."""
@@ -169,10 +183,31 @@ class Composer:
         return first if first in self._groups else None
 
     def _compose(self, overrides: tuple[str, ...], *, resolve: bool = False) -> _Composed:
-        key = (*overrides, str(resolve))
-        if key not in self._composed:
-            self._composed[key] = self._compose_anew(overrides, resolve=resolve)
-        return self._composed[key]
+        if resolve:
+            return self._compose_anew(overrides, resolve=True)
+        if overrides not in self._composed:
+            derived = self._derive(overrides) or self._compose_anew(overrides, resolve=False)
+            self._remember(overrides, derived)
+        return self._composed[overrides]
+
+    def _remember(self, overrides: tuple[str, ...], composed: _Composed) -> None:
+        self._composed[overrides] = composed
+        for key, _, others in _plain_keys(overrides):
+            if key.partition(".")[0] in composed.literal:
+                self._siblings[(key, *others)] = composed
+
+    def _derive(self, overrides: tuple[str, ...]) -> _Composed | None:
+        """A composition that differs from a known one in one plain value, if it is such a one."""
+        from hydra.core.override_parser.overrides_parser import OverridesParser
+
+        for key, text, others in _plain_keys(overrides):
+            known = self._siblings.get((key, *others))
+            if known is not None:
+                value = OverridesParser.create().parse_override(text).value()
+                if value is None or isinstance(value, bool | int | float | str):
+                    config = _with_value(known.config, key.split("."), value)
+                    return replace(known, config=config)
+        return None
 
     def _compose_anew(self, overrides: tuple[str, ...], *, resolve: bool) -> _Composed:
         from hydra.errors import HydraException
@@ -187,12 +222,13 @@ class Composer:
             choices = dict(config.hydra.runtime.choices)
             with open_dict(config):
                 del config["hydra"]
-            plain = OmegaConf.to_container(config, resolve=resolve)
+            plain = cast(dict[str, Json], OmegaConf.to_container(config, resolve=resolve))
+            literal = frozenset(key for key, node in plain.items() if "${" not in json.dumps(node))
             if not resolve:
-                plain = _resolve_own(config, cast(dict[str, Json], plain))
+                plain = _resolve_own(config, plain)
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(self.override_problems(overrides) or [_first_line(error)]) from error
-        return _Composed(cast(Node, plain), choices)
+        return _Composed(plain, choices, literal=literal)
 
     def problems(self, overrides: Sequence[str], *, sweep: bool) -> list[str]:
         """Everything wrong with a command's overrides, each value of a sweep looked at."""
@@ -261,7 +297,7 @@ class Composer:
 
     def _option_problems(self, override: Override) -> list[str]:
         group = override.key_or_group
-        options = self._loader.get_group_options(group)
+        options = self.options(group)
         values = override.value()
         chosen = values if isinstance(values, list) else [values]
         return [
@@ -311,6 +347,21 @@ def as_override_value(value: Json) -> str:
     if isinstance(value, Sequence):
         return "[" + ",".join(as_override_value(item) for item in value) + "]"
     return json.dumps(value)
+
+
+def _plain_keys(overrides: tuple[str, ...]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Each dotted key that is simply given a value: the key, its text, the other overrides."""
+    for index, text in enumerate(overrides):
+        plain = _PLAIN_OVERRIDE.match(text)
+        if plain:
+            yield plain[1], text, overrides[:index] + overrides[index + 1 :]
+
+
+def _with_value(node: Node, path: Sequence[str], value: Json) -> Node:
+    """The same node with one value changed; what does not change is shared."""
+    first, *rest = path
+    inner = _with_value(cast(Node, node[first]), rest, value) if rest else value
+    return {**node, first: inner}
 
 
 def _key(override: str) -> str:

@@ -62,9 +62,10 @@ def append_result(directory: Path, result: TrialResult, extra: Mapping[str, Json
         result: what was observed.
         extra: what programs like to find in the line, such as metrics; ignored on reading.
     """
-    folder = trial_directory(directory, result.trial_id)
-    series = [json.dumps(encode(process.observations)) for process in result.processes]
-    write_text(folder / OBSERVATIONS, "".join(f"{line}\n" for line in series))
+    if result.processes:
+        folder = trial_directory(directory, result.trial_id)
+        series = [json.dumps(encode(process.observations)) for process in result.processes]
+        write_text(folder / OBSERVATIONS, "".join(f"{line}\n" for line in series))
     line = encode(_without_series(result))
     assert isinstance(line, Mapping)
     append_line(directory / RESULTS, {**line, **extra})

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from benchorch.channel import REPLY_FD
 from benchorch.errors import ExecutorError
 from benchorch.offspring import Offspring
-
-REPLY_FD = "BENCHORCH_REPLY_FD"
-"""The variable that tells a child the number of the pipe to its parent."""
 
 _MARK = "BENCHORCH_CHILD"
 _REAP_S = 2.0

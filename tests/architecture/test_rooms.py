@@ -35,8 +35,9 @@ ENVIRONMENT = {
     "hardware/host.py": "a node is told its kind, and whether to hide its GPUs",
     "invocations.py": "the user's choice of where caches are",
     "recorders/mlflow.py": "MLflow takes its limits from nowhere else",
+    "channel.py": "is told which pipe leads to its parent",
     "supervise.py": "gives a child its parent's variables and its own",
-    "worker.py": "puts the user's factories on a child's import path",
+    "supervisor.py": "puts the user's factories on a child's import path",
 }
 """Files that touch environment variables, each with the reason."""
 

@@ -43,9 +43,10 @@ def test_what_only_talks_loads_nothing_heavy(place, words):
 
 def test_help_groups_the_keys_and_lists_the_options(place):
     said = place.run("--help").stdout
-    assert "Ways in" in said
+    assert "== What is measured ==" in said
     assert re.search(r"^model: bert, bert_tiny", said, re.MULTILINE)
     assert "python -m benchorch plan" in said
+    assert "batch_size: 1" in said
 
 
 def test_cfg_job_prints_the_resolved_configuration(place):

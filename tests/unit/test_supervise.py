@@ -27,8 +27,8 @@ LINUX = sys.platform == "linux"
 PRELUDE = """
 import ctypes, json, os, signal, subprocess, sys, threading, time
 from benchorch.domain.result import Failure
-from benchorch.supervise import *
-from benchorch.supervise import Channel, read_request
+from benchorch.channel import *
+from benchorch.channel import Channel, read_request
 """
 
 Run = Callable[..., ChildReply]
@@ -492,7 +492,7 @@ from benchorch.supervise import Limits, run_child
 
 child = '''
 import os, time
-from benchorch.supervise import Channel, die_with_parent
+from benchorch.channel import Channel, die_with_parent
 die_with_parent()
 Channel().send_event(os.getpid())
 time.sleep(600)
@@ -533,7 +533,7 @@ def test_a_child_whose_parent_died_before_it_could_ask_ends_itself() -> None:
         pytest.skip("only Linux tells a child that its parent died")
     reader, writer = os.pipe()
     os.close(reader)
-    code = "from benchorch.supervise import die_with_parent; die_with_parent()"
+    code = "from benchorch.channel import die_with_parent; die_with_parent()"
     ended = subprocess.run(
         [sys.executable, "-c", code],
         pass_fds=(writer,),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Mapping
 from functools import cache
 
@@ -10,6 +9,8 @@ from functools import cache
 @cache
 def installed(distribution: str) -> str | None:
     """A distribution's version, or None where it is not installed."""
+    import importlib.metadata  # late: a measuring process asks for no version
+
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import cast
 
 from benchorch.chain import Chain, open_chain
@@ -224,7 +224,10 @@ def _comparable(trial: Trial) -> str:
     return canonical_json({key: trial.spec[key] for key in same})
 
 
+@cache
 def _installed(distribution: str) -> bool:
+    import importlib.metadata
+
     try:
         importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:

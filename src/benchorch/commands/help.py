@@ -1,0 +1,68 @@
+"""``benchorch --help``: the ways in, then every key, grouped by the question it answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from benchorch.config import Composer
+from benchorch.domain.codec import Json
+from benchorch.domain.reply import Reply
+
+WAYS_IN = """\
+benchorch: which conversion of a PyTorch model serves it fastest, and is it still the same model?
+
+  python -m benchorch model=bert hardware=local             one model, the default conversions
+  python -m benchorch model=mlp conversion=[eager,onnxruntime]       a list is a matrix
+  python -m benchorch -m model=mlp,bert workload.batch_size=1,8      a sweep, one plan
+  python -m benchorch recipes/bert.yaml workload.seq_len=256         a declared matrix
+  python -m benchorch plan ...            only what would run (--json for programs)
+  python -m benchorch cache|record|ui     each with its own --help
+  python -m benchorch resume=RUN          go on where a run was ended
+
+  --cfg job  the resolved configuration       -m, --multirun  cross comma-separated values
+  --config-dir DIR  your own groups first     --hydra-help    Hydra's own flags"""
+
+SECTIONS: Mapping[str, Sequence[str]] = {
+    "What is measured": ("model", "workload"),
+    "How it is converted, called and compared": (
+        "conversion",
+        "scenario",
+        "stopping",
+        "parity",
+        "baseline",
+        "objective",
+    ),
+    "Where it runs": ("hardware", "executor", "limits"),
+    "What is kept": ("store", "tracking", "rebuild", "resume", "name", "matrix"),
+}
+
+
+def run(overrides: Sequence[str], composer: Composer) -> Reply:
+    """Every group with its options and every key with its value, as these overrides leave them."""
+    config = composer.session(overrides)
+    listed = {key for keys in SECTIONS.values() for key in keys}
+    sections = {**SECTIONS, "Also": tuple(key for key in config if key not in listed)}
+    parts = [WAYS_IN]
+    for title, keys in sections.items():
+        if keys:
+            parts.append(f"== {title} ==")
+            parts += [_entry(key, config.get(key), composer) for key in keys]
+    data = {group: composer.options(group) for group in sorted(composer.groups)}
+    return Reply(text="\n\n".join(parts), data=cast(Json, {"options": data, "keys": config}))
+
+
+def _entry(key: str, value: Json, composer: Composer) -> str:
+    import yaml
+
+    if not isinstance(value, Mapping) and key not in composer.groups:
+        return f"{key}: {json.dumps(value)}"
+    text = yaml.safe_dump({key: value}, sort_keys=False, default_flow_style=None, width=88).rstrip()
+    if key not in composer.groups:
+        return text
+    return f"{key}: {', '.join(composer.options(key))}\n{_indented(text)}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
