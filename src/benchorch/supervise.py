@@ -1,7 +1,7 @@
 """One stage in a fresh child process, under limits, with every way of dying told apart.
 
-The parent starts ``python -m benchorch.worker STAGE``, hands the request over as its standard
-input, and sleeps on a pipe until the child answers, dies, or meets a limit::
+The parent starts a child that runs `worker.main` for one stage, hands the request over as its
+standard input, and sleeps on a pipe until the child answers, dies, or meets a limit::
 
     parent                                   child
     ──────                                   ─────
@@ -76,6 +76,10 @@ class ChildReply:
     elapsed_s: float
 
 
+# Not ``-m benchorch.worker``: a module run so is compiled anew in every process.
+_ENTRY = "from benchorch.worker import main; main()"
+
+
 def run_child(
     stage: str,
     request: Json,
@@ -103,7 +107,7 @@ def run_child(
     kills_before = cgroup.oom_kills()
     log_start = _size(log)
     heard = _Heard(on_event=on_event)
-    argv = command or [sys.executable, "-m", "benchorch.worker", stage]
+    argv = command or [sys.executable, "-c", _ENTRY, stage]
     with started(argv, json.dumps(request).encode(), log, _variables(environment)) as child:
         watch = _Watch(offspring=child.offspring, limit_bytes=_memory_limit(limits))
         stopped_for = _attend(child, heard, watch, began_s + limits.timeout_s)

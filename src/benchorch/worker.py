@@ -6,6 +6,7 @@ The only file that catches every exception: a failure is a result with a class a
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -195,6 +196,10 @@ def main() -> None:
         parent.send_failure(found)
     else:
         parent.send_reply(found)
+    # Everything is told and on disk; taking libraries and thread pools down would only cost time.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

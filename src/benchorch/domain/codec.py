@@ -27,7 +27,9 @@ def encode(value: object) -> Json:
     if isinstance(value, Mapping):
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [encode(item) for item in value]
+        # A series of a hundred thousand numbers is looked at once, not number by number.
+        plain = set(map(type, value)) <= {int, float, bool, str}
+        return list(value) if plain else [encode(item) for item in value]
     raise TypeError(f"{type(value).__name__} is not a domain value")
 
 

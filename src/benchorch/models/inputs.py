@@ -17,8 +17,6 @@ from benchorch.models.declared import (
     tensor_spec,
     unique,
 )
-from benchorch.models.factory_inputs import FactoryInputs
-from benchorch.models.file_inputs import FileInputs
 from benchorch.models.generators import generator, generator_problems
 
 if TYPE_CHECKING:
@@ -44,9 +42,14 @@ class InputSet(Protocol):
 
 def input_set(node: Mapping[str, Json]) -> InputSet:
     """The inputs that a YAML node declares; ``file`` or ``factory`` as text say where from."""
+    # Imported late: most models generate their inputs, and every measuring process comes by here.
     if isinstance(node.get("file"), str):
+        from benchorch.models.file_inputs import FileInputs
+
         return FileInputs(node=node)
     if isinstance(node.get("factory"), str):
+        from benchorch.models.factory_inputs import FactoryInputs
+
         return FactoryInputs(node=node)
     return GeneratedInputs(node=node)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -40,6 +39,8 @@ def _check_format(path: Path) -> None:
     if path.suffix == ".safetensors":
         safetensors_headers(path)
         return
+    import zipfile
+
     with path.open("rb") as file:
         readable = zipfile.is_zipfile(file)
     if not readable:
