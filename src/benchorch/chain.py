@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 from benchorch.components import make
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import Example, Workload
+from benchorch.domain.tensors import NOT_SYMBOLS, Example, Workload
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
 from benchorch.interfaces.conversion import FileStep, ModuleStep, Step
@@ -23,8 +23,6 @@ from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
 
 T = TypeVar("T")
-
-_NOT_SYMBOLS = ("dtype", "seed", "dynamic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,16 +169,16 @@ def parse_workload(node: Node) -> Workload:
     problems = [
         f"workload.{name}: expected a positive whole number, got {value!r}."
         for name, value in node.items()
-        if name not in _NOT_SYMBOLS and not _is_size(value)
+        if name not in NOT_SYMBOLS and not _is_size(value)
     ]
-    dtype, seed, dynamic = (node.get(name) for name in _NOT_SYMBOLS)
+    dtype, seed, dynamic = (node.get(name) for name in ("dtype", "seed", "dynamic"))
     if dtype not in ("float64", "float32", "float16"):
         problems.append(
             f"workload.dtype: expected one of 'float64', 'float32', 'float16', got {dtype!r}."
         )
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         problems.append(f"workload.seed: expected a whole number of at least 0, got {seed!r}.")
-    symbols = {name: value for name, value in node.items() if name not in _NOT_SYMBOLS}
+    symbols = {name: value for name, value in node.items() if name not in NOT_SYMBOLS}
     names = dynamic if isinstance(dynamic, list | tuple) else [dynamic]
     problems += [
         f"workload.dynamic: {name!r} is not a symbol; symbols: {', '.join(symbols)}."

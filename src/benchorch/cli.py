@@ -19,7 +19,6 @@ from benchorch.errors import BenchorchError, ConfigError
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
 
-    from benchorch.config import Composer
     from benchorch.interfaces.store import Store
     from benchorch.launcher import Application
 
@@ -102,6 +101,8 @@ def parse(arguments: Sequence[str]) -> Request:
             config_name = recipe.stem
         elif word in ("--config-dir", "-cd") or word.startswith("--config-dir="):
             directories.append(_directory(word.partition("=")[2] or (rest.pop(0) if rest else "")))
+        elif word in ("--config-name", "-cn") or word.startswith("--config-name="):
+            config_name = word.partition("=")[2] or (rest.pop(0) if rest else "config")
         elif word.startswith("resume=") and word != "resume=null":
             resume = word.partition("=")[2]
         elif word.startswith("-"):
@@ -153,7 +154,7 @@ def _benchmark(request: Request) -> int:
         from benchorch.invocations import find_invocation
 
         directory = find_invocation(request.resume)
-        if not request.overrides and request.config_name == "config":
+        if not (request.overrides or request.flags) and request.config_name == "config":
             return _resume(directory)
         places = (f"hydra.run.dir={directory}", f"hydra.sweep.dir={directory}")
         return _hydra(request, places)
@@ -172,11 +173,11 @@ def _help(request: Request) -> int:
 def _hydra(request: Request, places: Sequence[str]) -> int:
     import hydra
 
-    from benchorch.config import builtin_directory, config_loader, lift_lists
+    from benchorch.config import Composer, builtin_directory, config_loader, lift_lists
     from benchorch.launcher import Application, install_plugins
 
-    groups = frozenset(path.name for path in builtin_directory("conf").iterdir() if path.is_dir())
-    overrides = lift_lists(request.overrides, groups)
+    loader = config_loader(request.directories)
+    overrides = lift_lists(request.overrides, Composer(loader, request.config_name).groups)
     application = Application(config_name=request.config_name)
     install_plugins(request.directories)
     # Hydra would print its errors itself and exit with 1; ours name every problem and exit with 2.
@@ -192,7 +193,9 @@ def _hydra(request: Request, places: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _interrupted(application)
     except Exception as error:
-        problems = _hydra_problems(error, request, config_loader(request.directories))
+        if application.invocation is not None and not isinstance(error, ConfigError):
+            raise
+        problems = _hydra_problems(error, request, loader)
         raise ConfigError(problems) from error
     if application.error is not None:
         raise application.error
@@ -215,10 +218,11 @@ def _resume(directory: Path) -> int:
     from benchorch.stages.report import Report
 
     invocation = Invocation(
-        composer=Composer(config_loader()), directory=directory, report=Report()
+        composer=Composer(config_loader()), directory=directory.resolve(), report=Report()
     )
     invocation.open()
     assert invocation.plan is not None  # find_invocation saw it
+    os.chdir(str(invocation.plan.session.get("cwd", ".")))  # paths in the plan start there
     node = cast(Node, invocation.plan.session["executor"])
     executor = make(node, Executor, "executor")
     try:
@@ -232,7 +236,7 @@ def _resume(directory: Path) -> int:
 
 def _plan(arguments: list[str]) -> int:
     """Show what would run; starts nothing."""
-    from benchorch.config import Composer, config_loader
+    from benchorch.config import Composer, config_loader, lift_lists, sweep_jobs
     from benchorch.planning import new_plan_id, plan_jobs
     from benchorch.tables import plan_text
 
@@ -240,8 +244,10 @@ def _plan(arguments: list[str]) -> int:
         print(_PLAN_HELP)
         return OK
     request = parse([word for word in arguments if word != "--json"])
-    composer = Composer(config_loader(request.directories), request.config_name)
-    jobs = _jobs(request, composer)
+    loader = config_loader(request.directories)
+    composer = Composer(loader, request.config_name)
+    overrides = lift_lists(request.overrides, composer.groups)
+    jobs = sweep_jobs(overrides, loader) if request.multirun else [overrides]
     planned = plan_jobs(composer, jobs, new_plan_id())
     if "--json" in arguments:
         from benchorch.domain.codec import encode
@@ -250,14 +256,6 @@ def _plan(arguments: list[str]) -> int:
     else:
         print(plan_text(planned.plan))
     return OK
-
-
-def _jobs(request: Request, composer: Composer) -> list[list[str]]:
-    """The override lists that Hydra's own sweeper would make of these words."""
-    from benchorch.config import lift_lists, sweep_jobs
-
-    overrides = lift_lists(request.overrides, composer.groups)
-    return sweep_jobs(overrides) if request.multirun else [list(overrides)]
 
 
 _PLAN_HELP = """usage: python -m benchorch plan [--json] [-m] [RECIPE.yaml] [key=value ...]
@@ -276,15 +274,15 @@ def _hydra_problems(error: Exception, request: Request, loader: ConfigLoader) ->
 
     if isinstance(error, ConfigError):
         return list(error.problems)
-    if isinstance(error, BenchorchError) or not isinstance(
-        error, HydraException | OmegaConfBaseException
-    ):
+    if not isinstance(error, HydraException | OmegaConfBaseException | ValueError):
         raise error
     from benchorch.config import Composer, lift_lists
 
     composer = Composer(loader, request.config_name)
     overrides = lift_lists(request.overrides, composer.groups)
-    return composer.problems(overrides, sweep=request.multirun) or [str(error)]
+    return composer.problems(overrides, sweep=request.multirun) or [
+        str(error).strip() or repr(error)
+    ]
 
 
 def _cache(arguments: list[str]) -> int:

@@ -17,20 +17,23 @@ from typing import TYPE_CHECKING, cast
 
 from benchorch.components import suggest
 from benchorch.domain.codec import Json
+from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
     from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
 
 MATRIX = "matrix"
+EACH = "each"
 CONVERSION = "conversion"
 WORKLOAD = "workload"
-_NOT_SYMBOLS = frozenset({"dtype", "seed", "dynamic"})
 _PLAIN_VALUE = re.compile(r"^[\w.\-+/@]+$")
 _PLAIN_OVERRIDE = re.compile(r"^([A-Za-z_]\w*(?:\.\w+)+)=[^$]*$")
-_INTERPOLATED_KEY = re.compile(r"\$\{\s*([A-Za-z_]\w*)(?:\.\w+)*\s*\}")
+# Interpolations that cannot leave a top-level node: a sibling, the node's own path, a variable.
+_OWN = r"\$\{{(?:\.(?!\.)[\w.]*|{key}(?:\.\w+)*|oc\.env:[^${{}}]*)\}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,7 @@ class Composer:
     def __init__(self, loader: ConfigLoader, config_name: str = "config") -> None:
         self._loader = loader
         self._config_name = config_name
+        self._first: tuple[tuple[str, ...], _Composed] | None = None
         self._composed: dict[tuple[str, ...], _Composed] = {}
         self._siblings: dict[tuple[str, ...], _Composed] = {}
         self._found: dict[tuple[str, ...], list[str]] = {}
@@ -120,24 +124,29 @@ class Composer:
         return self._assemble(list(overrides), {}).config
 
     def _cells_of(self, job: list[str]) -> Iterator[Cell]:
-        self._seed(job)
-        for axes in self._combinations(job):
+        if self._first is None:  # one composition serves a command of a single cell
+            self._first = (tuple(job), self._compose_anew(tuple(job), resolve=False))
+        rest = self._rest(job)
+        each = [str(override) for override in cast(Sequence[str], rest.get(EACH) or ())]
+        own = {text.partition("=")[0]: text.partition("=")[2] for text in job if "." in _key(text)}
+        for axes in self._combinations(job, rest.get(MATRIX)):
             swept = [f"{key}={as_override_value(value)}" for key, value in axes.items()]
             plain = {k: str(v) for k, v in axes.items() if k not in self._groups}
-            for cell in self._with_conversions(job + swept, plain):
+            for cell in self._with_conversions(job + swept, each, {**own, **plain}):
                 yield from _expand_workload(cell)
 
-    def _seed(self, job: list[str]) -> None:
-        """Compose the first job as a whole: one composition serves all its sections."""
-        if not self._composed:
-            whole = self._compose_anew(tuple(job), resolve=False)
-            for group in (None, *self._groups):
-                self._remember(self._section(job, group), whole)
+    def _rest(self, job: list[str]) -> Node:
+        """The keys that belong to no group, as this job leaves them."""
+        if self._first and self._first[0] == tuple(job):
+            return self._first[1].config
+        return self._compose(self._section(job, None)).config
 
-    def _combinations(self, job: list[str]) -> Iterator[Mapping[str, Json]]:
+    def _combinations(self, job: list[str], matrix: Json) -> Iterator[Mapping[str, Json]]:
         """Every combination of the declared matrix; a key set by hand is no longer an axis."""
+        if matrix is not None and not isinstance(matrix, Mapping):
+            raise ConfigError([f"{MATRIX}: expected axes with their values, got {matrix!r}."])
         by_hand = {_key(override) for override in job}
-        matrix = cast(Node, self._compose(self._section(job, None)).config.get(MATRIX) or {})
+        matrix = matrix or {}
         axes = {key: values for key, values in _flatten_axes(matrix) if key not in by_hand}
         problems = [
             f"{MATRIX}.{key}: is empty, so there is nothing to run."
@@ -152,27 +161,58 @@ class Composer:
         for values in itertools.product(*lists.values()):
             yield dict(zip(lists, values, strict=True))
 
-    def _with_conversions(self, job: list[str], axes: Mapping[str, str]) -> Iterator[Cell]:
+    def _with_conversions(
+        self, job: list[str], each: list[str], axes: Mapping[str, str]
+    ) -> Iterator[Cell]:
         """The cell, or one for each of the hardware's default conversions if none is named."""
-        cell = self._assemble(job, axes)
-        if cell.config.get(CONVERSION) is not None:
-            yield cell
+        inside = [text for text in each if self._group_of(_key(text)) == CONVERSION]
+        beside = [text for text in each if text not in inside]
+        cell = self._assemble([*job, *beside], axes)
+        if cell.choices.get(CONVERSION):
+            yield self._assemble([*job, *each], axes) if inside else cell
             return
-        hardware = cast(Node, cell.config.get("hardware") or {})
-        for name in cast(Sequence[str], hardware.get("conversions") or ()):
-            yield self._assemble([*job, f"{CONVERSION}={name}"], axes)
+        hardware = cell.config.get("hardware")
+        names = hardware.get("conversions") if isinstance(hardware, Mapping) else None
+        if not isinstance(names, list | tuple) or not names:
+            raise ConfigError(
+                ["hardware.conversions: is empty and no conversion is named: nothing to run."]
+            )
+        for name in names:
+            yield self._assemble([*job, f"{CONVERSION}={name}", *each], axes)
 
     def _assemble(self, job: list[str], axes: Mapping[str, str]) -> Cell:
-        rest = self._compose(self._section(job, None))
-        config: dict[str, Json] = {k: v for k, v in rest.config.items() if k not in self._groups}
-        choices: dict[str, str] = {}
-        for group in sorted(self._groups):
-            composed = self._compose(self._section(job, group))
-            config[group] = composed.config.get(group)
-            choices[group] = composed.choices.get(group) or ""
+        composed = self._together(job)
+        config = composed.config
         if "${" in json.dumps(config):
-            config = dict(self._compose(tuple(job), resolve=True).config)
+            config = self._compose_anew(tuple(job), resolve=True).config
+        choices = {group: composed.choices.get(group) or "" for group in sorted(self._groups)}
+        mixed = [group for group, name in choices.items() if not isinstance(name, str)]
+        if mixed:
+            raise ConfigError([f"{group}: expected one name in each job." for group in mixed])
         return Cell(choices=choices, axes=axes, config=config)
+
+    def _together(self, job: list[str]) -> _Composed:
+        """The composition of a job, put together from sections where they do not overlap."""
+        if self._first and self._first[0] == tuple(job):
+            return self._first[1]
+        sections = {group: self._section(job, group) for group in (*self._groups, None)}
+        if any(self._reaches_out(group, section) for group, section in sections.items()):
+            return self._compose(tuple(job))
+        rest = self._compose(sections[None])
+        config, choices = dict(rest.config), dict(rest.choices)
+        for group in self._groups:
+            composed = self._compose(sections[group])
+            config[group] = composed.config.get(group)
+            choices[group] = composed.choices.get(group)
+        return replace(rest, config=config, choices=choices)
+
+    def _reaches_out(self, group: str | None, section: tuple[str, ...]) -> bool:
+        """Whether a choice changes other nodes than its own, as a global package does."""
+        if group is None or not section:
+            return False
+        base, chosen = self._compose(()), self._compose(section)
+        keys = {*base.config, *chosen.config} - {group}
+        return any(base.config.get(key) != chosen.config.get(key) for key in keys)
 
     def _section(self, job: list[str], group: str | None) -> tuple[str, ...]:
         """The overrides that touch one group, or (None) those that touch no group."""
@@ -226,7 +266,7 @@ class Composer:
             literal = frozenset(key for key, node in plain.items() if "${" not in json.dumps(node))
             if not resolve:
                 plain = _resolve_own(config, plain)
-        except (HydraException, OmegaConfBaseException) as error:
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
             raise ConfigError(self.override_problems(overrides) or [_first_line(error)]) from error
         return _Composed(plain, choices, literal=literal)
 
@@ -235,7 +275,7 @@ class Composer:
         broken = [text for text in overrides if self._syntax_problem(text)]
         found = [str(self._syntax_problem(text)) for text in broken]
         sound = [text for text in overrides if text not in broken]
-        jobs = sweep_jobs(sound) if sweep else [sound]
+        jobs = sweep_jobs(sound, self._loader) if sweep else [sound]
         told = dict.fromkeys(text for job in jobs for text in self.override_problems(job))
         return found + list(told)
 
@@ -291,7 +331,7 @@ class Composer:
             self._loader.load_configuration(
                 self._config_name, [*choice, text], run_mode=RunMode.RUN, from_shell=False
             )
-        except (HydraException, OmegaConfBaseException) as error:
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
             return [unknown or f"{text}: {_first_line(error)}"]
         return []
 
@@ -311,31 +351,49 @@ class Composer:
 def lift_lists(overrides: Sequence[str], groups: frozenset[str]) -> list[str]:
     """``conversion=[eager,onnxruntime]`` as an axis of the matrix.
 
-    Hydra would merge the two files into one node, which is never what is meant here.
+    Hydra would merge the two files into one node, which is never what is meant here. What is
+    overridden inside a group whose choice is thus still open waits for each choice in ``each``.
     """
+    lists = {text: _list_value(text) for text in overrides if _key(text) in groups}
+    chosen = {_key(text) for text, value in lists.items() if value is None}
+    open_groups = {_key(text) for text, value in lists.items() if value is not None}
+    open_groups |= {CONVERSION} - chosen
+    lifted, waiting = [], []
+    for text in overrides:
+        value = lists.get(text)
+        if value is not None:
+            lifted.append(f"++{MATRIX}.{_key(text)}={as_override_value(value)}")
+        elif _key(text).partition(".")[0] in open_groups and "." in _key(text):
+            waiting.append(text)
+        else:
+            lifted.append(text)
+    return lifted + ([f"{EACH}={as_override_value(waiting)}"] if waiting else [])
+
+
+def _list_value(text: str) -> list[str] | None:
+    """The names that a choice lists, or None where it names one."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
-    lifted = []
-    for text in overrides:
-        if "=[" in text and _key(text) in groups:
-            try:
-                value = OverridesParser.create().parse_override(text).value()
-            except HydraException:
-                value = None
-            if isinstance(value, list):
-                text = f"++{MATRIX}.{_key(text)}={as_override_value([str(v) for v in value])}"
-        lifted.append(text)
-    return lifted
+    try:
+        value = OverridesParser.create().parse_override(text).value() if "=[" in text else None
+    except HydraException:
+        value = None
+    return [str(name) for name in value] if isinstance(value, list) else None
 
 
-def sweep_jobs(overrides: Sequence[str]) -> list[list[str]]:
+def sweep_jobs(overrides: Sequence[str], loader: ConfigLoader) -> list[list[str]]:
     """The jobs that Hydra's own sweeper makes of comma-separated values."""
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
     from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
 
-    parsed = OverridesParser.create().parse_overrides(list(overrides))
-    return [list(job) for batch in BasicSweeper.split_arguments(parsed, None) for job in batch]
+    try:
+        parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
+        batches = BasicSweeper.split_arguments(parsed, None)
+    except HydraException as error:
+        raise ConfigError([_first_line(error)]) from error
+    return [list(job) for batch in batches for job in batch]
 
 
 def as_override_value(value: Json) -> str:
@@ -383,7 +441,7 @@ def _expand_workload(cell: Cell) -> Iterator[Cell]:
     if not isinstance(workload, Mapping):
         yield cell
         return
-    lists = {k: v for k, v in workload.items() if isinstance(v, list) and k not in _NOT_SYMBOLS}
+    lists = {k: v for k, v in workload.items() if isinstance(v, list) and k not in NOT_SYMBOLS}
     for key, values in lists.items():
         if not values:
             raise ConfigError([f"{WORKLOAD}.{key}: is empty, so there is nothing to run."])
@@ -393,14 +451,13 @@ def _expand_workload(cell: Cell) -> Iterator[Cell]:
         yield Cell(choices=cell.choices, axes=cell.axes, config=config)
 
 
-def _resolve_own(config: object, plain: dict[str, Json]) -> dict[str, Json]:
-    """Resolve each top-level node whose interpolations stay inside it."""
-    from omegaconf import DictConfig, OmegaConf
+def _resolve_own(config: DictConfig, plain: dict[str, Json]) -> dict[str, Json]:
+    """Resolve each top-level node whose interpolations surely stay inside it."""
+    from omegaconf import OmegaConf
 
-    assert isinstance(config, DictConfig)
     for key, node in plain.items():
         text = json.dumps(node)
-        if "${" in text and set(_INTERPOLATED_KEY.findall(text)) <= {key}:
+        if "${" in text and text.count("${") == len(re.findall(_OWN.format(key=key), text)):
             selected = OmegaConf.select(config, key)
             if OmegaConf.is_config(selected):
                 plain[key] = cast(Json, OmegaConf.to_container(selected, resolve=True))

@@ -6,8 +6,9 @@ Used where only loading can tell what a model is, as with a user's own factory.
 from __future__ import annotations
 
 import hashlib
-import inspect
-from collections.abc import Iterator
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,8 @@ from benchorch.domain.codec import Json
 if TYPE_CHECKING:
     import torch
 
-# Their code is told by their version, which enters every BuildKey by itself.
-_VERSIONED_PACKAGES = ("torch", "transformers", "benchorch")
+# Its code is told by its version, which enters every BuildKey by itself.
+_OWN_PACKAGES = ("benchorch", "hydra_plugins", "__main__")
 
 
 def state_digest(module: torch.nn.Module) -> str:
@@ -39,7 +40,7 @@ def content_identity(module: torch.nn.Module) -> dict[str, Json]:
         "state": state_digest(module),
         "structure": hashlib.sha256(str(module).encode()).hexdigest(),
         "settings": digest_of({name: _settings(part) for name, part in module.named_modules()}),
-        "code": {name: _file_digest(path) for name, path in sorted(_sources(module).items())},
+        "code": {name: _file_digest(path) for name, path in sorted(_sources().items())},
     }
 
 
@@ -49,25 +50,37 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _settings(module: torch.nn.Module) -> dict[str, Json]:
-    """Plain attributes such as a dropout's probability or a scale."""
-    return {
-        name: repr(value)
-        for name, value in vars(module).items()
-        if isinstance(value, bool | int | float | str | tuple) and not name.startswith("_")
-    }
+    """The module's own attributes, such as a dropout's probability or an activation."""
+    import torch
+
+    machinery = vars(torch.nn.Module())  # parameters, hooks, ...: looked at elsewhere
+    own = {name: value for name, value in vars(module).items() if name not in machinery}
+    return {name: _spelled(value) for name, value in own.items()}
 
 
-def _sources(module: torch.nn.Module) -> dict[str, Path]:
-    """The files of the user's own classes in the module."""
+def _spelled(value: object) -> Json:
+    """A value as text that is the same in every process."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return {str(key): _spelled(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_spelled(item) for item in value]
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', '')}"
+
+
+def _sources() -> dict[str, Path]:
+    """The user's own code loaded by now: every module that no installer put where it is."""
+    installed = [Path(path).resolve() for path in sysconfig.get_paths().values()]
     files = {}
-    for part in module.modules():
-        kind = type(part)
-        if kind.__module__.partition(".")[0] in _VERSIONED_PACKAGES:
+    for name, module in list(sys.modules.items()):
+        path = Path(getattr(module, "__file__", None) or "")
+        ours = name.partition(".")[0] in _OWN_PACKAGES
+        if path.suffix != ".py" or ours or not path.is_file():
             continue
-        try:
-            files[kind.__module__] = Path(inspect.getfile(kind))
-        except (TypeError, OSError):  # made at run time: its structure must speak for it
-            continue
+        if not any(path.resolve().is_relative_to(place) for place in installed):
+            files[name] = path
     return files
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from benchorch.config import Composer
 from benchorch.errors import BenchorchError
@@ -35,12 +35,15 @@ class Application:
         """Hydra's single run; returns the objective."""
         from hydra.core.global_hydra import GlobalHydra
         from hydra.core.hydra_config import HydraConfig
+        from omegaconf import OmegaConf
 
         hydra = GlobalHydra.instance().hydra
         assert hydra is not None
         settings = HydraConfig.get()
         directory = Path(settings.runtime.output_dir)
-        jobs = [list(settings.overrides.task)]
+        # Unresolved: a value may refer to a key that an axis has yet to set.
+        task = OmegaConf.to_container(settings.overrides.task, resolve=False)
+        jobs = [[str(override) for override in cast(list[str], task)]]
         try:
             return self.run(hydra.config_loader, directory, jobs)[0]
         except BenchorchError as error:  # Hydra would announce it in its own words first

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import IO, cast
 
 from benchorch import journal
 from benchorch.background import Recording
@@ -19,11 +20,15 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event, Session
 from benchorch.domain.trial import Node, Plan, Trial
-from benchorch.errors import RecordError
+from benchorch.errors import ConfigError, RecordError
 from benchorch.interfaces.executor import Executor
 from benchorch.invocations import remember
 from benchorch.planning import new_plan_id, plan_jobs
 from benchorch.stages.report import Report
+
+_NOT_THE_TRIALS_FAULT = frozenset(
+    {"node_lost", "agent_failed", "no_node", "wrong_node", "disk_full"}
+)
 
 
 @dataclass(slots=True)
@@ -41,17 +46,24 @@ class Invocation:
     plan: Plan | None = None
     _recorder: Recording | None = None
     _specs: dict[str, Node] = field(default_factory=dict)
+    _lock: IO[str] | None = None
 
     def open(self) -> None:
         """Make the directory, or take up what an earlier invocation left in it."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._lock = _locked(self.directory)
+        except OSError as error:
+            raise ConfigError([f"{self.directory}: {error.strerror}."]) from error
         shutil.rmtree(self.directory / "identities", ignore_errors=True)
         shutil.rmtree(self.directory / "rebuilt", ignore_errors=True)
         if (self.directory / journal.PLAN).exists():
             self.plan = journal.read_plan(self.directory)
             self.plan_id = self.plan.plan_id
-            self.results = {r.trial_id: r for r in journal.read_results(self.directory)}
-        remember(self.plan_id, self.directory)
+            found = journal.read_results(self.directory)
+            self.results = {r.trial_id: r for r in found if _is_final(r)}
+        with contextlib.suppress(OSError):  # a convenience must not cost the run
+            remember(self.plan_id, self.directory)
 
     def run(self, jobs: Sequence[Sequence[str]]) -> list[float]:
         """Plan and run a batch of jobs; each job's objective, infinite where it has none."""
@@ -64,11 +76,14 @@ class Invocation:
         """Run what has no final result yet."""
         self.plan = _merged(self.plan, plan)
         self._specs.update({trial.trial_id: trial.spec for trial in plan.trials})
-        journal.write_plan(self.directory, self.plan)
+        with self._on_disk("The plan"):
+            journal.write_plan(self.directory, self.plan)
         todo = [t for t in plan.trials if t.trial_id not in self.results]
         self.report.plan(plan, done=len(plan.trials) - len(todo))
-        if self._recorder is None and todo:
+        if self._recorder is None:
             self._recorder = Recording.start(self.directory, plan.session)
+        if not todo:
+            return
         work = functools.partial(_run_trial, session=self._session(plan))
         results = executor.run(todo, work, self._on_event)
         with self.report.live(todo):
@@ -80,12 +95,15 @@ class Invocation:
         if self.plan is None:
             return 0
         summaries = self.summaries()
-        table = self.report.table(self.plan, self.results, summaries, self.directory)
-        journal.write_text(self.directory / journal.TABLE, table)
-        recorded = self._recorder.finish(complete=complete) if self._recorder else True
+        try:
+            table = self.report.table(self.plan, self.results, summaries, self.directory)
+            with self._on_disk("The table"):
+                journal.write_text(self.directory / journal.TABLE, table)
+        finally:
+            recorded = self._recorder.finish(complete=complete) if self._recorder else True
         self.report.closing(self.plan, self.directory, recorded=recorded)
         ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
-        return 0 if all(result is not None and _is_sound(result) for result in ran) else 1
+        return 0 if ran and all(result is not None and _is_sound(result) for result in ran) else 1
 
     def summaries(self) -> dict[str, Summary]:
         """What is derived from each result, compared with its baseline's."""
@@ -100,10 +118,9 @@ class Invocation:
         values = []
         for trial_id in trial_ids:
             result = self.results.get(trial_id)
-            wrong = result is None or (result.parity is not None and not result.parity.passed)
-            estimate = (
-                None if wrong else self._summary(cast(TrialResult, result)).metrics.get(metric)
-            )
+            if result is None or not _is_sound(result):
+                return math.inf
+            estimate = self._summary(result).metrics.get(metric)
             values.append(math.inf if estimate is None else estimate.value)
         return min(values, default=math.inf)
 
@@ -113,7 +130,7 @@ class Invocation:
             directory=self.directory.resolve(),
             store=cast(Node, plan.session["store"]),
             rebuild=str(plan.session["rebuild"]),
-            search_path=(str(Path.cwd()),),
+            search_path=(str(plan.session["cwd"]),),
         )
 
     def _on_event(self, event: Event) -> None:
@@ -122,15 +139,20 @@ class Invocation:
     def _accept(self, result: TrialResult) -> None:
         self.results[result.trial_id] = result
         summary = self._summary(result)
-        try:
+        with self._on_disk(f"The result of trial {result.trial_id}"):
             self._write(result, summary)
+        self.report.result(result, summary)
+
+    @contextlib.contextmanager
+    def _on_disk(self, what: str) -> Iterator[None]:
+        """Turn a full or read-only disk into a sentence with the command to go on."""
+        try:
+            yield
         except OSError as error:
             raise RecordError(
-                f"The result of trial {result.trial_id} could not be written to "
-                f"{self.directory}: {error.strerror}. Free some space, then run the same "
-                f"command with resume={self.directory}."
+                f"{what} could not be written to {self.directory}: {error.strerror}. Free some "
+                f"space, then run the same command with resume={self.directory}."
             ) from error
-        self.report.result(result, summary)
 
     def _write(self, result: TrialResult, summary: Summary) -> None:
         folder = journal.trial_directory(self.directory, result.trial_id)
@@ -147,6 +169,24 @@ def _run_trial(trial: Trial, **keywords: object) -> TrialResult:
     return run_trial(trial, **keywords)  # type: ignore[arg-type]  # Work's own keywords
 
 
+def _locked(directory: Path) -> IO[str]:
+    """Keeps a second invocation out of a run's directory for as long as it is open."""
+    import fcntl
+
+    lock = (directory / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        raise ConfigError([f"{directory} belongs to a run that is still going on."]) from error
+    return lock
+
+
+def _is_final(result: TrialResult) -> bool:
+    """Whether running the trial again would be to doubt its result, not to get one."""
+    return result.failure is None or result.failure.kind not in _NOT_THE_TRIALS_FAULT
+
+
 def _is_sound(result: TrialResult) -> bool:
     """Whether it ran and is still the same model."""
     wrong = result.parity is not None and not result.parity.passed
@@ -159,7 +199,7 @@ def _merged(old: Plan | None, new: Plan) -> Plan:
     known = {trial.trial_id for trial in old.trials}
     fresh = tuple(trial for trial in new.trials if trial.trial_id not in known)
     skips = old.skips + tuple(skip for skip in new.skips if skip not in old.skips)
-    return replace(old, trials=old.trials + fresh, skips=skips)
+    return replace(old, trials=old.trials + fresh, skips=skips, session=new.session)
 
 
 def _plain_metrics(summary: Summary) -> Json:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import cast
+from pathlib import Path
+from typing import TypeVar, cast
 
-from benchorch.components import make
+from benchorch.components import make, suggest
 from benchorch.config import Cell, Composer
-from benchorch.domain.trial import Node, Plan
+from benchorch.domain.codec import Json
+from benchorch.domain.estimate import METRICS
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Node, Plan, Trial
 from benchorch.errors import ConfigError
-from benchorch.interfaces.executor import Executor
+from benchorch.interfaces.executor import Emit, Executor, Work
+from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.store import Store
 from benchorch.stages.plan import plan as make_plan
 
 SESSION_KEYS = ("executor", "store", "tracking", "rebuild", "baseline", "objective", "name")
 REBUILD = ("if_needed", "always", "never")
+NODES = (
+    *("model", "workload", "conversion", "hardware", "scenario", "stopping", "parity", "limits"),
+    *("executor", "store", "tracking"),
+)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,36 +47,101 @@ class Planned:
 
 def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -> Planned:
     """Compose and check everything; ConfigError with every problem. Spends and starts nothing."""
-    cells: list[list[Cell]] = []
-    problems: dict[str, None] = {}
-    for job in jobs:
-        try:
-            cells.append(composer.cells([job]))
-        except ConfigError as error:
-            problems.update(dict.fromkeys(error.problems))
-    config = composer.session(jobs[0]) if not problems else {}
-    if problems:
-        raise ConfigError(list(problems))
-    session = {key: config.get(key) for key in SESSION_KEYS}
-    problems.update(dict.fromkeys(_session_problems(session, composer)))
-    try:
-        executor = make(cast(Node, session["executor"]), Executor, "executor")
-        flat = [cell for job_cells in cells for cell in job_cells]
-        plan, asked = make_plan(
-            flat,
-            executor=executor,
+    by_job = _compose(composer, jobs)
+    cells = _without_common_axes([cell for job_cells in by_job for cell in job_cells])
+    problems = _Problems()
+    problems.add(problem for cell in cells for problem in _shape_problems(cell))
+    problems.stop()
+    session = {key: cells[0].config.get(key) for key in SESSION_KEYS}
+    problems.add(_session_problems(session, cells))
+    executor = problems.attempt(lambda: make(_node(session, "executor"), Executor, "executor"))
+    planned = problems.attempt(
+        lambda: make_plan(
+            cells,
+            # Without one that could be made, the cells' own mistakes are told all the same.
+            executor=executor or _Anywhere(),
             plan_id=plan_id,
             name=str(session["name"]),
-            session=session,
+            session={**session, "cwd": str(Path.cwd())},
             baseline=_baseline(session, composer),
         )
-    except ConfigError as error:
-        problems.update(dict.fromkeys(error.problems))
-    if problems:
-        raise ConfigError(list(problems))
-    by_cell = iter(asked)
-    grouped = tuple(tuple(next(by_cell) for _ in job_cells) for job_cells in cells)
-    return Planned(plan=plan, executor=executor, asked=grouped)
+    )
+    problems.stop()
+    assert executor is not None
+    assert planned is not None
+    by_cell = iter(planned[1])
+    asked = tuple(tuple(next(by_cell) for _ in job_cells) for job_cells in by_job)
+    return Planned(plan=planned[0], executor=executor, asked=asked)
+
+
+class _Problems:
+    """Everything wrong so far, each once."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, None] = {}
+
+    def add(self, problems: Iterable[str]) -> None:
+        self.found.update(dict.fromkeys(problems))
+
+    def attempt(self, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except ConfigError as error:
+            self.add(error.problems)
+            return None
+
+    def stop(self) -> None:
+        if self.found:
+            raise ConfigError(list(self.found))
+
+
+class _Anywhere(Executor):
+    """Stands in for an executor that could not be made, so that planning can go on looking."""
+
+    def unreachable(self, hardware_kind: str) -> str | None:
+        return None
+
+    def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
+        raise AssertionError("a plan with problems is never run")
+
+
+def _compose(composer: Composer, jobs: Sequence[Sequence[str]]) -> list[list[Cell]]:
+    problems = _Problems()
+    by_job = [problems.attempt(lambda job=job: composer.cells([job])) for job in jobs]  # type: ignore[misc]
+    problems.stop()
+    return [cells for cells in by_job if cells is not None]
+
+
+def _without_common_axes(cells: Sequence[Cell]) -> list[Cell]:
+    """A key that has one value in all cells tells none of them apart."""
+    seen: dict[str, set[str | None]] = {}
+    for key in {key for cell in cells for key in cell.axes}:
+        seen[key] = {cell.axes.get(key) for cell in cells}
+    return [
+        replace(cell, axes={k: v for k, v in cell.axes.items() if len(seen[k]) > 1})
+        for cell in cells
+    ]
+
+
+def _shape_problems(cell: Cell) -> Iterator[str]:
+    """Nodes that are no nodes, and numbers that are none."""
+    for key in NODES:
+        if not isinstance(cell.config.get(key), Mapping):
+            yield f"{key}: expected a mapping, got {cell.config.get(key)!r}."
+    for path, value in _leaves(cell.config):
+        if isinstance(value, float) and not math.isfinite(value):
+            yield f"{path}: expected a finite number, got {value}."
+
+
+def _leaves(node: Json, path: str = "") -> Iterator[tuple[str, Json]]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from _leaves(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _leaves(value, path)
+    else:
+        yield path, node
 
 
 def _baseline(session: Node, composer: Composer) -> tuple[str, Node] | None:
@@ -72,17 +149,27 @@ def _baseline(session: Node, composer: Composer) -> tuple[str, Node] | None:
     return None if name is None else (str(name), composer.option("conversion", str(name)))
 
 
-def _session_problems(session: Node, composer: Composer) -> list[str]:
-    problems = []
+def _session_problems(session: Node, cells: Sequence[Cell]) -> Iterator[str]:
     if session["rebuild"] not in REBUILD:
-        allowed = ", ".join(REBUILD)
-        problems.append(f"rebuild: expected one of {allowed}, got {session['rebuild']!r}.")
-    try:
-        store = make(cast(Node, session["store"]), Store, "store")
-        problems.extend(store.problems())
-    except ConfigError as error:
-        problems.extend(error.problems)
-    return problems
+        yield f"rebuild: expected one of {', '.join(REBUILD)}, got {session['rebuild']!r}."
+    if session["objective"] not in METRICS:
+        objective = str(session["objective"])
+        yield (
+            f"objective: {objective!r} is not a metric.{suggest(objective, METRICS)} "
+            f"Metrics: {', '.join(METRICS)}."
+        )
+    for key in SESSION_KEYS:
+        if any(cell.config.get(key) != session[key] for cell in cells):
+            yield f"{key}: is one for the whole command; it cannot be swept."
+    problems = _Problems()
+    store = problems.attempt(lambda: make(_node(session, "store"), Store, "store"))
+    problems.add(store.problems() if store else ())
+    problems.attempt(lambda: make(_node(session, "tracking"), Recorder, "tracking"))
+    yield from problems.found
+
+
+def _node(session: Node, key: str) -> Node:
+    return cast(Node, session[key])
 
 
 def new_plan_id() -> str:

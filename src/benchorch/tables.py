@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchorch.domain.estimate import Estimate, Summary
-from benchorch.domain.result import TrialResult
+from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.units import format_bytes, format_ms, format_seconds
 
-_VARYING = ("model", "workload", "hardware", "scenario", "axes")
+_VARYING = ("model", "workload", "hardware", "hardware_kind", "scenario", "axes")
 
 
 def plan_text(plan: Plan) -> str:
@@ -65,7 +65,8 @@ def _rank(
 ) -> tuple[int, str, str, float]:
     """Ranked ones by latency within their model and workload; wrong ones never before right."""
     result = results.get(trial.trial_id)
-    latency = summaries[trial.trial_id].metrics.get("latency_ms/p50") if result else None
+    ran = result is not None and result.outcome is Outcome.OK
+    latency = summaries[trial.trial_id].metrics.get("latency_ms/p50") if ran else None
     wrong = result is not None and result.parity is not None and not result.parity.passed
     place = 2 if latency is None else 1 if wrong else 0
     value = latency.value if latency else 0.0
@@ -130,10 +131,17 @@ def conclusion(
     plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> str:
     """One sentence: the fastest that is still the same model, and by how much."""
-    groups: dict[tuple[str, str], list[Trial]] = {}
+    groups: dict[str, list[Trial]] = {}
     for trial in plan.trials:
-        groups.setdefault((trial.labels["model"], trial.labels["workload"]), []).append(trial)
+        groups.setdefault(_subject(trial), []).append(trial)
     return "\n".join(_conclude(trials, results, summaries) for trials in groups.values())
+
+
+def _subject(trial: Trial) -> str:
+    """What is to be served, apart from how and where: a conclusion is about one of these."""
+    how = ("conversion.", "hardware.")
+    axes = [axis for axis in trial.labels["axes"].split() if not axis.startswith(how)]
+    return " ".join(filter(None, (trial.labels["model"], trial.labels["workload"], *axes)))
 
 
 def _conclude(
@@ -141,7 +149,7 @@ def _conclude(
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
 ) -> str:
-    subject = " ".join(filter(None, (trials[0].labels["model"], trials[0].labels["workload"])))
+    subject = _subject(trials[0])
     ranked = [t for t in trials if t.trial_id in results and _rank(t, results, summaries)[0] == 0]
     if not ranked:
         return f"{subject}: no conversion gave a result that could be ranked."
@@ -149,7 +157,9 @@ def _conclude(
     latency = summaries[best.trial_id].metrics["latency_ms/p50"]
     where = f"{best.labels['conversion']} on {best.labels['hardware']}"
     speedup = summaries[best.trial_id].speedup
-    if speedup is None:
+    if speedup is None and best.baseline_id is not None:
+        gain = "its baseline has no result to compare it with"
+    elif speedup is None:
         gain = "nothing tried was shown to be faster than it" if len(ranked) > 1 else "the baseline"
     elif speedup.verdict == "faster":
         gain = f"{speedup.ratio.value:.2f}× the baseline's speed, and the outputs agree"

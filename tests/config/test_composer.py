@@ -52,6 +52,18 @@ def test_a_list_that_is_no_choice_stays_a_value(composer):
     assert cell.config["workload"]["dynamic"] == ["batch_size"]
 
 
+def test_an_override_inside_an_open_choice_waits_for_each_of_its_options(composer):
+    words = ["model=mlp", "conversion=[eager,onnxruntime]", "conversion.tolerance_ratio=0.5"]
+    cells = composer.cells([lift_lists(words, composer.groups)])
+    assert [cell.config["conversion"]["tolerance_ratio"] for cell in cells] == [0.5, 0.5]
+
+
+def test_an_override_reaches_every_default_conversion(composer):
+    job = lift_lists(["model=mlp", "conversion.tolerance_ratio=0.5"], composer.groups)
+    tolerances = [c.config["conversion"]["tolerance_ratio"] for c in composer.cells([job])]
+    assert tolerances == [0.5] * 4
+
+
 def test_a_symbol_may_be_a_list(composer):
     cells = composer.cells([["model=mlp", "conversion=eager", "workload.batch_size=[1,8]"]])
     assert [cell.config["workload"]["batch_size"] for cell in cells] == [1, 8]
@@ -82,6 +94,28 @@ def test_a_value_may_refer_to_another_groups_key(tmp_path):
     )
     cells = composer.cells([["workload.batch_size=5"]])
     assert cells[0].config["parity"]["inputs"] == 5
+
+
+def test_a_value_may_refer_to_an_axis(composer):
+    words = ["model=mlp", "conversion=eager", "+model.kwargs.n=${oc.select:workload.batch_size,0}"]
+    jobs = [[*words, f"workload.batch_size={size}"] for size in (4, 8)]
+    assert [cell.config["model"]["kwargs"]["n"] for cell in composer.cells(jobs)] == [4, 8]
+
+
+def test_a_choice_of_ones_own_may_set_any_node(tmp_path):
+    (tmp_path / "experiment").mkdir()
+    for name, model, size in (("x", "mlp", 3), ("y", "resnet18", 5)):
+        (tmp_path / "experiment" / f"{name}.yaml").write_text(
+            f"# @package _global_\ndefaults: [override /model: {model}]\n"
+            f"workload: {{batch_size: {size}}}\n"
+        )
+    composer = Composer(config_loader([tmp_path]))
+    jobs = [["conversion=eager", f"+experiment={name}"] for name in "xy"]
+    seen = [
+        (cell.choices["model"], cell.config["workload"]["batch_size"])
+        for cell in composer.cells(jobs)
+    ]
+    assert seen == [("mlp", 3), ("resnet18", 5)]
 
 
 def test_a_recipes_matrix_is_crossed_in_the_order_it_is_written(tmp_path):
@@ -161,7 +195,8 @@ def test_a_thousand_cells_need_few_compositions(composer, monkeypatch):
             "model=mlp,bert,gpt2,vit",
             "conversion=eager,inductor,onnxruntime,aot_inductor,torchscript",
             "workload.batch_size=" + ",".join(map(str, range(1, 51))),
-        ]
+        ],
+        composer._loader,
     )
     started = time.process_time()
     cells = composer.cells(jobs)

@@ -25,7 +25,7 @@ benchorch: which conversion of a PyTorch model serves it fastest, and is it stil
   --config-dir DIR  your own groups first     --hydra-help    Hydra's own flags"""
 
 SECTIONS: Mapping[str, Sequence[str]] = {
-    "What is measured": ("model", "workload"),
+    "What is measured": ("model", "workload", "matrix", "each"),
     "How it is converted, called and compared": (
         "conversion",
         "scenario",
@@ -35,7 +35,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "objective",
     ),
     "Where it runs": ("hardware", "executor", "limits"),
-    "What is kept": ("store", "tracking", "rebuild", "resume", "name", "matrix"),
+    "What is kept": ("store", "tracking", "rebuild", "resume", "name"),
 }
 
 

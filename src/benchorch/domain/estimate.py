@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+METRICS = (
+    *("latency_ms/p50", "latency_ms/p90", "latency_ms/p95", "latency_ms/p99", "latency_ms/p99.9"),
+    *("latency_ms/best", "undisturbed_latency_ms/p50", "throughput_items_per_s/mean"),
+    *("load_s/p50", "first_call_s/p50", "peak_rss_bytes/max"),
+    *("build_s/total", "original_build_s/total", "artifact_bytes/total"),
+)
+"""The names under which a `Summary` may hold an estimate."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:

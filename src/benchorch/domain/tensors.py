@@ -26,6 +26,10 @@ DTYPES = (
 )
 
 
+NOT_SYMBOLS = frozenset({"dtype", "seed", "dynamic"})
+"""What a workload holds besides the values of symbols."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
     """One input tensor.

@@ -213,7 +213,8 @@ def _identity(chain: Chain, session: Session, load: Callable[[], torch.nn.Module
     note = session.directory / "identities" / f"{digest_of(asked)}.json"
     if note.exists():
         return cast(Node, json.loads(note.read_text()))
-    identity = content_identity(load())
+    # Together with what it was asked for: not everything a module computes shows in its state.
+    identity = {**content_identity(load()), "asked": asked}
     note.parent.mkdir(parents=True, exist_ok=True)
     write_json(note, identity)
     return identity

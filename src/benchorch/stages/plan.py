@@ -11,6 +11,7 @@ from benchorch.chain import Chain, open_chain
 from benchorch.config import Cell
 from benchorch.domain.artifact import canonical_json
 from benchorch.domain.codec import Json
+from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import Node, Plan, Skip, Trial
 from benchorch.errors import ConfigError
 from benchorch.interfaces.executor import Executor
@@ -175,13 +176,14 @@ def _only_used_symbols(spec: Node, chain: Chain) -> dict[str, Json]:
     """Without the symbols that no input uses: sweeping them would repeat the same trial."""
     used = {symbol for tensor in chain.model.specs() for symbol in tensor.symbols}
     workload = cast(Mapping[str, Json], spec["workload"])
-    kept = {k: v for k, v in workload.items() if k in used or k in ("dtype", "seed", "dynamic")}
-    return {**spec, "workload": kept}
+    kept = {k: v for k, v in workload.items() if k in used or k in NOT_SYMBOLS}
+    dynamic = [symbol for symbol in chain.workload.dynamic if symbol in used]
+    return {**spec, "workload": {**kept, "dynamic": dynamic}}
 
 
 def _without(node: Json, key: str) -> Json:
     """A node less what does not change what is measured."""
-    assert isinstance(node, Mapping)
+    assert isinstance(node, Mapping)  # open_chain has seen it
     return {name: value for name, value in node.items() if name != key}
 
 
@@ -189,7 +191,8 @@ def _labels_of(cell: Cell, chain: Chain) -> dict[str, str]:
     used = [symbol for tensor in chain.model.specs() for symbol in tensor.symbols]
     symbols = chain.workload.symbols
     shapes = [f"{name}={symbols[name]}" for name in dict.fromkeys(used) if name in symbols]
-    axes = [f"{k}={v}" for k, v in cell.axes.items() if not k.startswith("workload.")]
+    told = {f"workload.{name}" for name in symbols}
+    axes = [f"{k}={v}" for k, v in cell.axes.items() if k not in told]
     labels = {name: cell.choices[name] for name in ("model", "conversion", "hardware", "scenario")}
     return {
         **labels,

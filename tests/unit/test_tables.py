@@ -1,0 +1,105 @@
+from benchorch.domain.estimate import Comparison, Estimate, Summary
+from benchorch.domain.result import Failure, Outcome, TrialResult
+from benchorch.domain.trial import Plan, Trial
+from benchorch.domain.verdict import Verdict
+from benchorch.tables import conclusion, markdown, plan_text, table_rows
+
+WRONG = Verdict(passed=False, reasons=("far off",), outputs=(), tolerance_ratio=1e-4)
+
+
+def estimate(value, unit="ms"):
+    return Estimate(
+        value=value, low=value * 0.9, high=value * 1.1, level_ratio=0.95, n=5, unit=unit, method="t"
+    )
+
+
+class Sheet:
+    """A plan with its results, built row by row."""
+
+    def __init__(self):
+        self.trials, self.results, self.summaries = [], {}, {}
+
+    def add(self, name, ms=None, *, verdict=None, outcome=Outcome.OK, failure=None, axes=""):
+        baseline_id = None if name == "eager" else "eager"
+        labels = {
+            "model": "mlp",
+            "conversion": name,
+            "hardware": "local",
+            "hardware_kind": "local",
+            "scenario": "single_stream",
+            "workload": "batch_size=1",
+            "axes": axes,
+        }
+        self.trials.append(Trial(trial_id=name, labels=labels, spec={}, baseline_id=baseline_id))
+        self.results[name] = TrialResult(
+            trial_id=name,
+            labels=labels,
+            outcome=outcome,
+            failure=failure,
+            parity=verdict,
+            baseline_id=baseline_id,
+        )
+        ratio = Comparison(ratio=estimate(2.0, "ratio"), verdict="faster") if baseline_id else None
+        metrics = {} if ms is None else {"latency_ms/p50": estimate(ms)}
+        self.summaries[name] = Summary(metrics=metrics, speedup=ratio, steady=True)
+        return self
+
+    @property
+    def plan(self):
+        trials = tuple(self.trials)
+        return Plan(plan_id="p", name="n", trials=trials, skips=(), session={})
+
+    def names(self):
+        return [row[0] for row in table_rows(self.plan, self.results, self.summaries)][1:]
+
+    def said(self):
+        return conclusion(self.plan, self.results, self.summaries)
+
+
+def test_rows_are_ranked_by_latency():
+    sheet = Sheet().add("eager", 3.0).add("slow", 4.0).add("fast", 1.0)
+    assert sheet.names() == ["fast", "eager", "slow"]
+    assert "fast on local is fastest" in sheet.said()
+
+
+def test_a_wrong_model_is_shown_but_never_ranked():
+    sheet = Sheet().add("eager", 3.0).add("wrong", 0.1, verdict=WRONG)
+    assert sheet.names() == ["eager", "wrong"]
+    assert "eager on local is fastest" in sheet.said()
+    rows = table_rows(sheet.plan, sheet.results, sheet.summaries)
+    assert rows[-1][-1] == "disqualified"
+
+
+def test_a_trial_that_crashed_after_some_processes_is_not_the_fastest():
+    crash = Failure(stage="measure", kind="crash:SIGSEGV", message="it died")
+    sheet = Sheet().add("eager", 3.0)
+    sheet.add("crashed", 0.1, outcome=Outcome.FAILED, failure=crash)
+    assert sheet.names() == ["eager", "crashed"]
+    assert "eager on local is fastest" in sheet.said()
+    assert "crash:SIGSEGV" in markdown(
+        table_rows(sheet.plan, sheet.results, sheet.summaries), sheet.plan, sheet.said()
+    )
+
+
+def test_where_nothing_could_be_ranked_the_conclusion_says_so():
+    crash = Failure(stage="build", kind="oom", message="too much")
+    sheet = Sheet().add("eager", outcome=Outcome.FAILED, failure=crash)
+    assert "no conversion gave a result that could be ranked" in sheet.said()
+
+
+def test_another_value_of_a_swept_key_is_another_subject():
+    sheet = Sheet().add("eager", 3.0, axes="workload.dtype=float32")
+    sheet.add("other", 1.0, axes="workload.dtype=float64")
+    assert len(sheet.said().splitlines()) == 2
+
+
+def test_an_option_of_a_conversion_is_a_candidate_for_the_same_subject():
+    sheet = Sheet().add("eager", 3.0)
+    sheet.add("other", 1.0, axes="conversion.steps.onnx.opset=18")
+    assert len(sheet.said().splitlines()) == 1
+
+
+def test_a_plan_is_told_in_aligned_lines():
+    lines = plan_text(Sheet().add("eager").add("other").plan).splitlines()
+    assert lines[-1] == "2 trials, 0 skips"
+    assert lines[1].index("eager") == lines[2].index("other")
