@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
 from benchorch.domain.trial import Node
 
-RECORD_WAIT_S = 60.0
+RECORD_WAIT_S = 300.0
+_SILENT_S = 2.0
 
 
 @dataclass(slots=True)
@@ -35,8 +38,13 @@ class Recording:
         _schedule(process.pid, "SCHED_IDLE")
         return cls(process)
 
-    def finish(self, *, complete: bool) -> bool:
-        """Say that no more will come and wait; False if the journal still holds something."""
+    def finish(self, *, complete: bool, waiting: Callable[[], None]) -> bool:
+        """Say that no more will come and wait; False if the journal still holds something.
+
+        Args:
+            complete: whether every trial of the plan ran.
+            waiting: called once where it takes longer than a moment.
+        """
         _schedule(self.process.pid, "SCHED_OTHER")
         try:
             stdin = cast(IO[bytes], self.process.stdin)
@@ -44,9 +52,12 @@ class Recording:
             stdin.close()
         except BrokenPipeError:
             pass
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.process.wait(timeout=_SILENT_S) == 0
+        waiting()
         try:
             return self.process.wait(timeout=RECORD_WAIT_S) == 0
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
             self.process.terminate()
             return False
 

@@ -100,10 +100,15 @@ class Invocation:
             with self._on_disk("The table"):
                 journal.write_text(self.directory / journal.TABLE, table)
         finally:
-            recorded = self._recorder.finish(complete=complete) if self._recorder else True
+            recorded = self._recorded(complete)
         self.report.closing(self.plan, self.directory, recorded=recorded)
         ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
         return 0 if ran and all(result is not None and _is_sound(result) for result in ran) else 1
+
+    def _recorded(self, complete: bool) -> bool:
+        if self._recorder is None:
+            return True
+        return self._recorder.finish(complete=complete, waiting=self.report.recording)
 
     def summaries(self) -> dict[str, Summary]:
         """What is derived from each result, compared with its baseline's."""

@@ -19,7 +19,7 @@ def commands():
                 yield pytest.param(shlex.split(words), id=f"{page}: {words}")
 
 
-@pytest.mark.parametrize("words", commands())
+@pytest.mark.parametrize("words", list(commands()))
 def test_a_documented_command_is_one(place, words):
     first = words[0]
     if first in ("ui", "record"):

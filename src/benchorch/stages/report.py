@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -143,6 +142,10 @@ class Report:
         self._failures(results, directory)
         return markdown(rows, plan, said, notes)
 
+    def recording(self) -> None:
+        """Say what is waited for; Ctrl-C ends only the waiting."""
+        self._console.print("recording in MLflow ... (Ctrl-C stops waiting; nothing is lost)")
+
     def closing(self, plan: Plan, directory: Path, *, recorded: bool) -> None:
         """Where everything is and the next commands to try."""
         say = self._console
@@ -217,10 +220,3 @@ def _console() -> Console:
 
     terminal = sys.stdout.isatty()
     return Console(file=sys.stdout, width=None if terminal else 160, soft_wrap=not terminal)
-
-
-def quiet() -> Report:
-    """A report that prints nowhere, for programs."""
-    from rich.console import Console
-
-    return Report(Console(file=io.StringIO()))

@@ -79,6 +79,8 @@ def directory(tmp_path: Path) -> Path:
     path.mkdir()
     journal.write_plan(path, PLAN)
     journal.append_result(path, RESULT, {})
+    folder = journal.trial_directory(path, RESULT.trial_id)
+    (folder / journal.OBSERVATIONS).write_text("{}\n")
     (path / journal.TABLE).write_text("| conversion | p50 |\n")
     folder = journal.trial_directory(path, TRIAL.trial_id)
     (folder / "traces").mkdir()
