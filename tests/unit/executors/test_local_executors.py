@@ -5,12 +5,11 @@ import pytest
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
-from benchorch.executors.inline import Inline
-from benchorch.executors.process import Process
+from benchorch.executors.here import Here
 from benchorch.interfaces.executor import Emit, Executor
 
 
-@pytest.mark.parametrize(("executor", "isolated"), [(Inline(), False), (Process(), True)])
+@pytest.mark.parametrize(("executor", "isolated"), [(Here(isolated=False), False), (Here(), True)])
 def test_only_the_process_executor_asks_for_isolation(executor: Executor, isolated: bool) -> None:
     asked: list[bool] = []
 
@@ -25,19 +24,13 @@ def test_only_the_process_executor_asks_for_isolation(executor: Executor, isolat
     assert asked == [isolated]
 
 
-@pytest.mark.parametrize("family", [Inline, Process])
-def test_this_machine_can_be_declared_to_be_another_kind(
-    family: type[Inline] | type[Process],
-) -> None:
-    executor = family(kinds=["g5.xlarge"])
+def test_this_machine_can_be_declared_to_be_another_kind() -> None:
+    executor = Here(kinds=["g5.xlarge"])
     assert executor.unreachable("g5.xlarge") is None
     assert "local" in str(executor.unreachable("local"))
 
 
-@pytest.mark.parametrize("family", [Inline, Process])
 @pytest.mark.parametrize("kinds", [[], [""]])
-def test_an_executor_that_reaches_nothing_is_refused(
-    family: type[Inline] | type[Process], kinds: list[str]
-) -> None:
+def test_an_executor_that_reaches_nothing_is_refused(kinds: list[str]) -> None:
     with pytest.raises(ValueError, match="at least one hardware kind, got"):
-        family(kinds=kinds)
+        Here(kinds=kinds)

@@ -1,4 +1,4 @@
-"""Trials on this machine, each stage in a fresh child process."""
+"""Trials on this machine, one at a time, so that none disturbs the one being measured."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from benchorch.interfaces.executor import Emit, Executor, Work
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process(Executor):
-    """One trial at a time, so that none disturbs the one being measured.
+class Here(Executor):
+    """Where this program runs, and nowhere else.
 
     Attributes:
+        isolated: each stage in a fresh child process under limits; without it every stage runs
+            where the debugger is, with no limits and no protection.
         kinds: the hardware that this machine may stand for.
     """
 
+    isolated: bool = True
     kinds: Sequence[str] = ("local", "local_gpu")
 
     def __post_init__(self) -> None:
@@ -32,11 +35,11 @@ class Process(Executor):
             return None
         here = " or ".join(self.kinds)
         return (
-            f"executor=process runs on this machine only, which is {here} and not "
+            f"this executor runs on this machine only, which is {here} and not "
             f"{hardware_kind}; executor=ray reaches other machines."
         )
 
     def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, one after the other, in the order given."""
         for trial in trials:
-            yield work(trial, attempt=1, isolated=True, emit=emit)
+            yield work(trial, attempt=1, isolated=self.isolated, emit=emit)
