@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -19,7 +20,9 @@ def remember(plan_id: str, directory: Path) -> None:
     """Note where an invocation keeps its things."""
     index = _index()
     index.parent.mkdir(parents=True, exist_ok=True)
-    journal.append_line(index, {"plan_id": plan_id, "directory": str(directory.resolve())})
+    with index.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # every run on this machine writes here
+        journal.append_line(index, {"plan_id": plan_id, "directory": str(directory.resolve())})
 
 
 def find_invocation(reference: str) -> Path:

@@ -14,7 +14,6 @@ flight; a torn last line is ignored by readers and cut off before the next appen
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -88,7 +87,6 @@ def append_line(path: Path, value: Mapping[str, Json]) -> None:
     data = json.dumps(value, separators=(",", ":")).encode() + b"\n"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # until it is closed
         end = _end_of_last_line(descriptor)
         os.ftruncate(descriptor, end)
         _write_all(descriptor, data, end)
