@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from benchorch.components import make
+from benchorch.components import make, suggest
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS, Example, Workload
@@ -116,7 +116,9 @@ def open_chain(spec: Node) -> Chain:
             return None
 
     conversion = cast(Node, spec["conversion"])
-    steps = cast(Mapping[str, Json], conversion.get("steps") or {})
+    steps = conversion.get("steps") or {}
+    if not isinstance(steps, Mapping):
+        raise ConfigError([f"conversion.steps: expected named steps, got {steps!r}."])
     links = [
         (name, attempt(node, Step, f"conversion.steps.{name}")) for name, node in steps.items()
     ]
@@ -179,7 +181,9 @@ def parse_workload(node: Node) -> Workload:
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         problems.append(f"workload.seed: expected a whole number of at least 0, got {seed!r}.")
     symbols = {name: value for name, value in node.items() if name not in NOT_SYMBOLS}
-    names = dynamic if isinstance(dynamic, list | tuple) else [dynamic]
+    names = dynamic if isinstance(dynamic, list | tuple) else []
+    if names is not dynamic:
+        problems.append(f"workload.dynamic: expected a list of symbols, got {dynamic!r}.")
     problems += [
         f"workload.dynamic: {name!r} is not a symbol; symbols: {', '.join(symbols)}."
         for name in names
@@ -214,7 +218,12 @@ def _attempt_tolerance(conversion: Node, problems: list[str]) -> float:
 
 
 def _limit_problems(limits: Node, parity: Node) -> list[str]:
-    problems = [
+    known = ("build_timeout_s", "measure_timeout_s", "memory_gib")
+    problems = [f"limits.{n}: unknown key.{suggest(n, known)}" for n in limits if n not in known]
+    problems += [
+        f"parity.{n}: unknown key.{suggest(n, ('inputs',))}" for n in parity if n != "inputs"
+    ]
+    problems += [
         f"limits.{name}: expected a number above 0, got {value!r}."
         for name, value in limits.items()
         if not _is_positive(value) and not (name == "memory_gib" and value is None)

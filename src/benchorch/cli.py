@@ -83,7 +83,7 @@ class Request:
 
 
 def _is_recipe(word: str) -> bool:
-    return word.endswith((".yaml", ".yml")) and "=" not in word
+    return word.endswith(".yaml") and "=" not in word
 
 
 def parse(arguments: Sequence[str]) -> Request:
@@ -96,6 +96,8 @@ def parse(arguments: Sequence[str]) -> Request:
     while rest:
         word = rest.pop(0)
         if _is_recipe(word):
+            if config_name != "config":
+                raise ConfigError([f"{word}: one recipe at a time; {config_name} is given too."])
             recipe = _find_recipe(word)
             directories.append(recipe.parent)
             config_name = recipe.stem
@@ -244,6 +246,10 @@ def _plan(arguments: list[str]) -> int:
         print(_PLAN_HELP)
         return OK
     request = parse([word for word in arguments if word != "--json"])
+    foreign = [*sorted(set(request.flags) - {"-m", "--multirun"})]
+    foreign += [f"resume={request.resume}"] if request.resume else []
+    if foreign:
+        raise ConfigError([f"plan does not take {' '.join(foreign)}; see plan --help."])
     loader = config_loader(request.directories)
     composer = Composer(loader, request.config_name)
     overrides = lift_lists(request.overrides, composer.groups)
@@ -270,19 +276,18 @@ skipped with the reason. Nothing is started.
 def _hydra_problems(error: Exception, request: Request, loader: ConfigLoader) -> list[str]:
     """Everything wrong with the words, in place of the first thing Hydra stumbled over."""
     from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
+
+    from benchorch.config import Composer, composition_errors, first_line, lift_lists
 
     if isinstance(error, ConfigError):
         return list(error.problems)
-    if not isinstance(error, HydraException | OmegaConfBaseException | ValueError):
+    if not isinstance(error, composition_errors()):
         raise error
-    from benchorch.config import Composer, lift_lists
-
+    if isinstance(error, OSError | RecursionError) and not isinstance(error, HydraException):
+        return [first_line(error)]
     composer = Composer(loader, request.config_name)
     overrides = lift_lists(request.overrides, composer.groups)
-    return composer.problems(overrides, sweep=request.multirun) or [
-        str(error).strip() or repr(error)
-    ]
+    return composer.problems(overrides, sweep=request.multirun) or [first_line(error)]
 
 
 def _cache(arguments: list[str]) -> int:

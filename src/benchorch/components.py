@@ -69,7 +69,7 @@ def make(node: Node, interface: type[T], where: str) -> T:
 
 def resolve(node: Node, interface: type[T], where: str) -> type[T]:
     """The concrete class that a node names; ConfigError if it may not or cannot be used."""
-    dotted = node.get(TARGET)
+    dotted = node.get(TARGET) if isinstance(node, Mapping) else None
     if not isinstance(dotted, str):
         raise ConfigError([f"{where}: has no {TARGET}; it must name a class."])
     if not dotted.startswith(ALLOWED_PREFIXES):

@@ -127,7 +127,10 @@ class Composer:
         if self._first is None:  # one composition serves a command of a single cell
             self._first = (tuple(job), self._compose_anew(tuple(job), resolve=False))
         rest = self._rest(job)
-        each = [str(override) for override in cast(Sequence[str], rest.get(EACH) or ())]
+        given = rest.get(EACH) or []
+        if not isinstance(given, list):
+            raise ConfigError([f"{EACH}: expected a list of overrides, got {given!r}."])
+        each = [str(override) for override in given]
         own = {text.partition("=")[0]: text.partition("=")[2] for text in job if "." in _key(text)}
         for axes in self._combinations(job, rest.get(MATRIX)):
             swept = [f"{key}={as_override_value(value)}" for key, value in axes.items()]
@@ -250,10 +253,8 @@ class Composer:
         return None
 
     def _compose_anew(self, overrides: tuple[str, ...], *, resolve: bool) -> _Composed:
-        from hydra.errors import HydraException
         from hydra.types import RunMode
         from omegaconf import OmegaConf, open_dict
-        from omegaconf.errors import OmegaConfBaseException
 
         try:
             config = self._loader.load_configuration(
@@ -266,8 +267,8 @@ class Composer:
             literal = frozenset(key for key, node in plain.items() if "${" not in json.dumps(node))
             if not resolve:
                 plain = _resolve_own(config, plain)
-        except (HydraException, OmegaConfBaseException, ValueError) as error:
-            raise ConfigError(self.override_problems(overrides) or [_first_line(error)]) from error
+        except composition_errors() as error:
+            raise ConfigError(self.override_problems(overrides) or [first_line(error)]) from error
         return _Composed(plain, choices, literal=literal)
 
     def problems(self, overrides: Sequence[str], *, sweep: bool) -> list[str]:
@@ -287,7 +288,7 @@ class Composer:
         try:
             OverridesParser.create().parse_override(text)
         except HydraException as error:
-            return f"{text!r} is not an override: {_first_line(error)}"
+            return f"{text!r} is not an override: {first_line(error)}"
         return None
 
     def override_problems(self, overrides: Sequence[str]) -> list[str]:
@@ -311,9 +312,7 @@ class Composer:
 
     def _look_for_problems(self, text: str, choice: tuple[str, ...]) -> list[str]:
         from hydra.core.override_parser.overrides_parser import OverridesParser
-        from hydra.errors import HydraException
         from hydra.types import RunMode
-        from omegaconf.errors import OmegaConfBaseException
 
         broken = self._syntax_problem(text)
         if broken:
@@ -327,12 +326,13 @@ class Composer:
         unknown = _unknown_key({**groups, **self._compose(choice).config}, override.key_or_group)
         if unknown and self._group_of(override.key_or_group) is None:
             return [unknown]
+        expected = composition_errors()
         try:
             self._loader.load_configuration(
                 self._config_name, [*choice, text], run_mode=RunMode.RUN, from_shell=False
             )
-        except (HydraException, OmegaConfBaseException, ValueError) as error:
-            return [unknown or f"{text}: {_first_line(error)}"]
+        except expected as error:
+            return [unknown or f"{text}: {first_line(error)}"]
         return []
 
     def _option_problems(self, override: Override) -> list[str]:
@@ -346,6 +346,15 @@ class Composer:
             for value in chosen
             if value is not None and str(value) not in options
         ]
+
+
+def composition_errors() -> tuple[type[Exception], ...]:
+    """Everything that composing a user's YAML may raise."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    return (HydraException, OmegaConfBaseException, YAMLError, RecursionError, ValueError, OSError)
 
 
 def lift_lists(overrides: Sequence[str], groups: frozenset[str]) -> list[str]:
@@ -392,7 +401,7 @@ def sweep_jobs(overrides: Sequence[str], loader: ConfigLoader) -> list[list[str]
         parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
         batches = BasicSweeper.split_arguments(parsed, None)
     except HydraException as error:
-        raise ConfigError([_first_line(error)]) from error
+        raise ConfigError([first_line(error)]) from error
     return [list(job) for batch in batches for job in batch]
 
 
@@ -483,6 +492,15 @@ def _unknown_key(base: Node, dotted: str) -> str | None:
     return None
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """An exception in one line, with the place if it names one."""
+    if isinstance(error, RecursionError):
+        return (
+            "A configuration leads back to itself: look at its defaults list, and for a file "
+            "that has the name of a built-in one, such as config.yaml."
+        )
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    place = next((line for line in lines if line.startswith("in ")), "")
+    if place and not isinstance(error, ValueError):  # YAML says where on a line of its own
+        return f"{lines[0]} {place}"
     return lines[0] if lines else type(error).__name__

@@ -47,11 +47,14 @@ def read_plan(directory: Path) -> Plan:
     """The plan of an invocation; ConfigError if the directory holds none."""
     path = directory / PLAN
     try:
-        return decode(Plan, json.loads(path.read_text()))
+        plan = decode(Plan, json.loads(path.read_text()))
     except FileNotFoundError as error:
         raise ConfigError([f"{directory} is not a run's directory: it has no {PLAN}."]) from error
-    except ValueError as error:
-        raise ConfigError([f"{path} is not readable: {error}"]) from error
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigError([f"{path} is not a readable plan: {error}"]) from error
+    if not isinstance(plan, Plan):
+        raise ConfigError([f"{path} is not a plan."])
+    return plan
 
 
 def append_result(directory: Path, result: TrialResult, extra: Mapping[str, Json]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,8 +49,11 @@ def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -
     """Compose and check everything; ConfigError with every problem. Spends and starts nothing."""
     by_job = _compose(composer, jobs)
     cells = _without_common_axes([cell for job_cells in by_job for cell in job_cells])
+    if not cells:
+        raise ConfigError(["The sweep is empty: there is nothing to run."])
     problems = _Problems()
-    problems.add(problem for cell in cells for problem in _shape_problems(cell))
+    known = {*SESSION_KEYS, *NODES, "matrix", "each", "resume", *composer.groups}
+    problems.add(problem for cell in cells for problem in _shape_problems(cell, known))
     problems.stop()
     session = {key: cells[0].config.get(key) for key in SESSION_KEYS}
     problems.add(_session_problems(session, cells))
@@ -123,8 +126,11 @@ def _without_common_axes(cells: Sequence[Cell]) -> list[Cell]:
     ]
 
 
-def _shape_problems(cell: Cell) -> Iterator[str]:
-    """Nodes that are no nodes, and numbers that are none."""
+def _shape_problems(cell: Cell, known: Collection[str]) -> Iterator[str]:
+    """Keys that nobody reads, nodes that are no nodes, and numbers that are none."""
+    for key in cell.config:
+        if key not in known:
+            yield f"{key}: unknown key.{suggest(key, known)}"
     for key in NODES:
         if not isinstance(cell.config.get(key), Mapping):
             yield f"{key}: expected a mapping, got {cell.config.get(key)!r}."
@@ -146,10 +152,13 @@ def _leaves(node: Json, path: str = "") -> Iterator[tuple[str, Json]]:
 
 def _baseline(session: Node, composer: Composer) -> tuple[str, Node] | None:
     name = session.get("baseline")
-    return None if name is None else (str(name), composer.option("conversion", str(name)))
+    return (name, composer.option("conversion", name)) if isinstance(name, str) else None
 
 
 def _session_problems(session: Node, cells: Sequence[Cell]) -> Iterator[str]:
+    for key in ("name", "baseline"):
+        if not isinstance(session[key], str) and not (key == "baseline" and session[key] is None):
+            yield f"{key}: expected text, got {session[key]!r}."
     if session["rebuild"] not in REBUILD:
         yield f"rebuild: expected one of {', '.join(REBUILD)}, got {session['rebuild']!r}."
     if session["objective"] not in METRICS:

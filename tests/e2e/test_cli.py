@@ -88,12 +88,30 @@ def test_a_plan_names_hardware_that_cannot_be_reached_from_here(place):
         (("resume=nothing-like-it",), "resume: 'nothing-like-it' is neither"),
         (("model=mlp", "workload.batch_size=[]"), "workload.batch_size: is empty"),
         (("model=mlp", "a b"), "is not an override"),
+        (("broken.yaml",), "while parsing a flow node"),
+        (("circular.yaml",), "leads back to itself"),
+        (("model=mlp", "hydra.run.dir=/proc/x"), "/proc/x"),
+        (("model=mlp", "conversion=onnxruntime", "conversion.steps=3"), "expected named steps"),
+        (("-m", "model=mlp", "workload.batch_size=range(3,1)"), "The sweep is empty"),
+        (("-m", "model=mlp", "rebuild=always,never"), "rebuild: is one for the whole command"),
+        (("model=mlp", "+limits.foo=1"), "limits.foo: unknown key"),
+        (("model=mlp", "+foo=1"), "foo: unknown key"),
+        (("model=mlp", "limits.build_timeout_s=inf"), "expected a finite number"),
+        (("model=mlp", "~limits"), "limits: expected a mapping"),
+        (("model=mlp", "objective=latency_ms/p5"), "is not a metric"),
+        (("model=mlp", "hardware.conversions=[]"), "nothing to run"),
+        (("plan", "--jsno", "model=mlp"), "plan does not take --jsno"),
+        (("resume=afile",), "resume: 'afile' is neither"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(place, words, told):
     extra = ("+model.inputs={x:{shape:[batch_size,4],generator:normal}}",)
     words = words + extra if words[0] == "model=factory" else words
-    done = place.run(*words, *UNTRACKED, code=2)
+    (place.path / "broken.yaml").write_text("defaults: [\n")
+    (place.path / "circular.yaml").write_text("defaults: [circular, _self_]\n")
+    (place.path / "afile").touch()
+    alone = words[0] in ("plan", "resume=afile", "resume=nothing-like-it")
+    done = place.run(*words, *(() if alone else UNTRACKED), code=2)
     assert told in done.stderr
     assert "nothing was run" in done.stderr
 
@@ -178,6 +196,16 @@ def test_resume_by_mlflow_run_finds_the_same_directory(tracked):
     place, _ = tracked
     run_id = json.loads((place.path / "out" / "tracking.json").read_text())["parent_run_id"]
     assert "2 already there" in place.run(f"resume={run_id}").stdout
+
+
+def test_a_run_that_is_still_going_on_is_not_run_twice(tracked):
+    import fcntl
+
+    place, _ = tracked
+    with (place.path / "out" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = place.run("resume=out", code=2)
+    assert "still going on" in done.stderr
 
 
 def test_a_sweep_is_one_plan_in_the_directory_that_was_named(place):

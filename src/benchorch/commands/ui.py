@@ -86,9 +86,16 @@ def _become(launch: Launch) -> NoReturn:
     os.execve(launch.argv[0], launch.argv, dict(launch.environment))
 
 
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 < port < 65536:
+        raise ValueError(text)
+    return port
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchorch ui", description=__doc__)
-    parser.add_argument("--port", type=int, default=FIRST_PORT, help="the next free one is taken")
+    parser.add_argument("--port", type=_port, default=FIRST_PORT, help="the next free one is taken")
     parser.add_argument("--uri", default="sqlite:///mlflow.db", help="the tracker to show")
     return parser
 

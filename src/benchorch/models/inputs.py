@@ -114,7 +114,7 @@ class GeneratedInputs:
 
 def _tensor_problems(name: str, tensor: Mapping[str, Json], workload: Workload) -> list[str]:
     where = f"model.inputs.{name}"
-    found = [] if name.isidentifier() else [f"{where}: {name!r} cannot name an argument."]
+    found = [] if str(name).isidentifier() else [f"{where}: {name!r} cannot name an argument."]
     if "shape" in tensor:
         found += shape_problems(where, tensor["shape"])
         found += symbol_problems(tensor["shape"], workload)
