@@ -71,17 +71,24 @@ def _spelled(value: object) -> Json:
 
 
 def _sources() -> dict[str, Path]:
-    """The user's own code loaded by now: every module that no installer put where it is."""
+    """The user's own code loaded by now: every package that no installer put where it is.
+
+    A module counts with its package: what torch generates while it compiles is torch's.
+    """
     installed = [Path(path).resolve() for path in sysconfig.get_paths().values()]
     files = {}
-    for name, module in list(sys.modules.items()):
-        path = Path(getattr(module, "__file__", None) or "")
-        ours = name.partition(".")[0] in _OWN_PACKAGES
-        if path.suffix != ".py" or ours or not path.is_file():
+    for name in list(sys.modules):
+        package = name.partition(".")[0]
+        path, root = _file_of(name), _file_of(package)
+        if package in _OWN_PACKAGES or path.suffix != ".py" or not path.is_file():
             continue
-        if not any(path.resolve().is_relative_to(place) for place in installed):
+        if not any(file.is_relative_to(place) for file in (path, root) for place in installed):
             files[name] = path
     return files
+
+
+def _file_of(name: str) -> Path:
+    return Path(getattr(sys.modules.get(name), "__file__", None) or "").resolve()
 
 
 def _file_digest(path: Path) -> str:

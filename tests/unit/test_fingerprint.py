@@ -54,6 +54,15 @@ def test_the_users_own_code_enters_with_every_module_it_loaded(tmp_path, monkeyp
     assert before != after
 
 
+def test_what_an_installed_package_generates_is_not_the_users_code(tmp_path, monkeypatch):
+    generated = tmp_path / "generated.py"
+    generated.write_text("x = 1\n")
+    module = type(sys)("torch._inductor.generated_by_a_compiler")
+    module.__file__ = str(generated)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert module.__name__ not in content_identity(Net())["code"]
+
+
 def test_installed_packages_are_told_by_their_versions_and_not_by_their_files():
     code = content_identity(Net())["code"]
     assert not any(name.partition(".")[0] in ("torch", "numpy", "benchorch") for name in code)
