@@ -102,7 +102,10 @@ class Composer:
 
     def option(self, group: str, name: str) -> Node:
         """The node that a choice gives; ConfigError if there is no such choice."""
-        return cast(Node, self._compose((f"{group}={name}",)).config[group])
+        choice = f"{group}={name}"
+        if self._first and self._section(list(self._first[0]), group) == (choice,):
+            return cast(Node, self._first[1].config[group])  # composed already
+        return cast(Node, self._compose((choice,)).config[group])
 
     def cells(self, jobs: Sequence[Sequence[str]]) -> list[Cell]:
         """The cells of all jobs in order; ConfigError with every problem of every job."""
