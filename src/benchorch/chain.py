@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from benchorch.components import make, suggest
+from benchorch.components import construct, make, suggest
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.codec import Json
+from benchorch.domain.protocol import Protocol
 from benchorch.domain.tensors import NOT_SYMBOLS, Example, Workload
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
@@ -42,6 +43,7 @@ class Chain:
     hardware: Hardware
     scenario: Scenario
     stopping: Stopping
+    protocol: Protocol
     tolerance_ratio: float
     nodes: Node
 
@@ -128,6 +130,7 @@ def open_chain(spec: Node) -> Chain:
         "hardware": attempt(spec["hardware"], Hardware, "hardware"),
         "scenario": attempt(spec["scenario"], Scenario, "scenario"),
         "stopping": attempt(spec["stopping"], Stopping, "stopping"),
+        "protocol": _attempt_protocol(cast(Node, spec["protocol"]), problems),
     }
     workload = _attempt_workload(cast(Node, spec["workload"]), problems)
     tolerance = _attempt_tolerance(conversion, problems)
@@ -202,6 +205,14 @@ def parse_workload(node: Node) -> Workload:
 def _attempt_workload(node: Node, problems: list[str]) -> Workload | None:
     try:
         return parse_workload(node)
+    except ConfigError as error:
+        problems.extend(error.problems)
+        return None
+
+
+def _attempt_protocol(node: Node, problems: list[str]) -> Protocol | None:
+    try:
+        return construct(Protocol, node, "protocol")
     except ConfigError as error:
         problems.extend(error.problems)
         return None

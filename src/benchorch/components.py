@@ -55,7 +55,11 @@ def make(node: Node, interface: type[T], where: str) -> T:
         ConfigError: with every problem of the node.
     """
     target = resolve(node, interface, where)
-    keywords = {key: value for key, value in node.items() if key != TARGET}
+    return construct(target, {key: value for key, value in node.items() if key != TARGET}, where)
+
+
+def construct(target: type[T], keywords: Node, where: str) -> T:
+    """An object of a class that nobody had to name; ConfigError with every problem."""
     problems = _signature_problems(target, keywords, where)
     if problems:
         raise ConfigError(problems)

@@ -25,7 +25,8 @@ from benchorch.stages.plan import plan as make_plan
 SESSION_KEYS = ("executor", "store", "tracking", "rebuild", "baseline", "objective", "name")
 REBUILD = ("if_needed", "always", "never")
 NODES = (
-    *("model", "workload", "conversion", "hardware", "scenario", "stopping", "parity", "limits"),
+    *("model", "workload", "conversion", "hardware", "scenario", "stopping", "protocol"),
+    *("parity", "limits"),
     *("executor", "store", "tracking"),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from benchorch.domain.codec import Json
 
@@ -24,15 +24,46 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """A stretch of queries that were offered at one rate.
+
+    Attributes:
+        rate_per_s: queries a second that the schedule offers.
+        first, end: the queries are ``first <= i < end`` of the series.
+        seed: of the schedule.
+        arrivals: ``poisson``, ``constant`` or ``bursty``.
+    """
+
+    rate_per_s: float
+    first: int
+    end: int
+    seed: int
+    arrivals: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
     """Every block of one process from the first, warm-up included.
 
+    A block is what lies between two reads of the clock. Times count from the first block's start.
+
     Attributes:
         durations_ns: length n; one block each, in order of time.
-        started_ns: length n; when each block started, since the first one's start.
+        started_ns: length n; when each block started.
         calls_per_block: how many calls each block holds (k).
         items_per_call: elements of the batch in one call.
         preempted: length n; whether the process was switched out against its will in the block.
+        cpu_ns: length n; CPU time that all threads of the process used in the block.
+        issue_ns: length n; until the calls had returned, where the device works on alone.
+        device_ns: length n; what the device's own events say, where it has events.
+        calls_per_query: how many calls one query is made of; above 1 in multi-stream only.
+        at_once: whether a block's calls were all there at its start (offline): it has a rate, and
+            no latency of single queries.
+        scheduled_ns: length n where queries arrive by a schedule, else empty; when each was due.
+            A query's response time is its block's end less this.
+        loads: which queries were offered at which rate; empty without a schedule.
+        events: what happened inside which blocks: ``collection``, ``compilation``,
+            ``allocator_retry``, each with the indices of the blocks.
     """
 
     durations_ns: tuple[int, ...]
@@ -40,6 +71,116 @@ class Observations:
     calls_per_block: int
     items_per_call: int
     preempted: tuple[bool, ...] = ()
+    cpu_ns: tuple[int, ...] = ()
+    issue_ns: tuple[int, ...] = ()
+    device_ns: tuple[int, ...] = ()
+    calls_per_query: int = 1
+    at_once: bool = False
+    scheduled_ns: tuple[int, ...] = ()
+    loads: tuple[Load, ...] = ()
+    events: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def queries_per_block(self) -> int:
+        """How many queries a block answers; above 1 only where they are too short for the clock."""
+        return self.calls_per_block // self.calls_per_query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """What a process saw of its trial's baseline, so that the two can be compared.
+
+    Attributes:
+        baseline_id: the trial that was alternated with.
+        design: ``alternated`` (slices in random order inside this process) or ``adjacent`` (a
+            process of its own, right before or after this one).
+        ours: the candidate's blocks while alternating; None where `design` is ``adjacent`` and
+            the process's own observations are meant.
+        theirs: the baseline's blocks.
+        ours_from, theirs_from: index of the first block that counts in each.
+    """
+
+    baseline_id: str
+    design: str
+    ours: Observations | None
+    theirs: Observations
+    ours_from: int = 0
+    theirs_from: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What the machine was like around one process; None where the platform does not tell.
+
+    Attributes:
+        canary_before_ns, canary_after_ns: time of a fixed piece of work.
+        cpus: the processors that the process was pinned to; empty where it was not.
+        threads: how many threads it ran with at the end, by the operating system's count.
+        steal_ratio: share of the processors' time that the hypervisor gave to somebody else.
+        foreign_ratio: share of it that other processes of this machine used.
+        throttled_periods: in which the control group was held back.
+        frequency_khz: mean of the pinned processors' clocks, before and after.
+        device: what the accelerator says of itself: clocks, throttle reasons, temperature.
+    """
+
+    canary_before_ns: float | None = None
+    canary_after_ns: float | None = None
+    cpus: tuple[int, ...] = ()
+    threads: int | None = None
+    steal_ratio: float | None = None
+    foreign_ratio: float | None = None
+    throttled_periods: int | None = None
+    frequency_khz: tuple[float, ...] = ()
+    device: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceMemory:
+    """An accelerator's memory in bytes; None where only the driver's view exists.
+
+    Attributes:
+        allocated, reserved: peaks of the framework's allocator.
+        process: what the driver says this process holds, contexts and other runtimes included.
+    """
+
+    allocated: int | None = None
+    reserved: int | None = None
+    process: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Resident memory of one process, in bytes.
+
+    Attributes:
+        start: interpreter and runtime, before anything was loaded.
+        loaded: after the artifact and the inputs were loaded.
+        peak: highest from the first call on.
+        after: when measuring had ended.
+        device: of the accelerator, peak from the first call on; None without one.
+    """
+
+    start: int
+    loaded: int
+    peak: int
+    after: int
+    device: DeviceMemory | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """What a query spends outside the model, from passes of their own.
+
+    Attributes:
+        stages_ns: each stage's time in every pass, drained between stages: ``prepare``, ``h2d``,
+            ``compute``, ``d2h``, ``post``. A stage that does not exist on this device is absent.
+        joined_ns: the same work end to end, drained once at the end of each pass.
+        stage_bytes: what the copying stages moved.
+    """
+
+    stages_ns: Mapping[str, tuple[int, ...]]
+    joined_ns: tuple[int, ...]
+    stage_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +192,12 @@ class ProcessRecord:
         first_call_s: the very first call, in seconds.
         observations: the blocks, or None where the process failed before any.
         steady_from: index of the first steady block, or None where no steady state was found.
-        peak_rss_bytes: highest resident memory of the process.
+        peak_rss_bytes: highest resident memory of the process before the baseline came in.
         facts: what really ran: dtype, threads, provider, device.
         elapsed_s: the whole process, from its start to its last message.
+        paired: what it saw of the baseline, or None where it was not compared.
+        disturbance: why this process does not count (the machine changed under it); empty for
+            one that does. It is kept all the same.
     """
 
     load_s: float
@@ -64,3 +208,8 @@ class ProcessRecord:
     peak_rss_bytes: int
     facts: Mapping[str, Json]
     elapsed_s: float = 0.0
+    paired: Paired | None = None
+    conditions: Conditions = field(default_factory=Conditions)
+    memory: Memory | None = None
+    split: Split | None = None
+    disturbance: str = ""

@@ -64,10 +64,71 @@ class BuildRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCounts:
+    """How much a model is, whatever it is converted to; None where it could not be counted.
+
+    Attributes:
+        parameters: elements of all parameters, shared ones once.
+        parameter_bytes: what they occupy.
+        macs: multiply-accumulates of one call, all its items together.
+        flops: floating-point operations of one call.
+        uncounted: operators that the count knows no rule for, each with how often it ran.
+    """
+
+    parameters: int
+    parameter_bytes: int
+    macs: int | None
+    flops: int | None
+    uncounted: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyWindow:
+    """A stretch of uninterrupted calls under an energy counter.
+
+    Attributes:
+        joules: what the counter rose by.
+        seconds: how long it was.
+        calls: how many were completed.
+        updates: how often the counter was seen to change.
+        busy_ratio: the device's utilisation meanwhile, or None.
+    """
+
+    joules: float
+    seconds: float
+    calls: int
+    updates: int
+    busy_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyRecord:
+    """What a trial's calls cost in energy, or why that is not known.
+
+    Attributes:
+        source: the counter, e.g. ``rapl package`` or ``nvml total``.
+        idle_w: power of the idle machine before, in watts.
+        items_per_call: elements of the batch in one call.
+        unavailable: why there are no windows; empty where there are.
+    """
+
+    source: str = ""
+    idle_w: float | None = None
+    windows: tuple[EnergyWindow, ...] = ()
+    items_per_call: int = 1
+    unavailable: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialResult:
     """One line of ``results.jsonl``: what was observed, before anything is derived.
 
-    Schema history: 1, first.
+    Attributes:
+        processes: every process, those that do not count included; `valid` has those that do.
+        stop_alpha: error rate at which intervals hold in spite of how the trial was stopped.
+        grade: of the node: ``A``, ``B``, ``C`` or empty where nobody looked.
+
+    Schema history: 1, first; 2, with pairs, conditions, memory, counts and energy.
     """
 
     trial_id: str
@@ -84,4 +145,14 @@ class TrialResult:
     baseline_id: str | None = None
     started_at: str = ""
     ended_at: str = ""
-    schema_version: int = 1
+    stop_alpha: float = 0.05
+    grade: str = ""
+    counts: ModelCounts | None = None
+    energy: EnergyRecord | None = None
+    schema_version: int = 2
+
+    @property
+    def valid(self) -> tuple[ProcessRecord, ...]:
+        """The processes that count: they observed something, and nothing disturbed them."""
+        seen = (p for p in self.processes if p.observations.durations_ns)
+        return tuple(process for process in seen if not process.disturbance)

@@ -20,12 +20,14 @@ class Trial:
         spec: the resolved configuration, complete: model, workload, conversion, hardware,
             scenario, stopping, profiler, parity, limits.
         baseline_id: the trial this one is compared with, or None if it is itself a baseline.
+        baseline_conversion: that trial's conversion; all else of its spec is this trial's own.
     """
 
     trial_id: str
     labels: Mapping[str, str]
     spec: Mapping[str, Json]
     baseline_id: str | None = None
+    baseline_conversion: Node | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,9 @@ from typing import ClassVar, final
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Calibration
 from benchorch.hardware.declared import DeclaredHardware
-from benchorch.hardware.reading import calibrate_reads, own_preemptions
-from benchorch.interfaces.hardware import Clock
+from benchorch.hardware.host_meter import HostMeter
+from benchorch.hardware.reading import calibrate_reads, own_counts, spin_until
+from benchorch.interfaces.hardware import Clock, Counts, Meter, Timing
 
 
 @final
@@ -33,6 +34,10 @@ class CpuHardware(DeclaredHardware):
         """The performance counter of this host."""
         return CpuClock()
 
+    def meter(self) -> Meter:
+        """What this host counts about itself besides time."""
+        return HostMeter()
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -46,17 +51,25 @@ class CpuClock(Clock):
     def drain(self) -> None:
         """Nothing is ever outstanding."""
 
-    def time_block(self, call: Callable[[], object], repeats: int) -> int:
-        """Nanoseconds for `repeats` calls; nothing but them lies between the two reads."""
+    def wait_until(self, due_ns: int) -> None:
+        """Return as soon after that time as can be; at once where it has passed."""
+        spin_until(due_ns)
+
+    def time_block(self, call: Callable[[], object], repeats: int) -> Timing:
+        """Time `repeats` calls; nothing but them lies between the two reads."""
         turns = range(repeats)
         started_ns = perf_counter_ns()
         for _ in turns:
             call()
-        return perf_counter_ns() - started_ns
+        return Timing(perf_counter_ns() - started_ns)
 
-    def preemptions(self) -> int:
-        """Involuntary context switches of this thread; of the process where threads have none."""
-        return own_preemptions()
+    def counts(self) -> Counts:
+        """What has happened to this process so far."""
+        return own_counts()
+
+    def flush_caches(self) -> None:
+        """Write a buffer larger than the last-level cache."""
+        raise NotImplementedError
 
     def calibrate(self) -> Calibration:
         """The median cost of two reads back to back, and the smallest step seen."""

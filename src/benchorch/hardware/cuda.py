@@ -15,8 +15,9 @@ from benchorch.domain.measurement import Calibration
 from benchorch.errors import MeasureError
 from benchorch.hardware import host
 from benchorch.hardware.declared import DeclaredHardware
-from benchorch.hardware.reading import calibrate_reads, own_preemptions
-from benchorch.interfaces.hardware import Clock
+from benchorch.hardware.host_meter import HostMeter
+from benchorch.hardware.reading import calibrate_reads, own_counts, spin_until
+from benchorch.interfaces.hardware import Clock, Counts, Meter, Timing
 
 _DEVICE_FILES = (Path("/dev/nvidiactl"), Path("/dev/nvidia0"), Path("/dev/dxg"))
 
@@ -55,6 +56,10 @@ class CudaHardware(DeclaredHardware):
         _demand_device()
         return CudaClock()
 
+    def meter(self) -> Meter:
+        """What this host and its device count about themselves besides time."""
+        return HostMeter()
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -71,8 +76,12 @@ class CudaClock(Clock):
 
         synchronize()
 
-    def time_block(self, call: Callable[[], object], repeats: int) -> int:
-        """Nanoseconds for `repeats` calls, drained before the first read and before the last.
+    def wait_until(self, due_ns: int) -> None:
+        """Return as soon after that time as can be; at once where it has passed."""
+        spin_until(due_ns)
+
+    def time_block(self, call: Callable[[], object], repeats: int) -> Timing:
+        """Time `repeats` calls, drained before the first read and before the last.
 
         With more than one call the figure is pipelined: the device may overlap them.
         """
@@ -84,11 +93,15 @@ class CudaClock(Clock):
         for _ in turns:
             call()
         synchronize()
-        return perf_counter_ns() - started_ns
+        return Timing(perf_counter_ns() - started_ns)
 
-    def preemptions(self) -> int:
-        """Involuntary context switches of the thread that issues the work."""
-        return own_preemptions()
+    def counts(self) -> Counts:
+        """What has happened to this process so far."""
+        return own_counts()
+
+    def flush_caches(self) -> None:
+        """Write a buffer larger than the device's second-level cache."""
+        raise NotImplementedError
 
     def calibrate(self) -> Calibration:
         """What a read of the host's counter costs; waiting for the device is part of the call."""

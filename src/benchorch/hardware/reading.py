@@ -5,18 +5,36 @@ from __future__ import annotations
 import resource
 import statistics
 from collections.abc import Callable
-from time import perf_counter_ns
+from time import perf_counter_ns, process_time_ns, sleep
 
 from benchorch.domain.measurement import Calibration
 from benchorch.errors import MeasureError
+from benchorch.interfaces.hardware import Counts
+from benchorch.units import ns_to_s
 
 CALIBRATION_READS = 10_000
+# Sleep is late by tens of microseconds; the rest of the wait is spent reading the clock.
+SPIN_NS = 250_000
 
 
 def own_preemptions() -> int:
     """How often the calling thread was switched out against its will, so far."""
     who = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
     return resource.getrusage(who).ru_nivcsw
+
+
+def own_counts() -> Counts:
+    """What has happened to this process so far, as far as the host knows."""
+    return Counts(preemptions=own_preemptions(), cpu_ns=process_time_ns())
+
+
+def spin_until(due_ns: int) -> None:
+    """Return as soon after a time of the performance counter as can be."""
+    ahead_ns = due_ns - perf_counter_ns()
+    if ahead_ns > SPIN_NS:
+        sleep(ns_to_s(ahead_ns - SPIN_NS))
+    while perf_counter_ns() < due_ns:
+        pass
 
 
 def calibrate_reads(read: Callable[[], int] = perf_counter_ns) -> Calibration:

@@ -4,10 +4,42 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from benchorch.domain.codec import Json
-from benchorch.domain.measurement import Calibration
+from benchorch.domain.measurement import Calibration, DeviceMemory
+
+
+class Timing(NamedTuple):
+    """What one block took, in nanoseconds.
+
+    Attributes:
+        wall: drained before the first read and before the last.
+        issue: until the calls had returned; None where calls only return when they are done.
+        device: between events of the device's own, or None where it has none.
+    """
+
+    wall: int
+    issue: int | None = None
+    device: int | None = None
+
+
+class Counts(NamedTuple):
+    """What has happened to this process so far; only differences mean anything.
+
+    Attributes:
+        preemptions: involuntary context switches of the thread that issues the calls.
+        cpu_ns: CPU time of all threads.
+        collections: runs of the garbage collector.
+        compilations: of graphs by torch, where it is loaded.
+        allocator_retries: of the device's caching allocator.
+    """
+
+    preemptions: int = 0
+    cpu_ns: int = 0
+    collections: int = 0
+    compilations: int = 0
+    allocator_retries: int = 0
 
 
 class Clock(ABC):
@@ -22,16 +54,57 @@ class Clock(ABC):
         """Return when the device has finished everything issued so far."""
 
     @abstractmethod
-    def time_block(self, call: Callable[[], object], repeats: int) -> int:
-        """Nanoseconds for `repeats` calls, drained before the first read and before the last."""
+    def wait_until(self, due_ns: int) -> None:
+        """Return as soon after that time as can be; at once where it has passed."""
 
     @abstractmethod
-    def preemptions(self) -> int:
-        """How often this thread was switched out against its will, so far."""
+    def time_block(self, call: Callable[[], object], repeats: int) -> Timing:
+        """Time `repeats` calls, drained before the first read and before the last."""
+
+    @abstractmethod
+    def counts(self) -> Counts:
+        """What has happened to this process so far; never read inside a timed region."""
+
+    @abstractmethod
+    def flush_caches(self) -> None:
+        """Fill every cache that a call could find its data in with something else."""
 
     @abstractmethod
     def calibrate(self) -> Calibration:
         """What a read costs here."""
+
+
+class Meter(ABC):
+    """What a machine counts about itself besides time; read outside timed regions."""
+
+    @abstractmethod
+    def no_energy(self) -> str | None:
+        """Why there is no energy counter, or None where there is one."""
+
+    @property
+    @abstractmethod
+    def energy_source(self) -> str:
+        """The counter's name, e.g. ``rapl package``; empty without one."""
+
+    @abstractmethod
+    def energy_j(self) -> float:
+        """Joules since an origin of its own; never falls. Only where `no_energy` is None."""
+
+    @abstractmethod
+    def busy_s(self) -> float | None:
+        """Seconds for which the device has been busy since an origin of its own, or None."""
+
+    @abstractmethod
+    def device_memory(self) -> DeviceMemory | None:
+        """Peaks since `reset_device_memory`; None without a device."""
+
+    @abstractmethod
+    def reset_device_memory(self) -> None:
+        """Start counting peaks anew."""
+
+    @abstractmethod
+    def device_state(self) -> Mapping[str, Json]:
+        """Clocks, throttle reasons, temperature, power cap, other processes; empty without one."""
 
 
 class Hardware(ABC):
@@ -69,3 +142,7 @@ class Hardware(ABC):
     @abstractmethod
     def clock(self) -> Clock:
         """The clock of this host."""
+
+    @abstractmethod
+    def meter(self) -> Meter:
+        """What this host counts about itself besides time."""

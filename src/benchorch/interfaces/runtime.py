@@ -70,11 +70,13 @@ class Runtime(ABC):
         consumes: the format it loads.
         requires: distributions it imports.
         version: raised whenever the same artifact begins to be called in another way.
+        cohabits: whether it can be alternated with another runtime inside one process.
     """
 
     consumes: ClassVar[Format]
     requires: ClassVar[tuple[str, ...]]
     version: ClassVar[int]
+    cohabits: ClassVar[bool] = True
 
     @abstractmethod
     def unavailable(self, device: str) -> str | None:

@@ -22,9 +22,14 @@ class Scenario(ABC):
         calibration: Calibration,
         stopping: Stopping,
         items_per_call: int,
+        cold_caches: bool = False,
     ) -> Observations:
         """Issue the calls in turn until `stopping` has seen enough; record every block.
 
         Args:
             calls: the same executable bound to different inputs; at least one.
+            cold_caches: flush before every block, outside the timed region.
+
+        Raises:
+            MeasureError: of kind ``instrument_fault`` where the clock contradicts itself.
         """

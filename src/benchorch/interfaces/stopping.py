@@ -14,10 +14,23 @@ class Stopping(ABC):
         """Whether one process has seen enough, given all its blocks so far."""
 
     @abstractmethod
-    def enough_processes(self, medians_ns: Sequence[float], elapsed_s: float) -> str | None:
+    def enough_processes(
+        self,
+        medians_ns: Sequence[float],
+        elapsed_s: float,
+        log_ratios: Sequence[float] = (),
+        delta_ratio: float = 0.01,
+    ) -> str | None:
         """Why no further process is needed, e.g. ``converged``; None while one is.
 
         Args:
-            medians_ns: each finished process's steady median per call.
+            medians_ns: each finished process's headline: its steady median per query.
             elapsed_s: seconds spent measuring this trial so far.
+            log_ratios: one logarithm of baseline's over candidate's time for each process that
+                was paired; empty where nothing is compared.
+            delta_ratio: differences up to this share need not be told apart.
         """
+
+    @abstractmethod
+    def alpha(self, reason: str) -> float:
+        """The error rate at which intervals keep 95 % after stopping for that reason."""

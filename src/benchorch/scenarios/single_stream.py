@@ -37,6 +37,7 @@ class SingleStream(Scenario):
         calibration: Calibration,
         stopping: Stopping,
         items_per_call: int,
+        cold_caches: bool = False,
     ) -> Observations:
         """Every block from the first, in turn over the calls.
 
@@ -95,10 +96,10 @@ class _Series:
         """Time one block; counters are read outside the timed region."""
         clock = self._clock
         call = self._calls[len(self.durations_ns) % len(self._calls)]
-        before = clock.preemptions()
+        before = clock.counts().preemptions
         started_ns = clock.now_ns()
-        duration_ns = clock.time_block(call, self.repeats)
-        after = clock.preemptions()
+        duration_ns = clock.time_block(call, self.repeats).wall
+        after = clock.counts().preemptions
         if not 0 <= duration_ns < _LONGEST_NS:
             raise _fault(f"a block of {self.repeats} calls took {duration_ns} ns")
         if self._starts_ns and started_ns < self._starts_ns[-1] + self.durations_ns[-1]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import cast
 
@@ -24,6 +25,7 @@ _SPEC_KEYS = (
     "hardware",
     "scenario",
     "stopping",
+    "protocol",
     "parity",
     "limits",
 )
@@ -206,24 +208,20 @@ def _with_baselines(trials: Iterable[Trial], baseline: str) -> tuple[Trial, ...]
     """Each trial with the baseline of its own model, workload, hardware and scenario."""
     trials = list(trials)
     baselines = {
-        _comparable(trial): trial.trial_id
-        for trial in trials
-        if trial.labels["conversion"] == baseline
+        _comparable(trial): trial for trial in trials if trial.labels["conversion"] == baseline
     }
-    return tuple(
-        Trial(
-            trial_id=trial.trial_id,
-            labels=trial.labels,
-            spec=trial.spec,
-            baseline_id=None if own == trial.trial_id else own,
-        )
-        for trial in trials
-        for own in [baselines.get(_comparable(trial))]
-    )
+    return tuple(_with_baseline(trial, baselines.get(_comparable(trial))) for trial in trials)
+
+
+def _with_baseline(trial: Trial, baseline: Trial | None) -> Trial:
+    if baseline is None or baseline.trial_id == trial.trial_id:
+        return trial
+    conversion = cast(Node, baseline.spec["conversion"])
+    return replace(trial, baseline_id=baseline.trial_id, baseline_conversion=conversion)
 
 
 def _comparable(trial: Trial) -> str:
-    same = ("model", "workload", "hardware", "scenario", "stopping")
+    same = ("model", "workload", "hardware", "scenario", "stopping", "protocol")
     return canonical_json({key: trial.spec[key] for key in same})
 
 

@@ -46,6 +46,16 @@ class Fixed(Stopping):
             return False
         return sum(durations_ns) >= s_to_ns(self.window_s)
 
-    def enough_processes(self, medians_ns: Sequence[float], elapsed_s: float) -> str | None:
+    def enough_processes(
+        self,
+        medians_ns: Sequence[float],
+        elapsed_s: float,
+        log_ratios: Sequence[float] = (),
+        delta_ratio: float = 0.01,
+    ) -> str | None:
         """``fixed`` once all processes have run."""
         return "fixed" if len(medians_ns) >= self.processes else None
+
+    def alpha(self, reason: str) -> float:
+        """Nobody looks before the end."""
+        return 0.05

@@ -13,6 +13,7 @@ from benchorch.interfaces.stopping import Stopping
 from benchorch.units import s_to_ns
 
 LEAST_CALLS = 10
+CONVERGED = "converged"
 GROWTH_RATIO = 1.25
 
 
@@ -26,7 +27,7 @@ class Precision(Stopping):
     fewer than 10 calls: with slow calls another process teaches more than another call. Looks
     are taken at geometric counts of blocks only.
 
-    Over processes: at `looks` alone, each at `alpha`, so that all of them together err in one of
+    Over processes: at `looks` alone, each at `look_alpha`, so that all of them together err in one of
     twenty cases; `benchorch.analysis.looks.calibrate_alpha` gives the constant for others. Once
     `budget_s` is spent no process is added beyond `min_processes`.
 
@@ -35,7 +36,7 @@ class Precision(Stopping):
         min_window_s, min_calls: what one process measures at least.
         max_window_s: after which one process stops even without a steady state.
         looks: counts of processes at which to judge.
-        alpha: error rate of each look.
+        look_alpha: error rate of each look.
         min_processes: started even where the budget is spent before.
         max_processes: never exceeded.
         budget_s: seconds of measuring, process starts included.
@@ -46,7 +47,7 @@ class Precision(Stopping):
     min_calls: int = 50
     max_window_s: float = 5.0
     looks: tuple[int, ...] = (5, 8, 12, 18, 27, 40)
-    alpha: float = 0.0115
+    look_alpha: float = 0.0115
     min_processes: int = 3
     max_processes: int = 40
     budget_s: float = 60.0
@@ -55,7 +56,7 @@ class Precision(Stopping):
         object.__setattr__(self, "looks", tuple(self.looks))
         rules = {
             "target_ratio: between 0 and 1": 0 < self.target_ratio < 1,
-            "alpha: between 0 and 1": 0 < self.alpha < 1,
+            "look_alpha: between 0 and 1": 0 < self.look_alpha < 1,
             "min_window_s: above 0, at most max_window_s": (
                 0 < self.min_window_s <= self.max_window_s
             ),
@@ -86,12 +87,22 @@ class Precision(Stopping):
             return False
         return stability(durations_ns).start is not None
 
-    def enough_processes(self, medians_ns: Sequence[float], elapsed_s: float) -> str | None:
+    def enough_processes(
+        self,
+        medians_ns: Sequence[float],
+        elapsed_s: float,
+        log_ratios: Sequence[float] = (),
+        delta_ratio: float = 0.01,
+    ) -> str | None:
         """``converged``, ``budget_exhausted``, or None while a further process is needed."""
         count = len(medians_ns)
         if count in self.looks:
-            half_width = half_width_ratio(medians_ns, self.alpha)
+            half_width = half_width_ratio(medians_ns, self.look_alpha)
             if half_width is not None and half_width <= self.target_ratio:
-                return "converged"
+                return CONVERGED
         spent = elapsed_s >= self.budget_s and count >= self.min_processes
         return "budget_exhausted" if spent or count >= self.max_processes else None
+
+    def alpha(self, reason: str) -> float:
+        """That of one look where the looks decided."""
+        return self.look_alpha if reason == CONVERGED else 0.05

@@ -1,0 +1,60 @@
+"""How strictly a trial is measured, apart from what and how much."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """The ``protocol`` node of a trial.
+
+    Attributes:
+        pin: whether processes are pinned to as many physical cores as they have threads.
+        canary_tolerance_ratio: how much slower than at its best a fixed piece of work may be
+            before and after a process that counts; None takes no such look.
+        repeats: how many disturbed processes of a trial are measured again at most.
+        pairing: ``auto`` (alternate inside processes; adjacent processes where that interferes),
+            ``alternated``, ``adjacent`` or ``none``.
+        pair_window_s: seconds in which one process alternates with its baseline.
+        slice_ms: how long one of the two runs before the other has its turn.
+        delta_ratio: differences up to this share are of no practical importance.
+        split_passes: how often the copying stages are timed apart in each process; 0 is never.
+        cold_caches: whether caches are flushed before every block: another metric.
+        energy_windows: windows of uninterrupted calls under the energy counter; 0 is none.
+        energy_window_s: seconds of each, and of the idle baseline before them.
+    """
+
+    pin: bool = True
+    canary_tolerance_ratio: float | None = 0.02
+    repeats: int = 3
+    pairing: str = "auto"
+    pair_window_s: float = 0.5
+    slice_ms: float = 20.0
+    delta_ratio: float = 0.01
+    split_passes: int = 10
+    cold_caches: bool = False
+    energy_windows: int = 0
+    energy_window_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        rules = {
+            "canary_tolerance_ratio: above 0, or null": (
+                self.canary_tolerance_ratio is None or self.canary_tolerance_ratio > 0
+            ),
+            "repeats: at least 0": self.repeats >= 0,
+            f"pairing: one of {', '.join(PAIRINGS)}": self.pairing in PAIRINGS,
+            "pair_window_s: above 0": self.pair_window_s > 0,
+            "slice_ms: above 0": self.slice_ms > 0,
+            "delta_ratio: between 0 and 1": 0 < self.delta_ratio < 1,
+            "split_passes: at least 0": self.split_passes >= 0,
+            "energy_windows: at least 0": self.energy_windows >= 0,
+            "energy_window_s: above 0": self.energy_window_s > 0,
+        }
+        for rule, kept in rules.items():
+            if not kept:
+                key = rule.partition(":")[0]
+                raise ValueError(f"{rule}; got {key}={getattr(self, key)!r}")
+
+
+PAIRINGS = ("auto", "alternated", "adjacent", "none")
