@@ -13,14 +13,14 @@ flight; a torn last line is ignored by readers and cut off before the next appen
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchorch.domain.codec import Json, decode, encode
-from benchorch.domain.measurement import Observations
+from benchorch.domain.measurement import Observations, Paired, ProcessRecord, Split
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
@@ -67,7 +67,7 @@ def append_result(directory: Path, result: TrialResult, extra: Mapping[str, Json
     """
     if result.processes:
         folder = trial_directory(directory, result.trial_id)
-        series = [json.dumps(encode(process.observations)) for process in result.processes]
+        series = [json.dumps(encode(_series_of(process))) for process in result.processes]
         write_text(folder / OBSERVATIONS, "".join(f"{line}\n" for line in series))
     line = encode(_without_series(result))
     assert isinstance(line, Mapping)
@@ -126,31 +126,48 @@ def write_text(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Series:
+    """What of a process is long, and therefore not in its line of `RESULTS`."""
+
+    observations: Observations
+    paired: Paired | None = None
+    split: Split | None = None
+
+
+def _series_of(process: ProcessRecord) -> _Series:
+    return _Series(
+        observations=process.observations, paired=process.paired, split=process.split
+    )
+
+
 def _without_series(result: TrialResult) -> TrialResult:
-    return dataclasses.replace(
-        result,
-        processes=tuple(
-            dataclasses.replace(
-                process,
-                observations=dataclasses.replace(
-                    process.observations, durations_ns=(), started_ns=(), preempted=()
-                ),
-            )
-            for process in result.processes
-        ),
+    short = [
+        replace(process, observations=_emptied(process.observations), paired=None, split=None)
+        for process in result.processes
+    ]
+    return replace(result, processes=tuple(short))
+
+
+def _emptied(observed: Observations) -> Observations:
+    return Observations(
+        durations_ns=(),
+        started_ns=(),
+        calls_per_block=observed.calls_per_block,
+        items_per_call=observed.items_per_call,
     )
 
 
 def _with_series(directory: Path, result: TrialResult) -> TrialResult:
     path = directory / "trials" / result.trial_id / OBSERVATIONS
-    series = [decode(Observations, line) for line in read_lines(path)]
+    series = [decode(_Series, line) for line in read_lines(path)]
     if len(series) != len(result.processes):
         return result
     processes = tuple(
-        dataclasses.replace(process, observations=observed)
-        for process, observed in zip(result.processes, series, strict=True)
+        replace(process, observations=own.observations, paired=own.paired, split=own.split)
+        for process, own in zip(result.processes, series, strict=True)
     )
-    return dataclasses.replace(result, processes=processes)
+    return replace(result, processes=processes)
 
 
 def _end_of_last_line(descriptor: int) -> int:

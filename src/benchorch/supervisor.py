@@ -7,26 +7,32 @@ that run `worker`, or in this process where an executor asks for no isolation.
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from benchorch import supervise
 from benchorch.chain import Chain, open_chain
 from benchorch.domain.codec import Json, decode, encode
-from benchorch.domain.measurement import ProcessRecord
-from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
+from benchorch.domain.result import (
+    BuildRecord,
+    EnergyRecord,
+    Failure,
+    ModelCounts,
+    Outcome,
+    TrialResult,
+)
 from benchorch.domain.session import Event, Session
 from benchorch.domain.trial import Node, Trial
-from benchorch.domain.verdict import Verdict
 from benchorch.environment import describe_host, git_revision, package_versions, physical_cores
 from benchorch.errors import ConfigError
 from benchorch.interfaces.executor import Emit
 from benchorch.journal import trial_directory
+from benchorch.machine.grade import grade
+from benchorch.processes import Processes, Rival, StageFailed
 
 LOG = "log.txt"
 _GIB = 1024**3
@@ -40,7 +46,7 @@ def run_trial(
     progress = _Progress(trial, session, isolated, emit)
     try:
         progress.run()
-    except _StageFailed as failed:
+    except StageFailed as failed:
         progress.failure = failed.failure
     except OSError as error:
         progress.failure = _failure_here(progress.stage, error)
@@ -49,23 +55,14 @@ def run_trial(
         labels=trial.labels,
         outcome=_outcome(progress.failure),
         failure=progress.failure,
-        build=progress.build,
-        parity=progress.parity,
-        processes=tuple(progress.processes),
-        stop_reason=progress.stop_reason,
         environment=_environment(session, progress.packages),
         stages_s=progress.stages_s,
         attempt=attempt,
         baseline_id=trial.baseline_id,
         started_at=started_at,
         ended_at=_now(),
+        **progress.found(),
     )
-
-
-class _StageFailed(Exception):
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
 
 
 class _Progress:
@@ -74,98 +71,149 @@ class _Progress:
     def __init__(self, trial: Trial, session: Session, isolated: bool, emit: Emit) -> None:
         self.stage = "build"
         self.failure: Failure | None = None
-        self.build: BuildRecord | None = None
-        self.parity: Verdict | None = None
-        self.processes: list[ProcessRecord] = []
-        self.stop_reason = ""
         self.stages_s: dict[str, float] = {}
         self.packages: Mapping[str, str] = {}
+        self._build: BuildRecord | None = None
+        self._counts: ModelCounts | None = None
+        self._energy: EnergyRecord | None = None
+        self._processes: Processes | None = None
+        self._pairing = ""
+        self._stop_reason = ""
+        self._stop_alpha = 0.05
+        self._grade = ""
+        self._seen: Json = None
         self._trial = trial
         self._session = session
         self._isolated = isolated
         self._emit = emit
 
+    def found(self) -> dict[str, Any]:
+        """What was observed, by the names of `TrialResult`."""
+        processes = self._processes
+        return {
+            "build": self._build,
+            "parity": processes.parity if processes else None,
+            "processes": tuple(processes.records) if processes else (),
+            "pairing": self._pairing or (processes.pairing if processes else ""),
+            "stop_reason": self._stop_reason,
+            "stop_alpha": self._stop_alpha,
+            "grade": self._grade,
+            "counts": self._counts,
+            "energy": self._energy,
+        }
+
     def run(self) -> None:
+        """Build, measure until enough, and then whatever else was asked for."""
         chain = _open(self._trial)
         self.packages = package_versions(chain.requires)
-        threads = chain.hardware.threads or physical_cores()
         mismatch = chain.hardware.mismatch()
         if mismatch:
-            raise _StageFailed(Failure(stage="schedule", kind="wrong_node", message=mismatch))
+            raise StageFailed(Failure(stage="schedule", kind="wrong_node", message=mismatch))
         request: dict[str, Json] = {
             "trial_id": self._trial.trial_id,
             "name": _artifact_name(self._trial),
             "spec": self._trial.spec,
             "session": encode(self._session),
-            "threads": threads,
+            "threads": chain.hardware.threads or physical_cores(),
+            "pin": self._isolated and chain.protocol.pin,
         }
-        built = cast(Node, self._run_stage("build", request, chain, threads))
-        self.build = decode(BuildRecord, built["record"])
-        self._measure({**request, "built": built}, chain, threads)
+        built = cast(Node, self._run_stage("build", request))
+        self._build = decode(BuildRecord, built["record"])
+        self._counts = decode(ModelCounts, built["counts"]) if built.get("counts") else None
+        request["built"] = built
+        self._measure(request, chain)
+        if chain.protocol.energy_windows:
+            self._energy = decode(EnergyRecord, self._run_stage("energy", request))
 
-    def _measure(self, request: Node, chain: Chain, threads: int) -> None:
-        while True:
-            index = len(self.processes)
-            self._say("measure", f"process {index + 1}")
-            asked = {**request, "verify": index == 0}
-            reply = cast(Node, self._run_stage("measure", asked, chain, threads))
-            if reply["verdict"] is not None:
-                self.parity = decode(Verdict, reply["verdict"])
-            self.processes.append(decode(ProcessRecord, reply["process"]))
-            medians = [steady_median_ns(process) for process in self.processes]
-            enough = chain.stopping.enough_processes(medians, self.stages_s["measure"])
-            if enough:
-                self.stop_reason = enough
-                return
+    def _measure(self, request: Node, chain: Chain) -> None:
+        self._processes = Processes(
+            chain,
+            request,
+            self._rival(request, cast(Node, request["built"])),
+            ask=lambda asked: self._run_stage("measure", asked),
+            say=lambda message: self._say("measure", message),
+        )
+        self._stop_reason = self._processes.run(lambda: self.stages_s["measure"])
+        self._stop_alpha = chain.stopping.alpha(self._stop_reason)
+        if chain.protocol.canary_tolerance_ratio is not None:
+            self._grade = grade().letter
 
-    def _run_stage(self, stage: str, request: Node, chain: Chain, threads: int) -> Json:
-        self.stage = stage
+    def _rival(self, request: Node, built: Node) -> Rival | None:
+        """The baseline, built; None where there is none, or where it cannot be built."""
+        conversion = self._trial.baseline_conversion
+        if conversion is None or self._trial.baseline_id is None:
+            return None
+        spec = {**self._trial.spec, "conversion": conversion}
+        if open_chain(spec).file_steps:
+            asked = {**request, "spec": spec, "name": f"{request['name']} baseline"}
+            try:
+                built = cast(Node, self._run_stage("build", asked))
+            except StageFailed as failed:
+                self._pairing = f"none: the baseline was not built ({failed.failure.kind})"
+                return None
+        else:
+            built = {**built, "source": None}
+        return Rival(trial_id=self._trial.baseline_id, spec=spec, built=built)
+
+    def _run_stage(self, stage: str, request: Node) -> Json:
+        self.stage, self._seen = stage, None
         if not self._isolated:
             return self._run_here(stage, request)
         folder = trial_directory(self._session.directory, self._trial.trial_id)
-        limits = cast(Node, self._trial.spec["limits"])
-        memory_gib = cast(float | None, limits.get("memory_gib"))
         answered = supervise.run_child(
             stage,
             request,
             log=folder / LOG,
-            limits=supervise.Limits(
-                timeout_s=cast(float, limits[f"{stage}_timeout_s"]),
-                memory_bytes=None if memory_gib is None else round(memory_gib * _GIB),
-            ),
-            environment=_child_environment(self._session, threads),
+            limits=_limits(self._trial.spec, stage),
+            environment=_child_environment(self._session, cast(int, request["threads"])),
             on_event=self._on_event,
         )
-        self.stages_s[stage] = self.stages_s.get(stage, 0.0) + answered.elapsed_s
+        self._spent(stage, answered.elapsed_s)
         if answered.failure:
-            raise _StageFailed(replace(answered.failure, stage=stage))
-        return _with_elapsed(answered.reply, answered.elapsed_s)
+            failure = replace(answered.failure, stage=stage)
+            raise StageFailed(failure, _with_elapsed(self._seen, answered.elapsed_s))
+        return _with_elapsed(self._merged(answered.reply), answered.elapsed_s)
 
     def _run_here(self, stage: str, request: Node) -> Json:
         from benchorch.worker import attempt
 
         started_s = time.monotonic()
         found = attempt(stage, request, self._on_event)
-        self.stages_s[stage] = self.stages_s.get(stage, 0.0) + time.monotonic() - started_s
+        self._spent(stage, time.monotonic() - started_s)
         if isinstance(found, Failure):
-            raise _StageFailed(found)
-        return found
+            raise StageFailed(found, self._seen)
+        return self._merged(found)
+
+    def _spent(self, stage: str, seconds: float) -> None:
+        self.stages_s[stage] = self.stages_s.get(stage, 0.0) + seconds
+
+    def _merged(self, reply: Json) -> Json:
+        """The reply, with what was told before it."""
+        seen = self._seen
+        return {**seen, **cast(Node, reply)} if isinstance(seen, Mapping) else reply
 
     def _on_event(self, event: Json) -> None:
-        message = str(cast(Node, event).get("message", ""))
-        if self.stage == "measure":
-            message = f"process {len(self.processes) + 1}: {message}"
-        self._say(self.stage, message)
+        told = cast(Node, event)
+        if "seen" in told:
+            self._seen = told["seen"]
+        else:
+            self._say(self.stage, str(told.get("message", "")))
 
     def _say(self, stage: str, message: str) -> None:
+        if stage == "measure" and self._processes is not None:
+            message = f"process {len(self._processes.records) + 1} {message}".rstrip()
         self._emit(Event(trial_id=self._trial.trial_id, stage=stage, message=message))
 
 
-def steady_median_ns(process: ProcessRecord) -> float:
-    """Median time of one call over the steady blocks, or over all where there are none."""
-    observed = process.observations
-    steady = observed.durations_ns[process.steady_from or 0 :]
-    return statistics.median(steady) / observed.calls_per_block
+def _limits(spec: Node, stage: str) -> supervise.Limits:
+    """What a stage's child may use; measuring energy is measuring."""
+    limits = cast(Node, spec["limits"])
+    memory_gib = cast("float | None", limits.get("memory_gib"))
+    kind = "build" if stage == "build" else "measure"
+    return supervise.Limits(
+        timeout_s=cast(float, limits[f"{kind}_timeout_s"]),
+        memory_bytes=None if memory_gib is None else round(memory_gib * _GIB),
+    )
 
 
 def _outcome(failure: Failure | None) -> Outcome:
@@ -178,7 +226,7 @@ def _open(trial: Trial) -> Chain:
     try:
         return open_chain(trial.spec)
     except ConfigError as error:
-        raise _StageFailed(_failure_here("schedule", error)) from error
+        raise StageFailed(_failure_here("schedule", error)) from error
 
 
 def _failure_here(stage: str, error: Exception) -> Failure:

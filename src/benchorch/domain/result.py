@@ -127,6 +127,7 @@ class TrialResult:
         processes: every process, those that do not count included; `valid` has those that do.
         stop_alpha: error rate at which intervals hold in spite of how the trial was stopped.
         grade: of the node: ``A``, ``B``, ``C`` or empty where nobody looked.
+        pairing: how it was compared, or why it was not, in one phrase; empty for a baseline.
 
     Schema history: 1, first; 2, with pairs, conditions, memory, counts and energy.
     """
@@ -147,6 +148,7 @@ class TrialResult:
     ended_at: str = ""
     stop_alpha: float = 0.05
     grade: str = ""
+    pairing: str = ""
     counts: ModelCounts | None = None
     energy: EnergyRecord | None = None
     schema_version: int = 2

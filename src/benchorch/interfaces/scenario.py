@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from benchorch.domain.measurement import Calibration, Observations
 from benchorch.interfaces.hardware import Clock
@@ -11,7 +12,14 @@ from benchorch.interfaces.stopping import Stopping
 
 
 class Scenario(ABC):
-    """One of MLPerf's ways of issuing queries."""
+    """One of MLPerf's ways of issuing queries.
+
+    Class attributes:
+        pairing: how a trial meets its baseline at best: ``alternated`` inside a process,
+            ``adjacent`` processes where the scenario itself is what is compared, or ``none``.
+    """
+
+    pairing: ClassVar[str] = "alternated"
 
     @abstractmethod
     def run(

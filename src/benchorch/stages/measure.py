@@ -34,6 +34,7 @@ def measure(
     scenario: Scenario,
     stopping: Stopping,
     items_per_call: int,
+    cold_caches: bool = False,
 ) -> Measured:
     """Issue the calls as the scenario says until enough was seen.
 
@@ -48,6 +49,7 @@ def measure(
         calibration=calibration,
         stopping=stopping,
         items_per_call=items_per_call,
+        cold_caches=cold_caches,
     )
     found = stability(observations.durations_ns)
     return Measured(observations=observations, steady_from=found.start, calibration=calibration)

@@ -1,0 +1,239 @@
+"""What does one measuring process do? Load, first call, check, measure, then meet the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from benchorch.chain import Chain, open_chain
+from benchorch.domain.codec import Json
+from benchorch.domain.measurement import Conditions, Memory, Paired, ProcessRecord
+from benchorch.domain.result import EnergyRecord
+from benchorch.domain.trial import Node
+from benchorch.domain.verdict import Verdict
+from benchorch.interfaces.runtime import Executable, LoadRequest
+from benchorch.machine.canary import canary_ns
+from benchorch.machine.pinning import pin
+from benchorch.machine.surroundings import Surroundings
+from benchorch.memory import own_peak_bytes, own_rss_bytes, reset_own_peak
+from benchorch.stages.alternate import alternate
+from benchorch.stages.build import module_of
+from benchorch.stages.energy import measure_energy
+from benchorch.stages.measure import Measured, measure
+from benchorch.stages.split import split
+from benchorch.stages.verify import verify
+from benchorch.units import ns_to_s
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+# Distinct inputs rotate through the calls, so that neither caches nor branch history replay one.
+INPUT_SETS = 8
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A loaded artifact and the calls bound to it.
+
+    Attributes:
+        batches: the inputs that the calls are bound to.
+        load_s: artifact on disk to ready, inputs included.
+        first_call_s: the very first call.
+        start_bytes, loaded_bytes: resident memory before and after loading.
+        cpus: the processors that the process is pinned to.
+    """
+
+    chain: Chain
+    executable: Executable
+    batches: Sequence[Mapping[str, NDArray[generic]]]
+    calls: Sequence[Callable[[], object]]
+    load_s: float
+    first_call_s: float
+    start_bytes: int
+    loaded_bytes: int
+    cpus: tuple[int, ...]
+
+
+def load(request: Node, chain: Chain, say: Say) -> Subject:
+    """Load the artifact and call it once; from here on the peak of memory is the calls' own."""
+    # Before anything starts threads, which keep the processors they were born with.
+    cpus = pin(cast(int, request["threads"])) if request["pin"] else ()
+    clock = chain.hardware.clock()
+    start_bytes = own_rss_bytes()
+    say("loading")
+    before_ns = clock.now_ns()
+    executable = chain.runtime.load(_load_request(request, chain))
+    batches = [chain.example(chain.workload.seed + i).arrays for i in range(INPUT_SETS)]
+    first = executable.bind(batches[0])
+    clock.drain()
+    loaded_ns = clock.now_ns()
+    loaded_bytes = own_rss_bytes()
+    reset_own_peak()
+    chain.hardware.meter().reset_device_memory()
+    say("first call")
+    called_from_ns = clock.now_ns()
+    first()
+    clock.drain()
+    called_ns = clock.now_ns()
+    return Subject(
+        chain=chain,
+        executable=executable,
+        batches=batches,
+        calls=[first, *(executable.bind(batch) for batch in batches[1:])],
+        load_s=ns_to_s(loaded_ns - before_ns),
+        first_call_s=ns_to_s(called_ns - called_from_ns),
+        start_bytes=start_bytes,
+        loaded_bytes=loaded_bytes,
+        cpus=cpus,
+    )
+
+
+def observe(subject: Subject, say: Say) -> ProcessRecord:
+    """Everything that this process sees of the subject alone."""
+    chain = subject.chain
+    protocol = chain.protocol
+    say("measuring")
+    measured, conditions = _under_watch(subject)
+    meter = chain.hardware.meter()
+    memory = Memory(
+        start=subject.start_bytes,
+        loaded=subject.loaded_bytes,
+        peak=own_peak_bytes(),
+        after=own_rss_bytes(),
+        device=meter.device_memory(),
+    )
+    passes = None
+    if protocol.split_passes:
+        passes = split(
+            subject.executable,
+            subject.batches,
+            clock=chain.hardware.clock(),
+            device=type(chain.hardware).device,
+            passes=protocol.split_passes,
+        )
+    return ProcessRecord(
+        load_s=subject.load_s,
+        first_call_s=subject.first_call_s,
+        observations=measured.observations,
+        steady_from=measured.steady_from,
+        calibration=measured.calibration,
+        peak_rss_bytes=max(memory.peak, memory.loaded),
+        facts=subject.executable.facts(),
+        conditions=conditions,
+        memory=memory,
+        split=passes,
+    )
+
+
+def _under_watch(subject: Subject) -> tuple[Measured, Conditions]:
+    """Measure between two canaries, and tell what else the machine did meanwhile."""
+    chain = subject.chain
+    surroundings = Surroundings()
+    look = canary_ns if chain.protocol.canary_tolerance_ratio is not None else lambda: None
+    before_ns = look()
+    measured = measure(
+        subject.calls,
+        hardware=chain.hardware,
+        scenario=chain.scenario,
+        stopping=chain.stopping,
+        items_per_call=_items_per_call(chain),
+        cold_caches=chain.protocol.cold_caches,
+    )
+    after_ns = look()
+    state = chain.hardware.meter().device_state()
+    return measured, surroundings.conditions(before_ns, after_ns, subject.cpus, state)
+
+
+def meet(request: Node, subject: Subject, say: Say) -> Paired:
+    """Alternate the subject with its baseline, which is loaded now and not before."""
+    rival = cast(Node, request["rival"])
+    chain = open_chain(cast(Node, rival["spec"]))
+    say("loading the baseline")
+    executable = chain.runtime.load(_load_request({**request, **rival}, chain))
+    calls = [executable.bind(batch) for batch in subject.batches]
+    calls[0]()
+    say("alternating with the baseline")
+    protocol = subject.chain.protocol
+    found = alternate(
+        subject.calls,
+        calls,
+        clock=chain.hardware.clock(),
+        window_s=protocol.pair_window_s,
+        slice_ms=protocol.slice_ms,
+        seed=cast(int, rival["seed"]),
+        items_per_call=_items_per_call(chain),
+    )
+    executable.close()
+    return Paired(
+        baseline_id=cast(str, rival["trial_id"]),
+        design="alternated",
+        ours=found.ours,
+        theirs=found.theirs,
+        ours_from=found.ours_from,
+        theirs_from=found.theirs_from,
+    )
+
+
+def energy(request: Node, chain: Chain, say: Say) -> EnergyRecord:
+    """Energy of uninterrupted calls, or why it is not known; loads only where there is a counter."""
+    meter = chain.hardware.meter()
+    missing = meter.no_energy()
+    if missing:
+        return EnergyRecord(unavailable=missing)
+    subject = load(request, chain, say)
+    say("measuring energy")
+    found = measure_energy(
+        subject.calls,
+        clock=chain.hardware.clock(),
+        meter=meter,
+        windows=chain.protocol.energy_windows,
+        window_s=chain.protocol.energy_window_s,
+        items_per_call=_items_per_call(chain),
+    )
+    subject.executable.close()
+    return found
+
+
+def check(request: Node, subject: Subject) -> Verdict:
+    """The outputs of a few inputs against the reference's; outside the timed region."""
+    import numpy as np
+
+    chain, executable = subject.chain, subject.executable
+    directory = Path(cast(str, cast(Node, request["built"])["reference"]))
+    outputs, references = [], []
+    for index in range(parity_inputs(request)):
+        batch = subject.batches[index] if index < len(subject.batches) else None
+        arrays = batch or chain.example(chain.workload.seed + index).arrays
+        outputs.append(executable.outputs(executable.bind(arrays)()))
+        with np.load(directory / f"{index}.npz", allow_pickle=False) as saved:
+            references.append({name: saved[name] for name in saved.files})
+    # No conversion can agree better than the dtype that the baseline itself computes in.
+    finest = float(np.finfo(chain.workload.dtype).eps)
+    return verify(outputs, references, max(chain.tolerance_ratio, finest))
+
+
+def parity_inputs(request: Node) -> int:
+    """How many seeded input sets the outputs are compared on."""
+    return cast(int, cast(Node, cast(Node, request["spec"])["parity"])["inputs"])
+
+
+def _items_per_call(chain: Chain) -> int:
+    return chain.workload.symbols.get("batch_size", 1)
+
+
+def _load_request(request: Node, chain: Chain) -> LoadRequest:
+    built = cast(Node, request["built"])
+    source = cast("str | None", built["source"])
+    return LoadRequest(
+        module=module_of(chain),
+        source=None if source is None else Path(source),
+        example=chain.example(chain.workload.seed),
+        device=type(chain.hardware).device,
+        threads=cast(int, request["threads"]),
+        scratch_dir=Path(cast(str, built["scratch"])),
+    )
