@@ -80,7 +80,7 @@ def test_hardware_that_this_machine_is_tells_its_facts_and_its_time(path: Path) 
     calibration = clock.calibrate()
     assert calibration.step_ns > 0
     assert clock.now_ns() <= clock.now_ns()
-    assert clock.time_block(lambda: None, 1000) > 0
+    assert clock.time_block(lambda: None, 1000).wall > 0
 
 
 class Blocks(Stopping):
@@ -89,8 +89,17 @@ class Blocks(Stopping):
     def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
         return len(durations_ns) >= 30
 
-    def enough_processes(self, medians_ns: Sequence[float], elapsed_s: float) -> str | None:
+    def enough_processes(
+        self,
+        medians_ns: Sequence[float],
+        elapsed_s: float,
+        log_ratios: Sequence[float] = (),
+        delta_ratio: float = 0.01,
+    ) -> str | None:
         return "fixed"
+
+    def alpha(self, reason: str) -> float:
+        return 0.05
 
 
 def observe(scenario: Scenario, calls: Sequence[Callable[[], object]]) -> Observations:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from time import perf_counter_ns
+from time import perf_counter_ns, process_time_ns
 from typing import ClassVar, final
 
 from benchorch.domain.codec import Json
@@ -55,13 +55,17 @@ class CpuClock(Clock):
         """Return as soon after that time as can be; at once where it has passed."""
         spin_until(due_ns)
 
-    def time_block(self, call: Callable[[], object], repeats: int) -> Timing:
-        """Time `repeats` calls; nothing but them lies between the two reads."""
+    def time_block(
+        self, call: Callable[[], object], repeats: int, *, at_once: bool = False
+    ) -> Timing:
+        """Time `repeats` calls; nothing but them lies between the two reads of the counter."""
         turns = range(repeats)
+        cpu_before_ns = process_time_ns()
         started_ns = perf_counter_ns()
         for _ in turns:
             call()
-        return Timing(perf_counter_ns() - started_ns)
+        wall_ns = perf_counter_ns() - started_ns
+        return Timing(wall_ns, cpu=process_time_ns() - cpu_before_ns)
 
     def counts(self) -> Counts:
         """What has happened to this process so far."""

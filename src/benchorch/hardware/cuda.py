@@ -80,7 +80,9 @@ class CudaClock(Clock):
         """Return as soon after that time as can be; at once where it has passed."""
         spin_until(due_ns)
 
-    def time_block(self, call: Callable[[], object], repeats: int) -> Timing:
+    def time_block(
+        self, call: Callable[[], object], repeats: int, *, at_once: bool = False
+    ) -> Timing:
         """Time `repeats` calls, drained before the first read and before the last.
 
         With more than one call the figure is pipelined: the device may overlap them.

@@ -17,11 +17,13 @@ class Timing(NamedTuple):
         wall: drained before the first read and before the last.
         issue: until the calls had returned; None where calls only return when they are done.
         device: between events of the device's own, or None where it has none.
+        cpu: CPU time of all threads between the two reads; None where nobody tells.
     """
 
     wall: int
     issue: int | None = None
     device: int | None = None
+    cpu: int | None = None
 
 
 class Counts(NamedTuple):
@@ -58,8 +60,16 @@ class Clock(ABC):
         """Return as soon after that time as can be; at once where it has passed."""
 
     @abstractmethod
-    def time_block(self, call: Callable[[], object], repeats: int) -> Timing:
-        """Time `repeats` calls, drained before the first read and before the last."""
+    def time_block(
+        self, call: Callable[[], object], repeats: int, *, at_once: bool = False
+    ) -> Timing:
+        """Time `repeats` calls, drained before the first read and before the last.
+
+        Args:
+            at_once: issue them all without waiting in between. Otherwise each call waits until
+                the device has done the one before it, and a block of several tells neither
+                `Timing.issue` nor `Timing.device`: the waits are part of both.
+        """
 
     @abstractmethod
     def counts(self) -> Counts:

@@ -5,63 +5,17 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchorch.domain.measurement import Calibration, Observations
+from benchorch.domain.measurement import Observations
 from benchorch.errors import MeasureError
-from benchorch.interfaces.hardware import Clock
+from benchorch.interfaces.hardware import Timing
 from benchorch.interfaces.stopping import Stopping
 from benchorch.scenarios.single_stream import SingleStream
-
-
-@dataclass
-class VirtualClock(Clock):
-    """Time passes only where the test says so: for a read, a turn of the loop, a call."""
-
-    step_ns: int = 1
-    read_ns: float = 40.0
-    turn_ns: float = 9.0
-    true_ns: float = 0.0
-    switches: int = 0
-    depth: list[str] = field(default_factory=list)
-
-    def now_ns(self) -> int:
-        self.true_ns += self.read_ns
-        return int(self.true_ns // self.step_ns) * self.step_ns
-
-    def drain(self) -> None:
-        pass
-
-    def time_block(self, call: Callable[[], object], repeats: int) -> int:
-        started = self.now_ns()
-        cost = getattr(call, "cost_ns", None)
-        if cost is None:
-            for _ in range(repeats):
-                call()
-        else:  # hundreds of millions of turns are not taken one by one
-            self.true_ns += repeats * (cost + self.turn_ns)
-        self.drain()
-        return self.now_ns() - started
-
-    def preemptions(self) -> int:
-        return self.switches
-
-    def calibrate(self) -> Calibration:
-        return Calibration(pair_cost_ns=self.read_ns, step_ns=float(self.step_ns))
-
-
-@dataclass
-class Costs:
-    """A call that takes a known time."""
-
-    cost_ns: float
-
-    def __call__(self) -> object:
-        return None
+from virtual_clock import Costs, VirtualClock
 
 
 class Blocks(Stopping):
@@ -73,12 +27,21 @@ class Blocks(Stopping):
     def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
         return len(durations_ns) >= self.count
 
-    def enough_processes(self, medians_ns: Sequence[float], elapsed_s: float) -> str | None:
+    def enough_processes(
+        self,
+        medians_ns: Sequence[float],
+        elapsed_s: float,
+        log_ratios: Sequence[float] = (),
+        delta_ratio: float = 0.01,
+    ) -> str | None:
         return "fixed"
+
+    def alpha(self, reason: str) -> float:
+        return 0.05
 
 
 def run(
-    clock: Clock, calls: Sequence[Callable[[], object]], blocks: int = 12, items: int = 1
+    clock: VirtualClock, calls: Sequence[Callable[[], object]], blocks: int = 12, items: int = 1
 ) -> Observations:
     return SingleStream().run(
         calls,
@@ -99,7 +62,7 @@ def test_a_block_dwarfs_the_clock_and_is_no_longer_than_that_takes(
     step_ns: int, cost_ns: float, read_ns: float
 ) -> None:
     clock = VirtualClock(step_ns=step_ns, read_ns=read_ns, turn_ns=0)
-    observed = run(clock, [Costs(cost_ns)])
+    observed = run(clock, [Costs(clock, cost_ns)])
     least_ns = 1000 * max(step_ns, read_ns)
     block_ns = observed.calls_per_block * cost_ns
     assert block_ns + read_ns >= least_ns
@@ -109,16 +72,18 @@ def test_a_block_dwarfs_the_clock_and_is_no_longer_than_that_takes(
 
 
 def test_reading_the_clock_biases_a_call_by_less_than_a_thousandth() -> None:
-    observed = run(VirtualClock(turn_ns=0), [Costs(10_000)])
+    clock = VirtualClock(turn_ns=0)
+    observed = run(clock, [Costs(clock, 10_000)])
     per_call = observed.durations_ns[0] / observed.calls_per_block
     assert observed.calls_per_block == 4
     assert per_call == pytest.approx(10_000, rel=1e-3)
 
 
 def test_calls_longer_than_a_thousand_reads_are_timed_one_by_one() -> None:
-    assert run(VirtualClock(), [Costs(50_000)]).calls_per_block == 1
-    assert run(VirtualClock(), [Costs(30_000)]).calls_per_block == 2
-    assert run(VirtualClock(), [Costs(300)]).calls_per_block == 130
+    clock = VirtualClock()
+    assert run(clock, [Costs(clock, 50_000)]).calls_per_block == 1
+    assert run(clock, [Costs(clock, 30_000)]).calls_per_block == 2
+    assert run(clock, [Costs(clock, 300)]).calls_per_block == 130
 
 
 def test_every_block_is_kept_from_the_very_first() -> None:
@@ -126,7 +91,7 @@ def test_every_block_is_kept_from_the_very_first() -> None:
     costs = iter([9e6, 3e6, *[1e6] * 50])
 
     def call() -> None:
-        clock.true_ns += next(costs)
+        clock.spend(next(costs))
 
     observed = run(clock, [call])
     assert [round(d / 1e6) for d in observed.durations_ns[:3]] == [9, 3, 1]
@@ -141,7 +106,7 @@ def test_the_calls_take_turns() -> None:
     def bound(name: str) -> Callable[[], object]:
         def call() -> None:
             seen.append(name)
-            clock.true_ns += 1e6
+            clock.spend(1e6)
 
         return call
 
@@ -153,26 +118,18 @@ def test_a_block_in_which_the_thread_was_switched_out_is_marked() -> None:
     clock, turn = VirtualClock(), iter(range(100))
 
     def call() -> None:
-        clock.true_ns += 1e6
-        clock.switches += next(turn) == 6
+        clock.spend(1e6)
+        clock.happens(preemptions=next(turn) == 6)
 
     observed = run(clock, [call])
     assert [i for i, flag in enumerate(observed.preempted) if flag] == [6]
 
 
 def test_work_that_a_device_finishes_later_counts() -> None:
-    @dataclass
-    class Device(VirtualClock):
-        queued_ns: float = 0.0
-
-        def drain(self) -> None:
-            self.true_ns, self.queued_ns = self.true_ns + self.queued_ns, 0.0
-
-    clock = Device(read_ns=0)
+    clock = VirtualClock(read_ns=0, turn_ns=0, has_device=True)
 
     def issue() -> None:
-        clock.true_ns += 1_000
-        clock.queued_ns += 2_000_000
+        clock.issue(1_000, 2_000_000)
 
     observed = run(clock, [issue])
     assert set(observed.durations_ns) == {2_001_000}
@@ -183,23 +140,29 @@ def test_a_duration_that_cannot_be_is_an_instrument_fault(wrong: float) -> None:
     class Faulty(VirtualClock):
         blocks = 0
 
-        def time_block(self, call: Callable[[], object], repeats: int) -> int:
+        def time_block(
+            self, call: Callable[[], object], repeats: int, *, at_once: bool = False
+        ) -> Timing:
             self.blocks += 1
             right = VirtualClock.time_block(self, call, repeats)
-            return wrong if self.blocks == 8 else right  # type: ignore[return-value]
+            return Timing(wrong) if self.blocks == 8 else right  # type: ignore[arg-type]
 
+    clock = Faulty()
     with pytest.raises(MeasureError, match="clock") as caught:
-        run(Faulty(), [Costs(1e6)])
+        run(clock, [Costs(clock, 1e6)])
     assert caught.value.kind == "instrument_fault"
 
 
 def test_a_clock_that_stands_still_is_an_instrument_fault() -> None:
     class Stalled(VirtualClock):
-        def time_block(self, call: Callable[[], object], repeats: int) -> int:
-            return 0
+        def time_block(
+            self, call: Callable[[], object], repeats: int, *, at_once: bool = False
+        ) -> Timing:
+            return Timing(0)
 
+    clock = Stalled()
     with pytest.raises(MeasureError, match="stands still") as caught:
-        run(Stalled(), [Costs(1e6)])
+        run(clock, [Costs(clock, 1e6)])
     assert caught.value.kind == "instrument_fault"
 
 
@@ -212,8 +175,9 @@ def test_a_clock_that_steps_back_between_blocks_is_an_instrument_fault() -> None
             self.true_ns -= 5e6 if self.reads == 30 else 0
             return VirtualClock.now_ns(self)
 
+    clock = Stepping()
     with pytest.raises(MeasureError) as caught:
-        run(Stepping(), [Costs(1e6)])
+        run(clock, [Costs(clock, 1e6)])
     assert caught.value.kind == "instrument_fault"
 
 
@@ -224,7 +188,7 @@ def test_garbage_is_collected_before_and_not_during_the_run(enabled: bool) -> No
 
     def call() -> None:
         states.append(gc.isenabled())
-        clock.true_ns += 1e6
+        clock.spend(1e6)
 
     try:
         (gc.enable if enabled else gc.disable)()
