@@ -10,7 +10,6 @@ import ctypes
 import faulthandler
 import json
 import os
-import resource
 import select
 import signal
 import sys
@@ -21,6 +20,7 @@ from typing import final
 
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.result import Failure
+from benchorch.memory import own_peak_bytes
 
 REPLY_FD = "BENCHORCH_REPLY_FD"
 """The variable that tells a child the number of the pipe to its parent."""
@@ -47,36 +47,17 @@ class Channel:
 
     def send_reply(self, reply: Json) -> None:
         """Answer; nothing is heard after it."""
-        self._send({"reply": reply, "peak_rss_bytes": own_peak_rss_bytes()})
+        self._send({"reply": reply, "peak_rss_bytes": own_peak_bytes()})
 
     def send_failure(self, failure: Failure) -> None:
         """Say why there is no answer; nothing is heard after it."""
-        self._send({"failure": encode(failure), "peak_rss_bytes": own_peak_rss_bytes()})
+        self._send({"failure": encode(failure), "peak_rss_bytes": own_peak_bytes()})
 
     def _send(self, message: Mapping[str, Json]) -> None:
         data = memoryview(json.dumps(message).encode() + b"\n")
         with self._lock:
             while data:
                 data = data[os.write(self._descriptor, data) :]
-
-
-def own_peak_rss_bytes() -> int:
-    """The most memory this process has had resident.
-
-    Not from getrusage where it can be helped: Linux starts that count at the parent's size.
-    """
-    for line in _own_status().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _own_status() -> str:
-    """What Linux tells of this process; empty elsewhere."""
-    with contextlib.suppress(OSError):
-        return Path("/proc/self/status").read_text()
-    return ""
 
 
 def prefer_to_die() -> None:

@@ -176,11 +176,13 @@ class Split:
             ``compute``, ``d2h``, ``post``. A stage that does not exist on this device is absent.
         joined_ns: the same work end to end, drained once at the end of each pass.
         stage_bytes: what the copying stages moved.
+        host_memory: ``pageable`` or ``pinned``: where the copies start and end; empty without any.
     """
 
     stages_ns: Mapping[str, tuple[int, ...]]
     joined_ns: tuple[int, ...]
     stage_bytes: Mapping[str, int] = field(default_factory=dict)
+    host_memory: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,7 @@ class ModelCounts:
         macs: multiply-accumulates of one call, all its items together.
         flops: floating-point operations of one call.
         uncounted: operators that the count knows no rule for, each with how often it ran.
+        unavailable: why `macs` and `flops` are None; empty where they are known.
     """
 
     parameters: int
@@ -80,6 +81,7 @@ class ModelCounts:
     macs: int | None
     flops: int | None
     uncounted: Mapping[str, int] = field(default_factory=dict)
+    unavailable: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

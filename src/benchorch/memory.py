@@ -1,0 +1,55 @@
+"""How much memory has this process resident, and how much had it at most?"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import sys
+from pathlib import Path
+
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+# What proc(5) calls resetting the peak resident set size; since Linux 4.0.
+_RESET_PEAK = "5"
+_KIB = 1024
+
+
+def own_rss_bytes(status: Path = _STATUS) -> int:
+    """What this process has resident now."""
+    told = _field_bytes(status, "VmRSS")
+    if told is not None:
+        return told
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def own_peak_bytes(status: Path = _STATUS) -> int:
+    """The most that this process has had resident since its start, or since `reset_own_peak`.
+
+    Not from getrusage where it can be helped: Linux starts that count at the parent's size, and
+    nothing resets it.
+    """
+    told = _field_bytes(status, "VmHWM")
+    if told is not None:
+        return told
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * _KIB
+
+
+def reset_own_peak(clear_refs: Path = _CLEAR_REFS) -> bool:
+    """Count the peak from here on; False where the system cannot, and it goes on from the start."""
+    try:
+        clear_refs.write_text(_RESET_PEAK)
+    except OSError:
+        return False
+    return True
+
+
+def _field_bytes(status: Path, name: str) -> int | None:
+    """A size from what Linux tells of a process; None elsewhere."""
+    with contextlib.suppress(OSError):
+        for line in status.read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * _KIB
+    return None
