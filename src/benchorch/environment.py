@@ -105,12 +105,13 @@ def available_memory_bytes(root: Path = ROOT) -> int:
 
 def physical_cores(root: Path = ROOT) -> int:
     """Cores this process may really use: its affinity and quota counted, hyperthreads not."""
-    cores = _cores_of(_allowed_cpus(), root)
+    cores = _cores_of(allowed_cpus(), root)
     quota = cgroup.cpu_quota_cores(root)
     return max(1, cores if quota is None else min(cores, int(quota)))
 
 
-def _allowed_cpus() -> frozenset[int]:
+def allowed_cpus() -> frozenset[int]:
+    """The logical processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
@@ -132,8 +133,8 @@ def _processor(root: Path) -> dict[str, Json]:
         "cpu_model": info.get("model name") or platform.processor() or None,
         "cpu_microcode": info.get("microcode"),
         "cpu_logical_count": os.cpu_count(),
-        "cpu_allowed_count": len(_allowed_cpus()),
-        "cpu_physical_count": _cores_of(_allowed_cpus(), root),
+        "cpu_allowed_count": len(allowed_cpus()),
+        "cpu_physical_count": _cores_of(allowed_cpus(), root),
         "cpu_quota_cores": cgroup.cpu_quota_cores(root),
     }
 
