@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from benchorch.analysis.processes import over_processes, steady_calls_ns
+from benchorch.analysis.processes import over_processes, steady_queries_ns
 from benchorch.analysis.quantiles import LEVEL_RATIO, minimum_n, quantile
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
@@ -62,7 +62,7 @@ def levels_ms(process: ProcessRecord) -> tuple[float, float]:
 
 def calls_ms(process: ProcessRecord) -> NDArray[float64]:
     """Time per call of each steady block, shape (n,), in milliseconds."""
-    return steady_calls_ns(process.observations, process.steady_from) / NS_PER_MS
+    return steady_queries_ns(process.observations, process.steady_from) / NS_PER_MS
 
 
 def tail_ms(processes: Sequence[ProcessRecord], quantile_ratio: float) -> Estimate | None:

@@ -3,46 +3,69 @@
 from __future__ import annotations
 
 import math
+import statistics
 from typing import TYPE_CHECKING
 
-from benchorch.analysis.quantiles import LEVEL_RATIO
+from benchorch.analysis.quantiles import ALPHA, LEVEL_RATIO
 from benchorch.domain.estimate import Estimate
-from benchorch.domain.measurement import Observations
+from benchorch.domain.measurement import Observations, ProcessRecord
 
 if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import ArrayLike, NDArray
 
+_LARGEST_EXPONENT = 300.0
+METHOD = "median over processes; t on logarithms"
 
-def steady_calls_ns(observations: Observations, steady_from: int | None) -> NDArray[float64]:
-    """Time per call of each steady block, or of every block where no steady state was found.
+
+def steady_queries_ns(observations: Observations, start: int | None) -> NDArray[float64]:
+    """Time per query of each block from `start` on, or of every block where that is None.
+
+    A query's time is its block's, shared evenly where a block answers several; where queries
+    arrive by a schedule it is the response time, counted from when each was due.
 
     Returns
     -------
     ndarray, shape (n,), float64, in nanoseconds
-        Block times divided by the calls of a block; empty where nothing was observed.
+        Empty where nothing was observed.
     """
     import numpy as np
 
-    blocks = np.asarray(observations.durations_ns[steady_from or 0 :], dtype=np.float64)
-    return blocks / observations.calls_per_block
+    first = start or 0
+    blocks = np.asarray(observations.durations_ns[first:], dtype=np.float64)
+    if observations.scheduled_ns:
+        started = np.asarray(observations.started_ns[first:], dtype=np.float64)
+        return started + blocks - np.asarray(observations.scheduled_ns[first:], dtype=np.float64)
+    return blocks / observations.queries_per_block
 
 
-def steady_median_ns(observations: Observations, steady_from: int | None) -> float:
-    """The headline of one process: its steady median time per call, in nanoseconds.
+def median_query_ns(observations: Observations, start: int | None, end: int | None = None) -> float:
+    """The median of `steady_queries_ns` up to block `end`; NaN where there is no block.
 
-    NaN where nothing was observed.
+    It imports nothing heavy: the parent of measuring processes, which decides when there are
+    enough, shares their machine.
     """
-    import numpy as np
+    chosen = slice(start or 0, end)
+    blocks = observations.durations_ns[chosen]
+    if not blocks:
+        return math.nan
+    if not observations.scheduled_ns:
+        return statistics.median(blocks) / observations.queries_per_block
+    series = zip(
+        observations.started_ns[chosen], blocks, observations.scheduled_ns[chosen], strict=True
+    )
+    return float(statistics.median(started + block - due for started, block, due in series))
 
-    calls = steady_calls_ns(observations, steady_from)
-    return float(np.median(calls)) if calls.size else math.nan
+
+def headline_ns(process: ProcessRecord) -> float:
+    """One process's headline: its steady median per query; NaN where it observed nothing."""
+    return median_query_ns(process.observations, process.steady_from)
 
 
 def half_width_ratio(values: ArrayLike, alpha: float) -> float | None:
-    """How far the interval over processes reaches above its centre, as a share of it.
+    """How far the interval of `over_processes` reaches from its middle, as a share of it.
 
-    Estimator: Student t on logarithms, ``exp(t * s / sqrt(n)) - 1``.
+    Estimator: ``sqrt(high / low) - 1``, half the width on the scale of logarithms.
 
     Parameters
     ----------
@@ -57,15 +80,13 @@ def half_width_ratio(values: ArrayLike, alpha: float) -> float | None:
         None for n = 0 and 1, and where a value is not a positive number; at n = 2 a number so
         wide that it rarely satisfies anyone.
     """
-    logs = _logs(values)
-    if logs is None or logs.size < 2:
+    found = over_processes(values, unit="", alpha=alpha)
+    if found is None or found.low is None or found.high is None:
         return None
-    return math.expm1(_half_width(logs, alpha))
+    return math.sqrt(found.high / found.low) - 1.0
 
 
-def over_processes(
-    values: ArrayLike, *, unit: str, level_ratio: float = LEVEL_RATIO
-) -> Estimate | None:
+def over_processes(values: ArrayLike, *, unit: str, alpha: float = ALPHA) -> Estimate | None:
     """The median over processes, with an interval that holds for their spread.
 
     Estimator: Student t on the logarithms of one number a process, exponentiated; widened, if
@@ -76,6 +97,9 @@ def over_processes(
     ----------
     values : array_like, shape (n,), float
         One number a process, in `unit`.
+    alpha : float
+        Error rate of the interval: below `ALPHA` where the number of processes was chosen by
+        looking at them, so that after all looks the interval still holds at `LEVEL_RATIO`.
 
     Returns
     -------
@@ -92,39 +116,35 @@ def over_processes(
     array = np.asarray(values, dtype=np.float64)
     if array.size == 0 or not np.isfinite(array).all():
         return None
-    median = float(np.median(array))
-    low, high = _interval(array, median, level_ratio)
+    median = statistics.median(array.tolist())
+    low, high = _interval(array, median, alpha)
     return Estimate(
         value=median,
         low=low,
         high=high,
-        level_ratio=level_ratio,
+        level_ratio=LEVEL_RATIO,
         n=int(array.size),
         unit=unit,
-        method="median over processes; t on logarithms",
+        method=METHOD if alpha == ALPHA else f"{METHOD}, {alpha:.2%} at each look",
     )
 
 
 def _interval(
-    array: NDArray[float64], median: float, level_ratio: float
+    array: NDArray[float64], median: float, alpha: float
 ) -> tuple[float | None, float | None]:
-    logs = _logs(array)
-    if logs is None or logs.size < 2:
-        return None, None
-    centre, reach = float(logs.mean()), _half_width(logs, 1.0 - level_ratio)
-    return min(math.exp(centre - reach), median), max(math.exp(centre + reach), median)
-
-
-def _logs(values: ArrayLike) -> NDArray[float64] | None:
-    """Logarithms, or None where a value has none."""
     import numpy as np
 
-    array = np.asarray(values, dtype=np.float64)
-    return np.log(array) if (np.isfinite(array) & (array > 0)).all() else None
+    if array.size < 2 or not (array > 0).all():
+        return None, None
+    logs = np.log(array)
+    spread = float(logs.std(ddof=1)) / math.sqrt(logs.size)
+    centre, reach = float(logs.mean()), student_t(alpha, logs.size - 1) * spread
+    return min(bounded_exp(centre - reach), median), max(bounded_exp(centre + reach), median)
 
 
-def _half_width(logs: NDArray[float64], alpha: float) -> float:
-    return student_t(alpha, logs.size - 1) * float(logs.std(ddof=1)) / math.sqrt(logs.size)
+def bounded_exp(exponent: float) -> float:
+    """The exponential, kept finite: two observations far apart have an interval beyond numbers."""
+    return math.exp(max(-_LARGEST_EXPONENT, min(_LARGEST_EXPONENT, exponent)))
 
 
 def student_t(alpha: float, degrees_of_freedom: float) -> float:

@@ -10,7 +10,10 @@ from benchorch.domain.estimate import Estimate
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-LEVEL_RATIO = 0.95
+ALPHA = 0.05
+"""What the two tails of an interval hold together."""
+
+LEVEL_RATIO = 1.0 - ALPHA
 
 
 def minimum_n(quantile_ratio: float, level_ratio: float = LEVEL_RATIO) -> int:

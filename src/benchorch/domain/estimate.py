@@ -60,8 +60,11 @@ class Comparison:
         verdict: ``faster``, ``slower``, ``equivalent`` or ``inconclusive``.
         reason: why there is no verdict, or an empty string.
         design: ``alternated``, ``adjacent`` or ``sequential``.
-        p_value: of no difference at all, or None where there is no test.
-        adjusted_p_value: the same after adjustment for all comparisons of its table.
+        p_value: of no difference at all, by Student's t, as if this were the only comparison and
+            the only look; None where there is no test.
+        adjusted_p_value: the same after adjustment for all looks and for all comparisons of its
+            table: below 0.05 wherever the verdict is ``faster`` or ``slower``.
+        sign_flip_p_value: of the same, by exchanging the two within pairs; None without pairs.
         material: whether the whole interval lies beyond the smallest difference that matters.
         effect_ratio: Cliff's delta over process medians: 1 where every one of the candidate's is
             faster than every one of the baseline's, -1 the reverse.
@@ -74,6 +77,7 @@ class Comparison:
     design: str = "sequential"
     p_value: float | None = None
     adjusted_p_value: float | None = None
+    sign_flip_p_value: float | None = None
     material: bool = False
     effect_ratio: float | None = None
     pairs_needed: int | None = None

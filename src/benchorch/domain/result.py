@@ -128,6 +128,7 @@ class TrialResult:
     Attributes:
         processes: every process, those that do not count included; `valid` has those that do.
         stop_alpha: error rate at which intervals hold in spite of how the trial was stopped.
+        delta_ratio: differences up to this share are of no practical importance.
         grade: of the node: ``A``, ``B``, ``C`` or empty where nobody looked.
         pairing: how it was compared, or why it was not, in one phrase; empty for a baseline.
 
@@ -149,6 +150,7 @@ class TrialResult:
     started_at: str = ""
     ended_at: str = ""
     stop_alpha: float = 0.05
+    delta_ratio: float = 0.01
     grade: str = ""
     pairing: str = ""
     counts: ModelCounts | None = None

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from benchorch.analysis.processes import half_width_ratio, over_processes, steady_median_ns
+from benchorch.analysis.processes import half_width_ratio, over_processes, median_query_ns
 from benchorch.domain.measurement import Observations
 
 positive = st.floats(1e-3, 1e9)
@@ -82,9 +82,9 @@ def test_the_headline_of_a_process_is_per_call_and_steady() -> None:
         durations_ns=(9000, 400, 200, 400), started_ns=(0, 1, 2, 3), calls_per_block=4,
         items_per_call=1,
     )  # fmt: skip
-    assert steady_median_ns(observations, 1) == 100.0
-    assert steady_median_ns(observations, None) == 100.0
-    assert steady_median_ns(observations, 3) == 100.0
+    assert median_query_ns(observations, 1) == 100.0
+    assert median_query_ns(observations, None) == 100.0
+    assert median_query_ns(observations, 3) == 100.0
 
 
 def noise(kind: str, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:

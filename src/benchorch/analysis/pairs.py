@@ -1,0 +1,140 @@
+"""What the processes of a trial saw of its baseline: one log ratio a process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from benchorch.analysis.processes import headline_ns, median_query_ns, student_t
+from benchorch.domain.measurement import Observations, ProcessRecord
+
+ALTERNATED, ADJACENT, SEQUENTIAL = "alternated", "adjacent", "sequential"
+
+# Of a finding against a comparison: that alternating interferes, or that the ratio moves.
+_ALPHA = 0.01
+
+
+class Pair(NamedTuple):
+    """Both sides' median time per query, in nanoseconds; each a positive number."""
+
+    ours: float
+    theirs: float
+
+    @property
+    def log_ratio(self) -> float:
+        """The logarithm of the baseline's over the candidate's time: above 0 where it is faster."""
+        return math.log(self.theirs) - math.log(self.ours)
+
+
+def design_of(processes: Sequence[ProcessRecord]) -> str:
+    """How these met their baseline: ``alternated``, ``adjacent``, or ``sequential`` if not at all.
+
+    Where both occur it is ``adjacent``: a trial falls back to it when alternating is no good.
+    """
+    designs = {process.paired.design for process in processes if process.paired}
+    ordered = (ADJACENT, ALTERNATED)
+    return next((design for design in ordered if design in designs), SEQUENTIAL)
+
+
+def pairs(processes: Sequence[ProcessRecord]) -> list[Pair]:
+    """The pairs of the trial's design, in the order of its processes."""
+    found = (_pair(process) for process in _compared(processes))
+    return [pair for pair in found if pair is not None]
+
+
+def log_ratio(process: ProcessRecord) -> float | None:
+    """The logarithm of baseline's over candidate's time; None where the process was not paired."""
+    pair = _pair(process)
+    return None if pair is None else pair.log_ratio
+
+
+def log_ratios(processes: Sequence[ProcessRecord]) -> list[float]:
+    """One logarithm for each pair of the trial's design: what a verdict rests on."""
+    return [pair.log_ratio for pair in pairs(processes)]
+
+
+def halves(processes: Sequence[ProcessRecord]) -> tuple[list[Pair], list[Pair]]:
+    """Pairs of the first and of the second half of each side's blocks.
+
+    A process whose sides have fewer than two blocks is left out of both.
+    """
+    found = [(_pair(process, 0), _pair(process, 1)) for process in _compared(processes)]
+    whole = [(first, second) for first, second in found if first and second]
+    return [first for first, _ in whole], [second for _, second in whole]
+
+
+def moves(processes: Sequence[ProcessRecord], delta_ratio: float) -> bool:
+    """Whether the ratio itself still moves while the two are compared.
+
+    A machine that drifts takes both sides with it, and their ratio stays; a side that warms up,
+    or slows down for ever, takes the ratio along in every process. Estimator: paired t, at 1 %,
+    on the second half's log ratio less the first's; False below 3 pairs, and for a movement that
+    does not exceed `delta_ratio`.
+    """
+    first, second = halves(processes)
+    changes = [b.log_ratio - a.log_ratio for a, b in zip(first, second, strict=True)]
+    low, high = _interval(changes)
+    centre = math.fsum(changes) / max(len(changes), 1)
+    return (low > 0 or high < 0) and abs(centre) > math.log1p(delta_ratio)
+
+
+def interferes(processes: Sequence[ProcessRecord], delta_ratio: float) -> bool:
+    """Whether alternating with the baseline changes the candidate's own speed.
+
+    Estimator: paired t, at 1 %, on the logarithm of the candidate's median while alternating over
+    that of the same process alone; True where the whole interval lies beyond `delta_ratio`. False
+    below 3 processes that alternated.
+    """
+    changes = []
+    for process in processes:
+        paired = process.paired
+        if paired is not None and paired.ours is not None:
+            alternated = median_query_ns(paired.ours, paired.ours_from)
+            alone = headline_ns(process)
+            if alternated > 0 and alone > 0:
+                changes.append(math.log(alternated) - math.log(alone))
+    low, high = _interval(changes)
+    delta = math.log1p(delta_ratio)
+    return low > delta or high < -delta
+
+
+def _compared(processes: Sequence[ProcessRecord]) -> list[ProcessRecord]:
+    """Those that were paired in the trial's design."""
+    design = design_of(processes)
+    return [p for p in processes if p.paired is not None and p.paired.design == design]
+
+
+def _pair(process: ProcessRecord, half: int | None = None) -> Pair | None:
+    """Both sides' medians, of one half of each side's blocks or of all."""
+    paired = process.paired
+    if paired is None:
+        return None
+    ours, ours_from = paired.ours, paired.ours_from
+    if ours is None:
+        ours, ours_from = process.observations, process.steady_from or 0
+    mine = _median_ns(ours, ours_from, half)
+    other = _median_ns(paired.theirs, paired.theirs_from, half)
+    # Written so that a NaN, of a side without blocks, is no pair either.
+    return Pair(mine, other) if mine > 0 and other > 0 else None
+
+
+def _median_ns(observations: Observations, start: int, half: int | None) -> float:
+    end = len(observations.durations_ns)
+    middle = (start + end) // 2
+    if half == 0:
+        end = middle
+    elif half == 1:
+        start = middle
+    return median_query_ns(observations, start, end)
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float]:
+    """Student's t about the mean; without ends below three values."""
+    n = len(values)
+    if n < 3:
+        return -math.inf, math.inf
+    centre = math.fsum(values) / n
+    spread = math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (n - 1) / n)
+    reach = student_t(_ALPHA, n - 1) * spread
+    return centre - reach, centre + reach
