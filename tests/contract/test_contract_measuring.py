@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,13 +13,14 @@ import pytest
 from omegaconf import OmegaConf
 
 from benchorch.components import make
+from benchorch.domain.codec import decode, encode
 from benchorch.domain.measurement import Observations
 from benchorch.errors import ConfigError
-from benchorch.hardware.cpu import CpuClock
 from benchorch.interfaces.hardware import Hardware
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
 from benchorch.stages.measure import measure
+from virtual_clock import Costs, VirtualClock
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -84,10 +87,10 @@ def test_hardware_that_this_machine_is_tells_its_facts_and_its_time(path: Path) 
 
 
 class Blocks(Stopping):
-    """Enough after thirty blocks."""
+    """Enough after sixty blocks."""
 
     def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
-        return len(durations_ns) >= 30
+        return len(durations_ns) >= 60
 
     def enough_processes(
         self,
@@ -102,8 +105,9 @@ class Blocks(Stopping):
         return 0.05
 
 
-def observe(scenario: Scenario, calls: Sequence[Callable[[], object]]) -> Observations:
-    clock = CpuClock()
+def observe(
+    scenario: Scenario, clock: VirtualClock, calls: Sequence[Callable[[], object]]
+) -> Observations:
     return scenario.run(
         calls,
         clock=clock,
@@ -115,25 +119,58 @@ def observe(scenario: Scenario, calls: Sequence[Callable[[], object]]) -> Observ
 
 @every("scenario")
 def test_a_scenario_keeps_every_block_and_its_circumstances(path: Path) -> None:
-    seen: list[int] = []
-    calls = [lambda i=i: seen.append(sum(range(20_000)) and i) for i in range(3)]
-    observed = observe(member(path, Scenario), calls)
-    assert len(observed.durations_ns) >= 30
-    assert len(observed.started_ns) == len(observed.preempted) == len(observed.durations_ns)
+    clock, seen = VirtualClock(), list[int]()
+
+    def bound(number: int) -> Callable[[], object]:
+        def call() -> None:
+            seen.append(number)
+            clock.spend(1e6)
+
+        return call
+
+    observed = observe(member(path, Scenario), clock, [bound(number) for number in range(3)])
+    count = len(observed.durations_ns)
+    assert count >= 60
+    assert len(observed.started_ns) == count
+    assert len(observed.preempted) == len(observed.cpu_ns) == count
     assert observed.started_ns[0] == 0
-    assert list(observed.started_ns) == sorted(observed.started_ns)
-    assert min(observed.durations_ns) > 0
+    ends = [s + d for s, d in zip(observed.started_ns, observed.durations_ns, strict=True)]
+    assert all(end <= start for end, start in zip(ends, observed.started_ns[1:], strict=False))
+    assert min(observed.durations_ns) >= 1e6
     assert observed.items_per_call == 4
+    assert observed.calls_per_block % observed.calls_per_query == 0
     assert set(seen) == {0, 1, 2}
 
 
 @every("scenario")
-def test_a_scenario_lets_the_models_own_error_through(path: Path) -> None:
-    def broken() -> object:
-        raise ArithmeticError("the model's own")
+def test_a_scenario_survives_being_stored(path: Path) -> None:
+    clock = VirtualClock()
+    observed = observe(member(path, Scenario), clock, [Costs(clock, 2e6)])
+    assert decode(Observations, json.loads(json.dumps(encode(observed)))) == observed
 
+
+@every("scenario")
+def test_a_scenario_lets_the_models_own_error_through(path: Path) -> None:
+    made = itertools.count(1)
+    clock = VirtualClock()
+
+    def broken() -> object:
+        clock.spend(1e6)
+        if next(made) == 57:
+            raise ArithmeticError("the model's own")
+        return None
+
+    was_enabled = gc.isenabled()
     with pytest.raises(ArithmeticError, match="own"):
-        observe(member(path, Scenario), [broken])
+        observe(member(path, Scenario), clock, [broken])
+    assert gc.isenabled() is was_enabled
+    assert next(made) == 58, "it was called on"
+
+
+@every("scenario")
+def test_a_scenario_without_a_call_is_refused(path: Path) -> None:
+    with pytest.raises(ValueError, match="at least one call"):
+        observe(member(path, Scenario), VirtualClock(), [])
 
 
 @every("stopping")

@@ -1,0 +1,68 @@
+"""All calls are there from the start: how many are done a second?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from benchorch.domain.measurement import Calibration, Observations
+from benchorch.interfaces.hardware import Clock
+from benchorch.interfaces.scenario import Scenario
+from benchorch.interfaces.stopping import Stopping
+from benchorch.scenarios.series import Series, fill, grown, in_turn
+from benchorch.units import s_to_ns
+
+# Long enough for a queue to fill and drain once without that showing in the rate.
+LEAST_BLOCK_S = 0.1
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offline(Scenario):
+    """MLPerf's offline: throughput with everything at hand.
+
+    Calls are issued without waiting for each other, and a block is over when the device has done
+    all of its own. Garbage is collected as it would be in service, and noted.
+
+    Attributes:
+        min_duration_s: blocks add up to at least so many seconds.
+    """
+
+    pairing: ClassVar[str] = "adjacent"
+
+    min_duration_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.min_duration_s < math.inf:
+            raise ValueError(f"min_duration_s: above 0; got {self.min_duration_s}")
+
+    def run(
+        self,
+        calls: Sequence[Callable[[], object]],
+        *,
+        clock: Clock,
+        calibration: Calibration,
+        stopping: Stopping,
+        items_per_call: int,
+        cold_caches: bool = False,
+    ) -> Observations:
+        """Blocks of at least a tenth of a second, in turn over the calls."""
+        if not calls:
+            raise ValueError("a scenario needs at least one call; it got none")
+
+        def start(wanted: int) -> Series:
+            size = min(wanted, len(calls))
+            return Series(
+                in_turn(calls, size),
+                clock,
+                math.ceil(wanted / size),
+                calls_per_turn=size,
+                at_once=True,
+                cold_caches=cold_caches,
+            )
+
+        series = grown(start, s_to_ns(LEAST_BLOCK_S), calibration)
+        fill(series, stopping, least_ns=s_to_ns(self.min_duration_s))
+        return series.observations(items_per_call)

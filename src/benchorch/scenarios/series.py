@@ -1,0 +1,287 @@
+"""The blocks of one run: sized so that the clock can tell them, timed one by one, all kept."""
+
+from __future__ import annotations
+
+import gc
+import math
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from benchorch.domain.measurement import Calibration, Observations
+from benchorch.errors import MeasureError
+from benchorch.interfaces.hardware import Clock, Counts, Timing
+from benchorch.interfaces.stopping import Stopping
+
+Call = Callable[[], object]
+
+# A block this many times longer than a read costs, and than the clock can resolve, carries at
+# most 0.1 % of either. No longer: longer blocks average interruptions in.
+READS_PER_BLOCK = 1000
+SIZING_BLOCKS = 5
+MOST_GROWTH = 10
+
+# A device must not fall behind the time at which it is asked whether to go on.
+MOST_IN_FLIGHT = 2
+
+# What makes all blocks before it say nothing about those after it.
+UNSETTLING = ("compilation", "allocator_retry")
+# A model that is compiled at every call never settles, and is not waited for longer than this.
+MOST_RESTARTS = 16
+
+# So long after a block, counts may have risen for reasons that are not the next block's.
+STALE_AFTER_NS = 25_000
+_STALLED_AFTER_CALLS = 10**7
+_LONGEST_NS = 2**62
+
+
+class Series:
+    """The blocks of one run so far.
+
+    Attributes:
+        repeats: how often one block calls its callable.
+        calls_per_block: how many calls of the model that makes.
+        durations_ns: of every block.
+        restarts: how often the window has started anew.
+        window_ns: of the blocks since the model was last compiled, or the device's memory last ran
+            short; what is asked about when to stop.
+        floor_ns: a block shorter than this is an instrument fault; 0 while sizes are tried.
+    """
+
+    def __init__(
+        self,
+        turns: Sequence[Call],
+        clock: Clock,
+        repeats: int,
+        *,
+        calls_per_turn: int = 1,
+        at_once: bool = False,
+        cold_caches: bool = False,
+    ) -> None:
+        """Blocks of `repeats` times one of the `turns`, each made of `calls_per_turn` calls."""
+        self.repeats = repeats
+        self.calls_per_block = repeats * calls_per_turn
+        self.durations_ns = _whole_numbers()
+        self.window_ns = self.durations_ns
+        self.floor_ns = 0.0
+        self.restarts = 0
+        self._turns = turns
+        self._clock = clock
+        self._at_once = at_once
+        self._cold = cold_caches
+        self._ended_ns = -math.inf
+        self._counts = Counts()
+        self._starts_ns = _whole_numbers()
+        self._parts_ns = {name: _whole_numbers() for name in ("cpu", "issue", "device")}
+        self._preempted: list[bool] = []
+        self._events: dict[str, list[int]] = {}
+
+    def add_block(self) -> None:
+        """Time one block; counts are read, and caches flushed, outside the timed region."""
+        clock = self._clock
+        turn = self._turns[len(self.durations_ns) % len(self._turns)]
+        if self._cold:
+            clock.flush_caches()
+        started_ns = clock.now_ns()
+        if started_ns - self._ended_ns > STALE_AFTER_NS:
+            self._counts = clock.counts()
+            started_ns = clock.now_ns()
+        timing = clock.time_block(turn, self.repeats, at_once=self._at_once)
+        counts = clock.counts()
+        self._refuse_nonsense(started_ns, timing)
+        self._keep(started_ns, timing)
+        self._note(counts)
+
+    def _refuse_nonsense(self, started_ns: int, timing: Timing) -> None:
+        for part in timing:
+            if part is not None and not 0 <= part < _LONGEST_NS:
+                raise fault(f"a block of {self.calls_per_block} calls took {timing}")
+        if started_ns < self._ended_ns:
+            raise fault("a block started before the one before it had ended")
+        if timing.wall < self.floor_ns:
+            raise fault(
+                f"a block of {self.calls_per_block} calls took {timing.wall} ns, "
+                f"less than the {self.floor_ns:.0f} ns of reading the clock"
+            )
+
+    def _keep(self, started_ns: int, timing: Timing) -> None:
+        self._starts_ns.append(started_ns)
+        self.durations_ns.append(timing.wall)
+        if self.window_ns is not self.durations_ns:
+            self.window_ns.append(timing.wall)
+        self._ended_ns = started_ns + timing.wall
+        for name, parts_ns in self._parts_ns.items():
+            part = getattr(timing, name)
+            if part is not None:
+                parts_ns.append(part)
+
+    def _note(self, counts: Counts) -> None:
+        """What happened in the last block, by what the counts were before it."""
+        before, self._counts = self._counts, counts
+        self._preempted.append(counts.preemptions > before.preemptions)
+        if counts[2:] == before[2:]:
+            return
+        risen = {
+            "collection": counts.collections > before.collections,
+            "compilation": counts.compilations > before.compilations,
+            "allocator_retry": counts.allocator_retries > before.allocator_retries,
+        }
+        for event, happened in risen.items():
+            if happened:
+                self._events.setdefault(event, []).append(len(self.durations_ns) - 1)
+        if any(risen[event] for event in UNSETTLING) and self.restarts < MOST_RESTARTS:
+            self.restarts += 1
+            self.window_ns = _whole_numbers()
+
+    def observations(self, items_per_call: int, *, calls_per_query: int = 1) -> Observations:
+        """The blocks as they are stored."""
+        origin_ns = self._starts_ns[0]
+        return Observations(
+            durations_ns=tuple(self.durations_ns),
+            started_ns=tuple(start - origin_ns for start in self._starts_ns),
+            calls_per_block=self.calls_per_block,
+            items_per_call=items_per_call,
+            preempted=tuple(self._preempted),
+            cpu_ns=self._part("cpu"),
+            issue_ns=self._part("issue"),
+            device_ns=self._part("device"),
+            calls_per_query=calls_per_query,
+            at_once=self._at_once,
+            events={event: tuple(blocks) for event, blocks in self._events.items()},
+        )
+
+    def _part(self, name: str) -> tuple[int, ...]:
+        """A part of every block's time; empty where the clock did not tell it of each."""
+        parts_ns = self._parts_ns[name]
+        return tuple(parts_ns) if len(parts_ns) == len(self.durations_ns) else ()
+
+
+def _whole_numbers() -> array[int]:
+    """An empty series of 64-bit numbers: small beside the model whose memory is measured."""
+    return array("q")
+
+
+def sized(
+    calls: Sequence[Call],
+    clock: Clock,
+    calibration: Calibration,
+    *,
+    calls_per_turn: int = 1,
+    cold_caches: bool = False,
+) -> Series:
+    """The first blocks, of the fewest turns that the clock can tell from nothing.
+
+    With cold caches a block is one turn, however short: only the first of several would be cold.
+    """
+
+    def start(repeats: int) -> Series:
+        return Series(calls, clock, repeats, calls_per_turn=calls_per_turn, cold_caches=cold_caches)
+
+    least_ns = READS_PER_BLOCK * max(calibration.pair_cost_ns, calibration.step_ns)
+    # A reading may be one step too long, so the shortest must clear the rule by one.
+    return grown(start, 0 if cold_caches else least_ns + calibration.step_ns, calibration)
+
+
+def grown(start: Callable[[int], Series], least_ns: float, calibration: Calibration) -> Series:
+    """The first of ever larger series whose blocks all last as long; those before are dropped.
+
+    Args:
+        start: an empty series whose blocks hold about as many calls as it is told.
+
+    Raises:
+        MeasureError: of kind ``instrument_fault`` where more calls take no more time.
+    """
+    wanted = 1
+    while True:
+        series = start(wanted)
+        for _ in range(SIZING_BLOCKS):
+            series.add_block()
+        shortest_ns = min(series.durations_ns)
+        if shortest_ns >= least_ns:
+            series.floor_ns = max(calibration.pair_cost_ns, 1.0)
+            return series
+        if wanted >= _STALLED_AFTER_CALLS and shortest_ns <= calibration.pair_cost_ns:
+            raise fault(f"{wanted} calls took {shortest_ns} ns: the clock stands still")
+        wanted = _more(wanted, shortest_ns, least_ns)
+
+
+def _more(wanted: int, shortest_ns: int, least_ns: float) -> int:
+    """The next number of calls to try: at most tenfold, as short blocks are told but roughly."""
+    if shortest_ns * MOST_GROWTH <= least_ns:
+        return wanted * MOST_GROWTH
+    return max(wanted + 1, math.ceil(wanted * least_ns / shortest_ns))
+
+
+def fill(series: Series, stopping: Stopping, *, least_ns: float = 0.0) -> None:
+    """Add blocks until the window is enough for `stopping`, and lasts at least so long.
+
+    What `stopping` said holds until the window starts anew.
+    """
+    enough, restarts = False, series.restarts
+    while True:
+        if series.restarts != restarts:
+            enough, restarts = False, series.restarts
+        window_ns = series.window_ns
+        enough = enough or bool(
+            window_ns and stopping.enough_calls(window_ns, series.calls_per_block)
+        )
+        if enough and (least_ns == 0 or sum(window_ns) >= least_ns):
+            return
+        series.add_block()
+
+
+def in_turn(calls: Sequence[Call], size: int, *, drain: Call | None = None) -> list[Call]:
+    """Callables that make `size` calls each, every one going on where the one before ended.
+
+    Args:
+        drain: called whenever `MOST_IN_FLIGHT` calls have been made and more are to come.
+    """
+    if size == 1:
+        return list(calls)
+    count = len(calls)
+    starts = range(0, math.lcm(count, size), size)
+    return [_sequence([calls[(start + i) % count] for i in range(size)], drain) for start in starts]
+
+
+def _sequence(calls: Sequence[Call], drain: Call | None) -> Call:
+    steps: list[Call] = []
+    for number, call in enumerate(calls):
+        if drain is not None and number and number % MOST_IN_FLIGHT == 0:
+            steps.append(drain)
+        steps.append(call)
+
+    def make_all() -> None:
+        for step in steps:
+            step()
+
+    return make_all
+
+
+def window_from(observations: Observations) -> int:
+    """From which block on a steady state may begin: after the last compilation and the like."""
+    blocks = [block for event in UNSETTLING for block in observations.events.get(event, ())]
+    return max(blocks, default=-1) + 1
+
+
+def fault(saw: str) -> MeasureError:
+    """An instrument fault, to be raised."""
+    return MeasureError(
+        f"The clock contradicts itself: {saw}.",
+        kind="instrument_fault",
+        remedy="run it again; if it repeats, this machine's clock cannot be trusted",
+    )
+
+
+@contextmanager
+def quiet_heap() -> Iterator[None]:
+    """No garbage collection inside; afterwards it is as it was."""
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_enabled:
+            gc.enable()
