@@ -28,10 +28,19 @@ class Load:
     """A stretch of queries that were offered at one rate.
 
     Attributes:
-        rate_per_s: queries a second that the schedule offers.
+        rate_per_s: queries a second that the schedule offers; 0 where each was issued as soon as
+            the one before it was done.
         first, end: the queries are ``first <= i < end`` of the series.
         seed: of the schedule.
-        arrivals: ``poisson``, ``constant`` or ``bursty``.
+        arrivals: ``poisson``, ``constant``, ``bursty``, or ``closed`` where nothing was scheduled.
+        purpose: ``offered``, ``capacity`` (how fast can it go at all?), ``probe`` (one step of a
+            search) or ``confirmation`` (of what the search found).
+        servers: how many queries are served side by side.
+        max_batch: how many waiting queries one server takes at once; they complete together.
+        unserved: queries at the end of the schedule that were given up, so far behind was it.
+        utilisation_ratio: what share of the capacity the rate was meant to be, or None.
+        target_ms: what a response should stay within, or None.
+        quantile_ratio: the share of responses that should.
     """
 
     rate_per_s: float
@@ -39,13 +48,23 @@ class Load:
     end: int
     seed: int
     arrivals: str
+    purpose: str = "offered"
+    servers: int = 1
+    max_batch: int = 1
+    unserved: int = 0
+    utilisation_ratio: float | None = None
+    target_ms: float | None = None
+    quantile_ratio: float = 0.99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
     """Every block of one process from the first, warm-up included.
 
-    A block is what lies between two reads of the clock. Times count from the first block's start.
+    A block is what lies between two reads of the clock. Times count from the first block's start,
+    or, where queries arrive by a schedule, from the first one's due time if that is earlier. A
+    block is then one query, in the order of the schedule, and queries served together as one batch
+    have the same start and duration.
 
     Attributes:
         durations_ns: length n; one block each, in order of time.
