@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, cast
 from benchorch.chain import Chain
 from benchorch.components import make
 from benchorch.domain.artifact import Artifact, BuildKey, Format, digest_of
-from benchorch.domain.codec import Json
-from benchorch.domain.result import BuildRecord
+from benchorch.domain.codec import Json, decode, encode
+from benchorch.domain.result import BuildRecord, ModelCounts
 from benchorch.domain.session import Session
 from benchorch.domain.tensors import Example
 from benchorch.domain.trial import Node
@@ -24,11 +24,13 @@ from benchorch.interfaces.conversion import BuildRequest, FileStep
 from benchorch.interfaces.runtime import LoadRequest, Runtime
 from benchorch.interfaces.store import Store
 from benchorch.journal import write_json
+from benchorch.model_counts import count_model
 
 if TYPE_CHECKING:
     import torch
 
-REFERENCE_VERSION = 1
+# 2: with the model's counts.
+REFERENCE_VERSION = 2
 # What every conversion is compared with: the module itself, on the CPU.
 _REFERENCE_RUNTIME: Node = {"_target_": "benchorch.runtimes.eager.Eager"}
 _MODEL_FILE = "model.json"
@@ -42,12 +44,14 @@ class Built:
         source: directory of the chain's last artifact, or None where it leaves no files.
         reference: directory of the reference outputs, ``0.npz``, ``1.npz``, ...
         scratch: the compiler's own cache for this artifact.
+        counts: of the model as it was loaded, before any step changed it.
     """
 
     record: BuildRecord
     source: Path | None
     reference: Path
     scratch: Path
+    counts: ModelCounts
 
 
 def build(
@@ -98,12 +102,13 @@ def build(
         write = _writer(step_name, step, request, say)
         made[step_name] = obtain(key, type(step).produces, f"{name} {step_name}", write)
         source = made[step_name][0]
-    model_digest = json.loads((reference.path / _MODEL_FILE).read_text())["state"]
+    told = json.loads((reference.path / _MODEL_FILE).read_text())
     return Built(
-        record=_record(source, made, str(model_digest)),
+        record=_record(source, made, str(told["state"])),
         source=source.path if source else None,
         reference=reference.path,
         scratch=store.scratch(source.key if source else reference.key),
+        counts=decode(ModelCounts, told["counts"]),
     )
 
 
@@ -264,4 +269,5 @@ def _write_reference(
         outputs = executable.outputs(executable.bind(batch)())
         np.savez(out / f"{index}.npz", **dict(outputs))  # type: ignore[arg-type]
     executable.close()
-    write_json(out / _MODEL_FILE, {"state": state_digest(load())})
+    told = {"state": state_digest(load()), "counts": encode(count_model(load(), example))}
+    write_json(out / _MODEL_FILE, told)
