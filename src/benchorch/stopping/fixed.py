@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from benchorch.analysis import looks as schedule
+from benchorch.analysis.quantiles import ALPHA
 from benchorch.interfaces.stopping import Stopping
 from benchorch.units import s_to_ns
 
@@ -56,6 +57,6 @@ class Fixed(Stopping):
         """``fixed`` once all processes have run."""
         return "fixed" if len(medians_ns) >= self.processes else None
 
-    def alpha(self, reason: str) -> float:
+    def alpha(self, reason: str, processes: int | None = None) -> float:
         """Nobody looks before the end."""
-        return 0.05
+        return ALPHA

@@ -1,4 +1,4 @@
-"""Until the interval is narrow enough, or the budget is spent."""
+"""Until the intervals are narrow enough, or the budget is spent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import final
 
 from benchorch.analysis import looks as schedule
+from benchorch.analysis.compare import LEAST_PAIRS, is_settled
 from benchorch.analysis.processes import half_width_ratio
+from benchorch.analysis.quantiles import ALPHA
 from benchorch.analysis.stability import stability
 from benchorch.interfaces.stopping import Stopping
 from benchorch.units import s_to_ns
@@ -20,23 +22,25 @@ GROWTH_RATIO = 1.25
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision(Stopping):
-    """Adds fresh processes until the median is known to within a target.
+    """Adds fresh processes until the median, and what it is compared with, is known well enough.
 
     Within a process: at least `min_window_s` and `min_calls`, then on until a steady state shows.
     Calls so slow that `max_window_s` comes first are given that long and no longer, but never
     fewer than 10 calls: with slow calls another process teaches more than another call. Looks
     are taken at geometric counts of blocks only.
 
-    Over processes: at `looks` alone, each at `look_alpha`, so that all of them together err in one of
-    twenty cases; `benchorch.analysis.looks.calibrate_alpha` gives the constant for others. Once
-    `budget_s` is spent no process is added beyond `min_processes`.
+    Over processes: at `looks` alone, each at an error rate so small that all of them together err
+    in one of twenty cases. Enough is where the median's interval is within the target and, for a
+    trial that meets its baseline, at least `min_pairs` pairs give a verdict. Once `budget_s` is
+    spent no process is added beyond `min_processes`.
 
     Attributes:
         target_ratio: the interval's half-width that is good enough, as a share of the median.
         min_window_s, min_calls: what one process measures at least.
         max_window_s: after which one process stops even without a steady state.
         looks: counts of processes at which to judge.
-        look_alpha: error rate of each look.
+        look_alpha: error rate of each look; None calibrates it for these looks.
+        min_pairs: no verdict is awaited on fewer.
         min_processes: started even where the budget is spent before.
         max_processes: never exceeded.
         budget_s: seconds of measuring, process starts included.
@@ -47,7 +51,8 @@ class Precision(Stopping):
     min_calls: int = 50
     max_window_s: float = 5.0
     looks: tuple[int, ...] = (5, 8, 12, 18, 27, 40)
-    look_alpha: float = 0.0115
+    look_alpha: float | None = None
+    min_pairs: int = 8
     min_processes: int = 3
     max_processes: int = 40
     budget_s: float = 60.0
@@ -56,7 +61,9 @@ class Precision(Stopping):
         object.__setattr__(self, "looks", tuple(self.looks))
         rules = {
             "target_ratio: between 0 and 1": 0 < self.target_ratio < 1,
-            "look_alpha: between 0 and 1": 0 < self.look_alpha < 1,
+            "look_alpha: between 0 and 1, or null": (
+                self.look_alpha is None or 0 < self.look_alpha < 1
+            ),
             "min_window_s: above 0, at most max_window_s": (
                 0 < self.min_window_s <= self.max_window_s
             ),
@@ -64,6 +71,7 @@ class Precision(Stopping):
             "looks: increasing counts from 2 on": (
                 list(self.looks) == sorted(set(self.looks)) and min(self.looks, default=0) >= 2
             ),
+            "min_pairs: at least 3": self.min_pairs >= LEAST_PAIRS,
             "min_processes: at least 1, at most max_processes": (
                 1 <= self.min_processes <= self.max_processes
             ),
@@ -96,13 +104,31 @@ class Precision(Stopping):
     ) -> str | None:
         """``converged``, ``budget_exhausted``, or None while a further process is needed."""
         count = len(medians_ns)
-        if count in self.looks:
-            half_width = half_width_ratio(medians_ns, self.look_alpha)
-            if half_width is not None and half_width <= self.target_ratio:
-                return CONVERGED
+        known = count in self.looks and self._precise(medians_ns)
+        if known and self._decided(log_ratios, delta_ratio):
+            return CONVERGED
         spent = elapsed_s >= self.budget_s and count >= self.min_processes
         return "budget_exhausted" if spent or count >= self.max_processes else None
 
-    def alpha(self, reason: str) -> float:
-        """That of one look where the looks decided."""
-        return self.look_alpha if reason == CONVERGED else 0.05
+    def alpha(self, reason: str, processes: int | None = None) -> float:
+        """That of one look, whichever ended it: going on was a decision, too.
+
+        Only a trial that ended before the first look has not been looked at.
+        """
+        unseen = processes is not None and processes < self.looks[0]
+        return ALPHA if unseen else self._look_alpha
+
+    @property
+    def _look_alpha(self) -> float:
+        return self.look_alpha or schedule.look_alpha(self.looks)
+
+    def _precise(self, medians_ns: Sequence[float]) -> bool:
+        half_width = half_width_ratio(medians_ns, self._look_alpha)
+        return half_width is not None and half_width <= self.target_ratio
+
+    def _decided(self, log_ratios: Sequence[float], delta_ratio: float) -> bool:
+        if not log_ratios:
+            return True
+        alpha = self._look_alpha
+        enough = len(log_ratios) >= self.min_pairs
+        return enough and is_settled(log_ratios, delta_ratio=delta_ratio, alpha=alpha)

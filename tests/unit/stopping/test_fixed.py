@@ -27,6 +27,10 @@ def test_the_processes_are_counted() -> None:
     assert Fixed(processes=3).enough_processes([1.0, 2.0, 3.0], 0) == "fixed"
 
 
+def test_nobody_looks_before_the_end() -> None:
+    assert Fixed().alpha("fixed") == Fixed().alpha("fixed", 5) == 0.05
+
+
 @pytest.mark.parametrize("wrong", [{"processes": 0}, {"calls": 0}, {"window_s": -1.0}])
 def test_counts_below_one_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="at least"):

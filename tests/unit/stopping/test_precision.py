@@ -91,11 +91,68 @@ def test_what_converged_is_within_its_target() -> None:
             assert len(medians) in rule.looks
 
 
+NARROW = [1e6, 1.001e6, 0.999e6, 1e6, 1.0005e6, 0.9995e6, 1e6, 1e6]
+
+
+def test_a_known_median_does_not_end_a_comparison_without_a_verdict() -> None:
+    unclear = [0.004, -0.03, 0.05, -0.02, 0.06, -0.04, 0.03, 0.02]
+    clear = [0.30 + x / 10 for x in unclear]
+    equal = [x / 10 for x in unclear]
+    rule = Precision()
+    assert rule.enough_processes(NARROW, 10, unclear) is None
+    assert rule.enough_processes(NARROW, 10, clear) == "converged"
+    assert rule.enough_processes(NARROW, 10, equal) == "converged"
+    assert rule.enough_processes(NARROW, 60, unclear) == "budget_exhausted"
+
+
+def test_what_matters_decides_whether_two_are_equivalent() -> None:
+    close = [0.006 + x for x in (-0.002, 0.002, 0.001, -0.001, -0.009, 0.009, 0.003, -0.003)]
+    rule = Precision()
+    assert rule.enough_processes(NARROW, 10, close, delta_ratio=0.01) is None
+    assert rule.enough_processes(NARROW, 10, close, delta_ratio=0.03) == "converged"
+
+
+def test_a_clear_verdict_does_not_end_a_trial_whose_median_is_not_known() -> None:
+    wide = [1e6 * (1 + 0.1 * i) for i in range(8)]
+    assert Precision().enough_processes(wide, 10, [0.7, 0.71] * 4) is None
+
+
+def test_no_verdict_is_awaited_on_fewer_than_eight_pairs() -> None:
+    clear = [0.70, 0.71, 0.70, 0.71, 0.70]
+    assert Precision().enough_processes(NARROW[:5], 10, clear) is None
+    assert Precision(min_pairs=5).enough_processes(NARROW[:5], 10, clear) == "converged"
+
+
+def test_intervals_are_taken_at_the_error_rate_of_a_look_once_there_was_one() -> None:
+    rule = Precision()
+    assert rule.alpha("converged", 8) == rule.alpha("converged") == 0.0115
+    assert rule.alpha("budget_exhausted", 9) == 0.0115
+    assert rule.alpha("budget_exhausted", 4) == 0.05
+
+
+def test_other_looks_get_an_error_rate_of_their_own() -> None:
+    assert Precision(looks=(10,)).alpha("converged") == pytest.approx(0.05, abs=0.004)
+    assert Precision(looks=(5, 6, 7)).alpha("converged") < 0.04
+    assert Precision(looks=(5, 6, 7), look_alpha=0.01).alpha("converged") == 0.01
+
+
+@pytest.mark.parametrize("budget_s", [1e-9, 0.001])
+def test_a_budget_too_small_for_one_call_still_gives_the_fewest_processes(budget_s: float) -> None:
+    rule = Precision(budget_s=budget_s)
+    assert rule.enough_processes([1e6] * 2, 100.0) is None
+    assert rule.enough_processes([1e6] * 3, 100.0) == "budget_exhausted"
+
+
+def test_a_process_that_saw_nothing_does_not_stop_a_trial_by_chance() -> None:
+    assert Precision().enough_processes([float("nan")] * 5, 1.0) is None
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("target_ratio", 0.0),
-        ("alpha", 1.0),
+        ("look_alpha", 1.0),
+        ("min_pairs", 2),
         ("min_window_s", 9.0),
         ("min_calls", 0),
         ("looks", [8, 5]),
