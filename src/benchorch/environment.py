@@ -16,26 +16,39 @@ from benchorch.cgroup import ROOT, read_number, read_text
 from benchorch.domain.codec import Json
 
 VARIABLES = (
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
     "CUDA_VISIBLE_DEVICES",
     "CUBLAS_WORKSPACE_CONFIG",
+    "GLIBC_TUNABLES",
     "GOMP_CPU_AFFINITY",
+    "GOMP_SPINCOUNT",
     "KMP_AFFINITY",
     "KMP_BLOCKTIME",
     "LD_PRELOAD",
     "MALLOC_ARENA_MAX",
+    "MALLOC_CONF",
+    "MKL_DYNAMIC",
     "MKL_NUM_THREADS",
     "NVIDIA_TF32_OVERRIDE",
+    "OMP_DYNAMIC",
     "OMP_NUM_THREADS",
+    "OMP_PLACES",
     "OMP_PROC_BIND",
     "OMP_WAIT_POLICY",
     "ONEDNN_MAX_CPU_ISA",
     "OPENBLAS_NUM_THREADS",
     "PYTHONHASHSEED",
+    "PYTHONMALLOC",
+    "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
 )
 """The only environment variables that are ever recorded: none of them can hold a secret."""
 
 _CPU = "sys/devices/system/cpu"
+_CLOCK_SOURCE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
+_NODES = "sys/devices/system/node"
 
 
 def describe_host(root: Path = ROOT) -> dict[str, Json]:
@@ -50,6 +63,8 @@ def describe_host(root: Path = ROOT) -> dict[str, Json]:
         "kernel": platform.release(),
         "architecture": platform.machine(),
         "python": platform.python_version(),
+        "libc": " ".join(filter(None, platform.libc_ver())) or None,
+        "clock_source": read_text(root / _CLOCK_SOURCE) or None,
         **_processor(root),
         **_processor_settings(root),
         **_memory(root),
@@ -136,24 +151,33 @@ def _processor(root: Path) -> dict[str, Json]:
         "cpu_allowed_count": len(allowed_cpus()),
         "cpu_physical_count": _cores_of(allowed_cpus(), root),
         "cpu_quota_cores": cgroup.cpu_quota_cores(root),
+        "virtual_machine": "hypervisor" in info["flags"].split() if "flags" in info else None,
     }
 
 
 def _processor_settings(root: Path) -> dict[str, Json]:
     cpu = root / _CPU
-    frequency = cpu / "cpu0/cpufreq"
+    frequency = cpu / f"cpu{min(allowed_cpus())}/cpufreq"
     vulnerabilities = cpu / "vulnerabilities"
     files = sorted(vulnerabilities.iterdir()) if vulnerabilities.is_dir() else []
     return {
-        "cpu_governor": read_text(frequency / "scaling_governor") or None,
+        "cpu_governor": _governors(cpu),
+        "cpu_energy_preference": read_text(frequency / "energy_performance_preference") or None,
         "cpu_frequency_driver": read_text(frequency / "scaling_driver") or None,
         "cpu_min_frequency_khz": read_number(frequency / "scaling_min_freq"),
         "cpu_max_frequency_khz": read_number(frequency / "scaling_max_freq"),
         "cpu_boost": _boost(cpu),
+        "cpu_idle_driver": read_text(cpu / "cpuidle/current_driver") or None,
         "cpu_hyperthreads": _as_bool(read_number(cpu / "smt/active")),
         "cpu_isolated": read_text(cpu / "isolated"),
         "cpu_mitigations": {file.name: read_text(file) for file in files},
     }
+
+
+def _governors(cpu: Path) -> str | None:
+    """What sets the clocks of the processors allowed here; several names where they differ."""
+    files = (cpu / f"cpu{number}/cpufreq/scaling_governor" for number in allowed_cpus())
+    return ", ".join(sorted({read_text(file) for file in files} - {""})) or None
 
 
 def _boost(cpu: Path) -> bool | None:
@@ -163,10 +187,16 @@ def _boost(cpu: Path) -> bool | None:
 
 
 def _memory(root: Path) -> dict[str, Json]:
+    info = _meminfo(root)
+    swap, unused = info.get("SwapTotal"), info.get("SwapFree")
     return {
-        "memory_total_bytes": _meminfo(root).get("MemTotal"),
+        "memory_total_bytes": info.get("MemTotal"),
         "memory_available_bytes": available_memory_bytes(root),
         "memory_limit_bytes": cgroup.memory_limit_bytes(root),
+        "memory_node_count": len(list((root / _NODES).glob("node[0-9]*"))) or None,
+        "numa_balancing": _as_bool(read_number(root / "proc/sys/kernel/numa_balancing")),
+        "swap_total_bytes": swap,
+        "swap_used_bytes": None if swap is None or unused is None else swap - unused,
     }
 
 

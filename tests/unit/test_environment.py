@@ -83,6 +83,35 @@ def test_boost_is_read_from_the_generic_driver_too(machine: Path) -> None:
     assert describe_host(machine)["cpu_boost"] is True
 
 
+def test_what_can_move_a_clock_or_a_page_is_read(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow(monkeypatch, {2, 3})
+    governors = {"cpu2": "performance", "cpu3": "powersave", "cpu1": "not of ours"}
+    for cpu, governor in governors.items():
+        write(machine, f"sys/devices/system/cpu/{cpu}/cpufreq/scaling_governor", f"{governor}\n")
+    preference = "sys/devices/system/cpu/cpu2/cpufreq/energy_performance_preference"
+    write(machine, preference, "balance_power\n")
+    write(machine, "sys/devices/system/cpu/cpuidle/current_driver", "intel_idle\n")
+    source = "sys/devices/system/clocksource/clocksource0/current_clocksource"
+    write(machine, source, "hpet\n")
+    write(machine, "proc/sys/kernel/numa_balancing", "1\n")
+    write(machine, "proc/cpuinfo", "model name : A CPU\nflags : fpu hypervisor sse\n")
+    write(machine, "proc/meminfo", "MemAvailable: 8 kB\nSwapTotal: 100 kB\nSwapFree: 40 kB\n")
+    for node in (0, 1):
+        write(machine, f"sys/devices/system/node/node{node}/cpulist", "0-3\n")
+    described = describe_host(machine)
+    assert described["cpu_governor"] == "performance, powersave"
+    assert described["cpu_energy_preference"] == "balance_power"
+    assert described["cpu_idle_driver"] == "intel_idle"
+    assert described["clock_source"] == "hpet"
+    assert described["numa_balancing"] is True
+    assert described["virtual_machine"] is True
+    assert described["swap_total_bytes"] == 100 * 1024
+    assert described["swap_used_bytes"] == 60 * 1024
+    assert described["memory_node_count"] == 2
+
+
 def test_what_cannot_be_read_is_none_and_not_false(tmp_path: Path) -> None:
     host = describe_host(tmp_path)
     for key in ("cpu_boost", "cpu_governor", "cpu_steal_s", "transparent_huge_pages"):
