@@ -136,9 +136,7 @@ class _Series:
 
 
 def _series_of(process: ProcessRecord) -> _Series:
-    return _Series(
-        observations=process.observations, paired=process.paired, split=process.split
-    )
+    return _Series(observations=process.observations, paired=process.paired, split=process.split)
 
 
 def _without_series(result: TrialResult) -> TrialResult:

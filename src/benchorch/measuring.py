@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from benchorch.chain import Chain, open_chain
-from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Conditions, Memory, Paired, ProcessRecord
 from benchorch.domain.result import EnergyRecord
 from benchorch.domain.trial import Node
@@ -180,7 +179,7 @@ def meet(request: Node, subject: Subject, say: Say) -> Paired:
 
 
 def energy(request: Node, chain: Chain, say: Say) -> EnergyRecord:
-    """Energy of uninterrupted calls, or why it is not known; loads only where there is a counter."""
+    """Energy of uninterrupted calls, or why it is unknown; loads only where it can be counted."""
     meter = chain.hardware.meter()
     missing = meter.no_energy()
     if missing:

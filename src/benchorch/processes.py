@@ -66,6 +66,14 @@ def best_design(chain: Chain, rival: Rival | None) -> str:
 class Processes:
     """Fresh processes of one trial, one after the other.
 
+    Args:
+        chain, request: the trial's own.
+        rival: its baseline, or None where there is nothing to meet.
+        tolerance_ratio: how much slower than at its best the canary may be around a process that
+            counts; None where nobody looks.
+        ask: has one process measure; raises StageFailed.
+        say: called with what happens next.
+
     Attributes:
         records: of each process so far, those that do not count included.
         parity: the verdict of the first one, or None before it.
@@ -78,6 +86,7 @@ class Processes:
         request: Node,
         rival: Rival | None,
         *,
+        tolerance_ratio: float | None,
         ask: Callable[[Node], Json],
         say: Callable[[str], None],
     ) -> None:
@@ -86,6 +95,7 @@ class Processes:
         self._chain = chain
         self._request = request
         self._rival = rival
+        self._tolerance_ratio = tolerance_ratio
         self._ask = ask
         self._say = say
         self._design = best_design(chain, rival)
@@ -190,16 +200,17 @@ class Processes:
 
     def _judged(self, record: ProcessRecord) -> ProcessRecord:
         """The record, marked where the machine was not itself around it."""
-        protocol = self._chain.protocol
-        tolerance = protocol.canary_tolerance_ratio
-        looks = (record.conditions.canary_before_ns, record.conditions.canary_after_ns)
-        before, after = looks
-        left = protocol.repeats - (len(self.records) - len(self.valid))
+        tolerance = self._tolerance_ratio
+        before = record.conditions.canary_before_ns
+        after = record.conditions.canary_after_ns
+        left = self._chain.protocol.repeats - (len(self.records) - len(self.valid))
         if tolerance is None or before is None or after is None or left <= 0:
             return record
         best = min(before, after, *self._canaries())
         return replace(record, disturbance=disturbance(before, after, best, tolerance))
 
     def _canaries(self) -> list[float]:
-        found = [(r.conditions.canary_before_ns, r.conditions.canary_after_ns) for r in self.records]
+        found = [
+            (r.conditions.canary_before_ns, r.conditions.canary_after_ns) for r in self.records
+        ]
         return [look for looks in found for look in looks if look is not None]

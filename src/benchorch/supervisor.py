@@ -126,17 +126,21 @@ class _Progress:
             self._energy = decode(EnergyRecord, self._run_stage("energy", request))
 
     def _measure(self, request: Node, chain: Chain) -> None:
+        tolerance_ratio = chain.protocol.canary_tolerance_ratio
+        if tolerance_ratio is not None:
+            self._say("measure", "looking at the machine")
+            seen = grade()
+            self._grade, tolerance_ratio = seen.letter, seen.tolerance_ratio(tolerance_ratio)
         self._processes = Processes(
             chain,
             request,
             self._rival(request, cast(Node, request["built"])),
+            tolerance_ratio=tolerance_ratio,
             ask=lambda asked: self._run_stage("measure", asked),
             say=lambda message: self._say("measure", message),
         )
         self._stop_reason = self._processes.run(lambda: self.stages_s["measure"])
         self._stop_alpha = chain.stopping.alpha(self._stop_reason)
-        if chain.protocol.canary_tolerance_ratio is not None:
-            self._grade = grade().letter
 
     def _rival(self, request: Node, built: Node) -> Rival | None:
         """The baseline, built; None where there is none, or where it cannot be built."""
