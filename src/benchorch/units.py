@@ -19,6 +19,11 @@ def ns_to_s(duration_ns: float) -> float:
     return duration_ns / NS_PER_S
 
 
+def ms_to_ns(duration_ms: float) -> int:
+    """Whole nanoseconds in a duration given in milliseconds."""
+    return round(duration_ms * NS_PER_MS)
+
+
 def s_to_ns(duration_s: float) -> int:
     """Whole nanoseconds in a duration given in seconds."""
     return round(duration_s * NS_PER_S)

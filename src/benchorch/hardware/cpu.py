@@ -9,6 +9,7 @@ from typing import ClassVar, final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Calibration
+from benchorch.hardware.caches import flush_host_caches
 from benchorch.hardware.declared import DeclaredHardware
 from benchorch.hardware.host_meter import HostMeter
 from benchorch.hardware.reading import calibrate_reads, own_counts, spin_until
@@ -72,8 +73,8 @@ class CpuClock(Clock):
         return own_counts()
 
     def flush_caches(self) -> None:
-        """Write a buffer larger than the last-level cache."""
-        raise NotImplementedError
+        """Replace what the shared cache and this core's own ones hold."""
+        flush_host_caches()
 
     def calibrate(self) -> Calibration:
         """The median cost of two reads back to back, and the smallest step seen."""

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter_ns
-from typing import ClassVar, final
+from time import perf_counter_ns, process_time_ns
+from typing import TYPE_CHECKING, ClassVar, final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Calibration
 from benchorch.errors import MeasureError
 from benchorch.hardware import host
+from benchorch.hardware.caches import FLUSH_FACTOR
 from benchorch.hardware.declared import DeclaredHardware
 from benchorch.hardware.host_meter import HostMeter
 from benchorch.hardware.reading import calibrate_reads, own_counts, spin_until
 from benchorch.interfaces.hardware import Clock, Counts, Meter, Timing
+from benchorch.units import ms_to_ns
 
+if TYPE_CHECKING:
+    import torch
+
+# Reading the allocator's statistics costs tens of microseconds.
+RETRIES_EVERY_NS = 1_000_000
 _DEVICE_FILES = (Path("/dev/nvidiactl"), Path("/dev/nvidia0"), Path("/dev/dxg"))
 
 
@@ -62,9 +70,15 @@ class CudaHardware(DeclaredHardware):
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class CudaClock(Clock):
-    """The host's counter around work that is waited for: what the caller sees."""
+    """The host's counter around work that is waited for, and the device's own beside it."""
+
+    def __init__(self) -> None:
+        """Events and buffers are made when they are first needed, and kept."""
+        self._events: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
+        self._wiped: torch.Tensor | None = None
+        self._retries = 0
+        self._retries_read_ns = -RETRIES_EVERY_NS
 
     def now_ns(self) -> int:
         """A monotonic time in nanoseconds, whatever the device is doing."""
@@ -85,29 +99,100 @@ class CudaClock(Clock):
     ) -> Timing:
         """Time `repeats` calls, drained before the first read and before the last.
 
-        With more than one call the figure is pipelined: the device may overlap them.
+        The device's time is that between two events on the current stream, so it holds the gaps
+        in which the device waits for the host, and says nothing of work on other streams. The
+        first event is recorded before the first read and costs the calls nothing; the second is
+        recorded when they have been issued, while the device still works on them.
         """
+        if repeats > 1 and not at_once:
+            return _one_by_one(call, repeats)
+        return self._with_events(call, repeats)
+
+    def _with_events(self, call: Callable[[], object], repeats: int) -> Timing:
         from torch.cuda import synchronize
 
+        if self._events is None:
+            self._events = _timed_event(), _timed_event()
+        first, last = self._events
         turns = range(repeats)
         synchronize()
+        cpu_before_ns = process_time_ns()
+        first.record()
         started_ns = perf_counter_ns()
         for _ in turns:
             call()
+        issued_ns = perf_counter_ns()
+        last.record()
         synchronize()
-        return Timing(perf_counter_ns() - started_ns)
+        ended_ns = perf_counter_ns()
+        return Timing(
+            ended_ns - started_ns,
+            issue=issued_ns - started_ns,
+            device=_between_ns(first, last),
+            cpu=process_time_ns() - cpu_before_ns,
+        )
 
     def counts(self) -> Counts:
-        """What has happened to this process so far."""
-        return own_counts()
+        """What has happened so far; the allocator is asked at most once a millisecond."""
+        now_ns = perf_counter_ns()
+        if now_ns - self._retries_read_ns >= RETRIES_EVERY_NS:
+            self._retries, self._retries_read_ns = _allocator_retries(), now_ns
+        return own_counts(allocator_retries=self._retries)
 
     def flush_caches(self) -> None:
-        """Write a buffer larger than the device's second-level cache."""
-        raise NotImplementedError
+        """Fill a buffer twice the size of the device's second-level cache, on the same stream."""
+        if self._wiped is None:
+            import torch
+
+            size = FLUSH_FACTOR * torch.cuda.get_device_properties().L2_cache_size
+            self._wiped = torch.empty(size, dtype=torch.uint8, device="cuda")
+        self._wiped.zero_()
 
     def calibrate(self) -> Calibration:
         """What a read of the host's counter costs; waiting for the device is part of the call."""
         return calibrate_reads()
+
+
+def _one_by_one(call: Callable[[], object], repeats: int) -> Timing:
+    """Calls that each wait for the one before: too short for events, which resolve half a µs."""
+    from torch.cuda import synchronize
+
+    turns = range(repeats)
+    synchronize()
+    cpu_before_ns = process_time_ns()
+    started_ns = perf_counter_ns()
+    for _ in turns:
+        call()
+        synchronize()
+    wall_ns = perf_counter_ns() - started_ns
+    return Timing(wall_ns, cpu=process_time_ns() - cpu_before_ns)
+
+
+def _timed_event() -> torch.cuda.Event:
+    from torch.cuda import Event
+
+    return Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
+def _between_ns(first: torch.cuda.Event, last: torch.cuda.Event) -> int:
+    """The device's time from one event to a later one, which the device tells in milliseconds."""
+    elapsed_ms = first.elapsed_time(last)
+    if not 0 <= elapsed_ms < math.inf:
+        raise MeasureError(
+            f"The device's events contradict themselves: {elapsed_ms} ms from first to last.",
+            kind="instrument_fault",
+            remedy="run it again; if it repeats, this device's events cannot be trusted",
+        )
+    return ms_to_ns(elapsed_ms)
+
+
+def _allocator_retries() -> int:
+    """How often the caching allocator went to the driver: for more memory, or after failing."""
+    from torch.cuda import memory_stats_as_nested_dict
+
+    stats = memory_stats_as_nested_dict()
+    segments = stats.get("segment", {}).get("all", {})
+    return int(stats.get("num_alloc_retries", 0) + segments.get("allocated", 0))
 
 
 def _no_device() -> str | None:
