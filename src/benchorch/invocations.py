@@ -25,6 +25,12 @@ def remember(plan_id: str, directory: Path) -> None:
         journal.append_line(index, {"plan_id": plan_id, "directory": str(directory.resolve())})
 
 
+def newest_invocations(count: int) -> list[Path]:
+    """The directories of the last invocations on this machine, the newest first."""
+    directories = [Path(str(line["directory"])) for line in journal.read_lines(_index())]
+    return list(dict.fromkeys(reversed(directories)))[:count]
+
+
 def find_invocation(reference: str) -> Path:
     """The directory of an invocation named by its path, its plan id or its MLflow run id."""
     path = Path(reference).expanduser()

@@ -7,13 +7,15 @@ ends all the same, because waiting for agents is limited and every loss uses up 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
+from benchorch.executors.agenda import Forecast
 from benchorch.executors.leases import Lease, LeaseBook, Loss
 from benchorch.interfaces.executor import Emit
 
@@ -123,13 +125,23 @@ def dispatch(
     emit: Emit,
     patience: Patience,
     now_s: Callable[[], float],
+    forecasts: Mapping[str, Forecast] | None = None,
 ) -> Iterator[TrialResult]:
-    """Exactly one result per trial, as soon as it is there."""
-    sweep = _Sweep(LeaseBook(trials, max_attempts=patience.max_attempts), fleet, emit, patience)
+    """Exactly one result per trial, as soon as it is there.
+
+    Args:
+        trials: what to run, in the order of declaration.
+        fleet: where it runs.
+        emit: told what trials say, and every retry.
+        patience: when to stop trying.
+        now_s: a monotonic time in seconds.
+        forecasts: by trial id, what trials are expected to take: the longest chain is begun first.
+    """
+    book = LeaseBook(trials, max_attempts=patience.max_attempts, forecasts=forecasts)
+    sweep = _Sweep(book, fleet, emit, patience)
     while not sweep.book.done():
         fleet.want(sweep.book.kinds())
         yield from sweep.give_up_overdue(now_s())
-        sweep.supply()
         if sweep.book.done():
             return
         for message in fleet.receive(LOOK_S):
@@ -139,7 +151,15 @@ def dispatch(
 @final
 @dataclass(slots=True)
 class _Sweep:
-    """The loop's state: the book, and of each agent its kinds and how much it is given ahead."""
+    """The loop's state besides the book.
+
+    Attributes:
+        kinds: of each agent that is there.
+        ahead: how many leases an agent is given beyond the one it works on.
+        hungry: agents for which there was not enough, the longest waiting first.
+        staff: how many agents there are of each kind.
+        alone_since_s: since when a kind has had no agent.
+    """
 
     book: LeaseBook
     fleet: Fleet
@@ -147,49 +167,54 @@ class _Sweep:
     patience: Patience
     kinds: dict[str, tuple[str, ...]] = field(default_factory=dict)
     ahead: dict[str, int] = field(default_factory=dict)
+    hungry: dict[str, None] = field(default_factory=dict)
+    staff: Counter[str] = field(default_factory=Counter)
     alone_since_s: dict[str, float] = field(default_factory=dict)
 
-    def supply(self) -> None:
-        """Lease until every agent has enough or nothing waits."""
-        for agent in self.kinds:
-            self.supply_one(agent)
-
-    def supply_one(self, agent: str) -> None:
+    def supply(self, agent: str) -> None:
         """Lease to one agent until it has enough; one that is gone gets nothing."""
-        for kind in self.kinds.get(agent, ()):
+        if agent not in self.kinds:
+            return
+        for kind in self.kinds[agent]:
             while len(self.book.held(agent)) <= self.ahead[agent]:
                 lease = self.book.lease(agent, kind)
                 if lease is None:
                     break
                 self.fleet.send(lease)
+        if len(self.book.held(agent)) > self.ahead[agent]:
+            self.hungry.pop(agent, None)
+        else:
+            self.hungry[agent] = None
 
     def take(self, message: Message) -> Iterator[TrialResult]:
         """The results that a message leads to, mostly none or one."""
         match message:
             case Joined(agent=agent, kinds=kinds):
                 self.kinds[agent], self.ahead[agent] = kinds, 0
+                self.staff.update(kinds)
+                for kind in kinds:
+                    self.alone_since_s.pop(kind, None)
+                self.supply(agent)
             case Said(events=events):
                 self._say(events)
             case Ended(lease=lease, result=result, events=events, busy_s=busy_s):
                 self._say(events)
                 self.ahead[lease.agent] = min(MAX_AHEAD, int(AHEAD_S / max(busy_s, 1e-6)))
                 counted = self.book.finish(lease, result)
-                self.supply_one(lease.agent)  # before the caller is busy with the result
+                self.supply(lease.agent)  # before the caller is busy with the result
                 if counted is not None:
                     yield counted
             case Faulted(lease=lease, reason=reason):
                 yield from self._bear(self.book.fault(lease, reason), reason)
+                self.supply(lease.agent)
             case Lost(agent=agent, reason=reason):
-                self.kinds.pop(agent, None)
+                self.staff.subtract(self.kinds.pop(agent, ()))
+                self.hungry.pop(agent, None)
                 yield from self._bear(self.book.lose(agent, reason), reason)
 
     def give_up_overdue(self, now_s: float) -> Iterator[TrialResult]:
         """Results for trials whose kind has had no agent for too long."""
-        staffed = {kind for kinds in self.kinds.values() for kind in kinds}
-        for kind in sorted(self.book.kinds()):
-            if kind in staffed:
-                self.alone_since_s.pop(kind, None)
-                continue
+        for kind in sorted(kind for kind in self.book.kinds() if not self.staff[kind]):
             waited_s = now_s - self.alone_since_s.setdefault(kind, now_s)
             there = self.fleet.slots(kind)
             if waited_s >= (self.patience.start_s if there else self.patience.wait_s):
@@ -199,10 +224,14 @@ class _Sweep:
     def _say(self, events: Sequence[Event]) -> None:
         for event in events:
             if self.book.owes(event.trial_id):
+                if event.stage != "build":
+                    self.book.built(event.trial_id)
                 self.emit(event)
 
     def _bear(self, loss: Loss, reason: str) -> Iterator[TrialResult]:
         for trial, attempt in loss.retried:
             message = f"attempt {attempt} of {self.patience.max_attempts}: {reason}"
             self.emit(Event(trial_id=trial.trial_id, stage="retry", message=message))
+        for agent in list(self.hungry):  # what was lost, or waited behind it, is there again
+            self.supply(agent)
         yield from loss.results

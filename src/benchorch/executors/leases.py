@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import final
 
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Trial
+from benchorch.executors.agenda import UNKNOWN, Agenda, Forecast, Waiting
 
 KIND_LABEL = "hardware_kind"
-EXPECTED_LABEL = "expected_s"
 
 
 @final
@@ -48,17 +48,34 @@ class Loss:
 
 @final
 class LeaseBook:
-    """The state of one sweep; lives as long as the sweep."""
+    """The state of one sweep; lives as long as the sweep.
 
-    def __init__(self, trials: Sequence[Trial], *, max_attempts: int) -> None:
+    Args:
+        trials: what is owed.
+        max_attempts: how often each is begun.
+        forecasts: by trial id, what they are expected to take; those without one are begun last,
+            in the order in which they were declared.
+    """
+
+    def __init__(
+        self,
+        trials: Sequence[Trial],
+        *,
+        max_attempts: int,
+        forecasts: Mapping[str, Forecast] | None = None,
+    ) -> None:
         self._max_attempts = max_attempts
+        self._forecasts = forecasts or {}
         self._owed = {trial.trial_id: trial for trial in trials}
+        self._positions = {trial_id: position for position, trial_id in enumerate(self._owed)}
         self._unreported = Counter(hardware_kind(trial) for trial in self._owed.values())
-        self._pending: dict[str, deque[tuple[Trial, int]]] = {}
+        self._kinds = frozenset(self._unreported)
+        self._agendas: dict[str, Agenda] = {}
         self._held: dict[str, deque[Lease]] = {}
+        self._building: dict[str, Lease] = {}
         self._leased = 0
-        for trial in sorted(self._owed.values(), key=_longest_first):
-            self._pending.setdefault(hardware_kind(trial), deque()).append((trial, 1))
+        for trial in self._owed.values():
+            self._give_back(trial, 1)
 
     def done(self) -> bool:
         """Whether every trial has its result."""
@@ -70,11 +87,11 @@ class LeaseBook:
 
     def kinds(self) -> frozenset[str]:
         """Kinds with a trial whose result is still to come."""
-        return frozenset(kind for kind, count in self._unreported.items() if count)
+        return self._kinds
 
     def waiting(self, kind: str) -> bool:
         """Whether a trial of this kind has no holder."""
-        return bool(self._pending.get(kind))
+        return bool(self._agendas.get(kind))
 
     def held(self, agent: str) -> Sequence[Lease]:
         """What an agent holds; it works on the first."""
@@ -82,41 +99,61 @@ class LeaseBook:
 
     def lease(self, agent: str, kind: str) -> Lease | None:
         """The next trial of this kind, now held by the agent; None if none waits."""
-        if not self.waiting(kind):
+        agenda = self._agendas.get(kind)
+        waiting = agenda.take() if agenda else None
+        if waiting is None:
             return None
-        trial, attempt = self._pending[kind].popleft()
         self._leased += 1
-        lease = Lease(number=self._leased, trial=trial, attempt=attempt, agent=agent)
+        lease = Lease(
+            number=self._leased, trial=waiting.trial, attempt=waiting.attempt, agent=agent
+        )
         self._held.setdefault(agent, deque()).append(lease)
+        self._building[lease.trial.trial_id] = lease
         return lease
+
+    def built(self, trial_id: str) -> None:
+        """A trial that is held has everything it needs: others need not wait for that."""
+        lease = self._building.pop(trial_id, None)
+        if lease is not None:
+            self._agenda(lease.trial).built(self._forecast(lease.trial).builds)
 
     def finish(self, lease: Lease, result: TrialResult) -> TrialResult | None:
         """The result if it is the one that counts; None for one that comes too late."""
         if lease not in self.held(lease.agent):
             return None
+        if result.build is not None:
+            self.built(lease.trial.trial_id)
+        self._let_go(lease)
         self._held[lease.agent].remove(lease)
-        return self._report(lease.trial, dataclasses.replace(result, attempt=lease.attempt))
+        if result.attempt != lease.attempt:
+            result = dataclasses.replace(result, attempt=lease.attempt)
+        return self._report(lease.trial, result)
 
     def fault(self, lease: Lease, reason: str) -> Loss:
         """One lease came back without a result although its agent lives."""
         if lease not in self.held(lease.agent):
             return Loss()
+        self._let_go(lease)
         self._held[lease.agent].remove(lease)
         return self._again(lease, kind="agent_failed", reason=reason)
 
     def lose(self, agent: str, reason: str) -> Loss:
         """An agent is gone: only the lease it worked on has used up an attempt."""
         held = list(self._held.pop(agent, ()))
+        for lease in held:
+            self._let_go(lease)
         for lease in reversed(held[1:]):
             self._give_back(lease.trial, lease.attempt)
         return self._again(held[0], kind="node_lost", reason=reason) if held else Loss()
 
     def give_up(self, kind: str, reason: str, remedy: str) -> tuple[TrialResult, ...]:
         """Results of all trials of a kind that nobody holds and nobody will take."""
-        waiting = self._pending.pop(kind, deque())
+        waiting = self._agendas[kind].clear() if kind in self._agendas else ()
         return tuple(
-            self._report(trial, _unrun(trial, attempt, _nobody(attempt, reason, remedy)))
-            for trial, attempt in waiting
+            self._report(
+                one.trial, _unrun(one.trial, one.attempt, _nobody(one.attempt, reason, remedy))
+            )
+            for one in waiting
         )
 
     def _again(self, lease: Lease, *, kind: str, reason: str) -> Loss:
@@ -135,22 +172,42 @@ class LeaseBook:
         )
 
     def _give_back(self, trial: Trial, attempt: int) -> None:
-        self._pending.setdefault(hardware_kind(trial), deque()).appendleft((trial, attempt))
+        self._agenda(trial).add(
+            Waiting(
+                trial=trial,
+                attempt=attempt,
+                forecast=self._forecast(trial),
+                position=self._positions[trial.trial_id],
+            )
+        )
+
+    def _let_go(self, lease: Lease) -> None:
+        """Nobody builds for this lease any more, if anybody still did."""
+        if self._building.get(lease.trial.trial_id) == lease:
+            del self._building[lease.trial.trial_id]
+            self._agenda(lease.trial).gave_up(self._forecast(lease.trial).builds)
+
+    def _agenda(self, trial: Trial) -> Agenda:
+        kind = hardware_kind(trial)
+        if kind not in self._agendas:
+            self._agendas[kind] = Agenda()
+        return self._agendas[kind]
+
+    def _forecast(self, trial: Trial) -> Forecast:
+        return self._forecasts.get(trial.trial_id, UNKNOWN)
 
     def _report(self, trial: Trial, result: TrialResult) -> TrialResult:
         del self._owed[trial.trial_id]
-        self._unreported[hardware_kind(trial)] -= 1
+        kind = hardware_kind(trial)
+        self._unreported[kind] -= 1
+        if not self._unreported[kind]:
+            self._kinds -= {kind}
         return result
 
 
 def hardware_kind(trial: Trial) -> str:
     """The kind of node a trial must run on."""
     return trial.labels[KIND_LABEL]
-
-
-def _longest_first(trial: Trial) -> float:
-    """Sorts by expected seconds, longest first; trials of unknown length keep their order."""
-    return -float(trial.labels.get(EXPECTED_LABEL, 0.0))
 
 
 def _nobody(attempt: int, reason: str, remedy: str) -> Failure:

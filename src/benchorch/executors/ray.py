@@ -16,11 +16,11 @@ import secrets
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, final
 
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
@@ -38,6 +38,7 @@ from benchorch.executors.dispatch import (
     Said,
     dispatch,
 )
+from benchorch.executors.forecast import forecasts, remembered
 from benchorch.executors.leases import Lease
 from benchorch.interfaces.executor import Emit, Executor, Work
 
@@ -119,9 +120,10 @@ class RayExecutor(Executor):
             max_attempts=self.max_attempts, wait_s=self.wait_s, start_s=self.start_s
         )
         with connected(self.address) as ray:
-            fleet = _RayFleet(ray, work)
+            fleet = RayFleet(ray, work)
             try:
-                yield from dispatch(trials, fleet, emit, patience, time.monotonic)
+                expected = forecasts(trials, remembered())
+                yield from dispatch(trials, fleet, emit, patience, time.monotonic, expected)
             finally:
                 fleet.close()
 
@@ -185,30 +187,62 @@ class _Agent:
     calls: dict[Answer, Lease] = field(default_factory=dict)
 
 
-@final
-class _RayFleet(Fleet):
-    """One agent per announced slot of the wanted kinds."""
+class Inbox(Protocol):
+    """Where answers arrive from Ray's own threads; ``queue.SimpleQueue`` is one."""
 
-    def __init__(self, ray: Any, work: Work) -> None:
+    def put(self, item: tuple[_Agent, Answer], /) -> None:
+        """Take in an answer."""
+        ...
+
+    def get(self, *, timeout: float) -> tuple[_Agent, Answer]:
+        """The next answer; queue.Empty if none came in time, in seconds."""
+        ...
+
+    def get_nowait(self) -> tuple[_Agent, Answer]:
+        """The next answer; queue.Empty if there is none."""
+        ...
+
+
+@final
+class RayFleet(Fleet):
+    """One agent per announced slot of the wanted kinds.
+
+    Args:
+        ray: the connected module.
+        work: what agents do with a trial.
+        inbox: where answers arrive.
+        now_s: a monotonic time in seconds.
+    """
+
+    def __init__(
+        self,
+        ray: Any,
+        work: Work,
+        *,
+        inbox: Inbox | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._ray = ray
         self._work = ray.put(work)
         self._actor = ray.remote(concurrency_groups={NEWS: 1})(Agent)
         self._agents: dict[str, _Agent] = {}
         self._nodes: list[Mapping[str, Any]] = []
         self._mail: list[Message] = []
-        self._answers: queue.SimpleQueue[tuple[_Agent, Answer]] = queue.SimpleQueue()
+        self._answers: Inbox = queue.SimpleQueue() if inbox is None else inbox
+        self._now_s = now_s
         self._failures: Counter[str] = Counter()
         self._last_failure: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._looked_s = float("-inf")
 
     def want(self, kinds: Set[str]) -> None:
-        for agent in [a for a in self._agents.values() if kinds.isdisjoint(a.kinds)]:
-            self._dismiss(agent)
-        now_s = time.monotonic()
+        """Look at the cluster once in a while; agents on every free slot of these kinds."""
+        now_s = self._now_s()
         if now_s - self._looked_s < LOOK_S:
             return
         self._looked_s = now_s
+        for agent in [a for a in self._agents.values() if kinds.isdisjoint(a.kinds)]:
+            self._dismiss(agent)
         self._nodes = [node for node in self._ray.nodes() if node["Alive"]]
         self._mourn(now_s)
         for node in self._nodes:
@@ -216,9 +250,11 @@ class _RayFleet(Fleet):
                 self._staff(node)
 
     def slots(self, kind: str) -> int:
+        """How many of this kind the living nodes announced at the last look."""
         return sum(_slots(node) for node in self._nodes if kind in _kinds(node))
 
     def vacancy(self, kind: str) -> tuple[str, str]:
+        """Why no agent of this kind is there, and what would bring one."""
         resource = f"{RESOURCE_PREFIX}{kind}"
         if self.slots(kind):
             detail = self._last_failure.get(kind, "its slots are held, perhaps by another sweep")
@@ -233,6 +269,7 @@ class _RayFleet(Fleet):
         )
 
     def send(self, lease: Lease) -> None:
+        """Call the agent; its answer arrives in the inbox."""
         agent = self._agents.get(lease.agent)
         if agent is None:
             self._mail.append(Lost(agent=lease.agent, reason="it was lost before it could begin"))
@@ -240,6 +277,7 @@ class _RayFleet(Fleet):
         agent.calls[self._await(agent, agent.handle.run.remote(lease.trial, lease.attempt))] = lease
 
     def receive(self, timeout_s: float) -> Sequence[Message]:
+        """What has happened; waits for the first answer, but no longer than this."""
         self._ask_news()
         with contextlib.suppress(queue.Empty):
             self._hear(*self._answers.get(timeout=0.0 if self._mail else timeout_s))
@@ -277,7 +315,7 @@ class _RayFleet(Fleet):
 
     def _ask_news(self) -> None:
         """Ask each agent that works, once in a while, what its trial has to say."""
-        now_s = time.monotonic()
+        now_s = self._now_s()
         for agent in self._agents.values():
             if agent.calls and agent.news is None and now_s - agent.heard_s >= LOOK_S:
                 ask = agent.handle.news.options(concurrency_group=NEWS)

@@ -1,12 +1,21 @@
 """The lease book alone: what it promises whatever happens to the holders."""
 
-from benchorch.domain.result import Outcome, TrialResult
+import dataclasses
+
+import pytest
+
+from benchorch.domain.result import BuildRecord, Outcome, TrialResult
 from benchorch.domain.trial import Trial
+from benchorch.executors.agenda import Forecast
 from benchorch.executors.leases import Lease, LeaseBook
 
+BUILT = BuildRecord(
+    key="k", cache="miss", build_s=1, original_build_s=1, artifact_bytes=1, model_digest="d"
+)
 
-def trial(name: str, kind: str = "a", **labels: str) -> Trial:
-    return Trial(trial_id=name, labels={"hardware_kind": kind, **labels}, spec={})
+
+def trial(name: str, kind: str = "a") -> Trial:
+    return Trial(trial_id=name, labels={"hardware_kind": kind}, spec={})
 
 
 def ok(lease: Lease) -> TrialResult:
@@ -25,10 +34,67 @@ def test_trials_are_leased_in_the_order_in_which_they_were_declared() -> None:
     assert book.lease("x", "a") is None
 
 
+def order(book: LeaseBook, count: int, *, done: bool = False) -> list[str]:
+    """The next trials; each is finished before the next is taken where `done`."""
+    taken = []
+    for _ in range(count):
+        lease = take(book, "x")
+        taken.append(lease.trial.trial_id)
+        if done:
+            book.finish(lease, dataclasses.replace(ok(lease), build=BUILT))
+    return taken
+
+
 def test_trials_of_known_length_go_first_the_longest_before_all() -> None:
-    trials = [trial("1"), trial("2", expected_s="5"), trial("3", expected_s="60")]
-    book = LeaseBook(trials, max_attempts=3)
-    assert [take(book, "x").trial.trial_id for _ in range(3)] == ["3", "2", "1"]
+    expected = {"2": Forecast(measure_s=5), "3": Forecast(measure_s=60)}
+    book = LeaseBook([trial("1"), trial("2"), trial("3")], max_attempts=3, forecasts=expected)
+    assert order(book, 3) == ["3", "2", "1"]
+
+
+def test_what_must_be_built_first_counts_until_it_is_there() -> None:
+    expected = {
+        "1": Forecast(measure_s=20, builds={}),
+        "2": Forecast(measure_s=5, builds={"export": 40.0}),
+        "3": Forecast(measure_s=6, builds={"export": 40.0}),
+    }
+    book = LeaseBook([trial("1"), trial("2"), trial("3")], max_attempts=3, forecasts=expected)
+    assert order(book, 3, done=True) == ["3", "1", "2"]
+
+
+def sharing() -> LeaseBook:
+    """Two trials of one slow artifact, and a short one of another."""
+    expected = {
+        "1": Forecast(measure_s=9, builds={"a": 100.0}),
+        "2": Forecast(measure_s=8, builds={"a": 100.0}),
+        "3": Forecast(measure_s=1, builds={"b": 1.0}),
+    }
+    return LeaseBook([trial("1"), trial("2"), trial("3")], max_attempts=3, forecasts=expected)
+
+
+def test_nobody_is_sent_to_wait_for_a_build_while_there_is_something_else() -> None:
+    assert order(sharing(), 3) == ["1", "3", "2"]
+
+
+def test_who_says_that_it_measures_has_built_what_others_may_now_use() -> None:
+    book = sharing()
+    take(book, "x")
+    book.built("1")
+    assert order(book, 2) == ["2", "3"]
+
+
+@pytest.mark.parametrize("how", ["lost", "faulted", "failed"])
+def test_a_build_that_nobody_finished_is_begun_by_the_next(how: str) -> None:
+    book = sharing()
+    lease = take(book, "y")
+    if how == "lost":
+        book.lose("y", "gone")
+    elif how == "faulted":
+        book.fault(lease, "no")
+    else:
+        book.finish(lease, ok(lease))  # it ended before anything was built
+    following = {"lost": "1", "faulted": "1", "failed": "2"}[how]
+    assert take(book, "x").trial.trial_id == following
+    assert take(book, "x").trial.trial_id == "3"
 
 
 def test_a_trial_is_only_leased_to_its_own_kind() -> None:
