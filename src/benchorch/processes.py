@@ -70,7 +70,8 @@ class Processes:
         chain, request: the trial's own.
         rival: its baseline, or None where there is nothing to meet.
         tolerance_ratio: how much slower than at its best the canary may be around a process that
-            counts; None where nobody looks.
+            counts, or None where nobody looks; asked when the first process has been seen, for
+            the answer may take a second.
         ask: has one process measure; raises StageFailed.
         say: called with what happens next.
 
@@ -86,7 +87,7 @@ class Processes:
         request: Node,
         rival: Rival | None,
         *,
-        tolerance_ratio: float | None,
+        tolerance_ratio: Callable[[], float | None],
         ask: Callable[[Node], Json],
         say: Callable[[str], None],
     ) -> None:
@@ -200,7 +201,7 @@ class Processes:
 
     def _judged(self, record: ProcessRecord) -> ProcessRecord:
         """The record, marked where the machine was not itself around it."""
-        tolerance = self._tolerance_ratio
+        tolerance = self._tolerance_ratio()
         before = record.conditions.canary_before_ns
         after = record.conditions.canary_after_ns
         left = self._chain.protocol.repeats - (len(self.records) - len(self.valid))

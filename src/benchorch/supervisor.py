@@ -17,6 +17,7 @@ from typing import Any, cast
 from benchorch import supervise
 from benchorch.chain import Chain, open_chain
 from benchorch.domain.codec import Json, decode, encode
+from benchorch.domain.protocol import Protocol
 from benchorch.domain.result import (
     BuildRecord,
     EnergyRecord,
@@ -126,21 +127,25 @@ class _Progress:
             self._energy = decode(EnergyRecord, self._run_stage("energy", request))
 
     def _measure(self, request: Node, chain: Chain) -> None:
-        tolerance_ratio = chain.protocol.canary_tolerance_ratio
-        if tolerance_ratio is not None:
-            self._say("measure", "looking at the machine")
-            seen = grade()
-            self._grade, tolerance_ratio = seen.letter, seen.tolerance_ratio(tolerance_ratio)
         self._processes = Processes(
             chain,
             request,
             self._rival(request, cast(Node, request["built"])),
-            tolerance_ratio=tolerance_ratio,
+            tolerance_ratio=lambda: self._tolerance_ratio(chain.protocol),
             ask=lambda asked: self._run_stage("measure", asked),
             say=lambda message: self._say("measure", message),
         )
         self._stop_reason = self._processes.run(lambda: self.stages_s["measure"])
         self._stop_alpha = chain.stopping.alpha(self._stop_reason)
+
+    def _tolerance_ratio(self, protocol: Protocol) -> float | None:
+        """What may be asked of this node's canaries; looks at the node the first time."""
+        asked_ratio = protocol.canary_tolerance_ratio
+        if asked_ratio is None:
+            return None
+        seen = grade()
+        self._grade = seen.letter
+        return seen.tolerance_ratio(asked_ratio)
 
     def _rival(self, request: Node, built: Node) -> Rival | None:
         """The baseline, built; None where there is none, or where it cannot be built."""

@@ -13,15 +13,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from benchorch import channel, measuring
+from benchorch.analysis.single import provisional
 from benchorch.chain import Chain, open_chain
 from benchorch.components import make
 from benchorch.domain.codec import Json, decode, encode
+from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import Failure
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError, StoreError, TrialError
 from benchorch.interfaces.store import Store
 from benchorch.stages.build import build
+from benchorch.tables import interval_text
 
 _OUT_OF_MEMORY = ("outofmemory", "out of memory", "can't allocate memory", "bad_alloc", "bad alloc")
 
@@ -53,6 +56,8 @@ def _answer_measure(request: Node, chain: Chain, say: Say) -> Json:
     subject = measuring.load(request, chain, tell)
     verdict = measuring.check(request, subject) if request["verify"] else None
     record = measuring.observe(subject, tell)
+    if verdict is not None:
+        tell(_first_impression(record))
     reply = {"process": encode(record), "verdict": encode(verdict)}
     if request["rival"] is not None:
         # What was seen is told first: meeting the baseline may end this process.
@@ -60,6 +65,12 @@ def _answer_measure(request: Node, chain: Chain, say: Say) -> Json:
         reply = {"paired": encode(measuring.meet(request, subject, tell))}
     subject.executable.close()
     return reply
+
+
+def _first_impression(record: ProcessRecord) -> str:
+    """What the first process says, long before all of them have."""
+    seen = provisional(record)
+    return f"p50 {interval_text(seen)} ms so far" if seen else "measured"
 
 
 def _answer_energy(request: Node, chain: Chain, say: Say) -> Json:

@@ -121,7 +121,7 @@ def run(
         chain,
         REQUEST,
         rival,
-        tolerance_ratio=tolerance_ratio,
+        tolerance_ratio=lambda: tolerance_ratio,
         ask=children,
         say=lambda message: None,
     )
