@@ -17,7 +17,7 @@ from benchorch.errors import MeasureError
 from benchorch.hardware import host
 from benchorch.hardware.caches import FLUSH_FACTOR
 from benchorch.hardware.declared import DeclaredHardware
-from benchorch.hardware.host_meter import HostMeter
+from benchorch.hardware.nvidia_meter import NvidiaMeter, first_device
 from benchorch.hardware.reading import calibrate_reads, own_counts, spin_until
 from benchorch.interfaces.hardware import Clock, Counts, Meter, Timing
 from benchorch.units import ms_to_ns
@@ -66,7 +66,7 @@ class CudaHardware(DeclaredHardware):
 
     def meter(self) -> Meter:
         """What this host and its device count about themselves besides time."""
-        return HostMeter()
+        return NvidiaMeter(driver=first_device())
 
 
 @final

@@ -1,37 +1,94 @@
-"""What a machine without an accelerator counts about itself besides time."""
+"""What does a machine without an accelerator count about itself besides time?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import DeviceMemory
+from benchorch.errors import MeasureError
 from benchorch.interfaces.hardware import Meter
+
+_POWERCAP = Path("/sys/class/powercap")
+_STAT = Path("/proc/stat")
+_UJ_PER_J = 1_000_000
+# Columns of a processor in proc_stat(5) in which it is not running anything.
+_IDLE_COLUMNS = (3, 4)
+# Guests' time is in the user's already.
+_COLUMNS = 8
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostMeter(Meter):
-    """The processor's own counters."""
+    """The processor's own counters: RAPL's energy, and the time in which it was busy.
+
+    Energy is that of whole packages, with their memory where the machine counts it: of everything
+    that runs on them. Intel's and AMD's processors have it, virtual machines rarely.
+
+    Attributes:
+        powercap: where the kernel shows RAPL.
+        stat: where it shows how busy the processors were.
+        counters: those of RAPL that were read, with what they have risen by since.
+    """
+
+    powercap: Path = _POWERCAP
+    stat: Path = _STAT
+    counters: dict[Path, Counter] = field(default_factory=dict)
 
     def no_energy(self) -> str | None:
         """Why there is no energy counter, or None where there is one."""
-        return "nobody has looked for one yet."
+        zones = _zones(self.powercap)
+        if not zones:
+            return (
+                f"this machine shows no energy counter: {self.powercap} has no RAPL package; "
+                "virtual machines usually have none."
+            )
+        for zone in zones:
+            try:
+                _microjoules(zone / "energy_uj")
+            except PermissionError:
+                return (
+                    f"{zone / 'energy_uj'} may not be read; "
+                    f"to allow it until the next boot: "
+                    f"sudo chmod a+r {self.powercap}/intel-rapl:*/energy_uj"
+                )
+            except (OSError, ValueError) as error:
+                return f"{zone / 'energy_uj'} cannot be read: {error}"
+        return None
 
     @property
     def energy_source(self) -> str:
-        """The counter's name; empty without one."""
-        return ""
+        """``rapl package``, ``rapl package+dram``; empty without a counter."""
+        names = dict.fromkeys(_kind(zone) for zone in _zones(self.powercap))
+        return f"rapl {'+'.join(names)}" if names else ""
 
     def energy_j(self) -> float:
-        """Joules since an origin of its own; never falls."""
-        raise NotImplementedError
+        """Joules of all packages since the first reading; MeasureError where one cannot be read."""
+        zones = _zones(self.powercap)
+        if not zones:
+            raise MeasureError("There is no energy counter on this machine.", kind="no_energy")
+        return sum(self._risen_uj(zone) for zone in zones) / _UJ_PER_J
+
+    def _risen_uj(self, zone: Path) -> int:
+        try:
+            now_uj = _microjoules(zone / "energy_uj")
+            if zone not in self.counters:
+                range_uj = _microjoules(zone / "max_energy_range_uj")
+                self.counters[zone] = Counter(last_uj=now_uj, range_uj=range_uj)
+        except (OSError, ValueError) as error:
+            raise MeasureError(
+                f"The energy counter cannot be read: {error}", kind="no_energy"
+            ) from error
+        return self.counters[zone].risen_uj(now_uj)
 
     def busy_s(self) -> float | None:
-        """Seconds for which the processors have been busy, or None."""
-        return None
+        """Seconds for which the processors that this process may use were busy, their mean."""
+        return _busy_s(self.stat, _usable_processors())
 
     def device_memory(self) -> DeviceMemory | None:
         """None: there is no device."""
@@ -43,3 +100,70 @@ class HostMeter(Meter):
     def device_state(self) -> Mapping[str, Json]:
         """Empty: there is no device."""
         return {}
+
+
+@dataclass(slots=True, kw_only=True)
+class Counter:
+    """A counter that begins again at 0 when it is full.
+
+    Attributes:
+        last_uj: the reading before.
+        range_uj: the highest value it can have.
+        total_uj: what it has risen by since the first reading.
+    """
+
+    last_uj: int
+    range_uj: int
+    total_uj: int = 0
+
+    def risen_uj(self, now_uj: int) -> int:
+        """What it has risen by in all; right if it was read once a turn, minutes at full load."""
+        rise = now_uj - self.last_uj
+        self.total_uj += rise if rise >= 0 else rise + self.range_uj
+        self.last_uj = now_uj
+        return self.total_uj
+
+
+def _zones(powercap: Path) -> list[Path]:
+    """RAPL's zones of packages and of memory beside them; not the parts of a package.
+
+    ``intel-rapl-mmio`` counts the packages again, and ``psys`` the whole board.
+    """
+    return [zone for zone in sorted(powercap.glob("intel-rapl:*")) if _kind(zone)]
+
+
+def _kind(zone: Path) -> str:
+    """``package``, ``dram`` or empty."""
+    try:
+        name = (zone / "name").read_text().strip()
+    except OSError:
+        return ""
+    if name.startswith("package"):
+        return "package"
+    return name if name == "dram" else ""
+
+
+def _microjoules(file: Path) -> int:
+    return int(file.read_text())
+
+
+def _busy_s(stat: Path, processors: Collection[int]) -> float | None:
+    """The mean over processors, from the kernel's ticks; None where there are none to be seen."""
+    wanted = {f"cpu{index}" for index in processors}
+    try:
+        lines = [line.split() for line in stat.read_text().splitlines()]
+    except OSError:
+        return None
+    ticks = [_busy_ticks(line[1:]) for line in lines if line and line[0] in wanted]
+    return sum(ticks) / len(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None
+
+
+def _busy_ticks(columns: list[str]) -> int:
+    counts = [int(column) for column in columns[:_COLUMNS]]
+    return sum(count for index, count in enumerate(counts) if index not in _IDLE_COLUMNS)
+
+
+def _usable_processors() -> Collection[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return range(os.cpu_count() or 1)
