@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from benchorch.analysis.autocorrelation import independent
+from benchorch.analysis.means import mean_over_processes
 from benchorch.analysis.processes import over_processes, steady_queries_ns
-from benchorch.analysis.quantiles import LEVEL_RATIO, minimum_n, quantile
+from benchorch.analysis.quantiles import (
+    ALPHA,
+    LEVEL_RATIO,
+    minimum_n,
+    quantile,
+    sample_quantile,
+)
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.units import NS_PER_MS, ns_to_s
@@ -21,72 +29,113 @@ LEAST_UNDISTURBED = 30
 TENTHS = 10
 
 
-def latency_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estimate]:
-    """Every estimate that the steady calls of these processes allow, by its metric's name.
+def latency_metrics(
+    processes: Sequence[ProcessRecord], alpha: float = ALPHA
+) -> Mapping[str, Estimate]:
+    """Every estimate that the steady blocks of these processes allow, by its metric's name.
 
-    Processes that observed nothing do not count; without any there is no metric.
+    Processes that observed nothing do not count; without any there is no metric. Blocks whose
+    calls were all there at once have a throughput and no latency of single queries.
+
+    Parameters
+    ----------
+    alpha : float
+        Error rate of intervals over processes: see `over_processes`.
     """
     seen = [process for process in processes if process.observations.durations_ns]
     if not seen:
         return {}
-    found = {
-        "latency_ms/p50": over_processes(median_ms(seen), unit="ms"),
-        **{f"latency_ms/{name}": tail_ms(seen, ratio) for name, ratio in TAILS.items()},
-        "latency_ms/best": best_ms(seen),
-        "undisturbed_latency_ms/p50": undisturbed_ms(seen),
-        "throughput_items_per_s/mean": over_processes(throughput(seen), unit="items_per_s"),
-    }
+    found = dict(_shared(seen, alpha))
+    if not any(process.observations.at_once for process in seen):
+        found.update(_of_queries(seen, alpha))
     return {name: estimate for name, estimate in found.items() if estimate is not None}
 
 
+def _shared(
+    processes: Sequence[ProcessRecord], alpha: float
+) -> Iterator[tuple[str, Estimate | None]]:
+    """What every closed scenario has."""
+    for name in ("cpu", "device", "issue"):
+        yield f"{name}_ms/p50", beside_ms(processes, f"{name}_ns", alpha)
+    rates = throughput(processes)
+    yield (
+        "throughput_items_per_s/mean",
+        over_processes(rates, unit="items_per_s", alpha=alpha),
+    )
+    yield "time_to_steady_s/p50", time_to_steady_s(processes)
+
+
+def _of_queries(
+    processes: Sequence[ProcessRecord], alpha: float
+) -> Iterator[tuple[str, Estimate | None]]:
+    """What needs one query after the other."""
+    yield "latency_ms/p50", over_processes(median_ms(processes), unit="ms", alpha=alpha)
+    for name, ratio in TAILS.items():
+        yield f"latency_ms/{name}", tail_ms(processes, ratio, alpha)
+    yield "latency_ms/best", best_ms(processes)
+    samples = [queries_ms(process) for process in processes]
+    yield "latency_ms/mean", mean_over_processes(samples, unit="ms", alpha=alpha)
+    yield "undisturbed_latency_ms/p50", undisturbed_ms(processes, alpha)
+
+
 def median_ms(processes: Sequence[ProcessRecord]) -> list[float]:
-    """Each process's steady median time per call, in milliseconds."""
+    """Each process's steady median time per query, in milliseconds."""
     import numpy as np
 
-    return [float(np.median(calls_ms(process))) for process in processes]
+    return [float(np.median(queries_ms(process))) for process in processes]
 
 
 def levels_ms(process: ProcessRecord) -> tuple[float, float]:
-    """The fastest and the slowest level of a process, in milliseconds per call.
+    """The fastest and the slowest level of a process, in milliseconds per query.
 
     Estimator: a steady process has one level, its median. Of any other, the smallest and largest
-    median of `TENTHS` consecutive parts of its calls: how far it wandered while it was watched.
+    median of `TENTHS` consecutive parts of its queries: how far it wandered while it was watched.
     """
     import numpy as np
 
-    calls = calls_ms(process)
-    parts = 1 if process.steady_from is not None else min(TENTHS, calls.size)
-    medians = [float(np.median(part)) for part in np.array_split(calls, parts)]
+    queries = queries_ms(process)
+    parts = 1 if process.steady_from is not None else min(TENTHS, queries.size)
+    medians = [float(np.median(part)) for part in np.array_split(queries, parts)]
     return min(medians), max(medians)
 
 
-def calls_ms(process: ProcessRecord) -> NDArray[float64]:
-    """Time per call of each steady block, shape (n,), in milliseconds."""
+def queries_ms(process: ProcessRecord) -> NDArray[float64]:
+    """Time per query of each steady block, shape (n,), in milliseconds."""
     return steady_queries_ns(process.observations, process.steady_from) / NS_PER_MS
 
 
-def tail_ms(processes: Sequence[ProcessRecord], quantile_ratio: float) -> Estimate | None:
-    """A tail quantile of single calls, or None where it cannot be estimated.
+def tail_ms(
+    processes: Sequence[ProcessRecord], quantile_ratio: float, alpha: float = ALPHA
+) -> Estimate | None:
+    """A tail quantile of single queries, or None where it cannot be estimated.
 
-    Where every one of several processes has calls enough for its own quantile, they are combined
-    as processes. Otherwise all calls are pooled as if independent. Blocks of several calls have
-    no quantile per call.
+    Where every one of several processes has queries enough for its own quantile, they are
+    combined as processes. Otherwise all queries are pooled, if they may be counted as
+    independent: within processes, and of the process they come from. Blocks of several queries
+    have no quantile per query.
     """
-    import numpy as np
-
-    if any(process.observations.calls_per_block != 1 for process in processes):
+    if any(process.observations.queries_per_block != 1 for process in processes):
         return None
-    samples = [calls_ms(process) for process in processes]
+    samples = [queries_ms(process) for process in processes]
     enough = minimum_n(quantile_ratio)
     if len(samples) > 1 and min(sample.size for sample in samples) >= enough:
-        own = [float(np.quantile(sample, quantile_ratio)) for sample in samples]
-        return over_processes(own, unit="ms")
+        own = [sample_quantile(sample, quantile_ratio) for sample in samples]
+        return over_processes(own, unit="ms", alpha=alpha)
+    return _pooled(samples, quantile_ratio) if independent(samples) else None
+
+
+def _pooled(samples: Sequence[NDArray[float64]], quantile_ratio: float) -> Estimate | None:
+    import numpy as np
+
     return quantile(np.concatenate(samples), quantile_ratio, unit="ms")
 
 
 def best_ms(processes: Sequence[ProcessRecord]) -> Estimate:
-    """The smallest steady time per call: the cost without noise, never the headline."""
-    samples = [calls_ms(process) for process in processes]
+    """The smallest steady time per query: the cost without noise, never the headline.
+
+    Source: Chen and Revels, *Robust benchmarking in noisy environments*, 2016.
+    """
+    samples = [queries_ms(process) for process in processes]
     return Estimate(
         value=min(float(sample.min()) for sample in samples),
         low=None,
@@ -98,7 +147,7 @@ def best_ms(processes: Sequence[ProcessRecord]) -> Estimate:
     )
 
 
-def undisturbed_ms(processes: Sequence[ProcessRecord]) -> Estimate | None:
+def undisturbed_ms(processes: Sequence[ProcessRecord], alpha: float = ALPHA) -> Estimate | None:
     """The headline over the blocks in which the process was never switched out.
 
     None where a process has fewer than 30 of them: long calls are nearly always interrupted.
@@ -108,15 +157,48 @@ def undisturbed_ms(processes: Sequence[ProcessRecord]) -> Estimate | None:
     medians = []
     for process in processes:
         flags = process.observations.preempted[process.steady_from or 0 :]
-        calm = calls_ms(process)[~np.asarray(flags, dtype=np.bool_)] if flags else np.empty(0)
+        calm = queries_ms(process)[~np.asarray(flags, dtype=np.bool_)] if flags else np.empty(0)
         if calm.size < LEAST_UNDISTURBED:
             return None
         medians.append(float(np.median(calm)))
-    return over_processes(medians, unit="ms")
+    return over_processes(medians, unit="ms", alpha=alpha)
+
+
+def beside_ms(
+    processes: Sequence[ProcessRecord], field: str, alpha: float = ALPHA
+) -> Estimate | None:
+    """The median per query of what was read beside each block: CPU, device or issue time.
+
+    None where a process has not read it.
+    """
+    import numpy as np
+
+    medians = []
+    for process in processes:
+        observed = process.observations
+        series = getattr(observed, field)[process.steady_from or 0 :]
+        if not series:
+            return None
+        medians.append(float(np.median(series)) / observed.queries_per_block / NS_PER_MS)
+    return over_processes(medians, unit="ms", alpha=alpha)
+
+
+def time_to_steady_s(processes: Sequence[ProcessRecord]) -> Estimate | None:
+    """From the beginning of loading to the first steady block, the first call in between.
+
+    None where a process never became steady.
+    """
+    times = []
+    for process in processes:
+        if process.steady_from is None:
+            return None
+        warming_s = ns_to_s(process.observations.started_ns[process.steady_from])
+        times.append(process.load_s + process.first_call_s + warming_s)
+    return over_processes(times, unit="s")
 
 
 def throughput(processes: Sequence[ProcessRecord]) -> list[float]:
-    """Each process's items a second: items of its steady calls over the time they took together.
+    """Each process's items a second: items of its steady blocks over the time they took together.
 
     The time between blocks, in which the harness reads counters, is not the model's.
     """
