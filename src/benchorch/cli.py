@@ -165,7 +165,8 @@ def _benchmark(request: Request) -> int:
 
 def _help(request: Request) -> int:
     from benchorch.commands import help as help_command
-    from benchorch.config import Composer, config_loader, lift_lists
+    from benchorch.config import Composer, config_loader
+    from benchorch.overrides import lift_lists
 
     composer = Composer(config_loader(request.directories), request.config_name)
     overrides = lift_lists(request.overrides, composer.groups)
@@ -175,8 +176,9 @@ def _help(request: Request) -> int:
 def _hydra(request: Request, places: Sequence[str]) -> int:
     import hydra
 
-    from benchorch.config import Composer, builtin_directory, config_loader, lift_lists
+    from benchorch.config import Composer, builtin_directory, config_loader
     from benchorch.launcher import Application, install_plugins
+    from benchorch.overrides import lift_lists
 
     loader = config_loader(request.directories)
     overrides = lift_lists(request.overrides, Composer(loader, request.config_name).groups)
@@ -238,7 +240,8 @@ def _resume(directory: Path) -> int:
 
 def _plan(arguments: list[str]) -> int:
     """Show what would run; starts nothing."""
-    from benchorch.config import Composer, config_loader, lift_lists, sweep_jobs
+    from benchorch.config import Composer, config_loader
+    from benchorch.overrides import lift_lists, sweep_jobs
     from benchorch.planning import new_plan_id, plan_jobs
     from benchorch.tables import plan_text
 
@@ -277,7 +280,9 @@ def _hydra_problems(error: Exception, request: Request, loader: ConfigLoader) ->
     """Everything wrong with the words, in place of the first thing Hydra stumbled over."""
     from hydra.errors import HydraException
 
-    from benchorch.config import Composer, composition_errors, first_line, lift_lists
+    from benchorch.config import Composer
+    from benchorch.mistakes import composition_errors, first_line
+    from benchorch.overrides import lift_lists
 
     if isinstance(error, ConfigError):
         return list(error.problems)

@@ -15,23 +15,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from benchorch.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
+from benchorch.mistakes import (
+    Mistakes,
+    composition_errors,
+    config_groups,
+    first_line,
+    group_options,
+)
+from benchorch.overrides import (
+    CONVERSION,
+    EACH,
+    MATRIX,
+    key_of,
+    parse_override,
+    plain_keys,
+    spelled,
+)
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
-    from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
-MATRIX = "matrix"
-EACH = "each"
-CONVERSION = "conversion"
 WORKLOAD = "workload"
-_PLAIN_VALUE = re.compile(r"^[\w.\-+/@]+$")
-_PLAIN_OVERRIDE = re.compile(r"^([A-Za-z_]\w*(?:\.\w+)+)=[^$]*$")
 # Interpolations that cannot leave a top-level node: a sibling, the node's own path, a variable.
 _OWN = r"\$\{{(?:\.(?!\.)[\w.]*|{key}(?:\.\w+)*|oc\.env:[^${{}}]*)\}}"
 
@@ -87,8 +96,8 @@ class Composer:
         self._first: tuple[tuple[str, ...], _Composed] | None = None
         self._composed: dict[tuple[str, ...], _Composed] = {}
         self._siblings: dict[tuple[str, ...], _Composed] = {}
-        self._found: dict[tuple[str, ...], list[str]] = {}
-        self._groups = frozenset(name for name in loader.list_groups("") if name != "hydra")
+        self._groups = config_groups(loader)
+        self._mistakes = Mistakes(loader, config_name)
 
     @property
     def groups(self) -> frozenset[str]:
@@ -97,8 +106,7 @@ class Composer:
 
     def options(self, group: str) -> list[str]:
         """The names one can choose in a group."""
-        # Straight from the repository: the loader would copy all of it to answer.
-        return self._loader.repository.get_group_options(group)  # type: ignore[attr-defined,no-any-return]
+        return group_options(self._loader, group)
 
     def option(self, group: str, name: str) -> Node:
         """The node that a choice gives; ConfigError if there is no such choice."""
@@ -107,20 +115,18 @@ class Composer:
             return cast(Node, self._first[1].config[group])  # composed already
         return cast(Node, self._compose((choice,)).config[group])
 
-    def cells(self, jobs: Sequence[Sequence[str]]) -> list[Cell]:
-        """The cells of all jobs in order; ConfigError with every problem of every job."""
-        cells: list[Cell] = []
-        problems: dict[str, None] = {}
-        for job in jobs:
-            try:
-                cells.extend(self._cells_of(list(job)))
-            except ConfigError as error:
-                # A section fails on its first mistake; the others may hold more.
-                found = (*self.override_problems(job), *error.problems)
-                problems.update(dict.fromkeys(found))
-        if problems:
-            raise ConfigError(list(problems))
-        return cells
+    def cells(self, job: Sequence[str]) -> list[Cell]:
+        """The cells of one job in order; ConfigError with every problem of it."""
+        try:
+            return list(self._cells_of(list(job)))
+        except ConfigError as error:
+            # A section fails on its first mistake; the others may hold more.
+            found = dict.fromkeys((*self._mistakes.of_job(job), *error.problems))
+            raise ConfigError(list(found)) from error
+
+    def problems(self, overrides: Sequence[str], *, sweep: bool) -> list[str]:
+        """Everything wrong with a command's words, each value of a sweep looked at."""
+        return self._mistakes.of_command(overrides, sweep=sweep)
 
     def session(self, overrides: Sequence[str]) -> Node:
         """The keys that are not about single trials: executor, store, tracking, rebuild, ..."""
@@ -134,9 +140,11 @@ class Composer:
         if not isinstance(given, list):
             raise ConfigError([f"{EACH}: expected a list of overrides, got {given!r}."])
         each = [str(override) for override in given]
-        own = {text.partition("=")[0]: text.partition("=")[2] for text in job if "." in _key(text)}
+        own = {
+            text.partition("=")[0]: text.partition("=")[2] for text in job if "." in key_of(text)
+        }
         for axes in self._combinations(job, rest.get(MATRIX)):
-            swept = [f"{key}={as_override_value(value)}" for key, value in axes.items()]
+            swept = [f"{key}={spelled(value)}" for key, value in axes.items()]
             plain = {k: str(v) for k, v in axes.items() if k not in self._groups}
             for cell in self._with_conversions(job + swept, each, {**own, **plain}):
                 yield from _expand_workload(cell)
@@ -151,7 +159,7 @@ class Composer:
         """Every combination of the declared matrix; a key set by hand is no longer an axis."""
         if matrix is not None and not isinstance(matrix, Mapping):
             raise ConfigError([f"{MATRIX}: expected axes with their values, got {matrix!r}."])
-        by_hand = {_key(override) for override in job}
+        by_hand = {key_of(override) for override in job}
         matrix = matrix or {}
         axes = {key: values for key, values in _flatten_axes(matrix) if key not in by_hand}
         problems = [
@@ -171,7 +179,7 @@ class Composer:
         self, job: list[str], each: list[str], axes: Mapping[str, str]
     ) -> Iterator[Cell]:
         """The cell, or one for each of the hardware's default conversions if none is named."""
-        inside = [text for text in each if self._group_of(_key(text)) == CONVERSION]
+        inside = [text for text in each if self._group_of(key_of(text)) == CONVERSION]
         beside = [text for text in each if text not in inside]
         cell = self._assemble([*job, *beside], axes)
         if cell.choices.get(CONVERSION):
@@ -222,7 +230,7 @@ class Composer:
 
     def _section(self, job: list[str], group: str | None) -> tuple[str, ...]:
         """The overrides that touch one group, or (None) those that touch no group."""
-        return tuple(o for o in job if self._group_of(_key(o)) == group)
+        return tuple(o for o in job if self._group_of(key_of(o)) == group)
 
     def _group_of(self, key: str) -> str | None:
         first = re.split(r"[./@]", key, maxsplit=1)[0]
@@ -238,18 +246,16 @@ class Composer:
 
     def _remember(self, overrides: tuple[str, ...], composed: _Composed) -> None:
         self._composed[overrides] = composed
-        for key, _, others in _plain_keys(overrides):
+        for key, _, others in plain_keys(overrides):
             if key.partition(".")[0] in composed.literal:
                 self._siblings[(key, *others)] = composed
 
     def _derive(self, overrides: tuple[str, ...]) -> _Composed | None:
         """A composition that differs from a known one in one plain value, if it is such a one."""
-        from hydra.core.override_parser.overrides_parser import OverridesParser
-
-        for key, text, others in _plain_keys(overrides):
+        for key, text, others in plain_keys(overrides):
             known = self._siblings.get((key, *others))
             if known is not None:
-                value = OverridesParser.create().parse_override(text).value()
+                value = parse_override(text).value()
                 if value is None or isinstance(value, bool | int | float | str):
                     config = _with_value(known.config, key.split("."), value)
                     return replace(known, config=config)
@@ -271,160 +277,9 @@ class Composer:
             if not resolve:
                 plain = _resolve_own(config, plain)
         except composition_errors() as error:
-            raise ConfigError(self.override_problems(overrides) or [first_line(error)]) from error
+            found = self._mistakes.of_job(overrides) or [first_line(error)]
+            raise ConfigError(found) from error
         return _Composed(plain, choices, literal=literal)
-
-    def problems(self, overrides: Sequence[str], *, sweep: bool) -> list[str]:
-        """Everything wrong with a command's overrides, each value of a sweep looked at."""
-        broken = [text for text in overrides if self._syntax_problem(text)]
-        found = [str(self._syntax_problem(text)) for text in broken]
-        sound = [text for text in overrides if text not in broken]
-        jobs = sweep_jobs(sound, self._loader) if sweep else [sound]
-        told = dict.fromkeys(text for job in jobs for text in self.override_problems(job))
-        return found + list(told)
-
-    @staticmethod
-    def _syntax_problem(text: str) -> str | None:
-        from hydra.core.override_parser.overrides_parser import OverridesParser
-        from hydra.errors import HydraException
-
-        try:
-            OverridesParser.create().parse_override(text)
-        except HydraException as error:
-            return f"{text!r} is not an override: {first_line(error)}"
-        return None
-
-    def override_problems(self, overrides: Sequence[str]) -> list[str]:
-        """What is wrong with each override by itself, given the options chosen beside it."""
-        choices = {
-            _key(text): text
-            for text in overrides
-            if _key(text) in self._groups and not self._problems_of(text, ())
-        }
-        found: list[str] = []
-        for text in overrides:
-            choice = choices.get(self._group_of(_key(text)) or "")
-            found += self._problems_of(text, (choice,) if choice and choice != text else ())
-        return found
-
-    def _problems_of(self, text: str, choice: tuple[str, ...]) -> list[str]:
-        key = (*choice, text)
-        if key not in self._found:
-            self._found[key] = self._look_for_problems(text, choice)
-        return self._found[key]
-
-    def _look_for_problems(self, text: str, choice: tuple[str, ...]) -> list[str]:
-        from hydra.core.override_parser.overrides_parser import OverridesParser
-        from hydra.types import RunMode
-
-        broken = self._syntax_problem(text)
-        if broken:
-            return [broken]
-        override = OverridesParser.create().parse_override(text)
-        if override.key_or_group in self._groups:
-            return self._option_problems(override)
-        if override.is_add() or override.is_force_add() or override.is_delete():
-            return []
-        groups = dict.fromkeys(sorted(self._groups))
-        unknown = _unknown_key({**groups, **self._compose(choice).config}, override.key_or_group)
-        if unknown and self._group_of(override.key_or_group) is None:
-            return [unknown]
-        expected = composition_errors()
-        try:
-            self._loader.load_configuration(
-                self._config_name, [*choice, text], run_mode=RunMode.RUN, from_shell=False
-            )
-        except expected as error:
-            return [unknown or f"{text}: {first_line(error)}"]
-        return []
-
-    def _option_problems(self, override: Override) -> list[str]:
-        group = override.key_or_group
-        options = self.options(group)
-        values = override.value()
-        chosen = values if isinstance(values, list) else [values]
-        return [
-            f"{group}: there is no {str(value)!r}.{suggest(str(value), options)} "
-            f"Options: {', '.join(options)}."
-            for value in chosen
-            if value is not None and str(value) not in options
-        ]
-
-
-def composition_errors() -> tuple[type[Exception], ...]:
-    """Everything that composing a user's YAML may raise."""
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
-    return (HydraException, OmegaConfBaseException, YAMLError, RecursionError, ValueError, OSError)
-
-
-def lift_lists(overrides: Sequence[str], groups: frozenset[str]) -> list[str]:
-    """``conversion=[eager,onnxruntime]`` as an axis of the matrix.
-
-    Hydra would merge the two files into one node, which is never what is meant here. What is
-    overridden inside a group whose choice is thus still open waits for each choice in ``each``.
-    """
-    lists = {text: _list_value(text) for text in overrides if _key(text) in groups}
-    chosen = {_key(text) for text, value in lists.items() if value is None}
-    open_groups = {_key(text) for text, value in lists.items() if value is not None}
-    open_groups |= {CONVERSION} - chosen
-    lifted, waiting = [], []
-    for text in overrides:
-        value = lists.get(text)
-        if value is not None:
-            lifted.append(f"++{MATRIX}.{_key(text)}={as_override_value(value)}")
-        elif _key(text).partition(".")[0] in open_groups and "." in _key(text):
-            waiting.append(text)
-        else:
-            lifted.append(text)
-    return lifted + ([f"{EACH}={as_override_value(waiting)}"] if waiting else [])
-
-
-def _list_value(text: str) -> list[str] | None:
-    """The names that a choice lists, or None where it names one."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
-    try:
-        value = OverridesParser.create().parse_override(text).value() if "=[" in text else None
-    except HydraException:
-        value = None
-    return [str(name) for name in value] if isinstance(value, list) else None
-
-
-def sweep_jobs(overrides: Sequence[str], loader: ConfigLoader) -> list[list[str]]:
-    """The jobs that Hydra's own sweeper makes of comma-separated values."""
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
-    try:
-        parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
-        batches = BasicSweeper.split_arguments(parsed, None)
-    except HydraException as error:
-        raise ConfigError([first_line(error)]) from error
-    return [list(job) for batch in batches for job in batch]
-
-
-def as_override_value(value: Json) -> str:
-    """A value as Hydra's grammar spells it."""
-    if isinstance(value, str):
-        return value if _PLAIN_VALUE.match(value) else "'" + value.replace("'", r"\'") + "'"
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{k}:{as_override_value(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, Sequence):
-        return "[" + ",".join(as_override_value(item) for item in value) + "]"
-    return json.dumps(value)
-
-
-def _plain_keys(overrides: tuple[str, ...]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Each dotted key that is simply given a value: the key, its text, the other overrides."""
-    for index, text in enumerate(overrides):
-        plain = _PLAIN_OVERRIDE.match(text)
-        if plain:
-            yield plain[1], text, overrides[:index] + overrides[index + 1 :]
 
 
 def _with_value(node: Node, path: Sequence[str], value: Json) -> Node:
@@ -432,10 +287,6 @@ def _with_value(node: Node, path: Sequence[str], value: Json) -> Node:
     first, *rest = path
     inner = _with_value(cast(Node, node[first]), rest, value) if rest else value
     return {**node, first: inner}
-
-
-def _key(override: str) -> str:
-    return override.partition("=")[0].lstrip("+~")
 
 
 def _flatten_axes(matrix: Node, prefix: str = "") -> Iterator[tuple[str, Json]]:
@@ -474,36 +325,3 @@ def _resolve_own(config: DictConfig, plain: dict[str, Json]) -> dict[str, Json]:
             if OmegaConf.is_config(selected):
                 plain[key] = cast(Json, OmegaConf.to_container(selected, resolve=True))
     return plain
-
-
-def _unknown_key(base: Node, dotted: str) -> str | None:
-    """Why a dotted key does not exist, naming the nearest one that does."""
-    node: Json = base
-    seen: list[str] = []
-    for part in dotted.split("."):
-        if not isinstance(node, Mapping):
-            return None
-        if part not in node:
-            where = ".".join(seen)
-            place = f"{where}." if where else ""
-            return (
-                f"{dotted}: unknown key.{suggest(part, node)} "
-                f"Keys here: {', '.join(f'{place}{key}' for key in node)}."
-            )
-        seen.append(part)
-        node = node[part]
-    return None
-
-
-def first_line(error: BaseException) -> str:
-    """An exception in one line, with the place if it names one."""
-    if isinstance(error, RecursionError):
-        return (
-            "A configuration leads back to itself: look at its defaults list, and for a file "
-            "that has the name of a built-in one, such as config.yaml."
-        )
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    place = next((line for line in lines if line.startswith("in ")), "")
-    if place and not isinstance(error, ValueError):  # YAML says where on a line of its own
-        return f"{lines[0]} {place}"
-    return lines[0] if lines else type(error).__name__

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -111,7 +112,7 @@ class _Anywhere(Executor):
 
 def _compose(composer: Composer, jobs: Sequence[Sequence[str]]) -> list[list[Cell]]:
     problems = _Problems()
-    by_job = [problems.attempt(lambda job=job: composer.cells([job])) for job in jobs]  # type: ignore[misc]
+    by_job = [problems.attempt(partial(composer.cells, job)) for job in jobs]
     problems.stop()
     return [cells for cells in by_job if cells is not None]
 

@@ -2,8 +2,9 @@ import time
 
 import pytest
 
-from benchorch.config import Composer, as_override_value, config_loader, lift_lists, sweep_jobs
+from benchorch.config import Composer, config_loader
 from benchorch.errors import ConfigError
+from benchorch.overrides import lift_lists, spelled, sweep_jobs
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def combinations(cells, *keys):
 
 
 def test_a_model_alone_takes_the_hardwares_default_conversions(composer):
-    cells = composer.cells([["model=mlp", "hardware=local"]])
+    cells = composer.cells(["model=mlp", "hardware=local"])
     assert combinations(cells, "model", "conversion") == [
         ("mlp", "eager"),
         ("mlp", "inductor"),
@@ -31,13 +32,24 @@ def test_a_model_alone_takes_the_hardwares_default_conversions(composer):
 
 
 def test_a_named_conversion_stands_alone(composer):
-    cells = composer.cells([["model=mlp", "conversion=onnxruntime"]])
+    cells = composer.cells(["model=mlp", "conversion=onnxruntime"])
     assert combinations(cells, "conversion") == [("onnxruntime",)]
 
 
 def test_a_list_of_conversions_is_a_matrix_and_not_one_merged_node(composer):
     overrides = lift_lists(["model=mlp", "conversion=[eager,onnxruntime]"], composer.groups)
-    assert combinations(composer.cells([overrides]), "conversion") == [("eager",), ("onnxruntime",)]
+    assert combinations(composer.cells(overrides), "conversion") == [("eager",), ("onnxruntime",)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["conversion=[eager,onnxruntime],inductor", "conversion=eager,[onnxruntime,[inductor]]"],
+)
+def test_lists_inside_a_sweep_are_crossed_like_its_other_values(composer, words):
+    overrides = lift_lists(["model=mlp", words], composer.groups)
+    jobs = sweep_jobs(overrides, composer._loader)
+    cells = [cell for job in jobs for cell in composer.cells(job)]
+    assert combinations(cells, "conversion") == [("eager",), ("onnxruntime",), ("inductor",)]
 
 
 def test_a_list_that_is_no_choice_stays_a_value(composer):
@@ -47,30 +59,30 @@ def test_a_list_that_is_no_choice_stays_a_value(composer):
         "model.widths=[256,8]",
         "workload.dynamic=[batch_size]",
     ]
-    cell = composer.cells([lift_lists(words, composer.groups)])[0]
+    cell = composer.cells(lift_lists(words, composer.groups))[0]
     assert cell.config["model"]["widths"] == [256, 8]
     assert cell.config["workload"]["dynamic"] == ["batch_size"]
 
 
 def test_an_override_inside_an_open_choice_waits_for_each_of_its_options(composer):
     words = ["model=mlp", "conversion=[eager,onnxruntime]", "conversion.tolerance_ratio=0.5"]
-    cells = composer.cells([lift_lists(words, composer.groups)])
+    cells = composer.cells(lift_lists(words, composer.groups))
     assert [cell.config["conversion"]["tolerance_ratio"] for cell in cells] == [0.5, 0.5]
 
 
 def test_an_override_reaches_every_default_conversion(composer):
     job = lift_lists(["model=mlp", "conversion.tolerance_ratio=0.5"], composer.groups)
-    tolerances = [c.config["conversion"]["tolerance_ratio"] for c in composer.cells([job])]
+    tolerances = [c.config["conversion"]["tolerance_ratio"] for c in composer.cells(job)]
     assert tolerances == [0.5] * 4
 
 
 def test_a_symbol_may_be_a_list(composer):
-    cells = composer.cells([["model=mlp", "conversion=eager", "workload.batch_size=[1,8]"]])
+    cells = composer.cells(["model=mlp", "conversion=eager", "workload.batch_size=[1,8]"])
     assert [cell.config["workload"]["batch_size"] for cell in cells] == [1, 8]
 
 
 def test_an_override_reaches_only_the_options_it_belongs_to(composer):
-    cells = composer.cells([["conversion=eager", "model=mlp", "model.widths=[4,2]"]])
+    cells = composer.cells(["conversion=eager", "model=mlp", "model.widths=[4,2]"])
     assert cells[0].config["model"]["widths"] == [4, 2]
 
 
@@ -82,7 +94,7 @@ def test_cells_equal_what_hydra_composes_as_a_whole(composer):
     whole = config_loader().load_configuration("config", job, run_mode=RunMode.RUN)
     with open_dict(whole):
         del whole["hydra"]
-    assert composer.cells([job])[0].config == OmegaConf.to_container(whole, resolve=True)
+    assert composer.cells(job)[0].config == OmegaConf.to_container(whole, resolve=True)
 
 
 def test_a_value_may_refer_to_another_groups_key(tmp_path):
@@ -92,14 +104,16 @@ def test_a_value_may_refer_to_another_groups_key(tmp_path):
         "defaults: [config, override model: mlp, override conversion: eager, _self_]\n"
         "parity: {inputs: '${workload.batch_size}'}\n",
     )
-    cells = composer.cells([["workload.batch_size=5"]])
+    cells = composer.cells(["workload.batch_size=5"])
     assert cells[0].config["parity"]["inputs"] == 5
 
 
 def test_a_value_may_refer_to_an_axis(composer):
     words = ["model=mlp", "conversion=eager", "+model.kwargs.n=${oc.select:workload.batch_size,0}"]
     jobs = [[*words, f"workload.batch_size={size}"] for size in (4, 8)]
-    assert [cell.config["model"]["kwargs"]["n"] for cell in composer.cells(jobs)] == [4, 8]
+    assert [
+        cell.config["model"]["kwargs"]["n"] for job in jobs for cell in composer.cells(job)
+    ] == [4, 8]
 
 
 def test_a_choice_of_ones_own_may_set_any_node(tmp_path):
@@ -113,7 +127,8 @@ def test_a_choice_of_ones_own_may_set_any_node(tmp_path):
     jobs = [["conversion=eager", f"+experiment={name}"] for name in "xy"]
     seen = [
         (cell.choices["model"], cell.config["workload"]["batch_size"])
-        for cell in composer.cells(jobs)
+        for job in jobs
+        for cell in composer.cells(job)
     ]
     assert seen == [("mlp", 3), ("resnet18", 5)]
 
@@ -125,7 +140,7 @@ def test_a_recipes_matrix_is_crossed_in_the_order_it_is_written(tmp_path):
         "defaults: [config, override model: mlp, _self_]\n"
         "matrix:\n  conversion: [eager, onnxruntime]\n  workload.batch_size: [1, 8]\n",
     )
-    cells = composer.cells([[]])
+    cells = composer.cells([])
     assert combinations(cells, "conversion", "workload.batch_size") == [
         ("eager", "1"),
         ("eager", "8"),
@@ -141,7 +156,7 @@ def test_a_key_set_by_hand_replaces_its_axis(tmp_path):
         "defaults: [config, override model: mlp, _self_]\n"
         "matrix: {conversion: [eager, inductor]}\n",
     )
-    assert combinations(composer.cells([["conversion=onnxruntime"]]), "conversion") == [
+    assert combinations(composer.cells(["conversion=onnxruntime"]), "conversion") == [
         ("onnxruntime",)
     ]
 
@@ -158,18 +173,59 @@ def test_an_axis_without_values_is_refused(tmp_path, matrix, problem):
         tmp_path, "empty", f"defaults: [config, override model: mlp, _self_]\nmatrix: {matrix}\n"
     )
     with pytest.raises(ConfigError) as caught:
-        composer.cells([[]])
+        composer.cells([])
     assert problem in caught.value.problems
 
 
 def test_all_mistakes_are_told_at_once_with_suggestions(composer):
     with pytest.raises(ConfigError) as caught:
-        composer.cells([["model=brt", "workload.bach_size=3", "hardwre=local", "rebuil=never"]])
+        composer.cells(["model=brt", "workload.bach_size=3", "hardwre=local", "rebuil=never"])
     told = "\n".join(caught.value.problems)
     assert "model: there is no 'brt'. Did you mean 'bert'?" in told
     assert "workload.bach_size: unknown key. Did you mean 'batch_size'?" in told
     assert "hardwre: unknown key. Did you mean 'hardware'?" in told
     assert "rebuil: unknown key. Did you mean 'rebuild'?" in told
+
+
+@pytest.mark.parametrize(
+    ("word", "problem"),
+    [
+        (
+            "conversion=eager,inductor",
+            "conversion=eager,inductor: several values are crossed with -m, "
+            "or listed as conversion=[eager,inductor].",
+        ),
+        (
+            "workload.batch_size=1,2",
+            "workload.batch_size=1,2: several values are crossed with -m.",
+        ),
+    ],
+)
+def test_several_values_without_a_sweep_are_refused_with_the_flag(composer, word, problem):
+    assert composer.problems(["model=mlp", word], sweep=False) == [problem]
+    assert composer.problems(["model=mlp", word], sweep=True) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("protocl.pin=false", "protocl.pin: unknown key. Did you mean 'protocol'?"),
+        ("protocol.piin=false", "protocol.piin: unknown key. Did you mean 'pin'?"),
+    ],
+)
+def test_a_misspelt_protocol_key_is_refused_with_the_one_that_was_meant(composer, word, told):
+    (problem,) = composer.problems(["model=mlp", word], sweep=False)
+    assert problem.startswith(told)
+
+
+def test_the_protocol_can_be_set_for_every_cell_and_swept(composer):
+    listed = lift_lists(["model=mlp", "conversion=[eager,onnxruntime]"], composer.groups)
+    job = [*listed, f"each={spelled(['protocol.pin=false'])}"]
+    pinned = [cell.config["protocol"]["pin"] for cell in composer.cells(job)]
+    assert pinned == [False, False]
+    jobs = sweep_jobs(["model=mlp", "conversion=eager", "protocol.repeats=0,3"], composer._loader)
+    cells = [cell for job in jobs for cell in composer.cells(job)]
+    assert combinations(cells, "protocol.repeats") == [("0",), ("3",)]
 
 
 def test_the_users_directory_comes_before_the_built_in_one(tmp_path):
@@ -178,7 +234,7 @@ def test_the_users_directory_comes_before_the_built_in_one(tmp_path):
         "{batch_size: 77, seq_len: 1, dtype: float32, seed: 0, dynamic: []}"
     )
     composer = Composer(config_loader([tmp_path]))
-    cell = composer.cells([["model=mlp", "conversion=eager"]])[0]
+    cell = composer.cells(["model=mlp", "conversion=eager"])[0]
     assert cell.config["workload"]["batch_size"] == 77
 
 
@@ -199,7 +255,7 @@ def test_a_thousand_cells_need_few_compositions(composer, monkeypatch):
         composer._loader,
     )
     started = time.process_time()
-    cells = composer.cells(jobs)
+    cells = [cell for job in jobs for cell in composer.cells(job)]
     assert len(cells) == 1000
     assert len(composed) < 80
     assert time.process_time() - started < 60  # a hang, not a speed: speeds are in benchmarks/
@@ -223,5 +279,5 @@ def test_a_thousand_cells_need_few_compositions(composer, monkeypatch):
 def test_values_are_spelled_as_hydra_reads_them(value, text):
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    assert as_override_value(value) == text
+    assert spelled(value) == text
     assert OverridesParser.create().parse_override(f"k={text}").value() == value

@@ -30,6 +30,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "conversion",
         "scenario",
         "stopping",
+        "protocol",
         "parity",
         "baseline",
         "objective",

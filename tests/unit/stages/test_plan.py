@@ -25,8 +25,8 @@ def composer():
 
 
 def planned(composer, *jobs, executor=None, baseline="eager"):
-    cells = composer.cells([list(job) for job in jobs])
-    eager = composer.cells([[f"conversion={baseline}"]])[0].config["conversion"] if baseline else {}
+    cells = [cell for job in jobs for cell in composer.cells(job)]
+    eager = composer.cells([f"conversion={baseline}"])[0].config["conversion"] if baseline else {}
     return plan(
         cells,
         executor=executor or Everywhere(),
@@ -126,6 +126,9 @@ def test_a_missing_package_is_a_skip_that_says_what_to_install(composer, monkeyp
         (["conversion.tolerance_ratio=-1"], "conversion.tolerance_ratio"),
         (["+stopping.wndow=1"], "stopping.wndow: unknown option"),
         (["conversion.runtime._target_=os.system"], "not one of benchorch's own components"),
+        (["+protocol.piin=false"], "protocol.piin: unknown option. Did you mean 'pin'?"),
+        (["protocol.pairing=some"], "pairing: one of auto, alternated, adjacent, none"),
+        (["protocol.pin=3"], "protocol.pin: expected true or false, got 3"),
         (["parity.inputs=0"], "parity.inputs: expected a positive whole number"),
         (["limits.build_timeout_s=-5"], "limits.build_timeout_s: expected a number above 0"),
     ],

@@ -1,0 +1,177 @@
+"""What is wrong with a command's overrides: every mistake, each with the word that was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from benchorch.components import suggest
+from benchorch.domain.codec import Json
+from benchorch.domain.trial import Node
+from benchorch.errors import ConfigError
+from benchorch.overrides import key_of, parse_override, sweep_jobs
+
+if TYPE_CHECKING:
+    from hydra.core.config_loader import ConfigLoader
+    from hydra.core.override_parser.types import Override
+
+
+def config_groups(loader: ConfigLoader) -> frozenset[str]:
+    """The configuration groups a user can choose from."""
+    return frozenset(name for name in loader.list_groups("") if name != "hydra")
+
+
+def group_options(loader: ConfigLoader, group: str) -> list[str]:
+    """The names one can choose in a group."""
+    # Straight from the repository: the loader would copy all of it to answer.
+    return loader.repository.get_group_options(group)  # type: ignore[attr-defined,no-any-return]
+
+
+class Mistakes:
+    """Looks at each override by itself, so that one mistake hides no other; asks Hydra to try."""
+
+    def __init__(self, loader: ConfigLoader, config_name: str) -> None:
+        self._loader = loader
+        self._config_name = config_name
+        self._groups = config_groups(loader)
+        self._found: dict[tuple[str, ...], list[str]] = {}
+        self._bases: dict[tuple[str, ...], Mapping[str, Json]] = {}
+
+    def of_command(self, overrides: Sequence[str], *, sweep: bool) -> list[str]:
+        """Everything wrong with a command's words, each value of a sweep looked at."""
+        broken = [text for text in overrides if _syntax_problem(text)]
+        found = [str(_syntax_problem(text)) for text in broken]
+        sound = [text for text in overrides if text not in broken]
+        jobs = sweep_jobs(sound, self._loader) if sweep else [sound]
+        told = dict.fromkeys(text for job in jobs for text in self.of_job(job))
+        return found + list(told)
+
+    def of_job(self, overrides: Sequence[str]) -> list[str]:
+        """What is wrong with each override by itself, given the options chosen beside it."""
+        choices = {
+            key_of(text): text
+            for text in overrides
+            if key_of(text) in self._groups and not self._of(text, ())
+        }
+        found: list[str] = []
+        for text in overrides:
+            choice = choices.get(self._group_of(key_of(text)))
+            found += self._of(text, (choice,) if choice and choice != text else ())
+        return found
+
+    def _group_of(self, key: str) -> str:
+        return key.partition(".")[0].partition("/")[0].partition("@")[0]
+
+    def _of(self, text: str, choice: tuple[str, ...]) -> list[str]:
+        key = (*choice, text)
+        if key not in self._found:
+            self._found[key] = self._look(text, choice)
+        return self._found[key]
+
+    def _look(self, text: str, choice: tuple[str, ...]) -> list[str]:
+        broken = _syntax_problem(text)
+        if broken:
+            return [broken]
+        override = parse_override(text)
+        choosing = override.key_or_group in self._groups
+        if override.is_sweep_override():
+            key, _, names = text.partition("=")
+            listed = f", or listed as {key}=[{names}]" if choosing else ""
+            return [f"{text}: several values are crossed with -m{listed}."]
+        if choosing:
+            return self._option_problems(override)
+        if override.is_add() or override.is_force_add() or override.is_delete():
+            return []
+        unknown = _unknown_key(self._base(choice), override.key_or_group)
+        if unknown and self._group_of(override.key_or_group) not in self._groups:
+            return [unknown]
+        try:
+            self._load((*choice, text))
+        except composition_errors() as error:
+            return [unknown or f"{text}: {first_line(error)}"]
+        return []
+
+    def _option_problems(self, override: Override) -> list[str]:
+        group = override.key_or_group
+        options = group_options(self._loader, group)
+        values = override.value()
+        chosen = values if isinstance(values, list) else [values]
+        return [
+            f"{group}: there is no {str(value)!r}.{suggest(str(value), options)} "
+            f"Options: {', '.join(options)}."
+            for value in chosen
+            if value is not None and str(value) not in options
+        ]
+
+    def _base(self, choice: tuple[str, ...]) -> Node:
+        """The keys there are once an option is chosen, groups included."""
+        if choice not in self._bases:
+            try:
+                config = self._load(choice)
+            except composition_errors() as error:
+                raise ConfigError([first_line(error)]) from error
+            self._bases[choice] = {**dict.fromkeys(sorted(self._groups)), **config}
+        return self._bases[choice]
+
+    def _load(self, overrides: tuple[str, ...]) -> Node:
+        from hydra.types import RunMode
+        from omegaconf import OmegaConf, open_dict
+
+        config = self._loader.load_configuration(
+            self._config_name, list(overrides), run_mode=RunMode.RUN, from_shell=False
+        )
+        with open_dict(config):
+            del config["hydra"]
+        return cast(Node, OmegaConf.to_container(config, resolve=False))
+
+
+def _syntax_problem(text: str) -> str | None:
+    from hydra.errors import HydraException
+
+    try:
+        parse_override(text)
+    except HydraException as error:
+        return f"{text!r} is not an override: {first_line(error)}"
+    return None
+
+
+def _unknown_key(base: Node, dotted: str) -> str | None:
+    """Why a dotted key does not exist, naming the nearest one that does."""
+    node: Json = base
+    seen: list[str] = []
+    for part in dotted.split("."):
+        if not isinstance(node, Mapping):
+            return None
+        if part not in node:
+            where = ".".join(seen)
+            place = f"{where}." if where else ""
+            return (
+                f"{dotted}: unknown key.{suggest(part, node)} "
+                f"Keys here: {', '.join(f'{place}{key}' for key in node)}."
+            )
+        seen.append(part)
+        node = node[part]
+    return None
+
+
+def composition_errors() -> tuple[type[Exception], ...]:
+    """Everything that composing a user's YAML may raise."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    return (HydraException, OmegaConfBaseException, YAMLError, RecursionError, ValueError, OSError)
+
+
+def first_line(error: BaseException) -> str:
+    """An exception in one line, with the place if it names one."""
+    if isinstance(error, RecursionError):
+        return (
+            "A configuration leads back to itself: look at its defaults list, and for a file "
+            "that has the name of a built-in one, such as config.yaml."
+        )
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    place = next((line for line in lines if line.startswith("in ")), "")
+    if place and not isinstance(error, ValueError):  # YAML says where on a line of its own
+        return f"{lines[0]} {place}"
+    return lines[0] if lines else type(error).__name__

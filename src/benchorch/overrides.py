@@ -1,0 +1,125 @@
+"""The words of a command in Hydra's grammar: what lists and sweeps mean, how values are spelled."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from benchorch.domain.codec import Json
+from benchorch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hydra.core.config_loader import ConfigLoader
+    from hydra.core.override_parser.types import Override
+
+MATRIX = "matrix"
+EACH = "each"
+CONVERSION = "conversion"
+_PLAIN_VALUE = re.compile(r"^[\w.\-+/@]+$")
+_PLAIN_OVERRIDE = re.compile(r"^([A-Za-z_]\w*(?:\.\w+)+)=[^$]*$")
+
+
+def key_of(text: str) -> str:
+    """``workload.batch_size`` of ``+workload.batch_size=8``."""
+    return text.partition("=")[0].lstrip("+~")
+
+
+def parse_override(text: str) -> Override:
+    """One override as Hydra understands it; HydraException where it is none."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return OverridesParser.create().parse_override(text)
+
+
+def lift_lists(overrides: Sequence[str], groups: frozenset[str]) -> list[str]:
+    """``conversion=[eager,onnxruntime]`` as an axis of the matrix.
+
+    Hydra would merge the two files into one node, which is never what is meant here. What is
+    overridden inside a group whose choice is thus still open waits for each choice in ``each``.
+    """
+    overrides = [_flat(text) if key_of(text) in groups else text for text in overrides]
+    lists = {text: _listed(text) for text in overrides if key_of(text) in groups}
+    chosen = {key_of(text) for text, names in lists.items() if names is None}
+    open_groups = {key_of(text) for text, names in lists.items() if names is not None}
+    open_groups |= {CONVERSION} - chosen
+    lifted, waiting = [], []
+    for text in overrides:
+        names = lists.get(text)
+        if names is not None:
+            lifted.append(f"++{MATRIX}.{key_of(text)}={spelled(names)}")
+        elif key_of(text).partition(".")[0] in open_groups and "." in key_of(text):
+            waiting.append(text)
+        else:
+            lifted.append(text)
+    return lifted + ([f"{EACH}={spelled(waiting)}"] if waiting else [])
+
+
+def _listed(text: str) -> list[str] | None:
+    """The names that a choice lists, or None where it names one."""
+    value = _value(text)
+    return [str(name) for name in value] if isinstance(value, list) else None
+
+
+def _flat(text: str) -> str:
+    """``conversion=[eager,inductor],onnxruntime`` with every name on its own: all are crossed."""
+    from hydra.core.override_parser.types import ChoiceSweep
+
+    value = _value(text)
+    if not isinstance(value, ChoiceSweep) or not any(isinstance(one, list) for one in value.list):
+        return text
+    return f"{text.partition('=')[0]}={','.join(_names(value.list))}"
+
+
+def _names(values: Sequence[object]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, list):
+            yield from _names(value)
+        else:
+            yield str(value)
+
+
+def _value(text: str) -> object:
+    """What an override with a list in it gives; None for any other."""
+    from hydra.errors import HydraException
+
+    if "[" not in text:
+        return None
+    try:
+        return parse_override(text).value()
+    except HydraException:
+        return None
+
+
+def sweep_jobs(overrides: Sequence[str], loader: ConfigLoader) -> list[list[str]]:
+    """The jobs that Hydra's own sweeper makes of comma-separated values."""
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
+        batches = BasicSweeper.split_arguments(parsed, None)
+    except HydraException as error:
+        raise ConfigError([str(error).strip().partition("\n")[0]]) from error
+    return [list(job) for batch in batches for job in batch]
+
+
+def spelled(value: Json) -> str:
+    """A value as Hydra's grammar spells it."""
+    if isinstance(value, str):
+        return value if _PLAIN_VALUE.match(value) else "'" + value.replace("'", r"\'") + "'"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{k}:{spelled(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ",".join(spelled(item) for item in value) + "]"
+    return json.dumps(value)
+
+
+def plain_keys(overrides: tuple[str, ...]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Each dotted key that is simply given a value: the key, its text, the other overrides."""
+    for index, text in enumerate(overrides):
+        plain = _PLAIN_OVERRIDE.match(text)
+        if plain:
+            yield plain[1], text, overrides[:index] + overrides[index + 1 :]
