@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 TAILS = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 LEAST_UNDISTURBED = 30
 
-TENTHS = 10
-
 
 def latency_metrics(
     processes: Sequence[ProcessRecord], alpha: float = ALPHA
@@ -83,20 +81,6 @@ def median_ms(processes: Sequence[ProcessRecord]) -> list[float]:
     import numpy as np
 
     return [float(np.median(queries_ms(process))) for process in processes]
-
-
-def levels_ms(process: ProcessRecord) -> tuple[float, float]:
-    """The fastest and the slowest level of a process, in milliseconds per query.
-
-    Estimator: a steady process has one level, its median. Of any other, the smallest and largest
-    median of `TENTHS` consecutive parts of its queries: how far it wandered while it was watched.
-    """
-    import numpy as np
-
-    queries = queries_ms(process)
-    parts = 1 if process.steady_from is not None else min(TENTHS, queries.size)
-    medians = [float(np.median(part)) for part in np.array_split(queries, parts)]
-    return min(medians), max(medians)
 
 
 def queries_ms(process: ProcessRecord) -> NDArray[float64]:

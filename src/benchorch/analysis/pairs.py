@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from benchorch.analysis.processes import headline_ns, median_query_ns, student_t
+from benchorch.analysis.stability import stability
 from benchorch.domain.measurement import Observations, ProcessRecord
 
 ALTERNATED, ADJACENT, SEQUENTIAL = "alternated", "adjacent", "sequential"
+
+PARTS = 10
 
 # Of a finding against a comparison: that alternating interferes, or that the ratio moves.
 _ALPHA = 0.01
@@ -79,6 +83,24 @@ def moves(processes: Sequence[ProcessRecord], delta_ratio: float) -> bool:
     return (low > 0 or high < 0) and abs(centre) > math.log1p(delta_ratio)
 
 
+def extremes(processes: Sequence[ProcessRecord]) -> tuple[list[Pair], list[Pair]]:
+    """Pairs of the candidate's slowest and the baseline's fastest level, and the reverse.
+
+    A side that settled has one level, its median. Of any other, the smallest and the largest
+    median of `PARTS` consecutive parts of its blocks: how far it wandered while it was watched.
+    Both lists are empty where every side of these adjacent processes settled.
+    """
+    whole = [process for process in _compared(processes) if _pair(process)]
+    found = [(_mine(process), _other(process)) for process in whole]
+    if all(side.settled for sides in found for side in sides):
+        return [], []
+    levels = [(_levels_ns(ours), _levels_ns(theirs)) for ours, theirs in found]
+    return (
+        [Pair(ours[1], theirs[0]) for ours, theirs in levels],
+        [Pair(ours[0], theirs[1]) for ours, theirs in levels],
+    )
+
+
 def interferes(processes: Sequence[ProcessRecord], delta_ratio: float) -> bool:
     """Whether alternating with the baseline changes the candidate's own speed.
 
@@ -105,28 +127,59 @@ def _compared(processes: Sequence[ProcessRecord]) -> list[ProcessRecord]:
     return [p for p in processes if p.paired is not None and p.paired.design == design]
 
 
+class _Side(NamedTuple):
+    """The blocks of one side that count, from `start` on."""
+
+    observations: Observations
+    start: int
+    settled: bool = True
+
+
+def _mine(process: ProcessRecord) -> _Side:
+    paired = process.paired
+    if paired is not None and paired.ours is not None:
+        return _Side(paired.ours, paired.ours_from)
+    settled = process.steady_from is not None
+    return _Side(process.observations, process.steady_from or 0, settled)
+
+
+def _other(process: ProcessRecord) -> _Side:
+    paired = process.paired
+    assert paired is not None  # only paired processes are looked at
+    settled = paired.theirs_from > 0 or paired.ours is not None
+    # A baseline that was steady from its first block on looks like one that never was.
+    settled = settled or stability(paired.theirs.durations_ns).start is not None
+    return _Side(paired.theirs, paired.theirs_from, settled)
+
+
 def _pair(process: ProcessRecord, half: int | None = None) -> Pair | None:
     """Both sides' medians, of one half of each side's blocks or of all."""
     paired = process.paired
     if paired is None:
         return None
-    ours, ours_from = paired.ours, paired.ours_from
-    if ours is None:
-        ours, ours_from = process.observations, process.steady_from or 0
-    mine = _median_ns(ours, ours_from, half)
-    other = _median_ns(paired.theirs, paired.theirs_from, half)
+    ours = _median_ns(_mine(process), half)
+    theirs = _median_ns(_Side(paired.theirs, paired.theirs_from), half)
     # Written so that a NaN, of a side without blocks, is no pair either.
-    return Pair(mine, other) if mine > 0 and other > 0 else None
+    return Pair(ours, theirs) if ours > 0 and theirs > 0 else None
 
 
-def _median_ns(observations: Observations, start: int, half: int | None) -> float:
-    end = len(observations.durations_ns)
+def _median_ns(side: _Side, half: int | None) -> float:
+    start, end = side.start, len(side.observations.durations_ns)
     middle = (start + end) // 2
     if half == 0:
         end = middle
     elif half == 1:
         start = middle
-    return median_query_ns(observations, start, end)
+    return median_query_ns(side.observations, start, end)
+
+
+def _levels_ns(side: _Side) -> tuple[float, float]:
+    """The fastest and the slowest level of a side."""
+    start, end = side.start, len(side.observations.durations_ns)
+    parts = 1 if side.settled else min(PARTS, end - start)
+    cuts = [start + (end - start) * part // parts for part in range(parts + 1)]
+    medians = [median_query_ns(side.observations, *ends) for ends in itertools.pairwise(cuts)]
+    return min(medians), max(medians)
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float]:

@@ -83,7 +83,8 @@ def sample_quantile(values: ArrayLike, quantile_ratio: float) -> float:
     """
     import numpy as np
 
-    return float(np.quantile(values, quantile_ratio, method="median_unbiased"))
+    array = np.asarray(values, dtype=np.float64)
+    return float(np.quantile(array, quantile_ratio, method="median_unbiased"))
 
 
 def quantile(

@@ -1,42 +1,77 @@
-"""What follows from one trial's observations?"""
+"""What follows from the observations of trials?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from benchorch.analysis.compare import compare
 from benchorch.analysis.doubts import doubts
-from benchorch.analysis.latency import latency_metrics, levels_ms, median_ms
+from benchorch.analysis.latency import latency_metrics
 from benchorch.analysis.processes import over_processes
 from benchorch.analysis.quantiles import LEVEL_RATIO
-from benchorch.domain.codec import Json
-from benchorch.domain.estimate import Comparison, Estimate, Summary
-from benchorch.domain.result import Outcome, TrialResult
+from benchorch.analysis.resources import resource_doubts, resource_metrics
+from benchorch.analysis.speedup import Question, question, speedup, speedups
+from benchorch.domain.estimate import Estimate, Summary
+from benchorch.domain.result import TrialResult
 
 
 def summarise(result: TrialResult, baseline: TrialResult | None) -> Summary:
     """The estimates, the comparison and the doubts; from the same result always the same.
 
-    A trial that failed keeps whatever its processes saw before; without any, nothing follows.
+    Only processes that count are looked at. A trial that failed keeps whatever they saw before;
+    without any, nothing follows. The comparison is read alone: `summarise_all` reads those of a
+    table together.
 
     Args:
         result: the trial's.
         baseline: the one it is compared with, or None if there is none or it has no result.
     """
-    processes = [p for p in result.processes if p.observations.durations_ns]
-    metrics = {**latency_metrics(processes), **_costs(result)}
+    return replace(_alone(result, baseline), speedup=speedup(result, baseline))
+
+
+def summarise_all(results: Mapping[str, TrialResult]) -> dict[str, Summary]:
+    """Every trial's summary, by its identity; candidates of one baseline are read together.
+
+    Those are one family: the same model, workload, hardware and scenario, and one question, which
+    conversion is best. The more of them, the wider their intervals, so that a table of identical
+    candidates has a winner no more often than a single comparison has.
+    """
+    found: dict[str, Summary] = {}
+    families: dict[str, dict[str, Question]] = {}
+    for name, result in results.items():
+        baseline = results.get(result.baseline_id or "")
+        found[name] = _alone(result, baseline)
+        asked = question(result, baseline)
+        if asked is not None and result.baseline_id is not None:
+            families.setdefault(result.baseline_id, {})[name] = asked
+    for family in families.values():
+        for name, comparison in speedups(family).items():
+            found[name] = replace(found[name], speedup=comparison)
+    return found
+
+
+def _alone(result: TrialResult, baseline: TrialResult | None) -> Summary:
+    """Everything but the comparison."""
+    metrics = {
+        **_timings(result),
+        **_costs(result),
+        **resource_metrics(result, baseline),
+    }
     return Summary(
         metrics=metrics,
-        speedup=_speedup(result, baseline),
-        steady=_steady(result),
-        warnings=doubts(processes, metrics, result.stop_reason),
+        speedup=None,
+        steady=bool(result.valid) and all(p.steady_from is not None for p in result.valid),
+        warnings=(*doubts(result, metrics), *resource_doubts(result, baseline)),
     )
+
+
+def _timings(result: TrialResult) -> Mapping[str, Estimate]:
+    return latency_metrics(result.valid, result.stop_alpha)
 
 
 def _costs(result: TrialResult) -> Mapping[str, Estimate]:
     """Estimates that are not of timed calls: start, memory, build."""
-    processes = result.processes
+    processes = result.valid
     found = {
         "load_s/p50": over_processes([p.load_s for p in processes], unit="s"),
         "first_call_s/p50": over_processes([p.first_call_s for p in processes], unit="s"),
@@ -46,7 +81,7 @@ def _costs(result: TrialResult) -> Mapping[str, Estimate]:
 
 
 def _totals(result: TrialResult) -> Iterator[tuple[str, Estimate]]:
-    peaks = [p.peak_rss_bytes for p in result.processes]
+    peaks = [p.peak_rss_bytes for p in result.valid]
     if peaks:
         yield "peak_rss_bytes/max", _exact(max(peaks), "bytes", "maximum", len(peaks))
     build = result.build
@@ -66,53 +101,3 @@ def _exact(value: float, unit: str, method: str, n: int) -> Estimate:
         unit=unit,
         method=method,
     )
-
-
-def _steady(result: TrialResult) -> bool:
-    return bool(result.processes) and all(p.steady_from is not None for p in result.processes)
-
-
-def _speedup(result: TrialResult, baseline: TrialResult | None) -> Comparison | None:
-    """The ratio with its verdict; None for a baseline, and where either has nothing to compare."""
-    if baseline is None or baseline.trial_id == result.trial_id:
-        return None
-    if not (_comparable(result) and _comparable(baseline)):
-        return None
-    found = compare(_medians_ms(result), _medians_ms(baseline))
-    if found is None:
-        return None
-    ours, theirs = _threads(result), _threads(baseline)
-    if None not in (ours, theirs) and ours != theirs:
-        reason = f"threads differ: {ours} against the baseline's {theirs}"
-        return replace(found, verdict="inconclusive", reason=reason)
-    return found if _steady(result) and _steady(baseline) else _at_worst(found, result, baseline)
-
-
-def _at_worst(found: Comparison, result: TrialResult, baseline: TrialResult) -> Comparison:
-    """The verdict of sides that never settled, if even their worst levels support it."""
-    ours, theirs = _levels_ms(result), _levels_ms(baseline)
-    least_favourable = {"faster": (ours[1], theirs[0]), "slower": (ours[0], theirs[1])}
-    sides = least_favourable.get(found.verdict)
-    worst = compare(*sides) if sides else None
-    if worst is not None and worst.verdict == found.verdict:
-        return replace(found, reason="not steady, but every level seen supports it")
-    return replace(found, verdict="inconclusive", reason="no steady state")
-
-
-def _medians_ms(result: TrialResult) -> Sequence[float]:
-    return median_ms([p for p in result.processes if p.observations.durations_ns])
-
-
-def _levels_ms(result: TrialResult) -> tuple[list[float], list[float]]:
-    """The fastest and the slowest level of each process."""
-    seen = [levels_ms(p) for p in result.processes if p.observations.durations_ns]
-    return [fast for fast, _ in seen], [slow for _, slow in seen]
-
-
-def _comparable(result: TrialResult) -> bool:
-    right = result.parity is None or result.parity.passed
-    return right and result.outcome is Outcome.OK
-
-
-def _threads(result: TrialResult) -> Json:
-    return result.processes[0].facts.get("threads")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from benchorch.analysis.processes import half_width_ratio, over_processes, median_query_ns
+from benchorch.analysis.processes import half_width_ratio, median_query_ns, over_processes
 from benchorch.domain.measurement import Observations
 
 positive = st.floats(1e-3, 1e9)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchorch.domain.codec import encode
-from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
+from benchorch.domain.measurement import Calibration, Observations, Paired, ProcessRecord
 from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
 from benchorch.domain.verdict import Verdict
 from benchorch.stages.analyze import summarise
@@ -63,6 +63,42 @@ def trial(
     )
 
 
+def paired(
+    process: ProcessRecord,
+    theirs_ns: Sequence[int],
+    ours_ns: Sequence[int] | None = None,
+    design: str = "alternated",
+) -> ProcessRecord:
+    """The same process, which met its baseline: at its own speed unless told otherwise."""
+    ours = ours_ns or process.observations.durations_ns
+    return dataclasses.replace(
+        process,
+        paired=Paired(
+            baseline_id="baseline",
+            design=design,
+            ours=series(ours) if design == "alternated" else None,
+            theirs=series(theirs_ns),
+        ),
+    )
+
+
+def series(durations_ns: Sequence[int]) -> Observations:
+    return Observations(
+        durations_ns=tuple(durations_ns),
+        started_ns=tuple(np.cumsum([0, *durations_ns])[:-1].tolist()),
+        calls_per_block=1,
+        items_per_call=1,
+    )
+
+
+def met(call_ns: int, theirs_ns: int, n: int = 60, **fields: object) -> list[ProcessRecord]:
+    """Five processes that alternated with a baseline as much slower as they are."""
+    return [
+        paired(p, [theirs_ns + i * theirs_ns // 1000 + (-1) ** i * 100] * n)
+        for i, p in enumerate(five(call_ns, n, **fields))
+    ]
+
+
 def five(call_ns: int, n: int = 60, **fields: object) -> list[ProcessRecord]:
     """Five processes within a thousandth of each other."""
     return [process([call_ns + i * call_ns // 1000] * n, **fields) for i in range(5)]  # type: ignore[arg-type]
@@ -84,17 +120,32 @@ def test_throughput_is_items_over_elapsed_and_never_a_mean_of_reciprocals() -> N
     assert found.value == pytest.approx(8 * 60 / 0.12)
 
 
+def noisy(rng: np.random.Generator, n: int, level_ns: float = 1e6) -> list[int]:
+    """Calls that do not depend on each other."""
+    return [int(x) for x in level_ns * (1 + 0.02 * rng.standard_normal(n))]
+
+
 @pytest.mark.parametrize(("n", "given"), [(73, False), (74, True)])
-def test_p99_needs_368_steady_calls_over_the_processes(n: int, given: bool) -> None:
-    result = trial(*five(1_000_000, n=n))
+def test_p99_needs_368_independent_steady_calls_over_the_processes(n: int, given: bool) -> None:
+    rng = np.random.default_rng(2)
+    result = trial(*(process(noisy(rng, n)) for _ in range(5)))
     assert (5 * n >= 368) is given
     assert ("latency_ms/p99" in summarise(result, None).metrics) is given
 
 
+def test_calls_of_processes_that_differ_are_not_pooled() -> None:
+    rng = np.random.default_rng(0)
+    result = trial(*(process(noisy(rng, 100, 1e6 * (1 + 0.03 * i))) for i in range(5)))
+    summary = summarise(result, None)
+    assert "latency_ms/p99" not in summary.metrics
+    assert any("resemble each other" in warning for warning in summary.warnings)
+
+
 def test_warm_up_calls_do_not_count_towards_p99() -> None:
-    result = trial(*(process([1_000_000] * 100, steady_from=50) for _ in range(5)))
+    rng = np.random.default_rng(0)
+    result = trial(*(process(noisy(rng, 100), steady_from=50) for _ in range(5)))
     metrics = summarise(result, None).metrics
-    assert "latency_ms/p95" in metrics
+    assert "latency_ms/p90" in metrics
     assert "latency_ms/p99" not in metrics
 
 
@@ -136,11 +187,23 @@ def test_costs_are_reported_with_the_trial() -> None:
 
 
 def test_twice_as_fast_is_faster_by_two() -> None:
-    candidate, baseline = trial(*five(1_000_000)), trial(*five(2_000_000), name="baseline")
-    speedup = summarise(candidate, baseline).speedup
+    candidate = trial(*met(1_000_000, 2_000_000))
+    speedup = summarise(candidate, trial(*five(2_000_000), name="baseline")).speedup
     assert speedup is not None
     assert speedup.ratio.value == pytest.approx(2.0, rel=1e-3)
-    assert speedup.verdict == "faster"
+    assert (speedup.verdict, speedup.material, speedup.design) == ("faster", True, "alternated")
+    assert speedup.effect_ratio == 1.0
+    assert summarise(candidate, None).speedup == speedup
+
+
+def test_two_that_never_met_get_a_ratio_and_no_verdict() -> None:
+    baseline = trial(*five(2_000_000), name="baseline")
+    speedup = summarise(trial(*five(1_000_000)), baseline).speedup
+    assert speedup is not None
+    assert speedup.ratio.value == pytest.approx(2.0, rel=1e-3)
+    assert speedup.ratio.low is not None
+    assert (speedup.verdict, speedup.material) == ("inconclusive", False)
+    assert speedup.reason.startswith("not interleaved")
 
 
 @pytest.mark.parametrize(
@@ -168,30 +231,110 @@ def test_what_cannot_be_ranked_has_no_speedup(
     assert summarise(result, baseline).speedup is None
 
 
-def test_an_unsteady_side_has_a_verdict_only_if_every_level_it_showed_supports_it() -> None:
-    settled = trial(*five(3_000_000), name="baseline")
-    wandering = [process([900_000] * 200 + [1_200_000] * 200, steady_from=None) for _ in range(5)]
-    summary = summarise(trial(*wandering), settled)
+def slowing(call_ns: int, share: float, n: int = 400) -> list[int]:
+    return [int(call_ns * (1 + share * i / n)) for i in range(n)]
+
+
+def test_a_drift_that_both_share_costs_no_verdict() -> None:
+    ours, theirs = slowing(1_000_000, 0.3), slowing(1_100_000, 0.3)
+    result = trial(
+        *(
+            paired(process([x + 50 * i for x in ours], steady_from=None), theirs)
+            for i in range(8)
+        )
+    )  # fmt: skip
+    summary = summarise(result, None)
     assert summary.speedup is not None
-    assert summary.speedup.verdict == "faster"
+    assert (summary.speedup.verdict, summary.speedup.reason) == ("faster", "")
     assert not summary.steady
 
 
-def test_an_unsteady_side_decides_nothing_where_its_levels_disagree() -> None:
-    settled, wandering = (
-        five(2_000_000),
-        [process([500_000] * 300 + [4_000_000] * 100, steady_from=None) for _ in range(5)],
+@pytest.mark.parametrize(("theirs_ns", "verdict"), [(3_000_000, "faster"), (1_150_000, "")])
+def test_a_ratio_that_moves_decides_only_what_both_halves_support(
+    theirs_ns: int, verdict: str
+) -> None:
+    result = trial(
+        *(
+            paired(process(slowing(1_000_000 + 50 * i, 0.3), steady_from=None), [theirs_ns] * 400)
+            for i in range(8)
+        )
+    )  # fmt: skip
+    speedup = summarise(result, None).speedup
+    assert speedup is not None
+    assert speedup.verdict == (verdict or "inconclusive")
+    assert ("not steady" in speedup.reason) if verdict else ("no steady" in speedup.reason)
+
+
+@pytest.mark.parametrize(("theirs_ns", "verdict"), [(3_000_000, "faster"), (1_150_000, "")])
+def test_adjacent_processes_that_never_settled_decide_only_what_every_level_supports(
+    theirs_ns: int, verdict: str
+) -> None:
+    result = trial(
+        *(
+            paired(
+                process(slowing(1_000_000 + 50 * i, 0.3), steady_from=None),
+                [theirs_ns] * 400,
+                design="adjacent",
+            )
+            for i in range(8)
+        )
     )
-    for ours, theirs in ((settled, wandering), (wandering, settled)):
-        summary = summarise(trial(*ours), trial(*theirs, name="baseline"))
-        assert summary.speedup is not None
-        assert summary.speedup.verdict == "inconclusive"
-        assert "no steady state" in summary.speedup.reason
+    speedup = summarise(result, None).speedup
+    assert speedup is not None
+    assert speedup.design == "adjacent"
+    assert speedup.verdict == (verdict or "inconclusive")
+
+
+def test_a_candidate_that_alternating_slows_down_gets_no_verdict() -> None:
+    alone = [process([1_000_000 + 100 * i] * 400) for i in range(8)]
+    slowed = [[1_200_000 + 90 * i] * 400 for i in range(8)]
+    result = trial(
+        *(paired(p, [2_000_000] * 400, ours) for p, ours in zip(alone, slowed, strict=True))
+    )
+    speedup = summarise(result, None).speedup
+    assert speedup is not None
+    assert speedup.verdict == "inconclusive"
+    assert "changes the candidate's own speed" in speedup.reason
+
+
+def test_pairs_of_a_design_that_was_given_up_do_not_count() -> None:
+    given_up = paired(process([1_000_000] * 60), [9_000_000] * 60)
+    kept = [
+        paired(p, [2_000_000 + 100 * i] * 60, design="adjacent")
+        for i, p in enumerate(five(1_000_000))
+    ]
+    speedup = summarise(trial(given_up, *kept), None).speedup
+    assert speedup is not None
+    assert speedup.design == "adjacent"
+    assert speedup.ratio.n == 5
+    assert speedup.ratio.value == pytest.approx(2.0, rel=1e-2)
+
+
+def test_disturbed_processes_count_nowhere_and_are_told() -> None:
+    disturbed = dataclasses.replace(met(9_000_000, 1_000_000)[0], disturbance="It was slow.")
+    clean = met(1_000_000, 2_000_000)
+    summary = summarise(trial(disturbed, *clean), None)
+    assert summary.speedup == summarise(trial(*clean), None).speedup
+    assert summary.metrics == summarise(trial(*clean), None).metrics
+    assert any("measured again" in warning for warning in summary.warnings)
+
+
+def test_the_looks_that_were_taken_widen_every_interval() -> None:
+    once = summarise(trial(*met(1_000_000, 2_000_000)), None)
+    looked = summarise(trial(*met(1_000_000, 2_000_000), stop_alpha=0.0115), None)
+    for name in ("latency_ms/p50", "throughput_items_per_s/mean"):
+        assert looked.metrics[name].value == once.metrics[name].value
+        assert looked.metrics[name].high > once.metrics[name].high  # type: ignore[operator]
+    assert looked.speedup.ratio.high > once.speedup.ratio.high  # type: ignore[operator, union-attr]
+    assert looked.speedup.p_value == once.speedup.p_value  # type: ignore[union-attr]
+    assert looked.speedup.adjusted_p_value == pytest.approx(  # type: ignore[union-attr]
+        once.speedup.p_value * 0.05 / 0.0115  # type: ignore[union-attr, operator]
+    )
 
 
 def test_another_number_of_threads_decides_nothing() -> None:
     baseline = trial(*five(3_000_000, threads=1), name="baseline")
-    speedup = summarise(trial(*five(1_000_000)), baseline).speedup
+    speedup = summarise(trial(*met(1_000_000, 3_000_000)), baseline).speedup
     assert speedup is not None
     assert speedup.verdict == "inconclusive"
     assert speedup.reason == "threads differ: 2 against the baseline's 1"
@@ -241,7 +384,8 @@ def test_every_doubt_says_what_to_try() -> None:
 
 
 def test_a_summary_can_be_stored_and_is_the_same_every_time() -> None:
-    candidate, baseline = trial(*five(1_000_000)), trial(*five(2_000_000), name="baseline")
+    candidate = trial(*met(1_000_000, 2_000_000))
+    baseline = trial(*five(2_000_000), name="baseline")
     one = json.dumps(encode(summarise(candidate, baseline)), allow_nan=False)
     assert one == json.dumps(encode(summarise(candidate, baseline)), allow_nan=False)
     again = dataclasses.replace(candidate, processes=tuple(reversed(candidate.processes)))
