@@ -324,8 +324,36 @@ def _ui(arguments: list[str]) -> int:
     return _answer(ui.run(_without_json(arguments), _say), arguments)
 
 
+def _report(arguments: list[str]) -> int:
+    from benchorch.commands import report
+
+    return _answer(report.run(arguments), arguments)
+
+
+def _compare(arguments: list[str]) -> int:
+    from benchorch.commands import compare
+
+    return _answer(compare.run(arguments), arguments)
+
+
+def _gate(arguments: list[str]) -> int:
+    from benchorch.commands import gate
+
+    return _answer(gate.run(arguments), arguments)
+
+
+def _doctor(arguments: list[str]) -> int:
+    from benchorch.commands import doctor
+
+    return _answer(doctor.run(_without_json(arguments), _whisper), arguments)
+
+
 def _say(text: str) -> None:
     print(text, flush=True)
+
+
+def _whisper(text: str) -> None:
+    print(f"  {text}", file=sys.stderr, flush=True)
 
 
 def _split_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -366,7 +394,11 @@ def _version(arguments: list[str]) -> int:
 _COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
     "plan": _plan,
     "cache": _cache,
+    "compare": _compare,
+    "doctor": _doctor,
+    "gate": _gate,
     "record": _record,
+    "report": _report,
     "ui": _ui,
     "version": _version,
 }

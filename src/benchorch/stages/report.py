@@ -131,7 +131,7 @@ class Report:
         rows = table_rows(plan, results, summaries)
         said = conclusion(plan, results, summaries)
         self._console.print()
-        self._console.print(_rich_table(rows))
+        self._console.print(rich_table(rows))
         notes = _notes(summaries, self._names)
         for note in notes[:_NOTES_SHOWN]:
             self._console.print(f"[yellow]note[/] {note}", highlight=False, soft_wrap=True)
@@ -202,7 +202,8 @@ def _notes(summaries: Mapping[str, Summary], names: Mapping[str, str]) -> list[s
     return [f"{', '.join(trials)}: {warning}" for warning, trials in concerned.items()]
 
 
-def _rich_table(rows: Sequence[Sequence[str]]) -> Table:
+def rich_table(rows: Sequence[Sequence[str]]) -> Table:
+    """A header and its rows, the first column to the left and all others to the right."""
     from rich import box
     from rich.table import Table
 

@@ -1,0 +1,103 @@
+"""``benchorch gate``: is the candidate shown to be worse than its baseline by more than allowed?
+
+Exit codes: 0, no; 1, yes, or with --strict not shown that it is not; 2, wrong request; 3, something
+could not be compared: another machine or definition, a trial that fails, disagrees or is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchorch import journal
+from benchorch.commands import gate_text
+from benchorch.commands.sides import (
+    REFERENCE,
+    Side,
+    factors,
+    metric_names,
+    open_side,
+    share,
+)
+from benchorch.comparing.gating import gate
+from benchorch.comparing.metrics import higher_is_better
+from benchorch.domain.reply import Reply
+from benchorch.errors import ConfigError
+from benchorch.invocations import newest_invocations
+from benchorch.journal import write_text
+
+_EXIT_CODES = {"pass": 0, "unclear": 0, "regression": 1, "refused": 3}
+_REMEMBERED = 100
+
+
+def run(arguments: Sequence[str]) -> Reply:
+    """The verdict over all trials, as text, Markdown and JSON."""
+    wanted = _parser().parse_args(list(arguments))
+    names = metric_names(wanted.metric)
+    _refuse_directionless(names)
+    baseline = open_side(wanted.baseline)
+    candidate = open_side(wanted.candidate or _newest_but(baseline))
+    found = gate(
+        baseline.trials,
+        candidate.trials,
+        limit_ratio=wanted.max_regression,
+        metrics=names,
+        across=factors(wanted.across, baseline, candidate),
+    )
+    words = gate_text.Words(found, baseline.run.reference, candidate.run.reference)
+    if wanted.markdown is not None:
+        _write(wanted.markdown, gate_text.markdown(words))
+    failed = wanted.strict and found.state == "unclear"
+    code = 1 if failed else _EXIT_CODES[found.state]
+    return Reply(text=gate_text.text(words), data=gate_text.data(words, code), exit_code=code)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchorch gate", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--baseline", required=True, metavar="RUN", help=REFERENCE)
+    parser.add_argument("--candidate", metavar="RUN", help="likewise; the newest run by default")
+    parser.add_argument(
+        "--max-regression", required=True, type=share, metavar="SHARE", help="e.g. 2%%"
+    )
+    parser.add_argument(
+        "--metric", action="append", default=[], help="instead of the headline; may be repeated"
+    )
+    parser.add_argument(
+        "--across", action="append", default=[], metavar="FACTOR", help="what may differ"
+    )
+    parser.add_argument("--strict", action="store_true", help="unclear evidence fails as well")
+    parser.add_argument("--markdown", metavar="FILE", type=Path, help="a summary for reviewers")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    return parser
+
+
+def _refuse_directionless(names: Sequence[str]) -> None:
+    problems = [
+        f"--metric {name}: neither more nor less of it is better, so it cannot become worse."
+        for name in names
+        if higher_is_better(name) is None
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def _newest_but(baseline: Side) -> str:
+    """The newest run on this machine that is not the baseline."""
+    for directory in newest_invocations(_REMEMBERED):
+        there = (directory / journal.PLAN).exists()
+        if there and journal.read_plan(directory).plan_id != baseline.run.plan_id:
+            return str(directory)
+    raise ConfigError(
+        [
+            "There is no run on this machine but the baseline: measure one, or name it with "
+            "--candidate RUN."
+        ]
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise ConfigError([f"--markdown: {path} cannot be written: {error.strerror}."]) from error

@@ -1,0 +1,217 @@
+"""Which run does a word name, and what is stored of it?
+
+A word is a run's directory, the id of its plan or of its MLflow run, its ``results.jsonl``, or a
+file that ``benchorch report --json`` wrote. Everything derived is derived anew from raw series.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchorch import journal
+from benchorch.comparing import export
+from benchorch.comparing.stored import Evidence, StoredRun, StoredTrial
+from benchorch.domain.codec import Json
+from benchorch.domain.estimate import METRICS, Summary
+from benchorch.domain.measurement import ProcessRecord
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Plan, Trial
+from benchorch.errors import ConfigError
+from benchorch.invocations import find_invocation
+
+SCHEMA_VERSION = TrialResult.__dataclass_fields__["schema_version"].default
+DEVICE_SETTINGS = (
+    *("sm_max_mhz", "sm_application_mhz", "power_cap_w", "persistence", "ecc", "mig"),
+    *("pcie_width", "driver", "name"),
+)
+"""What of an accelerator's state does not change from one look to the next."""
+
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
+# One number for the whole trial, whichever of its processes said it.
+_OF_THE_TRIAL = "/total"
+
+
+def load(reference: str) -> StoredRun:
+    """The run that a word names; ConfigError with one sentence where there is none to compare."""
+    found = locate(reference)
+    return export.read(found) if found.is_file() else stored(derive(found, reference), reference)
+
+
+def locate(reference: str) -> Path:
+    """The exported file or the run's directory that a word names; ConfigError for neither."""
+    path = Path(reference).expanduser()
+    if path.is_file():
+        return path.parent if path.name == journal.RESULTS else path
+    try:
+        return find_invocation(reference)
+    except ConfigError as error:
+        problem = (
+            f"{reference!r} is neither a run's directory, nor the id of a plan or of an MLflow "
+            "parent run that ran on this machine, nor a file that `report --json` wrote. "
+            "A run prints its directory and its plan when it ends."
+        )
+        raise ConfigError([problem]) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """A run's directory, read and derived anew.
+
+    Attributes:
+        results: each trial's last one, raw series included.
+    """
+
+    directory: Path
+    plan: Plan
+    results: Mapping[str, TrialResult]
+    summaries: Mapping[str, Summary]
+
+
+def derive(directory: Path, reference: str) -> Derived:
+    """What follows from a directory's raw series; ConfigError where a run is not there whole."""
+    from benchorch.stages.analyze import summarise_all
+
+    plan = journal.read_plan(directory)
+    refuse_running(directory, plan)
+    results = read_results(directory)
+    if not results:
+        raise ConfigError([f"{reference}: no trial of this run has a result. {_go_on(directory)}"])
+    return Derived(
+        directory=directory, plan=plan, results=results, summaries=summarise_all(results)
+    )
+
+
+def stored(derived: Derived, reference: str) -> StoredRun:
+    """The same without raw series."""
+    return StoredRun(
+        reference=reference,
+        plan_id=derived.plan.plan_id,
+        name=derived.plan.name,
+        trials=tuple(_stored(derived, trial) for trial in derived.plan.trials),
+        skips=derived.plan.skips,
+    )
+
+
+def refuse_running(directory: Path, plan: Plan) -> None:
+    """ConfigError where another process is still adding to this run."""
+    try:
+        with (directory / "lock").open() as lock:  # the run holds it for as long as it is open
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        done = len({str(line["trial_id"]) for line in _lines(directory)})
+        problem = (
+            f"{directory} is still going on: {done} of {len(plan.trials)} trials have a result. "
+            "Try again when it has ended."
+        )
+        raise ConfigError([problem]) from error
+    except OSError:  # no lock: the run was copied from elsewhere, or is on a read-only disk
+        return
+
+
+def read_results(directory: Path) -> dict[str, TrialResult]:
+    """Each trial's last result, raw series included; ConfigError where something is damaged."""
+    lines = {str(line.get("trial_id")): line for line in _lines(directory)}
+    return {trial_id: _result(directory, trial_id, line) for trial_id, line in lines.items()}
+
+
+def _lines(directory: Path) -> Sequence[Mapping[str, Json]]:
+    path = directory / journal.RESULTS
+    try:
+        return [_known_version(path, line) for line in journal.read_lines(path)]
+    except ConfigError:
+        raise
+    except (OSError, *_UNREADABLE) as error:
+        problem = f"{path} is damaged ({error}): delete the line, then {_go_on(directory)}"
+        raise ConfigError([problem]) from error
+
+
+def _known_version(path: Path, line: Mapping[str, Json]) -> Mapping[str, Json]:
+    version = line.get("schema_version")
+    if version != SCHEMA_VERSION:
+        problem = (
+            f"{path} was written by another version of benchorch (schema {version}; this one "
+            f"reads {SCHEMA_VERSION}): read it with that version, or measure again."
+        )
+        raise ConfigError([problem])
+    return line
+
+
+def _result(directory: Path, trial_id: str, line: Mapping[str, Json]) -> TrialResult:
+    series = directory / "trials" / trial_id / journal.OBSERVATIONS
+    try:
+        result = journal.result_of(directory, line)
+        stored = sum(1 for _ in journal.read_lines(series)) if result.processes else 0
+    except (OSError, *_UNREADABLE) as error:
+        problem = f"{directory}: what is stored of trial {trial_id} is damaged ({error})."
+        raise ConfigError(
+            [f"{problem} Measure it again, or use a file exported before."]
+        ) from error
+    if stored != len(result.processes):
+        problem = (
+            f"{series} holds {stored} of {len(result.processes)} processes: without its raw "
+            "series nothing can be derived. Copy the whole directory of the run, or export it "
+            "where it is: python -m benchorch report RUN --json --output run.json"
+        )
+        raise ConfigError([problem])
+    return result
+
+
+def _go_on(directory: Path) -> str:
+    return f"Go on with: python -m benchorch resume={directory}"
+
+
+def _stored(derived: Derived, trial: Trial) -> StoredTrial:
+    result = derived.results.get(trial.trial_id)
+    if result is None:
+        return StoredTrial(plan_id=derived.plan.plan_id, trial=trial)
+    failure = result.failure and replace(result.failure, detail="")
+    return StoredTrial(
+        plan_id=derived.plan.plan_id,
+        trial=trial,
+        result=replace(result, processes=(), failure=failure),
+        summary=derived.summaries[trial.trial_id],
+        evidence=evidence_of(result),
+    )
+
+
+def evidence_of(result: TrialResult) -> Evidence:
+    """What the processes that count said, in one number each."""
+    from benchorch.analysis.pairs import design_of, pairs
+
+    counted = result.valid
+    return Evidence(
+        values=_values(result),
+        pairs_ns=tuple(tuple(pair) for pair in pairs(counted)),
+        design=design_of(counted),
+        canaries_ns=tuple(looks for looks in map(_canaries, counted) if looks),
+        facts=counted[0].facts if counted else {},
+        device=_settings(counted[0].conditions.device) if counted else {},
+    )
+
+
+def _settings(state: Mapping[str, Json]) -> Mapping[str, Json]:
+    return {name: state[name] for name in DEVICE_SETTINGS if name in state}
+
+
+def _values(result: TrialResult) -> Mapping[str, tuple[float, ...]]:
+    """Each process's own value of each metric: what the metric would be, had it been alone."""
+    from benchorch.stages.analyze import summarise
+
+    alone = [
+        summarise(replace(result, processes=(one,), energy=None, baseline_id=None), None).metrics
+        for one in result.valid
+    ]
+    names = [name for name in METRICS if not name.endswith(_OF_THE_TRIAL)]
+    return {
+        name: tuple(metrics[name].value for metrics in alone)
+        for name in names
+        if alone and all(name in metrics for metrics in alone)
+    }
+
+
+def _canaries(process: ProcessRecord) -> tuple[float, ...]:
+    looks = process.conditions.canary_before_ns, process.conditions.canary_after_ns
+    return tuple(look for look in looks if look is not None)
