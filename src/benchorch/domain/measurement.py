@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from benchorch.domain.codec import Json
 
+_LONGEST_NS = 2**62
+_MAY_BE_MISSING = ("preempted", "cpu_ns", "issue_ns", "device_ns", "scheduled_ns")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
@@ -98,6 +101,15 @@ class Observations:
     scheduled_ns: tuple[int, ...] = ()
     loads: tuple[Load, ...] = ()
     events: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not all(0 < duration_ns < _LONGEST_NS for duration_ns in self.durations_ns):
+            raise ValueError("durations_ns: each above 0 and finite")
+        for name in ("started_ns", *_MAY_BE_MISSING):
+            count = len(getattr(self, name))
+            missing = count == 0 and name in _MAY_BE_MISSING
+            if not missing and count != len(self.durations_ns):
+                raise ValueError(f"{name}: {count} values for {len(self.durations_ns)} blocks")
 
     @property
     def queries_per_block(self) -> int:
