@@ -111,8 +111,10 @@ class Invocation:
         return self._recorder.finish(complete=complete, waiting=self.report.recording)
 
     def summaries(self) -> dict[str, Summary]:
-        """What is derived from each result, compared with its baseline's."""
-        return {trial_id: self._summary(result) for trial_id, result in self.results.items()}
+        """What is derived from each result; the candidates of one baseline are read together."""
+        from benchorch.stages.analyze import summarise_all
+
+        return summarise_all(self.results)
 
     def _summary(self, result: TrialResult) -> Summary:
         from benchorch.stages.analyze import summarise
