@@ -48,7 +48,9 @@ class Stability:
     shape: Shape
 
 
-def stability(durations_ns: ArrayLike, *, least_steady_ns: float = LEAST_STEADY_NS) -> Stability:
+def stability(
+    durations_ns: ArrayLike, *, least_steady_ns: float = LEAST_STEADY_NS, not_before: int = 0
+) -> Stability:
     """Where the last level of a series begins, if that level lasts long enough to be one.
 
     Estimator: medians of 5 consecutive blocks (fewer below 100 blocks, more above 2000) are
@@ -63,6 +65,9 @@ def stability(durations_ns: ArrayLike, *, least_steady_ns: float = LEAST_STEADY_
         Every block from the first, in order of time.
     least_steady_ns : float
         What the steady blocks must add up to.
+    not_before : int
+        The first block that a steady state may hold: after the last compilation, say. The search
+        starts anew there, and shares count from there.
 
     Returns
     -------
@@ -73,12 +78,16 @@ def stability(durations_ns: ArrayLike, *, least_steady_ns: float = LEAST_STEADY_
     ------
     Barrett, Bolz-Tereick, Killick, Mount and Tratt, *Virtual machine warmup blows hot and cold*,
     2017; Killick, Fearnhead and Eckley, *Optimal detection of changepoints with a linear
-    computational cost*, 2012.
+    computational cost*, 2012. The package ``ruptures`` finds the same shifts; its search in C takes
+    0.5 ms for 400 points where this one takes 4, and importing it takes 900 ms of every process.
     """
     import numpy as np
 
     unsettled = Stability(start=None, shape=Shape.UNSETTLED)
     durations = np.asarray(durations_ns, dtype=np.float64)
+    if not_before > 0:
+        rest = stability(durations[not_before:], least_steady_ns=least_steady_ns)
+        return _restarted(rest, durations, not_before)
     if durations.size < 2 * LEAST_SEGMENT or not np.isfinite(durations).all():
         return unsettled
     group = group_size(durations.size)
@@ -208,8 +217,15 @@ def _drifts(points: NDArray[float64], sigma: float) -> bool:
     return change > max(SAME_RATIO * abs(float(median(points))), explained)
 
 
-def _shape(points: NDArray[float64], first: int) -> Shape:
+def _restarted(rest: Stability, durations: NDArray[float64], by: int) -> Stability:
+    """The finding about a series of which only the rest was searched."""
+    if rest.start is None:
+        return rest
+    start = rest.start + by
+    return Stability(start=start, shape=_shape(durations, start))
 
+
+def _shape(points: NDArray[float64], first: int) -> Shape:
     if first == 0:
         return Shape.FLAT
     faster_now = float(median(points[first:])) <= float(median(points[:first]))
