@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from benchorch.components import construct, make, suggest
 from benchorch.domain.artifact import BuildKey, Format
@@ -16,14 +16,23 @@ from benchorch.domain.protocol import Protocol
 from benchorch.domain.tensors import NOT_SYMBOLS, Example, Workload
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
-from benchorch.interfaces.conversion import FileStep, ModuleStep, Step
+from benchorch.interfaces.conversion import FileStep, Step
 from benchorch.interfaces.hardware import Hardware
 from benchorch.interfaces.model import Model
 from benchorch.interfaces.runtime import Runtime
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
 
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
 T = TypeVar("T")
+
+EAGER: Node = {"_target_": "benchorch.runtimes.eager.Eager"}
+"""What runs a chain that names no runtime: PyTorch itself."""
+
+FIRST_CALIBRATION_SEED = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +40,13 @@ class Chain:
     """Everything that one trial is made of.
 
     Attributes:
-        module_steps: change the live module, in order.
-        file_steps: leave files, in order, after all module steps; each with its node.
+        steps: the named links before the runtime, in order.
+        tolerance_ratio: the conversion's own, or the largest of its links'.
     """
 
     model: Model
     workload: Workload
-    module_steps: tuple[tuple[str, ModuleStep], ...]
-    file_steps: tuple[tuple[str, FileStep], ...]
+    steps: tuple[tuple[str, Step], ...]
     runtime: Runtime
     hardware: Hardware
     scenario: Scenario
@@ -50,9 +58,24 @@ class Chain:
     @property
     def requires(self) -> tuple[str, ...]:
         """Distributions that building and running import, without repeats."""
-        steps = [step for _, step in (*self.module_steps, *self.file_steps)]
-        names = [name for step in steps for name in step.requires]
+        names = [name for _, step in self.steps for name in step.requires]
         return tuple(dict.fromkeys((*self.model.requires, *names, *self.runtime.requires)))
+
+    @property
+    def leaves_files(self) -> bool:
+        """Whether a store keeps anything of it."""
+        return any(isinstance(step, FileStep) for _, step in self.steps)
+
+    @property
+    def unavailable(self) -> str | None:
+        """Why the chain cannot run on its device on any machine, or None."""
+        device = type(self.hardware).device
+        reasons = [step.unavailable(device) for _, step in self.steps]
+        return next(filter(None, (*reasons, self.runtime.unavailable(device))), None)
+
+    def calibration(self, number: int) -> Mapping[str, NDArray[generic]]:
+        """Inputs to calibrate with: of seeds that nothing else uses."""
+        return self.model.batch(self.workload, self.workload.seed + FIRST_CALIBRATION_SEED + number)
 
     def example(self, seed: int) -> Example:
         """One concrete call with the inputs of that seed."""
@@ -63,14 +86,14 @@ class Chain:
             dynamic=self.workload.dynamic,
         )
 
-    def key(self, model_identity: Node, n_file_steps: int, facts: Node) -> BuildKey:
-        """What determines the files after so many file steps.
+    def key(self, model_identity: Node, n_steps: int, facts: Node) -> BuildKey:
+        """What determines the files after so many steps.
 
         A chain that begins alike has the same key up to there, so a prefix is built once.
         """
         from benchorch.environment import package_versions
 
-        steps = [*self.module_steps, *self.file_steps[:n_file_steps]]
+        steps = self.steps[:n_steps]
         links = [link for _, link in steps]
         wanted = {fact for link in links for fact in link.depends_on}
         packages = [*self.model.requires, *(name for link in links for name in link.requires)]
@@ -126,7 +149,7 @@ def open_chain(spec: Node) -> Chain:
     ]
     parts = {
         "model": attempt(spec["model"], Model, "model"),
-        "runtime": attempt(conversion.get("runtime") or {}, Runtime, "conversion.runtime"),
+        "runtime": attempt(conversion.get("runtime") or EAGER, Runtime, "conversion.runtime"),
         "hardware": attempt(spec["hardware"], Hardware, "hardware"),
         "scenario": attempt(spec["scenario"], Scenario, "scenario"),
         "stopping": attempt(spec["stopping"], Stopping, "stopping"),
@@ -142,9 +165,8 @@ def open_chain(spec: Node) -> Chain:
         raise ConfigError(problems)
     return Chain(
         workload=workload,
-        module_steps=tuple((n, s) for n, s in links if isinstance(s, ModuleStep)),
-        file_steps=tuple((n, s) for n, s in links if isinstance(s, FileStep)),
-        tolerance_ratio=tolerance,
+        steps=tuple(cast("list[tuple[str, Step]]", links)),
+        tolerance_ratio=_tolerance_ratio(tolerance, cast("list[tuple[str, Step]]", links), parts),
         nodes={"steps": steps},
         **parts,  # type: ignore[arg-type]  # no problems means that none of them is None
     )
@@ -155,16 +177,16 @@ def chain_problems(links: Sequence[tuple[str, Step]], runtime: Runtime) -> list[
     problems = []
     previous, have = "the model", Format.MODULE
     for name, step in links:
-        if type(step).consumes is not have:
+        if have not in type(step).consumes:
             problems.append(
-                f"conversion.steps.{name}: consumes {type(step).consumes.value}, "
-                f"but {previous} produces {have.value}."
+                f"conversion.steps.{name}: consumes {' or '.join(type(step).consumes)}, "
+                f"but {previous} produces {have}."
             )
         previous, have = name, type(step).produces
-    if type(runtime).consumes is not have:
+    if have not in type(runtime).consumes:
         problems.append(
             f"conversion.runtime: {type(runtime).__name__} consumes "
-            f"{type(runtime).consumes.value}, but {previous} produces {have.value}."
+            f"{' or '.join(type(runtime).consumes)}, but {previous} produces {have}."
         )
     return problems
 
@@ -218,14 +240,26 @@ def _attempt_protocol(node: Node, problems: list[str]) -> Protocol | None:
         return None
 
 
-def _attempt_tolerance(conversion: Node, problems: list[str]) -> float:
-    value = conversion.get("tolerance_ratio", 1e-4)
+def _attempt_tolerance(conversion: Node, problems: list[str]) -> float | None:
+    value = conversion.get("tolerance_ratio")
+    if value is None:
+        return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         problems.append(
-            f"conversion.tolerance_ratio: expected a number of at least 0, got {value!r}."
+            "conversion.tolerance_ratio: expected null (what the steps themselves allow) or a "
+            f"number of at least 0, got {value!r}."
         )
-        return 0.0
+        return None
     return float(value)
+
+
+def _tolerance_ratio(
+    asked: float | None, links: Sequence[tuple[str, Step]], parts: Mapping[str, object]
+) -> float:
+    """What was asked for, or the largest of what each link may cost: one of them dominates."""
+    runtime = cast(Runtime, parts["runtime"])
+    allowed = [runtime.tolerance_ratio, *(step.tolerance_ratio for _, step in links)]
+    return max(allowed) if asked is None else asked
 
 
 def _limit_problems(limits: Node, parity: Node) -> list[str]:

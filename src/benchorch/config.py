@@ -38,6 +38,7 @@ from benchorch.overrides import (
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
+    from hydra.core.config_search_path import ConfigSearchPath
     from omegaconf import DictConfig
 
 WORKLOAD = "workload"
@@ -84,7 +85,20 @@ def config_loader(extra_directories: Sequence[Path] = ()) -> ConfigLoader:
     search_path = create_config_search_path(str(builtin_directory("conf")))
     for directory in reversed(extra_directories):
         search_path.prepend("user", f"file://{directory.resolve()}")
+    add_joined_names(search_path)
     return ConfigLoaderImpl(search_path)
+
+
+def add_joined_names(search_path: ConfigSearchPath) -> None:
+    """Let Hydra find conversions that no file spells out, after all that files spell out."""
+    from hydra._internal.sources_registry import SourcesRegistry
+
+    from benchorch.conversion_source import SCHEME, ConversionSource
+
+    SourcesRegistry.instance().register(ConversionSource)
+    # Hydra wants its own source of schemas to be the last one.
+    path = f"{SCHEME}://{builtin_directory('conf')}"
+    search_path.prepend("benchorch", path, anchor="schema")
 
 
 class Composer:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from benchorch.chain import Chain, open_chain
+from benchorch.domain.codec import decode
 from benchorch.domain.measurement import Conditions, Memory, Paired, ProcessRecord
 from benchorch.domain.result import EnergyRecord
 from benchorch.domain.trial import Node
@@ -18,7 +18,7 @@ from benchorch.machine.pinning import pin
 from benchorch.machine.surroundings import Surroundings
 from benchorch.memory import own_peak_bytes, own_rss_bytes, reset_own_peak
 from benchorch.stages.alternate import alternate
-from benchorch.stages.build import module_of
+from benchorch.stages.build import Built, module_of
 from benchorch.stages.energy import measure_energy
 from benchorch.stages.measure import Measured, measure
 from benchorch.stages.split import split
@@ -203,7 +203,7 @@ def check(request: Node, subject: Subject) -> Verdict:
     import numpy as np
 
     chain, executable = subject.chain, subject.executable
-    directory = Path(cast(str, cast(Node, request["built"])["reference"]))
+    directory = decode(Built, request["built"]).reference
     outputs, references = [], []
     for index in range(parity_inputs(request)):
         batch = subject.batches[index] if index < len(subject.batches) else None
@@ -226,13 +226,13 @@ def _items_per_call(chain: Chain) -> int:
 
 
 def _load_request(request: Node, chain: Chain) -> LoadRequest:
-    built = cast(Node, request["built"])
-    source = cast("str | None", built["source"])
+    built = decode(Built, request["built"])
     return LoadRequest(
-        module=module_of(chain),
-        source=None if source is None else Path(source),
+        module=module_of(chain, built.states),
+        source=built.source,
+        sources=built.sources,
         example=chain.example(chain.workload.seed),
         device=type(chain.hardware).device,
         threads=cast(int, request["threads"]),
-        scratch_dir=Path(cast(str, built["scratch"])),
+        scratch_dir=built.scratch,
     )

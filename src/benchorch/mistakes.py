@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -24,7 +25,8 @@ def config_groups(loader: ConfigLoader) -> frozenset[str]:
 def group_options(loader: ConfigLoader, group: str) -> list[str]:
     """The names one can choose in a group."""
     # Straight from the repository: the loader would copy all of it to answer.
-    return loader.repository.get_group_options(group)  # type: ignore[attr-defined,no-any-return]
+    options: list[str] = loader.repository.get_group_options(group)  # type: ignore[attr-defined]
+    return [name for name in options if not name.startswith("_")]
 
 
 class Mistakes:
@@ -100,8 +102,20 @@ class Mistakes:
             f"{group}: there is no {str(value)!r}.{suggest(str(value), options)} "
             f"Options: {', '.join(options)}."
             for value in chosen
-            if value is not None and str(value) not in options
+            if value is not None and not self._is_choice(group, str(value), options)
         ]
+
+    def _is_choice(self, group: str, name: str, options: Sequence[str]) -> bool:
+        """Whether there is such an option; one that is made of others must compose."""
+        if name in options:
+            return True
+        repository = self._loader.repository  # type: ignore[attr-defined]
+        if not repository.config_exists(f"{group}/{name}"):
+            return False
+        with contextlib.suppress(*composition_errors()):
+            self._load((f"{group}={name}",))
+            return True
+        return False
 
     def _base(self, choice: tuple[str, ...]) -> Node:
         """The keys there are once an option is chosen, groups included."""

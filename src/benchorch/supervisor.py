@@ -153,7 +153,7 @@ class _Progress:
         if conversion is None or self._trial.baseline_id is None:
             return None
         spec = {**self._trial.spec, "conversion": conversion}
-        if open_chain(spec).file_steps:
+        if open_chain(spec).leaves_files:
             asked = {**request, "spec": spec, "name": f"{request['name']} baseline"}
             try:
                 built = cast(Node, self._run_stage("build", asked))
@@ -161,7 +161,7 @@ class _Progress:
                 self._pairing = f"none: the baseline was not built ({failed.failure.kind})"
                 return None
         else:
-            built = {**built, "source": None}
+            built = {**built, "source": None, "sources": {}, "states": {}}
         return Rival(trial_id=self._trial.baseline_id, spec=spec, built=built)
 
     def _run_stage(self, stage: str, request: Node) -> Json:

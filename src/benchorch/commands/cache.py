@@ -134,7 +134,7 @@ def _description(entry: Entry) -> str:
         ("name", entry.name),
         ("state", entry.state),
         ("why", entry.detail),
-        ("format", artifact.format.value if entry.state == "complete" else ""),
+        ("format", artifact.format if entry.state == "complete" else ""),
         ("created", entry.created_at),
         ("build", cache_report.duration(artifact.build_s)),
         ("size", cache_report.size(artifact.size_bytes)),

@@ -27,7 +27,7 @@ class AotInductor(FileStep):
         max_autotune: time several kernels for each operator and keep the fastest.
     """
 
-    consumes: ClassVar[Format] = Format.EXPORTED_PROGRAM
+    consumes: ClassVar[tuple[Format, ...]] = (Format.EXPORTED_PROGRAM,)
     produces: ClassVar[Format] = Format.AOTI_PACKAGE
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability", "cpu_isa", "threads")

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     import torch
 
 
+TOLERANCE_RATIOS = {"bfloat16": 3e-2, "float16": 5e-3}
+"""What it costs to compute in a dtype, whoever computes."""
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cast(ModuleStep):
@@ -24,13 +28,18 @@ class Cast(ModuleStep):
         dtype: of the weights and of what is computed.
     """
 
-    consumes: ClassVar[Format] = Format.MODULE
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
     produces: ClassVar[Format] = Format.MODULE
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     depends_on: ClassVar[tuple[str, ...]] = ()
     version: ClassVar[int] = 1
 
     dtype: Literal["bfloat16", "float16"]
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """What rounding every value to 8 or to 11 bits may cost."""
+        return TOLERANCE_RATIOS[self.dtype]
 
     def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:
         """The same module, cast in place."""

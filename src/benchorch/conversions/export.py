@@ -28,7 +28,7 @@ class Export(FileStep):
         strict: trace Python's bytecode too, which checks more and accepts fewer models.
     """
 
-    consumes: ClassVar[Format] = Format.MODULE
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
     produces: ClassVar[Format] = Format.EXPORTED_PROGRAM
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     depends_on: ClassVar[tuple[str, ...]] = ()

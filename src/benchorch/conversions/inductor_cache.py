@@ -31,7 +31,7 @@ class InductorCompile(FileStep):
         dynamic: true leaves sizes open from the start, false never, null where they change.
     """
 
-    consumes: ClassVar[Format] = Format.MODULE
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
     produces: ClassVar[Format] = Format.INDUCTOR_CACHE
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability", "cpu_isa", "threads")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ChannelsLast(ModuleStep):
     """Kernels of convolutions with their channels innermost; live runtimes lay images out alike."""
 
-    consumes: ClassVar[Format] = Format.MODULE
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
     produces: ClassVar[Format] = Format.MODULE
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     depends_on: ClassVar[tuple[str, ...]] = ()

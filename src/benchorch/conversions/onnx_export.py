@@ -30,7 +30,7 @@ class OnnxExport(FileStep):
         opset: version of ONNX's operator set; null means the exporter's own choice.
     """
 
-    consumes: ClassVar[Format] = Format.MODULE
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
     produces: ClassVar[Format] = Format.ONNX
     requires: ClassVar[tuple[str, ...]] = ("torch", "onnx", "onnxscript")
     depends_on: ClassVar[tuple[str, ...]] = ()

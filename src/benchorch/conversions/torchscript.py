@@ -27,7 +27,7 @@ class TorchScript(FileStep):
     Traced on the device: where the model makes tensors of its own, the trace names their device.
     """
 
-    consumes: ClassVar[Format] = Format.MODULE
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
     produces: ClassVar[Format] = Format.TORCHSCRIPT
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     # A host without a GPU has none: the fact tells the two kinds of traces apart.

@@ -6,22 +6,32 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
+from typing import ClassVar
 
 from benchorch.domain.codec import Json
 
 
-class Format(StrEnum):
-    """The kind of thing one link hands to the next."""
+class Format(str):
+    """The kind of thing one link hands to the next: a name, so that packages can add their own."""
 
-    MODULE = "module"
-    EXPORTED_PROGRAM = "exported_program"
-    ONNX = "onnx"
-    AOTI_PACKAGE = "aoti_package"
-    INDUCTOR_CACHE = "inductor_cache"
-    TORCHSCRIPT = "torchscript"
-    REFERENCE = "reference"
+    __slots__ = ()
+
+    MODULE: ClassVar[Format]
+    EXPORTED_PROGRAM: ClassVar[Format]
+    ONNX: ClassVar[Format]
+    AOTI_PACKAGE: ClassVar[Format]
+    INDUCTOR_CACHE: ClassVar[Format]
+    TORCHSCRIPT: ClassVar[Format]
+    OPENVINO_IR: ClassVar[Format]
+    EXECUTORCH_PROGRAM: ClassVar[Format]
+    TVM_LIBRARY: ClassVar[Format]
+    TENSORRT_ENGINE: ClassVar[Format]
+    REFERENCE: ClassVar[Format]
+
+
+for _name in Format.__annotations__:
+    setattr(Format, _name, Format(_name.lower()))
 
 
 def canonical_json(value: Json) -> str:

@@ -58,7 +58,7 @@ def _decode(kind: object, data: Json) -> object:
         hints = hints_of(kind)
         known = [f.name for f in dataclasses.fields(kind) if f.name in data]
         return kind(**{name: _decode(hints[name], data[name]) for name in known})
-    if isinstance(kind, type) and issubclass(kind, Enum | Path) and isinstance(data, str):
+    if isinstance(kind, type) and issubclass(kind, Enum | Path | str) and isinstance(data, str):
         return kind(data)
     return float(data) if kind is float and isinstance(data, int) else data
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -13,6 +13,8 @@ from benchorch.domain.tensors import Example
 
 if TYPE_CHECKING:
     import torch
+    from numpy import generic
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +24,10 @@ class BuildRequest:
     Attributes:
         module: makes the live module, earlier module steps applied; call it only if needed.
         source: directory of the previous file step's artifact, or None for the first.
+        sources: the directory of each format's last artifact so far.
         example: one concrete call.
+        calibration: other inputs of the same shapes, by number from 0, as many as are wanted;
+            outputs are never compared on them.
         out_dir: an empty directory for the artifact's files; nothing else is kept.
         scratch_dir: a directory that outlives this process and belongs to this key alone, for
             a compiler's own cache; it may vanish at any time.
@@ -33,29 +38,45 @@ class BuildRequest:
 
     module: Callable[[], torch.nn.Module]
     source: Path | None
+    sources: Mapping[Format, Path]
     example: Example
+    calibration: Callable[[int], Mapping[str, NDArray[generic]]]
     out_dir: Path
     scratch_dir: Path
     device: str
     threads: int | None = None
 
 
+SAME_ARITHMETIC_RATIO = 1e-4
+"""What another order of the same float32 operations may cost."""
+
+
 class Step(ABC):
     """A link of a chain; deterministic.
 
     Class attributes:
-        consumes, produces: formats on either side.
+        consumes: the formats it takes.
+        produces: the one it gives.
         requires: distributions it imports, whose versions enter the BuildKey.
         depends_on: hardware facts the files depend on, e.g. ``("cpu_isa",)``; empty means
             that they may be built anywhere.
         version: raised whenever the same parameters begin to give other files.
     """
 
-    consumes: ClassVar[Format]
+    consumes: ClassVar[tuple[Format, ...]]
     produces: ClassVar[Format]
     requires: ClassVar[tuple[str, ...]]
     depends_on: ClassVar[tuple[str, ...]]
     version: ClassVar[int]
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """The relative L2 error of outputs that this step alone may well cause."""
+        return SAME_ARITHMETIC_RATIO
+
+    def unavailable(self, device: str) -> str | None:
+        """Why it cannot be done for this device on any machine, or None; imports nothing heavy."""
+        return None
 
 
 class ModuleStep(Step):
@@ -72,3 +93,20 @@ class FileStep(Step):
     @abstractmethod
     def build(self, request: BuildRequest) -> None:
         """Write the artifact into ``request.out_dir``; BuildError where it cannot be made."""
+
+
+class StateStep(FileStep):
+    """Changes the live module too, but at a cost: what it computed is kept and put back.
+
+    Quantised weights, for instance. The module that ``build`` gets is its own, to be changed.
+    """
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
+    produces: ClassVar[Format] = Format.MODULE
+
+    @abstractmethod
+    def restore(self, module: torch.nn.Module, source: Path, example: Example) -> torch.nn.Module:
+        """The module as it was when `build` wrote ``source``, from the module as it was before.
+
+        MeasureError where the files do not fit it.
+        """

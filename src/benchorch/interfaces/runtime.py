@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Example
+from benchorch.interfaces.conversion import SAME_ARITHMETIC_RATIO
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +26,7 @@ class LoadRequest:
     Attributes:
         module: makes the live module, module steps applied; call it only if needed.
         source: directory of the artifact, or None where the chain leaves no files.
+        sources: the directory of each format's last artifact.
         example: one concrete call.
         device: ``cpu`` or ``cuda``.
         threads: how many threads one call may use; set it and report what was set.
@@ -33,6 +35,7 @@ class LoadRequest:
 
     module: Callable[[], torch.nn.Module]
     source: Path | None
+    sources: Mapping[Format, Path]
     example: Example
     device: str
     threads: int
@@ -67,16 +70,21 @@ class Runtime(ABC):
     """The last link of a chain.
 
     Class attributes:
-        consumes: the format it loads.
+        consumes: the formats it loads.
         requires: distributions it imports.
         version: raised whenever the same artifact begins to be called in another way.
         cohabits: whether it can be alternated with another runtime inside one process.
     """
 
-    consumes: ClassVar[Format]
+    consumes: ClassVar[tuple[Format, ...]]
     requires: ClassVar[tuple[str, ...]]
     version: ClassVar[int]
     cohabits: ClassVar[bool] = True
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """The relative L2 error of outputs that this runtime alone may well cause."""
+        return SAME_ARITHMETIC_RATIO
 
     @abstractmethod
     def unavailable(self, device: str) -> str | None:

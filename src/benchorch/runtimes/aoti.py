@@ -33,7 +33,7 @@ _CHECKS = {
 class Aoti(Runtime):
     """Calls the compiled library directly; Dynamo and Inductor are never imported."""
 
-    consumes: ClassVar[Format] = Format.AOTI_PACKAGE
+    consumes: ClassVar[tuple[Format, ...]] = (Format.AOTI_PACKAGE,)
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1
 

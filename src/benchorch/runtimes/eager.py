@@ -22,7 +22,7 @@ from benchorch.torch_call import (
 class Eager(Runtime):
     """PyTorch as it is: the baseline of every comparison."""
 
-    consumes: ClassVar[Format] = Format.MODULE
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1
 

@@ -25,7 +25,7 @@ from benchorch.torch_call import (
 class ExportedProgram(Runtime):
     """The same kernels as eager without the model's Python, and with export's input checks."""
 
-    consumes: ClassVar[Format] = Format.EXPORTED_PROGRAM
+    consumes: ClassVar[tuple[Format, ...]] = (Format.EXPORTED_PROGRAM,)
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1
 

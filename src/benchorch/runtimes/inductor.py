@@ -28,7 +28,7 @@ from benchorch.torch_call import (
 class Inductor(Runtime):
     """Dynamo traces again in every process, so the first call is slow even on a full cache."""
 
-    consumes: ClassVar[Format] = Format.INDUCTOR_CACHE
+    consumes: ClassVar[tuple[Format, ...]] = (Format.INDUCTOR_CACHE,)
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1
 

@@ -32,7 +32,7 @@ class OnnxRuntime(Runtime):
         provider: where the graph runs; ``device`` means where the hardware says.
     """
 
-    consumes: ClassVar[Format] = Format.ONNX
+    consumes: ClassVar[tuple[Format, ...]] = (Format.ONNX,)
     requires: ClassVar[tuple[str, ...]] = ("onnxruntime",)
     version: ClassVar[int] = 1
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class TorchScript(Runtime):
     """The first calls are slow: the interpreter watches them and then specialises."""
 
-    consumes: ClassVar[Format] = Format.TORCHSCRIPT
+    consumes: ClassVar[tuple[Format, ...]] = (Format.TORCHSCRIPT,)
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -20,7 +20,7 @@ from benchorch.domain.tensors import Example
 from benchorch.domain.trial import Node
 from benchorch.errors import BuildError
 from benchorch.fingerprint import content_identity, state_digest
-from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.interfaces.conversion import BuildRequest, FileStep, ModuleStep, StateStep, Step
 from benchorch.interfaces.runtime import LoadRequest, Runtime
 from benchorch.interfaces.store import Store
 from benchorch.journal import write_json
@@ -42,6 +42,8 @@ class Built:
 
     Attributes:
         source: directory of the chain's last artifact, or None where it leaves no files.
+        sources: the directory of each format's last artifact.
+        states: the directory of each state step's artifact, by the step's name.
         reference: directory of the reference outputs, ``0.npz``, ``1.npz``, ...
         scratch: the compiler's own cache for this artifact.
         counts: of the model as it was loaded, before any step changed it.
@@ -49,6 +51,8 @@ class Built:
 
     record: BuildRecord
     source: Path | None
+    sources: Mapping[Format, Path]
+    states: Mapping[str, Path]
     reference: Path
     scratch: Path
     counts: ModelCounts
@@ -84,32 +88,71 @@ def build(
         f"{name} reference",
         lambda out: _write_reference(chain, load, out, inputs, threads),
     )
-    source: Artifact | None = None
-    made: dict[str, tuple[Artifact, str]] = {}
-    module = _transformed(chain, load)
+    made = _Made(chain=chain, load=load)
     facts = {**chain.hardware.facts(), "threads": threads}
-    for index, (step_name, step) in enumerate(chain.file_steps, start=1):
+    for index, (step_name, step) in enumerate(chain.steps, start=1):
+        if not isinstance(step, FileStep):
+            continue
         key = chain.key(identity, index, facts)
         request = BuildRequest(
-            module=module,
-            source=source.path if source else None,
+            module=made.module_before(index - 1),
+            source=made.source.path if made.source else None,
+            sources=made.sources,
             example=chain.example(chain.workload.seed),
+            calibration=chain.calibration,
             out_dir=Path(),
             scratch_dir=store.scratch(key.digest),
             device=type(chain.hardware).device,
             threads=threads,
         )
         write = _writer(step_name, step, request, say)
-        made[step_name] = obtain(key, type(step).produces, f"{name} {step_name}", write)
-        source = made[step_name][0]
+        made.take(step_name, step, *obtain(key, step.produces, f"{name} {step_name}", write))
     told = json.loads((reference.path / _MODEL_FILE).read_text())
     return Built(
-        record=_record(source, made, str(told["state"])),
-        source=source.path if source else None,
+        record=_record(made.artifacts, str(told["state"])),
+        source=made.source.path if made.source else None,
+        sources=made.sources,
+        states=made.states,
         reference=reference.path,
-        scratch=store.scratch(source.key if source else reference.key),
+        scratch=store.scratch(made.last.key if made.last else reference.key),
         counts=decode(ModelCounts, told["counts"]),
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Made:
+    """What a chain's steps have left so far.
+
+    Attributes:
+        load: loads the model at most once.
+        artifacts: by the step's name, each with its cache state.
+        source: the last one that is not the state of a live module.
+        last: the last one of all.
+    """
+
+    chain: Chain
+    load: Callable[[], torch.nn.Module]
+    artifacts: dict[str, tuple[Artifact, str]] = field(default_factory=dict)
+    sources: dict[Format, Path] = field(default_factory=dict)
+    states: dict[str, Path] = field(default_factory=dict)
+    source: Artifact | None = None
+    last: Artifact | None = None
+
+    def take(self, name: str, step: FileStep, artifact: Artifact, state: str) -> None:
+        self.artifacts[name] = (artifact, state)
+        self.last = artifact
+        if isinstance(step, StateStep):
+            self.states[name] = artifact.path
+        else:
+            self.source = artifact
+            self.sources = {**self.sources, type(step).produces: artifact.path}
+
+    def module_before(self, n_steps: int) -> Callable[[], torch.nn.Module]:
+        """Makes the module as that step is to find it; nobody else's where it will be changed."""
+        links = self.chain.steps[: n_steps + 1]
+        changed = any(isinstance(step, ModuleStep | StateStep) for _, step in links)
+        load = _loader(self.chain, lambda _: None) if changed else self.load
+        return _transformed(self.chain, self.chain.steps[:n_steps], load, dict(self.states))
 
 
 def _writer(
@@ -122,9 +165,8 @@ def _writer(
     return write
 
 
-def _record(
-    source: Artifact | None, made: Mapping[str, tuple[Artifact, str]], model_digest: str
-) -> BuildRecord:
+def _record(made: Mapping[str, tuple[Artifact, str]], model_digest: str) -> BuildRecord:
+    source = [artifact for artifact, _ in made.values()][-1] if made else None
     return BuildRecord(
         key=source.key if source else "",
         cache=_overall([state for _, state in made.values()]),
@@ -191,22 +233,28 @@ def _loader(chain: Chain, say: Callable[[str], None]) -> Callable[[], torch.nn.M
 
 
 def _transformed(
-    chain: Chain, load: Callable[[], torch.nn.Module]
+    chain: Chain,
+    steps: Sequence[tuple[str, Step]],
+    load: Callable[[], torch.nn.Module],
+    states: Mapping[str, Path],
 ) -> Callable[[], torch.nn.Module]:
     @cache
     def module() -> torch.nn.Module:
         example = chain.example(chain.workload.seed)
         changed = load()
-        for _, step in chain.module_steps:
-            changed = step.transform(changed, example)
+        for name, step in steps:
+            if isinstance(step, ModuleStep):
+                changed = step.transform(changed, example)
+            elif isinstance(step, StateStep):
+                changed = step.restore(changed, states[name], example)
         return changed
 
     return module
 
 
-def module_of(chain: Chain) -> Callable[[], torch.nn.Module]:
-    """Makes the live module with its module steps applied, for a runtime that needs it."""
-    return _transformed(chain, _loader(chain, lambda _: None))
+def module_of(chain: Chain, states: Mapping[str, Path]) -> Callable[[], torch.nn.Module]:
+    """Makes the live module with all its steps applied, for a runtime that needs it."""
+    return _transformed(chain, chain.steps, _loader(chain, lambda _: None), states)
 
 
 def _identity(chain: Chain, session: Session, load: Callable[[], torch.nn.Module]) -> Node:
@@ -226,7 +274,7 @@ def _identity(chain: Chain, session: Session, load: Callable[[], torch.nn.Module
 
 
 def _reference_key(chain: Chain, identity: Node, inputs: int) -> BuildKey:
-    plain = replace(chain, module_steps=(), file_steps=(), nodes={"steps": {}})
+    plain = replace(chain, steps=(), nodes={"steps": {}})
     fields: dict[str, Json] = {
         **plain.key(identity, 0, {}).fields,
         "reference": {"version": REFERENCE_VERSION, "inputs": inputs},
@@ -258,6 +306,7 @@ def _write_reference(
     request = LoadRequest(
         module=load,
         source=None,
+        sources={},
         example=example,
         device="cpu",
         threads=threads,

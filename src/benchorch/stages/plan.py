@@ -123,7 +123,7 @@ class _Drafts:
                 reason=f"needs {', '.join(missing)}, which is not installed.",
                 remedy=f"pip install {' '.join(missing)}",
             )
-        unavailable = chain.runtime.unavailable(type(chain.hardware).device)
+        unavailable = chain.unavailable
         return Skip(labels=trial.labels, reason=unavailable) if unavailable else None
 
     def _chain(self, spec: Node) -> Chain | ConfigError:

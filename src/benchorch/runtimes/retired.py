@@ -1,0 +1,37 @@
+"""What stands for a conversion that nothing can run any more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NoReturn, final
+
+from benchorch.domain.artifact import Format
+from benchorch.errors import MeasureError
+from benchorch.interfaces.runtime import LoadRequest, Runtime
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retired(Runtime):
+    """Never available: a plan shows why, and what took its place.
+
+    Attributes:
+        reason: what became of it, in one sentence.
+        successor: the conversion to choose instead; empty where there is none.
+    """
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
+    requires: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
+
+    reason: str
+    successor: str = ""
+
+    def unavailable(self, device: str) -> str | None:
+        """Always the reason."""
+        instead = f" Instead: conversion={self.successor}." if self.successor else ""
+        return f"retired: {self.reason}{instead}"
+
+    def load(self, request: LoadRequest) -> NoReturn:
+        """Never reached through a plan."""
+        raise MeasureError(self.reason, kind="retired", remedy=f"conversion={self.successor}")
