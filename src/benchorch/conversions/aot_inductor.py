@@ -10,6 +10,7 @@ from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 from benchorch.refusal import refusal
+from benchorch.torch_program import load_program
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +44,7 @@ class AotInductor(FileStep):
         assert request.source is not None  # the chain was checked: an export comes first
         if request.threads is not None:
             torch.set_num_threads(request.threads)
-        program = torch.export.load(request.source / "program.pt2")
+        program = load_program(request.source)
         if request.device != "cpu":
             from torch.export.passes import move_to_device_pass
 

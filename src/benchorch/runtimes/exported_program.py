@@ -18,6 +18,7 @@ from benchorch.torch_call import (
     missing_torch,
     tensors_of,
 )
+from benchorch.torch_program import load_program
 
 
 @final
@@ -40,7 +41,7 @@ class ExportedProgram(Runtime):
         assert request.source is not None  # a program is a file
         torch.set_num_threads(request.threads)
         with refusal(MeasureError, "The exported program cannot be loaded", BadZipFile):
-            program = torch.export.load(request.source / "program.pt2")
+            program = load_program(request.source)
         if request.device != "cpu":
             from torch.export.passes import move_to_device_pass
 
