@@ -5,144 +5,133 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import conversion_lab as lab
 import numpy as np
 import pytest
 import torch
-import yaml
 
-from benchorch.components import TARGET, make
+from benchorch.components import TARGET
 from benchorch.domain.artifact import Format
-from benchorch.domain.tensors import Example, TensorSpec
 from benchorch.errors import MeasureError
-from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
+from benchorch.interfaces.runtime import Executable
 
-CONF = Path(__file__).resolve().parents[2] / "conf" / "conversion"
-DOCUMENTS = [yaml.safe_load(path.read_text()) for path in sorted(CONF.glob("*.yaml"))]
-RUNTIMES = sorted({each["runtime"][TARGET] for each in DOCUMENTS if "runtime" in each})
-STEPS: dict[Format, Any] = {
-    Format.EXPORTED_PROGRAM: "benchorch.conversions.export.Export",
-    Format.ONNX: "benchorch.conversions.onnx_export.OnnxExport",
-    Format.TORCHSCRIPT: "benchorch.conversions.torchscript.TorchScript",
-}
-"""How an artifact of each format is made cheaply; the compiled ones are in the other suite."""
-
-Artifact = Callable[[Format], Path]
-HEAVY = ("torch", "numpy", "onnx", "onnxruntime")
-X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+COMPILED = (Format.AOTI_PACKAGE, Format.INDUCTOR_CACHE)
+OF_THE_BASE = {"torch", "numpy", "onnx", "onnxscript", "onnxruntime"}
+HEAVY = ("torch", "numpy", "onnx", "onnxruntime", "openvino", "executorch", "tvm", "tensorrt")
+DAMAGED = b"not an artifact"
 
 
-def runtime(target: str) -> Runtime:
-    return make({TARGET: target}, Runtime, target)  # type: ignore[type-abstract]
+def n_steps(name: str) -> int:
+    return len(lab.conversion(name)["steps"])
 
 
-def module() -> torch.nn.Module:
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh()).eval()
+def by_runtime() -> Mapping[str, str]:
+    """Each runtime's class with the shortest conversion that uses it."""
+    first: dict[str, str] = {}
+    for name in sorted(lab.NAMES, key=n_steps):
+        first.setdefault(lab.conversion(name)["runtime"][TARGET], name)
+    return dict(sorted(first.items()))
 
 
-def example() -> Example:
-    spec = TensorSpec(name="input", shape=(2, 4), dtype="float32")
-    return Example(arrays={"input": X}, keywords={}, specs=(spec,))
+RUNTIMES = by_runtime()
+"""By the dotted name of its class: a conversion that ends with it."""
+
+
+def is_cheap(name: str) -> bool:
+    """Whether it compiles nothing and needs no optional package."""
+    chain = lab.chain_of(name)
+    compiled = set(type(chain.runtime).consumes) & set(COMPILED) or "compile" in name
+    return not compiled and set(chain.requires) <= OF_THE_BASE and lab.cannot_run(chain) is None
+
+
+CHEAP = [
+    pytest.param(name, marks=[pytest.mark.slow] * (not is_cheap(name)))
+    for name in RUNTIMES.values()
+]
+
+Made = Callable[[str], lab.Built]
 
 
 @pytest.fixture(scope="module")
-def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    """An artifact of a format, built once."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """What a conversion's build leaves, built once."""
 
     @cache
-    def of(consumed: Format) -> Path:
-        directory = tmp_path_factory.mktemp(consumed.value)
-        return directory if consumed is Format.MODULE else built(consumed, directory)
+    def of(name: str) -> lab.Built:
+        chain = lab.chain_of(name)
+        reason = lab.cannot_run(chain)
+        if reason:
+            pytest.skip(f"{name}: {reason}")
+        return lab.built(chain, tmp_path_factory.mktemp(name))
 
     return of
 
 
-def built(consumed: Format, directory: Path) -> Path:
-    step = make({TARGET: STEPS[consumed]}, FileStep, "step")  # type: ignore[type-abstract]
-    job = BuildRequest(
-        module=module,
-        source=None,
-        example=example(),
-        out_dir=directory,
-        scratch_dir=directory,
-        device="cpu",
-    )
-    step.build(job)
-    return directory
-
-
-def asked(source: Path, threads: int = 1) -> LoadRequest:
-    return LoadRequest(
-        module=module,
-        source=source,
-        example=example(),
-        device="cpu",
-        threads=threads,
-        scratch_dir=source,
-    )
-
-
-def needs_no_compiler(target: str) -> bool:
-    return runtime(target).consumes in (Format.MODULE, *STEPS)
-
-
-@pytest.fixture(params=filter(needs_no_compiler, RUNTIMES))
-def loaded(request: pytest.FixtureRequest, artifact: Artifact) -> Iterator[Executable]:
-    chosen = runtime(request.param)
-    executable = chosen.load(asked(artifact(chosen.consumes)))
+@pytest.fixture(params=CHEAP)
+def loaded(request: pytest.FixtureRequest, made: Made) -> Iterator[Executable]:
+    executable = lab.loaded(lab.chain_of(request.param), made(request.param))
     yield executable
     executable.close()
 
 
-@pytest.mark.parametrize("target", RUNTIMES)
-def test_it_says_what_it_loads_and_which_packages_it_imports(target: str) -> None:
-    chosen = runtime(target)
-    assert isinstance(chosen.consumes, Format)
+X = np.linspace(-1, 1, 32, dtype=np.float32).reshape(2, 16)
+
+
+@pytest.mark.parametrize("name", RUNTIMES.values())
+def test_it_says_what_it_loads_and_which_packages_it_imports(name: str) -> None:
+    chosen = lab.chain_of(name).runtime
+    assert type(chosen).consumes
+    assert all(isinstance(each, Format) for each in type(chosen).consumes)
     assert chosen.requires
     assert chosen.version >= 1
 
 
-@pytest.mark.parametrize("target", RUNTIMES)
-def test_asking_whether_it_is_available_imports_nothing_heavy(target: str) -> None:
-    code = (
-        "import json, sys\n"
-        "from benchorch.components import make\n"
-        "from benchorch.interfaces.runtime import Runtime\n"
-        f"chosen = make({{'_target_': {target!r}}}, Runtime, 'runtime')\n"
-        "answers = [chosen.unavailable('cpu'), chosen.unavailable('cuda')]\n"
-        f"print(json.dumps([answers, [n for n in {HEAVY!r} if n in sys.modules]]))"
-    )
-    finished = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    (on_cpu, on_cuda), imported = json.loads(finished.stdout)
+ASK_ALL = """
+import json, sys
+from benchorch.components import make
+from benchorch.interfaces.conversion import Step
+from benchorch.interfaces.runtime import Runtime
+links = [make(node, Step, "step") for node in json.loads(sys.argv[1])]
+links += [make(node, Runtime, "runtime") for node in json.loads(sys.argv[2])]
+answers = [link.unavailable(device) for link in links for device in ("cpu", "cuda")]
+heavy = [name for name in json.loads(sys.argv[3]) if name in sys.modules]
+print(json.dumps([answers, heavy]))
+"""
+
+
+def test_asking_whether_a_link_is_available_imports_nothing_heavy() -> None:
+    steps = [step for name in lab.NAMES for step in lab.conversion(name)["steps"].values()]
+    runtimes = [lab.conversion(name)["runtime"] for name in lab.NAMES]
+    command = [sys.executable, "-c", ASK_ALL, *map(json.dumps, (steps, runtimes, HEAVY))]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    answers, imported = json.loads(finished.stdout)
     assert imported == []
-    assert on_cpu is None
-    assert on_cuda is None or "pip install" in on_cuda
+    assert all(answer is None or len(answer.split()) > 3 for answer in answers)
 
 
 def test_a_bound_call_needs_no_arguments_and_gives_the_same_every_time(loaded: Executable) -> None:
-    call = loaded.bind({"input": X})
+    call = loaded.bind({"x": X})
     first = loaded.outputs(call())["0"].copy()
     np.testing.assert_array_equal(loaded.outputs(call())["0"], first)
 
 
 def test_a_bound_call_keeps_its_inputs_when_the_arrays_change(loaded: Executable) -> None:
     mine = X.copy()
-    call = loaded.bind({"input": mine})
+    call = loaded.bind({"x": mine})
     before = loaded.outputs(call())["0"].copy()
     mine[:] = 7
     np.testing.assert_array_equal(loaded.outputs(call())["0"], before)
 
 
 def test_calls_bound_to_other_inputs_do_not_mix(loaded: Executable) -> None:
-    zeros, ones = loaded.bind({"input": X * 0}), loaded.bind({"input": X})
+    zeros, ones = loaded.bind({"x": X * 0}), loaded.bind({"x": X})
     of_zeros = loaded.outputs(zeros())["0"].copy()
     ones()
     np.testing.assert_array_equal(loaded.outputs(zeros())["0"], of_zeros)
@@ -150,29 +139,36 @@ def test_calls_bound_to_other_inputs_do_not_mix(loaded: Executable) -> None:
 
 def test_it_reports_what_really_runs(loaded: Executable) -> None:
     facts = dict(loaded.facts())
-    assert facts["dtype"] == "float32"
+    assert facts["dtype"]
     assert facts["threads"] == 1
     assert facts["device"] == "cpu"
     assert facts["provider"]
     json.dumps(facts)
 
 
-@pytest.mark.parametrize("target", filter(needs_no_compiler, RUNTIMES))
-def test_the_threads_asked_for_are_the_threads_reported(target: str, artifact: Artifact) -> None:
-    chosen = runtime(target)
-    source = artifact(chosen.consumes)
+@pytest.mark.parametrize("name", CHEAP)
+def test_the_threads_asked_for_are_the_threads_reported(name: str, made: Made) -> None:
+    chain = lab.chain_of(name)
+    if Format.AOTI_PACKAGE in type(chain.runtime).consumes:
+        pytest.skip("its number of threads is compiled in, and another one is refused")
     try:
-        assert chosen.load(asked(source, threads=2)).facts()["threads"] == 2
+        assert lab.loaded(chain, made(name), threads=2).facts()["threads"] == 2
     finally:
         torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("target", [t for t in RUNTIMES if runtime(t).consumes in STEPS])
-def test_a_damaged_artifact_is_a_failed_measurement(
-    target: str, artifact: Artifact, tmp_path: Path
-) -> None:
-    for sound in artifact(runtime(target).consumes).iterdir():
-        (tmp_path / sound.name).write_bytes(b"not an artifact")
+def of_files(name: str) -> bool:
+    return Format.MODULE not in type(lab.chain_of(name).runtime).consumes
+
+
+@pytest.mark.parametrize("name", [each for each in CHEAP if of_files(str(each.values[0]))])
+def test_a_damaged_artifact_is_a_failed_measurement(name: str, made: Made, tmp_path: Path) -> None:
+    sound: Any = made(name)
+    assert sound.source is not None
+    for path in sound.source.iterdir():
+        (tmp_path / path.name).write_bytes(DAMAGED)
+    sources = dict.fromkeys(sound.sources, tmp_path)
+    damaged = replace(sound, source=tmp_path, sources=sources)
     with pytest.raises(MeasureError, match="cann") as caught:
-        runtime(target).load(asked(tmp_path))
+        lab.loaded(lab.chain_of(name), damaged)
     assert caught.value.__cause__ is not None

@@ -1,0 +1,63 @@
+"""Modules small enough to be converted in a test, each hard in its own way."""
+
+from __future__ import annotations
+
+import torch
+
+
+class Mlp(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.LayerNorm(32)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+class Masked(torch.nn.Module):
+    """Two inputs, a keyword that is no tensor, and a nested result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = torch.nn.Embedding(11, 8)
+        self.head = torch.nn.Linear(8, 4)
+
+    def forward(
+        self, ids: torch.Tensor, mask: torch.Tensor, double: bool = False
+    ) -> dict[str, object]:
+        hidden = self.embed(ids) * mask.unsqueeze(-1)
+        logits = self.head(hidden) * (2 if double else 1)
+        return {"logits": logits, "more": (hidden.sum(1), logits.argmax(-1))}
+
+
+class Convolution(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU()
+        )
+        self.head = torch.nn.Linear(8, 4)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return self.head(self.layers(image).mean((2, 3)))
+
+
+class Transformer(torch.nn.Module):
+    """A causal language model of one layer whose embedding is its head too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = torch.nn.Embedding(32, 16)
+        self.norm = torch.nn.LayerNorm(16)
+        self.mixed = torch.nn.Linear(16, 48)
+        self.back = torch.nn.Linear(16, 16)
+        self.head = torch.nn.Linear(16, 32, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        hidden = self.embed(ids)
+        query, key, value = self.mixed(self.norm(hidden)).unsqueeze(1).chunk(3, -1)
+        mixed = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.head(hidden + self.back(mixed.squeeze(1)))
