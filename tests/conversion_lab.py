@@ -64,8 +64,9 @@ class TinyModel(Model):
     version = 1
 
     def load(self, seed: int) -> torch.nn.Module:
-        import tiny_models
         import torch
+
+        import tiny_models
 
         torch.manual_seed(seed)
         made: torch.nn.Module = getattr(tiny_models, self.name)()
@@ -165,7 +166,7 @@ def built(chain: Chain, directory: Path) -> Built:
     """What the build stage leaves; compilers share one cache, which saves minutes."""
     scratch = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
     directory.mkdir(parents=True, exist_ok=True)
-    with mock.patch.object(LocalStore, "scratch", lambda self, key: scratch):
+    with mock.patch.object(LocalStore, "scratch", return_value=scratch):
         return stage.build(
             chain,
             name="test",

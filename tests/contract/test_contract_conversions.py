@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import conversion_lab as lab
 import pytest
 
+import conversion_lab as lab
 from benchorch.domain.artifact import Format
 from benchorch.interfaces.conversion import FileStep, ModuleStep, StateStep
 

@@ -11,11 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import conversion_lab as lab
 import numpy as np
 import pytest
 import torch
 
+import conversion_lab as lab
 from benchorch.components import TARGET
 from benchorch.domain.artifact import Format
 from benchorch.errors import MeasureError
