@@ -1,4 +1,4 @@
-"""How an exported program is read from disk, whichever step wrote it."""
+"""How an exported program is kept on disk and read again, whichever step made it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,21 @@ def load_program(directory: Path) -> torch.export.ExportedProgram:
     for module in _needed(path):
         import_module(module)
     return torch.export.load(path)
+
+
+def save_program(program: torch.export.ExportedProgram, directory: Path) -> None:
+    """Write the program to that directory; what it returns becomes a flat tuple.
+
+    Reading it needs no class of the model's package then.
+    """
+    import torch
+    from torch.utils import _pytree
+
+    signature = program.module_call_graph[0].signature
+    if signature is not None:
+        leaves = tuple(range(signature.out_spec.num_leaves))
+        signature.out_spec = _pytree.tree_structure(leaves)
+    torch.export.save(program, directory / PROGRAM_FILE)
 
 
 def _needed(path: Path) -> list[str]:

@@ -1,0 +1,111 @@
+"""torch.ao's dynamic quantisation: linear and recurrent layers in int8 or float16 on a CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+
+from benchorch.conversions.quantization import quietly
+from benchorch.domain.tensors import Example
+from benchorch.errors import BuildError, MeasureError
+from benchorch.interfaces.conversion import BuildRequest, StateStep
+from benchorch.refusal import refusal
+
+if TYPE_CHECKING:
+    import torch
+
+STATE_FILE = "state.pt"
+TOLERANCE_RATIOS = {"int8": 5e-2, "float16": 2e-3}
+_DTYPES = {"int8": "qint8", "float16": "float16"}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicQuantization(StateStep):
+    """Weights are rounded once, activations at every call by a scale of their own.
+
+    The state is plain tensors, read by torch's restricted unpickler (``weights_only=True``).
+
+    Args:
+        dtype: of the weights; with float16 the arithmetic stays in float32.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
+
+    dtype: Literal["int8", "float16"] = "int8"
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """By the weights' dtype; 7 of 8 bits count where the processor could overflow."""
+        return TOLERANCE_RATIOS[self.dtype]
+
+    def unavailable(self, device: str) -> str | None:
+        """A GPU: the kernels are for CPUs."""
+        if device == "cpu":
+            return None
+        return f"torch.ao's dynamic quantisation has kernels for CPUs alone, not for {device!r}"
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``state.pt``."""
+        import torch
+
+        module = request.module()
+        if not _layers(module):
+            raise BuildError(
+                "Dynamic quantisation takes Linear, LSTM and GRU, and the model has none of them.",
+                remedy="choose another conversion for this model",
+            )
+        with quietly(), refusal(BuildError, "torch.ao.quantization.quantize_dynamic refused"):
+            from torch.ao.quantization import quantize_dynamic
+
+            changed = quantize_dynamic(module, set(_kinds()), dtype=self._dtype(), inplace=True)
+        torch.save(changed.state_dict(), request.out_dir / STATE_FILE)
+
+    def restore(self, module: torch.nn.Module, source: Path, example: Example) -> torch.nn.Module:
+        """The same module, its layers replaced by quantised ones that take the kept weights."""
+        import torch
+
+        what = "The quantised state cannot be loaded"
+        with quietly(), refusal(MeasureError, what, UnpicklingError):
+            state = torch.load(source / STATE_FILE, weights_only=True)
+            for name, layer in _layers(module).items():
+                parent, _, own = name.rpartition(".")
+                setattr(module.get_submodule(parent), own, self._empty(layer))
+            module.load_state_dict(state)
+        return module
+
+    def _dtype(self) -> torch.dtype:
+        import torch
+
+        found: torch.dtype = getattr(torch, _DTYPES[self.dtype])
+        return found
+
+    def _empty(self, layer: Any) -> torch.nn.Module:
+        """A quantised layer of the same sizes, its weights still to come."""
+        import torch
+        from torch.ao.nn.quantized import dynamic
+        from torch.ao.quantization import default_dynamic_qconfig, float16_dynamic_qconfig
+
+        if isinstance(layer, torch.nn.Linear):
+            sizes = (layer.in_features, layer.out_features, layer.bias is not None)
+            return dynamic.Linear(*sizes, dtype=self._dtype())
+        layer.qconfig = default_dynamic_qconfig if self.dtype == "int8" else float16_dynamic_qconfig
+        # Recurrent layers cannot be made empty.
+        made: torch.nn.Module = getattr(dynamic, type(layer).__name__).from_float(layer)
+        return made
+
+
+def _layers(module: torch.nn.Module) -> dict[str, torch.nn.Module]:
+    """What can be replaced, by every name it has; not the model itself, which has none."""
+    named = module.named_modules(remove_duplicate=False)
+    return {name: each for name, each in named if name and isinstance(each, _kinds())}
+
+
+def _kinds() -> tuple[type[torch.nn.Module], ...]:
+    import torch
+
+    return (torch.nn.Linear, torch.nn.LSTM, torch.nn.GRU)

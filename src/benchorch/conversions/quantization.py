@@ -1,0 +1,64 @@
+"""What the quantising steps share: quiet imports, calibration calls, what is missing."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from benchorch.torch_call import tensors_of
+
+if TYPE_CHECKING:
+    from benchorch.interfaces.conversion import BuildRequest
+
+EXTRA = "pip install 'benchorch[quantization]'"
+
+
+def missing(distribution: str, remedy: str = EXTRA) -> str | None:
+    """Why a distribution cannot be used here, or None; imports nothing."""
+    try:
+        version(distribution)
+    except PackageNotFoundError:
+        return f"{distribution} is not installed: {remedy}"
+    return None
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """No warnings: of kernels for other devices, of APIs on their way to another package."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def calibrate(
+    call: Callable[..., object], request: BuildRequest, samples: int, dtypes: tuple[str, ...]
+) -> None:
+    """Show the model that many calibration inputs.
+
+    Args:
+        call: takes every input by keyword.
+        request: gives the inputs.
+        samples: how many of them.
+        dtypes: floating dtypes of the weights, which the inputs follow.
+    """
+    import torch
+
+    with torch.no_grad():
+        for number in range(samples):
+            inputs = tensors_of(request.calibration(number), "cpu", dtypes)
+            call(**inputs, **request.example.keywords)
+
+
+def check_samples(samples: int) -> None:
+    """ValueError unless there is something to calibrate with."""
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, got {samples}.")

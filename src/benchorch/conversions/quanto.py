@@ -1,0 +1,241 @@
+"""optimum-quanto: weights in 8, 4 or 2 bits or in float8, activations in int8 after calibration."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import SubprocessError
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+
+from benchorch.conversions.quantization import calibrate, check_samples, missing, quietly
+from benchorch.domain.tensors import Example
+from benchorch.errors import BuildError, MeasureError
+from benchorch.interfaces.conversion import BuildRequest, StateStep
+from benchorch.refusal import refusal
+from benchorch.torch_call import floating_dtypes
+
+if TYPE_CHECKING:
+    import torch
+
+STATE_FILE = "state.safetensors"
+LAYERS_FILE = "layers.json"
+TOLERANCE_RATIOS = {
+    "int8": 2e-2,
+    "int4": 0.15,
+    "int2": 0.5,
+    "float8_e4m3fn": 5e-2,
+    "float8_e4m3fnuz": 5e-2,
+    "float8_e5m2": 8e-2,
+}
+"""What rounding weights drawn at random may cost; trained ones lie in the lower half.
+
+Uniform ones lose a third of themselves in 2 bits, 4 % in 4 bits, 5 % in 2 bits of mantissa.
+"""
+_INT8_ACTIVATIONS_RATIO = 5e-2
+_PACKED = ("int4", "int2")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quanto(StateStep):
+    """Quantises linear and convolution layers, with int8 activations layer norms too.
+
+    Activations are calibrated on inputs of the model's own, each layer's scale the largest that
+    it showed on any of them. quanto then leaves out roundings whose result no quantised layer
+    would take; which ones, its own files do not tell, so that here they are kept beside them.
+
+    Args:
+        weights: their type.
+        activations: their type; null leaves them as they are.
+        samples: how many inputs the activations are calibrated on.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("torch", "optimum-quanto")
+    # What unpacks fewer than 8 bits is compiled on the machine and kept with the weights.
+    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability")
+    version: ClassVar[int] = 1
+
+    weights: Literal["int8", "int4", "int2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"]
+    activations: Literal["int8"] | None = None
+    samples: int = 16
+
+    def __post_init__(self) -> None:
+        check_samples(self.samples)
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """By the type of the weights, and of the activations."""
+        rounding = TOLERANCE_RATIOS[self.weights]
+        return max(rounding, _INT8_ACTIVATIONS_RATIO) if self.activations else rounding
+
+    def unavailable(self, device: str) -> str | None:
+        """A missing package."""
+        return missing("optimum-quanto")
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``state.safetensors``, ``layers.json``, and the compiled unpacking if needed."""
+        from safetensors.torch import save_file
+
+        module = request.module().to("cpu")
+        with quietly(), refusal(BuildError, "optimum-quanto refused the model"):
+            self._quantise(module, request)
+        layers = _layers(module)
+        if not any(layer["weights"] != "none" for layer in layers.values()):
+            raise BuildError(
+                "optimum-quanto takes Linear and Conv2d, and the model has neither.",
+                remedy="choose another conversion for this model",
+            )
+        if self.weights in _PACKED:
+            _compile_unpacking(request.device, request.out_dir)
+        # Copies, since safetensors refuses parameters that share their memory.
+        state = {name: each.contiguous().clone() for name, each in module.state_dict().items()}
+        save_file(state, request.out_dir / STATE_FILE)
+        (request.out_dir / LAYERS_FILE).write_text(json.dumps(layers, indent=1))
+
+    def restore(self, module: torch.nn.Module, source: Path, example: Example) -> torch.nn.Module:
+        """The same module, its layers replaced."""
+        from safetensors import SafetensorError
+
+        what = "The quanto state cannot be loaded"
+        with quietly(), refusal(MeasureError, what, SafetensorError):
+            from optimum.quanto import requantize
+            from safetensors.torch import load_file
+
+            layers = json.loads((source / LAYERS_FILE).read_text())
+            state = load_file(source / STATE_FILE)
+            requantize(module, state, layers)
+            _check_complete(module, state)
+            for name, layer in layers.items():
+                if layer["activations"] != "none" and not layer["rounds_output"]:
+                    module.get_submodule(name).disable_output_quantization()
+            _take_unpacking(source)
+        return module
+
+    def _quantise(self, module: torch.nn.Module, request: BuildRequest) -> None:
+        from optimum import quanto
+
+        types = quanto.qtypes
+        activations = types[f"q{self.activations}"] if self.activations else None
+        dtypes = floating_dtypes(module)
+        quanto.quantize(module, weights=types[f"q{self.weights}"], activations=activations)
+        if activations:
+            _calibrate(module, request, self.samples, dtypes)
+        quanto.freeze(module)
+
+
+def _calibrate(
+    module: torch.nn.Module, request: BuildRequest, samples: int, dtypes: tuple[str, ...]
+) -> None:
+    """Each layer's scales: the largest on any input.
+
+    quanto's own are a moving average that begins with the first input, which cuts off a part of
+    what it has seen.
+    """
+    import torch
+    from optimum import quanto
+
+    scales: dict[str, torch.Tensor] = {}
+    layers = _qmodules(module)
+
+    def call(**inputs: object) -> None:
+        for layer in layers.values():
+            # One is quanto's sign for a scale that is yet to be found.
+            layer.input_scale = torch.ones_like(layer.input_scale)
+            layer.output_scale = torch.ones_like(layer.output_scale)
+        module(**inputs)
+        for name, layer in layers.items():
+            for kind in ("input_scale", "output_scale"):
+                found = getattr(layer, kind)
+                scales[f"{name}.{kind}"] = torch.maximum(scales.get(f"{name}.{kind}", found), found)
+
+    with quanto.Calibration():
+        calibrate(call, request, samples, dtypes)
+    for name, layer in layers.items():
+        layer.input_scale = scales[f"{name}.input_scale"]
+        layer.output_scale = scales[f"{name}.output_scale"]
+
+
+def _qmodules(module: torch.nn.Module) -> dict[str, Any]:
+    from optimum.quanto.nn import QModuleMixin
+
+    named = module.named_modules()
+    return {name: each for name, each in named if isinstance(each, QModuleMixin)}
+
+
+def _layers(module: torch.nn.Module) -> dict[str, dict[str, Any]]:
+    """Quanto's own map, and whether each layer still rounds what it returns."""
+    from optimum.quanto import quantization_map
+
+    modules = _qmodules(module)
+    return {
+        name: {**types, "rounds_output": _rounds_output(modules[name])}
+        for name, types in quantization_map(module).items()
+    }
+
+
+def _rounds_output(layer: Any) -> bool:
+    hook = layer._quantize_hooks.get("output")
+    return hook is not None and hook.id in (hook.hooks_dict_ref() or {})
+
+
+def _check_complete(module: torch.nn.Module, state: Mapping[str, object]) -> None:
+    """Quanto passes over what is missing and what is too much."""
+    differ = set(module.state_dict()) ^ set(state)
+    if differ:
+        raise MeasureError(
+            f"The quanto state belongs to another model: {len(differ)} names differ, "
+            f"{min(differ)} among them.",
+            kind="wrong_state",
+            remedy="rebuild=always",
+        )
+
+
+def _compile_unpacking(device: str, out: Path) -> None:
+    """Quanto's extension, compiled once a machine and copied to ``out``.
+
+    Left alone, quanto compiles it at the first call and into its own package.
+    """
+    import torch
+    from optimum.quanto.library.extensions import get_extension
+    from torch.utils import cpp_extension
+
+    extension = get_extension("quanto_cuda" if device == "cuda" else "quanto_cpp")
+    home = Path(cpp_extension.get_default_build_root()) / f"torch-{torch.__version__}"
+    extension.build_directory = str(home / extension.name)
+    what = "optimum-quanto could not compile its unpacking of packed weights"
+    with _ninja_on_path(), quietly(), refusal(BuildError, what, SubprocessError):
+        library = extension.lib
+    shutil.copy(library.__file__, out)
+
+
+@contextmanager
+def _ninja_on_path() -> Iterator[None]:
+    """Torch looks for ninja on the path, where an environment that is not activated is not."""
+    import os
+    import sys
+
+    before = os.environ.get("PATH", "")
+    os.environ["PATH"] = os.pathsep.join((before, str(Path(sys.executable).parent)))
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = before
+
+
+def _take_unpacking(source: Path) -> None:
+    """The compiled extension that was kept, so that nothing is compiled again."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    from optimum.quanto.library.extensions import get_extension
+
+    for library in source.glob("quanto_*.so"):
+        extension = get_extension(library.stem)
+        spec = spec_from_file_location(library.stem, library)
+        if extension._lib is None and spec is not None and spec.loader is not None:
+            loaded = module_from_spec(spec)
+            spec.loader.exec_module(loaded)
+            extension._lib = loaded

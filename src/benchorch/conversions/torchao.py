@@ -1,0 +1,173 @@
+"""torchao: the weights of linear layers in 8 or 4 bits, as tensors that know their own kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+
+from benchorch.conversions.quantization import missing, quietly
+from benchorch.domain.tensors import Example
+from benchorch.errors import BuildError, MeasureError
+from benchorch.interfaces.conversion import BuildRequest, StateStep
+from benchorch.refusal import refusal
+
+if TYPE_CHECKING:
+    import torch
+
+STATE_FILE = "state.pt"
+
+Scheme = Literal[
+    "int8_weight_only",
+    "int8_dynamic",
+    "int8_dynamic_int4",
+    "int4_weight_only",
+    "int2_weight_only",
+    "float8_weight_only",
+    "float8_dynamic",
+]
+TOLERANCE_RATIOS = {
+    "int8_weight_only": 2e-2,
+    "int8_dynamic": 3e-2,
+    "int8_dynamic_int4": 0.15,
+    "int4_weight_only": 0.15,
+    "int2_weight_only": 0.5,
+    "float8_weight_only": 5e-2,
+    "float8_dynamic": 8e-2,
+}
+"""What rounding weights drawn at random may cost; trained ones lie in the lower half."""
+_GROUPED = ("int8_dynamic_int4", "int4_weight_only", "int2_weight_only")
+_TILE = 16
+"""Float8 matrix products want both sizes to be a multiple of it."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchAo(StateStep):
+    """Quantises every torch.nn.Linear whose sizes the scheme can take; the others stay as they are.
+
+    The state is read by torch's restricted unpickler (``weights_only=True``), which builds
+    nothing but tensors and the classes that torchao itself puts on its list when it is imported:
+    a file that names any other is refused, not run.
+
+    Args:
+        scheme: ``weight_only`` computes in the model's own dtype; ``dynamic`` rounds activations
+            to int8 or float8 too, by a scale that is found at every call. ``int2_weight_only``
+            and ``int8_dynamic_int4`` keep their few bits in whole bytes.
+        group_size: how many weights of a row share a scale, where there are fewer than 8 bits.
+    """
+
+    requires: ClassVar[tuple[str, ...]] = ("torch", "torchao")
+    # Weights of 4 bits are packed for the registers of the processor.
+    depends_on: ClassVar[tuple[str, ...]] = ("compute_capability", "cpu_isa")
+    version: ClassVar[int] = 1
+
+    scheme: Scheme
+    group_size: Literal[32, 64, 128] = 32
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """By the bits that are left of a weight."""
+        return TOLERANCE_RATIOS[self.scheme]
+
+    def unavailable(self, device: str) -> str | None:
+        """A missing package, or kernels that this kind of device has not."""
+        if self.scheme == "float8_dynamic" and device != "cuda":
+            return (
+                "torchao multiplies float8 matrices only on NVIDIA GPUs of compute capability "
+                "8.9 or more (L4, H100 and later); conversion=torchao_float8_weight_only runs here"
+            )
+        if self.scheme == "int4_weight_only" and device == "cuda":
+            return missing("torchao") or missing("mslk", "pip install 'mslk>=1.0'")
+        return missing("torchao")
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``state.pt``: the state dict of the quantised module."""
+        import torch
+
+        module = request.module().to(request.device)
+        chosen = {id(each) for each in module.modules() if self._takes(each)}
+        if not chosen:
+            raise BuildError(
+                f"torchao's {self.scheme} quantises torch.nn.Linear{self._sizes()}, and the "
+                "model has no such layer.",
+                remedy="choose another conversion for this model",
+            )
+        with quietly(), refusal(BuildError, f"torchao refused to make {self.scheme} weights"):
+            from torchao.quantization import quantize_
+
+            config = self._config(request.device)
+            quantize_(module, config, filter_fn=lambda each, _: id(each) in chosen)
+        if not quantised(module):
+            raise BuildError(f"torchao's {self.scheme} left every weight of the model as it was.")
+        torch.save(module.state_dict(), request.out_dir / STATE_FILE)
+
+    def restore(self, module: torch.nn.Module, source: Path, example: Example) -> torch.nn.Module:
+        """The same module, its parameters replaced."""
+        import torch
+
+        what = "The torchao state cannot be loaded"
+        with quietly(), refusal(MeasureError, what, UnpicklingError):
+            import torchao.quantization  # noqa: F401  # puts its tensors on torch's list
+
+            state = torch.load(source / STATE_FILE, weights_only=True)
+            module.load_state_dict(state, assign=True)
+        return module
+
+    def _takes(self, layer: torch.nn.Module) -> bool:
+        import torch
+
+        if not isinstance(layer, torch.nn.Linear):
+            return False
+        if self.scheme == "float8_dynamic":
+            return layer.in_features % _TILE == 0 and layer.out_features % _TILE == 0
+        return self.scheme not in _GROUPED or layer.in_features % self.group_size == 0
+
+    def _sizes(self) -> str:
+        if self.scheme == "float8_dynamic":
+            return f" whose sizes are multiples of {_TILE}"
+        grouped = f" whose input size is a multiple of group_size={self.group_size}"
+        return grouped if self.scheme in _GROUPED else ""
+
+    def _config(self, device: str) -> Any:
+        import torch
+        from torchao import quantization as ao
+        from torchao.quantization.granularity import PerGroup, PerRow
+
+        groups = PerGroup(self.group_size)
+        match self.scheme:
+            case "int8_weight_only":
+                return ao.Int8WeightOnlyConfig()
+            case "int8_dynamic":
+                return ao.Int8DynamicActivationInt8WeightConfig()
+            case "int8_dynamic_int4":
+                return ao.Int8DynamicActivationIntxWeightConfig(
+                    weight_dtype=torch.int4, weight_granularity=groups
+                )
+            case "int4_weight_only":
+                return self._int4(device)
+            case "int2_weight_only":
+                return ao.IntxWeightOnlyConfig(weight_dtype=torch.int2, granularity=groups)
+            case "float8_weight_only":
+                return ao.Float8WeightOnlyConfig()
+            case "float8_dynamic":
+                return ao.Float8DynamicActivationFloat8WeightConfig(granularity=PerRow())
+
+    def _int4(self, device: str) -> Any:
+        """On a CPU the only form whose kernel is part of torch."""
+        if device == "cuda":
+            from torchao.quantization import Int4WeightOnlyConfig
+
+            return Int4WeightOnlyConfig(group_size=self.group_size)
+        from torchao.prototype.quantization.int4 import PrototypeInt4WeightOnlyConfig
+
+        return PrototypeInt4WeightOnlyConfig(group_size=self.group_size)
+
+
+def quantised(module: torch.nn.Module) -> list[str]:
+    """The names of the parameters that are torchao's."""
+    from torchao.utils import TorchAOBaseTensor
+
+    named = module.named_parameters(remove_duplicate=False)
+    return [name for name, weight in named if isinstance(weight.data, TorchAOBaseTensor)]
