@@ -32,6 +32,8 @@ T = TypeVar("T")
 EAGER: Node = {"_target_": "benchorch.runtimes.eager.Eager"}
 """What runs a chain that names no runtime: PyTorch itself."""
 
+_PARITY = ("inputs", "metric", "least_score")
+
 FIRST_CALIBRATION_SEED = 100_000
 
 
@@ -266,7 +268,7 @@ def _limit_problems(limits: Node, parity: Node) -> list[str]:
     known = ("build_timeout_s", "measure_timeout_s", "memory_gib")
     problems = [f"limits.{n}: unknown key.{suggest(n, known)}" for n in limits if n not in known]
     problems += [
-        f"parity.{n}: unknown key.{suggest(n, ('inputs',))}" for n in parity if n != "inputs"
+        f"parity.{n}: unknown key.{suggest(n, _PARITY)}" for n in parity if n not in _PARITY
     ]
     problems += [
         f"limits.{name}: expected a number above 0, got {value!r}."
@@ -276,6 +278,13 @@ def _limit_problems(limits: Node, parity: Node) -> list[str]:
     inputs = parity.get("inputs")
     if inputs is None or not _is_size(inputs):
         problems.append(f"parity.inputs: expected a positive whole number, got {inputs!r}.")
+    metric, least = parity.get("metric"), parity.get("least_score")
+    if metric is not None and not isinstance(metric, str):
+        problems.append(f"parity.metric: expected 'package.module:callable', got {metric!r}.")
+    if least is not None and (isinstance(least, bool) or not isinstance(least, int | float)):
+        problems.append(f"parity.least_score: expected a number, got {least!r}.")
+    elif least is not None and metric is None:
+        problems.append("parity.least_score: needs parity.metric, which gives the score.")
     return problems
 
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from benchorch.chain import Chain, open_chain
+from benchorch.domain.artifact import Format
 from benchorch.domain.codec import decode
 from benchorch.domain.measurement import Conditions, Memory, Paired, ProcessRecord
 from benchorch.domain.result import EnergyRecord
 from benchorch.domain.trial import Node
 from benchorch.domain.verdict import Verdict
+from benchorch.interfaces.conversion import ModuleStep, StateStep
 from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.machine.canary import canary_ns
 from benchorch.machine.pinning import pin
 from benchorch.machine.surroundings import Surroundings
 from benchorch.memory import own_peak_bytes, own_rss_bytes, reset_own_peak
 from benchorch.stages.alternate import alternate
-from benchorch.stages.build import Built, module_of
+from benchorch.stages.build import Built, module_of, referee_file
+from benchorch.stages.diverge import first_divergence
 from benchorch.stages.energy import measure_energy
 from benchorch.stages.measure import Measured, measure
 from benchorch.stages.split import split
@@ -200,20 +204,47 @@ def energy(request: Node, chain: Chain, say: Say) -> EnergyRecord:
 
 def check(request: Node, subject: Subject) -> Verdict:
     """The outputs of a few inputs against the reference's; outside the timed region."""
+    chain, executable = subject.chain, subject.executable
+    built = decode(Built, request["built"])
+    asked = cast(Node, cast(Node, request["spec"])["parity"])
+    count = parity_inputs(request)
+    inputs = [chain.example(chain.workload.seed + index).arrays for index in range(count)]
+    files = [referee_file(built.reference, index) for index in range(count)]
+    verdict = verify(
+        [executable.outputs(executable.bind(arrays)()) for arrays in inputs],
+        [_saved(built.reference / f"{index}.npz") for index in range(count)],
+        # No conversion can agree better than the dtype that the baseline itself computes in.
+        max(chain.tolerance_ratio, _finest(chain)),
+        referees=[_saved(file) for file in files if file.exists()],
+        inputs=inputs,
+        metric=cast("str | None", asked.get("metric")),
+        least_score=cast("float | None", asked.get("least_score")),
+    )
+    if verdict.passed:
+        return verdict
+    told = first_divergence(
+        original=module_of(replace(chain, steps=()), {}),
+        converted=module_of(chain, built.states),
+        changed=any(isinstance(step, ModuleStep | StateStep) for _, step in chain.steps),
+        program=built.sources.get(Format.EXPORTED_PROGRAM),
+        example=chain.example(chain.workload.seed),
+        tolerance_ratio=verdict.tolerance_ratio,
+    )
+    reset_own_peak()  # two more models were here for a moment
+    return replace(verdict, first_divergence=told)
+
+
+def _saved(file: Path) -> Mapping[str, NDArray[generic]]:
     import numpy as np
 
-    chain, executable = subject.chain, subject.executable
-    directory = decode(Built, request["built"]).reference
-    outputs, references = [], []
-    for index in range(parity_inputs(request)):
-        batch = subject.batches[index] if index < len(subject.batches) else None
-        arrays = batch or chain.example(chain.workload.seed + index).arrays
-        outputs.append(executable.outputs(executable.bind(arrays)()))
-        with np.load(directory / f"{index}.npz", allow_pickle=False) as saved:
-            references.append({name: saved[name] for name in saved.files})
-    # No conversion can agree better than the dtype that the baseline itself computes in.
-    finest = float(np.finfo(chain.workload.dtype).eps)
-    return verify(outputs, references, max(chain.tolerance_ratio, finest))
+    with np.load(file, allow_pickle=False) as saved:
+        return {name: saved[name] for name in saved.files}
+
+
+def _finest(chain: Chain) -> float:
+    import numpy as np
+
+    return float(np.finfo(chain.workload.dtype).eps)
 
 
 def parity_inputs(request: Node) -> int:

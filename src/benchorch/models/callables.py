@@ -24,6 +24,17 @@ _DOTTED = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\.([A-Za-z_]\w*)")
 
 def callable_problems(where: str, reference: str, arguments: Mapping[str, Json]) -> list[str]:
     """Why a reference cannot be called so: its spelling, module, attribute and arguments."""
+    problems = reference_problems(where, reference)
+    module_name, _, attribute = reference.partition(":")
+    source = None if problems else module_source(module_name)[0]
+    if source is None:
+        return problems
+    beside = f"{where.rpartition('.')[0]}.arguments"
+    return argument_problems(beside, source, attribute, arguments)
+
+
+def reference_problems(where: str, reference: str) -> list[str]:
+    """Why a reference cannot be called at all: its spelling, module or attribute."""
     if not _REFERENCE.fullmatch(reference):
         dotted = _DOTTED.fullmatch(reference)
         guess = f" Did you mean {f'{dotted[1]}:{dotted[2]}'!r}?" if dotted else ""
@@ -36,13 +47,8 @@ def callable_problems(where: str, reference: str, arguments: Mapping[str, Json])
     source, problem = module_source(module_name)
     if problem:
         return [f"{where}: {problem}"]
-    if source is None:
-        return []
-    found = attribute_problems(source, attribute)
-    if found:
-        return [f"{where}: {said}" for said in found]
-    beside = f"{where.rpartition('.')[0]}.arguments"
-    return argument_problems(beside, source, attribute, arguments)
+    found = attribute_problems(source, attribute) if source else []
+    return [f"{where}: {said}" for said in found]
 
 
 def resolve_callable(reference: str) -> Callable[..., object]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from benchorch.domain.result import BuildRecord, ModelCounts
 from benchorch.domain.session import Session
 from benchorch.domain.tensors import Example
 from benchorch.domain.trial import Node
+from benchorch.environment import available_memory_bytes
 from benchorch.errors import BuildError
 from benchorch.fingerprint import content_identity, state_digest
 from benchorch.interfaces.conversion import BuildRequest, FileStep, ModuleStep, StateStep, Step
@@ -28,12 +30,18 @@ from benchorch.model_counts import count_model
 
 if TYPE_CHECKING:
     import torch
+    from numpy import generic
+    from numpy.typing import NDArray
 
-# 2: with the model's counts.
-REFERENCE_VERSION = 2
+# 2: with the model's counts. 3: with float64 beside it.
+REFERENCE_VERSION = 3
 # What every conversion is compared with: the module itself, on the CPU.
 _REFERENCE_RUNTIME: Node = {"_target_": "benchorch.runtimes.eager.Eager"}
 _MODEL_FILE = "model.json"
+# Outputs in float64 are kept up to this size for each input, and made where this many times the
+# model's size is free.
+_REFEREE_BYTES = 64 * 2**20
+_REFEREE_ROOM = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,13 +309,27 @@ def _write_reference(
 ) -> None:
     import numpy as np
 
-    runtime = make(_REFERENCE_RUNTIME, Runtime, "reference")
     example = chain.example(chain.workload.seed)
+    module = load()
+    size = 0
+    for index, outputs in enumerate(_eager_outputs(chain, load, out, inputs, threads)):
+        np.savez(out / f"{index}.npz", **dict(outputs))  # type: ignore[arg-type]
+        size = max(size, sum(array.size * 8 for array in outputs.values()))
+    if size <= _REFEREE_BYTES:
+        _write_referee(chain, module, out, inputs, threads)
+    told = {"state": state_digest(load()), "counts": encode(count_model(load(), example))}
+    write_json(out / _MODEL_FILE, told)
+
+
+def _eager_outputs(
+    chain: Chain, load: Callable[[], torch.nn.Module], out: Path, inputs: int, threads: int
+) -> Iterator[Mapping[str, NDArray[generic]]]:
+    runtime = make(_REFERENCE_RUNTIME, Runtime, "reference")
     request = LoadRequest(
         module=load,
         source=None,
         sources={},
-        example=example,
+        example=chain.example(chain.workload.seed),
         device="cpu",
         threads=threads,
         scratch_dir=out,
@@ -315,8 +337,29 @@ def _write_reference(
     executable = runtime.load(request)
     for index in range(inputs):
         batch = chain.example(chain.workload.seed + index).arrays
-        outputs = executable.outputs(executable.bind(batch)())
-        np.savez(out / f"{index}.npz", **dict(outputs))  # type: ignore[arg-type]
+        yield executable.outputs(executable.bind(batch)())
     executable.close()
-    told = {"state": state_digest(load()), "counts": encode(count_model(load(), example))}
-    write_json(out / _MODEL_FILE, told)
+
+
+def referee_file(reference: Path, index: int) -> Path:
+    """Where eager's float64 outputs of an input are, if there are any."""
+    return reference / f"{index}.float64.npz"
+
+
+def _write_referee(
+    chain: Chain, module: torch.nn.Module, out: Path, inputs: int, threads: int
+) -> None:
+    """What a copy of the model computes in float64, where it can and there is room for it."""
+    import numpy as np
+
+    state = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))
+    if available_memory_bytes() < _REFEREE_ROOM * state:
+        return
+    try:
+        wide = copy.deepcopy(module).double()
+        found = list(_eager_outputs(chain, lambda: wide, out, inputs, threads))
+    except Exception:  # a model may hold to its dtype in as many ways as there are models
+        return
+    for index, outputs in enumerate(found):
+        if all(array.dtype != np.float32 for array in outputs.values()):
+            np.savez(referee_file(out, index), **dict(outputs))  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import Node, Plan, Skip, Trial
 from benchorch.errors import ConfigError
 from benchorch.interfaces.executor import Executor
+from benchorch.models.callables import reference_problems
 
 TRIAL_ID_DIGITS = 16
 _SPEC_KEYS = (
@@ -155,8 +156,13 @@ def _open_checked(spec: Node) -> Chain | ConfigError:
         chain = open_chain(spec)
     except ConfigError as error:
         return error
-    problems = chain.model.problems(chain.workload)
+    problems = [*chain.model.problems(chain.workload), *_metric_problems(spec)]
     return ConfigError(problems) if problems else chain
+
+
+def _metric_problems(spec: Node) -> Sequence[str]:
+    metric = cast(Node, spec["parity"]).get("metric")
+    return reference_problems("parity.metric", str(metric)) if metric else ()
 
 
 def describe(labels: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from benchorch.analysis.parity import cosine_ratio, parity, relative_l2_ratio
+from benchorch.analysis.parity import cosine_ratio, parity, relative_l2_ratio, ulp_distances
 from benchorch.domain.codec import encode
 from benchorch.domain.verdict import OutputParity, Verdict
 from benchorch.stages.verify import verify
@@ -34,10 +34,14 @@ def test_equal_outputs_pass_with_no_error() -> None:
     assert verdict.outputs == (
         OutputParity(
             name="0",
+            shape=(3,),
+            dtype="float32",
             max_abs=0.0,
             relative_l2_ratio=0.0,
             cosine_ratio=1.0,
             argmax_agreement_ratio=1.0,
+            ulp_p50=0.0,
+            ulp_p99=0.0,
         ),
     )
 
@@ -50,6 +54,7 @@ def test_the_figures_are_those_of_the_hand() -> None:
     assert figures.relative_l2_ratio == pytest.approx(1 / 5)
     assert figures.cosine_ratio == pytest.approx((9 + 20) / (5 * math.sqrt(34)))
     assert figures.argmax_agreement_ratio == 1.0
+    assert figures.signal_to_noise_db == pytest.approx(20 * math.log10(5))
 
 
 def test_an_error_beyond_the_tolerance_fails_with_both_numbers() -> None:
@@ -174,6 +179,75 @@ def test_every_number_of_a_verdict_can_be_stored() -> None:
     for figures in verdict.outputs:
         numbers = [v for v in dataclasses.astuple(figures) if isinstance(v, float)]
         assert all(math.isfinite(v) for v in numbers)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_the_next_representable_number_is_one_ulp_away(dtype: type) -> None:
+    ref = np.array([1.0, -1.0, 1e-3, 0.0], dtype=dtype)
+    following = np.nextafter(ref, dtype(10))
+    assert ulp_distances(following, ref).tolist() == [1, 1, 1, 1]
+    assert ulp_distances(-ref, ref)[3] == 0  # both zeros are one number
+
+
+def test_ulps_are_counted_across_zero_and_not_between_dtypes() -> None:
+    smallest = np.nextafter(np.float32(0), np.float32(1))
+    assert ulp_distances(np.array([smallest]), np.array([-smallest])).tolist() == [2]
+    figures = judge(np.ones(3, dtype=np.float64), floats(1, 1, 1)).outputs[0]
+    assert figures.ulp_p50 is None
+    assert judge(np.arange(3), np.arange(3)).outputs[0].ulp_p99 is None
+
+
+def test_half_precision_has_the_ulps_that_its_mantissa_lacks() -> None:
+    ref = np.linspace(1, 2, 1000, dtype=np.float32)
+    figures = judge(ref.astype(np.float16).astype(np.float32), ref).outputs[0]
+    assert figures.ulp_p99 is not None
+    assert 1000 < figures.ulp_p99 <= 2**12  # 13 bits fewer, rounded
+
+
+def test_float64_excuses_what_is_as_near_to_it_as_the_baseline() -> None:
+    right, ref, y = floats(1, 1), floats(1, 1.01), floats(1.01, 1)
+    doubtful = parity([{"0": y}], [{"0": ref}], 1e-4, referees=[{"0": right}])
+    assert doubtful.passed
+    assert doubtful.referee == ("0",)
+    assert doubtful.outputs[0].referee_error_ratio == pytest.approx(0.01 / math.sqrt(2), rel=1e-3)
+    wrong = parity([{"0": floats(1.1, 1)}], [{"0": ref}], 1e-4, referees=[{"0": right}])
+    assert not wrong.passed
+    assert not judge(y, ref, 1e-4).passed  # nobody to ask
+
+
+def test_a_referee_is_not_asked_where_the_tolerance_is_kept_or_shapes_differ() -> None:
+    ref = floats(1, 2)
+    assert parity([{"0": ref}], [{"0": ref}], 1e-4, referees=[{"0": ref}]).referee == ()
+    other = parity([{"0": ref}], [{"0": ref}], 1e-4, referees=[{"0": floats(1)}])
+    assert other.outputs[0].baseline_error_ratio is None
+
+
+def test_a_language_model_is_judged_by_the_token_it_would_say_next() -> None:
+    ids = np.array([[3, 7]])
+    ref = np.zeros((1, 2, 10), dtype=np.float32)
+    ref[0, 0, 1] = ref[0, 1, 2] = 1.0
+    y = ref.copy()
+    y[0, 1, 4] = 2.0
+    inputs = [{"ids": ids, "mask": np.ones((1, 2), dtype=np.int64)}]
+    (same,) = parity([{"0": ref}], [{"0": ref}], 1.0, inputs=inputs).outputs
+    (other,) = parity([{"0": y}], [{"0": ref}], 9.0, inputs=inputs).outputs
+    assert (same.next_token_agreement_ratio, same.top_k_overlap_ratio) == (1.0, 1.0)
+    assert other.next_token_agreement_ratio == 0.0
+    assert other.argmax_agreement_ratio == 0.5
+
+
+@pytest.mark.parametrize("ids", [np.array([[3, 70]]), np.array([[1, 1]]), np.array([3, 7])])
+def test_hidden_states_and_masks_say_no_token(ids: Array) -> None:
+    hidden = np.ones((1, 2, 10), dtype=np.float32)
+    verdict = parity([{"0": hidden}], [{"0": hidden}], 1.0, inputs=[{"x": ids}])
+    assert verdict.outputs[0].next_token_agreement_ratio is None
+
+
+def test_without_judging_only_what_cannot_be_compared_fails() -> None:
+    ref = floats(1, 2)
+    assert parity([{"0": ref * 3}], [{"0": ref}], 1e-4, judged=False).passed
+    assert not parity([{"0": ref * math.nan}], [{"0": ref}], 1e-4, judged=False).passed
+    assert not parity([{"0": ref[:1]}], [{"0": ref}], 1e-4, judged=False).passed
 
 
 arrays = st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=20).map(np.array)
