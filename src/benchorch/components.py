@@ -18,6 +18,7 @@ from typing import Literal, TypeVar, Union
 from benchorch.domain.codec import Json, hints_of
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
+from benchorch.extensions import GROUP, extension_prefixes
 
 ALLOWED_PREFIXES = (
     "benchorch.models.",
@@ -30,7 +31,10 @@ ALLOWED_PREFIXES = (
     "benchorch.stores.",
     "benchorch.recorders.",
 )
-"""Where members live. A user's own code enters as a *factory*, which has its own rule."""
+"""Where members live, besides installed extensions.
+
+A user's own code that is not installed enters as a *factory*, which has its own rule.
+"""
 
 TARGET = "_target_"
 
@@ -76,9 +80,12 @@ def resolve(node: Node, interface: type[T], where: str) -> type[T]:
     dotted = node.get(TARGET) if isinstance(node, Mapping) else None
     if not isinstance(dotted, str):
         raise ConfigError([f"{where}: has no {TARGET}; it must name a class."])
-    if not dotted.startswith(ALLOWED_PREFIXES):
+    if not is_allowed(dotted):
         raise ConfigError(
-            [f"{where}: {dotted!r} is not one of benchorch's own components, so it is not loaded."]
+            [
+                f"{where}: {dotted!r} is not one of benchorch's own components, nor of a package "
+                f"that is installed as one of {GROUP}, so it is not loaded."
+            ]
         )
     module_name, _, class_name = dotted.rpartition(".")
     try:
@@ -95,12 +102,17 @@ def resolve(node: Node, interface: type[T], where: str) -> type[T]:
     return typing.cast(type[T], found)
 
 
+def is_allowed(dotted: str) -> bool:
+    """Whether a dotted name is of ours, or of an extension; those are asked for only then."""
+    return dotted.startswith(ALLOWED_PREFIXES) or dotted.startswith(extension_prefixes())
+
+
 def _implements(found: object, interface: type) -> bool:
     return (
         isinstance(found, type)
         and issubclass(found, interface)
         and not inspect.isabstract(found)
-        and f"{found.__module__}.".startswith(ALLOWED_PREFIXES)
+        and is_allowed(f"{found.__module__}.")
     )
 
 

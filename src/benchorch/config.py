@@ -19,6 +19,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
+from benchorch.extensions import extension_directories
 from benchorch.mistakes import (
     Mistakes,
     composition_errors,
@@ -83,13 +84,20 @@ def config_loader(extra_directories: Sequence[Path] = ()) -> ConfigLoader:
     from hydra._internal.utils import create_config_search_path
 
     search_path = create_config_search_path(str(builtin_directory("conf")))
-    for directory in reversed(extra_directories):
-        search_path.prepend("user", f"file://{directory.resolve()}")
-    add_joined_names(search_path)
+    add_directories(search_path, extra_directories)
     return ConfigLoaderImpl(search_path)
 
 
-def add_joined_names(search_path: ConfigSearchPath) -> None:
+def add_directories(search_path: ConfigSearchPath, directories: Sequence[Path]) -> None:
+    """Put the user's directories first, extensions' before the built-in one, joined names last."""
+    for directory in reversed(extension_directories()):
+        search_path.prepend("extension", f"file://{directory.resolve()}")
+    for directory in reversed(directories):
+        search_path.prepend("user", f"file://{directory.resolve()}")
+    _add_joined_names(search_path)
+
+
+def _add_joined_names(search_path: ConfigSearchPath) -> None:
     """Let Hydra find conversions that no file spells out, after all that files spell out."""
     from hydra._internal.sources_registry import SourcesRegistry
 

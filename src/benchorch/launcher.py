@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from benchorch.config import Composer, add_joined_names
+from benchorch.config import Composer, add_directories
 from benchorch.errors import BenchorchError
 from benchorch.pipeline import Invocation
 from benchorch.stages.report import Report
@@ -72,9 +72,7 @@ def install_plugins(directories: Sequence[Path]) -> None:
 
     class UserDirectories(SearchPathPlugin):
         def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-            for directory in reversed(directories):
-                search_path.prepend("user", f"file://{directory.resolve()}")
-            add_joined_names(search_path)
+            add_directories(search_path, directories)
 
     for plugin in (PlanLauncher, MatrixSweeper, UserDirectories):
         plugins.register(plugin)

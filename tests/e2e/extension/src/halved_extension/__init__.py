@@ -1,0 +1,1 @@
+"""Weights kept on disk in half precision, widened again when they are loaded."""

@@ -1,0 +1,68 @@
+"""A package outside the repository adds a format, a step, a runtime and a YAML."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A folder into which the example is installed as a wheel."""
+    directory = tmp_path_factory.mktemp("extension")
+    shutil.copytree(HERE / "extension", directory / "source")
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
+    command += ["--no-build-isolation", "--target", directory / "site", directory / "source"]
+    subprocess.run(command, check=True, timeout=300)
+    return directory / "site"
+
+
+@pytest.fixture
+def extended(place, site, monkeypatch):
+    known = os.environ.get("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(site), known])))
+    return place
+
+
+SMALL = ["model=mlp", "workload.batch_size=2", "stopping=quick", "protocol.pairing=none"]
+
+
+def test_its_conversion_is_measured_and_proven(extended):
+    extended.run("conversion=halved", *SMALL, "tracking=none", "hydra.run.dir=out")
+    by_conversion = {r["result"]["build"]["steps"].get("halved"): r for r in results(extended)}
+    assert set(by_conversion) == {"miss", None}
+    parity = by_conversion["miss"]["result"]["parity"]
+    assert parity["passed"]
+    assert 1e-5 < parity["outputs"][0]["relative_l2_ratio"] < 5e-3
+
+
+def test_its_options_are_checked_and_it_can_be_joined(extended):
+    told = extended.run("plan", "conversion=bf16+halved", *SMALL, "--json").stdout
+    assert '"halved_extension.weights.HalvedWeights"' in told
+    wrong = extended.run("conversion=halved", "conversion.steps.halved.compressed=7", *SMALL, code=2)
+    assert "expected true or false" in wrong.stderr
+
+
+def test_the_command_explains_it(extended):
+    assert "float16" in extended.run("conversions", "halved").stdout
+
+
+def test_it_is_not_there_where_it_is_not_installed(place):
+    assert "halved" in place.run("conversion=halved", *SMALL, code=2).stderr
+
+
+def test_lying_in_the_current_folder_is_not_being_installed(place, site):
+    shutil.copytree(site, place.path, dirs_exist_ok=True)
+    refused = place.run(
+        "model=mlp", "conversion.runtime._target_=halved_extension.runtime.Widened", code=2
+    )
+    assert "not one of benchorch's own components" in refused.stderr
+
+
+def results(place):
+    return place.results("out")
