@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 JOINT = "+"
 NAMES_FILE = "names.yaml"
@@ -39,12 +39,12 @@ class Names:
     Attributes:
         chains: whole names, and words of names, with the expression of ours that they mean.
         retired: whole names, and words of names, that mean nothing any more.
-        listed: the whole names that the other tool lists, in its order.
+        listed: by the tool, the whole names that it lists, in its order.
     """
 
     chains: Mapping[str, str]
     retired: Mapping[str, Retired]
-    listed: tuple[str, ...]
+    listed: Mapping[str, tuple[str, ...]]
 
     def parts(self, name: str) -> tuple[str, ...]:
         """The files of ``conf/conversion`` that a name is made of; itself where it is one."""
@@ -65,12 +65,17 @@ class Names:
 @cache
 def other_names(directory: Path) -> Names:
     """The names that the ``names.yaml`` of a configuration directory translates."""
-    import yaml
-
-    content = yaml.safe_load((directory / NAMES_FILE).read_text())
+    content = cast("dict[str, Any]", read_yaml(directory / NAMES_FILE))
     retired = cast("dict[str, dict[str, str]]", content["retired"])
     return Names(
         chains={str(name): str(chain or "") for name, chain in content["chains"].items()},
         retired={name: Retired(**told) for name, told in retired.items()},
-        listed=tuple(content["listed"]),
+        listed={tool: tuple(names) for tool, names in content["listed"].items()},
     )
+
+
+def read_yaml(path: Path) -> object:
+    """A YAML file's content, by the parser in C where there is one: it is ten times faster."""
+    import yaml
+
+    return yaml.load(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
