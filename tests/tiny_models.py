@@ -36,12 +36,29 @@ class Convolution(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = torch.nn.Sequential(
-            torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU()
+            torch.nn.Conv2d(3, 8, 3),
+            torch.nn.BatchNorm2d(8),
+            torch.nn.ReLU(),
+            torch.nn.AdaptiveAvgPool2d(1),
+            torch.nn.Flatten(),
         )
         self.head = torch.nn.Linear(8, 4)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        return self.head(self.layers(image).mean((2, 3)))
+        return self.head(self.layers(image))
+
+
+class Wide(torch.nn.Module):
+    """Wide enough for weights that share a scale in groups of 32, and residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(64, 64)
+        self.second = torch.nn.Linear(64, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = x + torch.relu(self.first(x))
+        return self.second(hidden)
 
 
 class Transformer(torch.nn.Module):

@@ -6,6 +6,7 @@ import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from benchorch.errors import TrialError
 
@@ -23,6 +24,8 @@ _REFUSALS: tuple[type[Exception], ...] = (
 )
 _OUT_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory")
 _DISK_FULL = "No space left on device"
+_TORCHSCRIPT = "The following operation failed in the TorchScript interpreter"
+_PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _LONGEST_LINE = 300
 
@@ -48,7 +51,8 @@ def refusal(kind: type[TrialError], what: str, *more: type[Exception]) -> Iterat
             raise
         if _DISK_FULL in text:
             raise OSError(errno.ENOSPC, _DISK_FULL) from error
-        raise kind(f"{what}: {first_line(error)}") from error
+        place = place_in_model(error)
+        raise kind(f"{what}: {first_line(error)}{f' ({place})' if place else ''}") from error
 
 
 def first_line(error: BaseException) -> str:
@@ -56,5 +60,16 @@ def first_line(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     lines = (_COLOURS.sub("", line).strip() for line in str(error).splitlines())
-    line = next((line for line in lines if line), type(error).__name__)
+    said = [line for line in lines if line] or [type(error).__name__]
+    # TorchScript puts its own traceback before the error.
+    line = said[-1] if said[0].startswith(_TORCHSCRIPT) else said[0]
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
+
+
+def place_in_model(error: BaseException) -> str:
+    """Which line of the model a tracer had come to, as it says itself; or an empty string."""
+    found = _PLACE.findall(str(error))
+    if not found:
+        return ""
+    path, line, function = found[-1]
+    return f"{Path(path).name}:{line} in {function}"

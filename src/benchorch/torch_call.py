@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
+from functools import partial
 from typing import TYPE_CHECKING, final
+from zipfile import BadZipFile
 
+from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
-from benchorch.errors import MeasureError
-from benchorch.interfaces.runtime import Executable
+from benchorch.errors import BuildError, MeasureError
+from benchorch.interfaces.conversion import BuildRequest
+from benchorch.interfaces.runtime import Executable, LoadRequest
+from benchorch.refusal import refusal
+from benchorch.torch_program import load_program
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +30,45 @@ def missing_torch() -> str | None:
     from importlib.util import find_spec
 
     return None if find_spec("torch") else "torch is not installed: pip install torch"
+
+
+def module_in(request: BuildRequest | LoadRequest) -> torch.nn.Module:
+    """What is to be called, on the request's device: the chain's exported program, or the module.
+
+    Raises:
+        BuildError, MeasureError: as it is asked for in a step or in a runtime, where the program
+            cannot be loaded.
+    """
+    source = request.sources.get(Format.EXPORTED_PROGRAM)
+    if source is None:
+        return request.module().to(request.device)
+    kind = BuildError if isinstance(request, BuildRequest) else MeasureError
+    with refusal(kind, "The exported program cannot be loaded", BadZipFile):
+        program = load_program(source)
+    return program_on(program, request.device).module()
+
+
+def program_on(program: torch.export.ExportedProgram, device: str) -> torch.export.ExportedProgram:
+    """The program with its weights and the tensors that it makes on that device."""
+    if device == "cpu":
+        return program
+    from torch.export.passes import move_to_device_pass
+
+    return move_to_device_pass(program, device)
+
+
+def autocast_dtype(module: torch.nn.Module) -> str | None:
+    """The dtype that the module's operators are cast to while they run, or None for their own."""
+    import torch.fx
+
+    for part in module.modules():
+        told = getattr(part, "autocast_dtype", None)
+        if isinstance(told, str):
+            return told
+        for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
+            if str(node.target) == "wrap_with_autocast":
+                return str(node.args[1]).removeprefix("torch.")
+    return None
 
 
 def floating_dtypes(module: torch.nn.Module) -> tuple[str, ...]:
@@ -84,7 +129,19 @@ def tensors_in(raw: object) -> list[torch.Tensor]:
     import torch
     from torch.utils import _pytree
 
+    know_dataclasses(raw)
     return [leaf for leaf in _pytree.tree_leaves(raw) if isinstance(leaf, torch.Tensor)]
+
+
+def know_dataclasses(raw: object) -> None:
+    """Teach torch to flatten the dataclasses of a nested result, as exporters must."""
+    import torch
+    from torch.utils import _pytree
+
+    for leaf in _pytree.tree_leaves(raw):
+        if is_dataclass(leaf) and not isinstance(leaf, type):
+            torch.export.register_dataclass(type(leaf))
+            know_dataclasses(leaf)
 
 
 def arrays_in(raw: object) -> dict[str, NDArray[generic]]:
@@ -114,6 +171,7 @@ class TorchExecutable(Executable):
         prepare: makes the call from the placed inputs.
         provider: what runs it, for people.
         dtypes: floating dtypes of its weights.
+        autocast: the dtype that operators are cast to while they run, where it is another.
         device: where its inputs go.
         counts: further facts, read when they are asked for.
         resources: what `close` gives back.
@@ -124,6 +182,7 @@ class TorchExecutable(Executable):
     provider: str
     dtypes: tuple[str, ...]
     device: str
+    autocast: str | None = None
     counts: Callable[[], Mapping[str, Json]] = dict
     resources: ExitStack = field(default_factory=ExitStack)
 
@@ -139,8 +198,10 @@ class TorchExecutable(Executable):
         """The weights' dtype and the threads read back from torch."""
         import torch
 
+        cast: dict[str, Json] = {"autocast": self.autocast} if self.autocast else {}
         return {
-            "dtype": "+".join(self.dtypes),
+            "dtype": "+".join(self.dtypes) or "none",
+            **cast,
             "threads": torch.get_num_threads(),
             "provider": self.provider,
             "device": self.device,
@@ -150,6 +211,35 @@ class TorchExecutable(Executable):
     def close(self) -> None:
         """Undo what loading changed in this process."""
         self.resources.close()
+
+
+def live_executable(
+    request: LoadRequest,
+    module: torch.nn.Module,
+    function: Callable[..., object],
+    provider: str,
+    counts: Callable[[], Mapping[str, Json]] = dict,
+    resources: ExitStack | None = None,
+) -> TorchExecutable:
+    """A module on the request's device, called through `function`.
+
+    Args:
+        module: whose weights tell dtype and layout of the inputs.
+        function: the module itself, or what a compiler made of it.
+        provider: what runs it, for people.
+        counts: further facts, read when they are asked for.
+        resources: what closing gives back.
+    """
+    return TorchExecutable(
+        place=partial(live_tensors, module, device=request.device),
+        prepare=call_by_keyword(function, request.example.keywords),
+        provider=provider,
+        dtypes=floating_dtypes(module),
+        autocast=autocast_dtype(module),
+        device=request.device,
+        counts=counts,
+        resources=resources or ExitStack(),
+    )
 
 
 def call_by_keyword(

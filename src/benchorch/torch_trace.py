@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from benchorch.domain.tensors import Example
 
 if TYPE_CHECKING:
+    import torch
     from numpy import generic
     from numpy.typing import NDArray
 
@@ -39,3 +41,10 @@ def open_axes(example: Example) -> Mapping[str, tuple[int, ...]]:
         spec.name: tuple(i for i, size in enumerate(spec.shape) if size in example.dynamic)
         for spec in example.specs
     }
+
+
+def take_signature(forward: Callable[..., object], module: torch.nn.Module) -> None:
+    """Give a wrapper's forward the names of the inputs, which tracers read from its signature."""
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(module.forward).parameters.values()
+    forward.__signature__ = inspect.Signature([own, *parameters])  # type: ignore[attr-defined]

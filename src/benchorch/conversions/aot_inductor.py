@@ -10,6 +10,7 @@ from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 from benchorch.refusal import refusal
+from benchorch.torch_call import program_on
 from benchorch.torch_program import load_program
 
 if TYPE_CHECKING:
@@ -41,14 +42,9 @@ class AotInductor(FileStep):
         """Writes ``model.pt2``."""
         import torch
 
-        assert request.source is not None  # the chain was checked: an export comes first
         if request.threads is not None:
             torch.set_num_threads(request.threads)
-        program = load_program(request.source)
-        if request.device != "cpu":
-            from torch.export.passes import move_to_device_pass
-
-            program = move_to_device_pass(program, request.device)
+        program = program_on(load_program(request.sources[Format.EXPORTED_PROGRAM]), request.device)
         with (
             inductor_cache(request.scratch_dir),
             refusal(BuildError, "AOTInductor refused the model"),

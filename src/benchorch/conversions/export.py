@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, final
 
 from benchorch.domain.artifact import Format
@@ -10,13 +10,12 @@ from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 from benchorch.refusal import refusal
-from benchorch.torch_call import floating_dtypes, tensors_of
+from benchorch.torch_call import know_dataclasses, live_tensors
+from benchorch.torch_program import PROGRAM_FILE
 from benchorch.torch_trace import open_shapes, traceable
 
 if TYPE_CHECKING:
     import torch
-
-PROGRAM_FILE = "program.pt2"
 
 
 @final
@@ -26,6 +25,7 @@ class Export(FileStep):
 
     Args:
         strict: trace Python's bytecode too, which checks more and accepts fewer models.
+        dynamic: leave every named size open, not only those of ``workload.dynamic``.
     """
 
     consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
@@ -35,28 +35,39 @@ class Export(FileStep):
     version: ClassVar[int] = 1
 
     strict: bool = False
+    dynamic: bool = False
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``program.pt2``."""
         import torch
 
         module = request.module().to("cpu")
+        example = _opened(request.example) if self.dynamic else request.example
         with refusal(BuildError, "torch.export refused the model"):
-            program = self._trace(module, request.example)
+            program = self._trace(module, example)
         _forget_output_classes(program)
         torch.export.save(program, request.out_dir / PROGRAM_FILE)
 
     def _trace(self, module: torch.nn.Module, example: Example) -> torch.export.ExportedProgram:
         import torch
 
-        inputs = tensors_of(traceable(example), "cpu", floating_dtypes(module))
+        inputs = live_tensors(module, traceable(example), "cpu")
+        arguments = {**inputs, **example.keywords}
+        with torch.no_grad():
+            know_dataclasses(module(**arguments))
         return torch.export.export(
             module,
             (),
-            kwargs={**inputs, **example.keywords},
+            kwargs=arguments,
             dynamic_shapes=open_shapes(example),
             strict=self.strict,
         )
+
+
+def _opened(example: Example) -> Example:
+    """The same call with every symbol open."""
+    symbols = [symbol for spec in example.specs for symbol in spec.symbols]
+    return replace(example, dynamic=tuple(dict.fromkeys(symbols)))
 
 
 def _forget_output_classes(program: torch.export.ExportedProgram) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Literal, final
@@ -13,68 +13,89 @@ from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 from benchorch.refusal import refusal
-from benchorch.torch_call import call_by_keyword, live_tensors
+from benchorch.torch_call import call_by_keyword, live_tensors, module_in
 
 CACHE_FILE = "cache.bin"
 OPTIONS_FILE = "options.json"
+
+Options = Mapping[str, dict[str, object]]
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InductorCompile(FileStep):
-    """Compiles the live module and calls it once; its options travel with the artifact.
+    """Compiles what the chain has so far and calls it once; its options travel with the artifact.
 
     Args:
         mode: torch.compile's preset.
         freezing: take the weights for constants, which lets them be folded and packed.
         fullgraph: refuse a model that Dynamo cannot capture as one graph.
         dynamic: true leaves sizes open from the start, false never, null where they change.
+        eager_fallback: run what cannot be compiled operator by operator instead of failing; the
+            runtime's facts count it.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
     produces: ClassVar[Format] = Format.INDUCTOR_CACHE
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability", "cpu_isa", "threads")
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2  # 2: options for Dynamo beside Inductor's
 
-    mode: Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] = (
-        "default"
-    )
+    mode: Literal[
+        "default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"
+    ] = "default"
     freezing: bool = False
     fullgraph: bool = False
     dynamic: bool | None = None
+    eager_fallback: bool = False
+
+    def __post_init__(self) -> None:
+        if self.fullgraph and self.eager_fallback:
+            raise ValueError("fullgraph refuses what eager_fallback lets pass: choose one of them.")
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``cache.bin`` (empty where Inductor keeps nothing) and ``options.json``."""
-        options: dict[str, dict[str, object]] = {
+        if self.dynamic is False and request.example.dynamic:
+            raise BuildError(
+                "dynamic=false leaves no size open, but workload.dynamic asks for "
+                f"{', '.join(request.example.dynamic)}.",
+                remedy="conversion.steps.inductor.dynamic=null",
+            )
+        options = self._options(request.threads)
+        (request.out_dir / OPTIONS_FILE).write_text(json.dumps(options, indent=1))
+        (request.out_dir / CACHE_FILE).write_bytes(_compile(request, options))
+
+    def _options(self, threads: int | None) -> Options:
+        return {
             "compile": {
                 "mode": self.mode,
                 "fullgraph": self.fullgraph,
                 "dynamic": self.dynamic,
             },
-            # Dynamo looks at this one too, so it is set for the process, not for the call.
+            # Dynamo looks at these too, so they are set for the process, not for the call.
             "inductor": {
                 "freezing": self.freezing,
-                "cpp.dynamic_threads": request.threads is None,
+                "cpp.dynamic_threads": threads is None,
             },
+            "dynamo": {"suppress_errors": self.eager_fallback},
         }
-        (request.out_dir / OPTIONS_FILE).write_text(json.dumps(options, indent=1))
-        (request.out_dir / CACHE_FILE).write_bytes(_compile(request, options))
 
 
-def _compile(request: BuildRequest, options: dict[str, dict[str, object]]) -> bytes:
+def _compile(request: BuildRequest, options: Options) -> bytes:
     """What Inductor would save after one call."""
     import torch
+    import torch._dynamo.config
     import torch._inductor.config
     from torch.compiler._cache import CacheArtifactManager
 
     if request.threads is not None:
         torch.set_num_threads(request.threads)
-    module = request.module().to(request.device)
+    module = module_in(request)
     with (
         inductor_cache(request.scratch_dir),
         _no_compiled_code(),
         torch._inductor.config.patch(options["inductor"]),
+        torch._dynamo.config.patch(options["dynamo"]),
         CacheArtifactManager.with_fresh_cache(),
         refusal(BuildError, "torch.compile refused the model"),
     ):

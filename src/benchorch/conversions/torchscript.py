@@ -1,53 +1,93 @@
-"""torch.jit.trace: a module becomes a TorchScript graph of what one call did."""
+"""torch.jit: a module becomes a TorchScript graph, of what one call did or of its source."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 from benchorch.refusal import refusal
 from benchorch.torch_call import floating_dtypes, tensors_in, tensors_of
+from benchorch.torch_trace import open_axes, traceable
 
 if TYPE_CHECKING:
     import torch
+    from numpy import generic
+    from numpy.typing import NDArray
 
 SCRIPT_FILE = "model.pt"
+CALL_FILE = "call.json"
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchScript(FileStep):
-    """Traces one call; branches that it did not take are lost.
+    """Traces one call, whose branches not taken are lost, or compiles the source of forward.
 
-    Traced on the device: where the model makes tensors of its own, the trace names their device.
+    Done on the device: where the model makes tensors of its own, the graph names their device.
+
+    Args:
+        method: ``trace`` or ``script``.
+        optimize: ``none``; ``freeze`` takes the weights for constants; ``inference`` folds batch
+            norms and packs weights for this processor too.
     """
 
     consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
     produces: ClassVar[Format] = Format.TORCHSCRIPT
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     # A host without a GPU has none: the fact tells the two kinds of traces apart.
-    depends_on: ClassVar[tuple[str, ...]] = ("compute_capability",)
-    version: ClassVar[int] = 1
+    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability")
+    version: ClassVar[int] = 2  # 2: with how it is called
+
+    method: Literal["trace", "script"] = "trace"
+    optimize: Literal["none", "freeze", "inference"] = "none"
 
     def build(self, request: BuildRequest) -> None:
-        """Writes ``model.pt``."""
+        """Writes ``model.pt`` and ``call.json``."""
         import torch
+        from torch.jit.frontend import FrontendError
 
         module = request.module().to(request.device)
-        arrays = request.example.arrays
-        inputs = tensors_of(arrays, request.device, floating_dtypes(module))
-        with refusal(BuildError, "torch.jit.trace refused the model"), torch.no_grad():
-            flat = _positional(module, tuple(arrays), request.example.keywords)
-            # What the trace computes is compared with the model by the verify stage.
-            traced = torch.jit.trace(  # type: ignore[no-untyped-call]
-                flat, tuple(inputs.values()), check_trace=False
-            )
-        torch.jit.save(traced, str(request.out_dir / SCRIPT_FILE))
+        who = f"torch.jit.{self.method}"
+        with refusal(BuildError, f"{who} refused the model", FrontendError), torch.no_grad():
+            made = _traced if self.method == "trace" else _scripted
+            script = _optimized(made(module, request), self.optimize)
+        path = request.out_dir / SCRIPT_FILE
+        torch.jit.save(script, str(path))
+        _check_reload(path, request.device)
+        told = {"method": self.method, "dtypes": floating_dtypes(module)}
+        (request.out_dir / CALL_FILE).write_text(json.dumps(told))
+
+
+def _scripted(module: torch.nn.Module, request: BuildRequest) -> Any:
+    """Compiled from the source: branches and loops are kept."""
+    import torch
+
+    return torch.jit.script(module)
+
+
+def _traced(module: torch.nn.Module, request: BuildRequest) -> Any:
+    """What one call did; where sizes are to stay open, another size was tried too."""
+    import torch
+
+    example = request.example
+    names, dtypes = tuple(example.arrays), floating_dtypes(module)
+    flat = _positional(module, names, example.keywords)
+    shown = traceable(example)
+    inputs = tuple(tensors_of(shown, request.device, dtypes).values())
+    # What the trace computes is compared with the model by the verify stage.
+    traced = torch.jit.trace(flat, inputs, check_trace=False)  # type: ignore[no-untyped-call]
+    if example.dynamic:
+        other = tuple(tensors_of(_longer(example, shown), request.device, dtypes).values())
+        _check_sizes(flat, traced, other, example.dynamic)
+    return traced
 
 
 def _positional(
@@ -66,3 +106,54 @@ def _positional(
             return tuple(tensors_in(self.model(**named, **keywords)))
 
     return Positional().train(module.training)
+
+
+def _longer(
+    example: Example, arrays: Mapping[str, NDArray[generic]]
+) -> dict[str, NDArray[generic]]:
+    """The same call with every open size twice as large."""
+    longer = dict(arrays)
+    for name, axes in open_axes(example).items():
+        for axis in axes:
+            longer[name] = longer[name].repeat(2, axis)
+    return longer
+
+
+def _check_sizes(
+    module: torch.nn.Module,
+    traced: Any,
+    inputs: tuple[torch.Tensor, ...],
+    symbols: tuple[str, ...],
+) -> None:
+    """BuildError where the trace has taken an open size for a constant."""
+    import torch
+
+    expected = module(*inputs)
+    try:
+        found = traced(*inputs)
+        same = all(map(torch.allclose, found, expected))
+    except RuntimeError:
+        same = False
+    if not same:
+        raise BuildError(
+            f"torch.jit.trace has fixed a size that workload.dynamic leaves open "
+            f"({', '.join(symbols)}): at another size the trace does not do what the model does.",
+            remedy="conversion=torchscript_script, conversion=export or workload.dynamic=[]",
+        )
+
+
+def _optimized(script: Any, how: str) -> Any:
+    import torch
+
+    if how == "none":
+        return script
+    frozen = torch.jit.freeze(script.eval())
+    return torch.jit.optimize_for_inference(frozen) if how == "inference" else frozen
+
+
+def _check_reload(path: Path, device: str) -> None:
+    """BuildError where torch writes a file that it cannot read again."""
+    import torch
+
+    with refusal(BuildError, "torch.jit saved a file that it cannot load again"):
+        torch.jit.load(str(path), map_location=device)  # type: ignore[no-untyped-call]

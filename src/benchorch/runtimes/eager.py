@@ -1,28 +1,24 @@
-"""The live module itself, operator by operator."""
+"""The live module or an exported program's graph, operator by operator."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, final
 
 from benchorch.domain.artifact import Format
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.torch_call import (
-    TorchExecutable,
-    call_by_keyword,
-    floating_dtypes,
-    live_tensors,
-    missing_torch,
-)
+from benchorch.torch_call import live_executable, missing_torch, module_in
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eager(Runtime):
-    """PyTorch as it is: the baseline of every comparison."""
+    """PyTorch as it is: the baseline of every comparison.
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
+    An exported program calls the same kernels without the model's Python, and checks its inputs.
+    """
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1
 
@@ -31,15 +27,12 @@ class Eager(Runtime):
         return missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
-        """The live module on the device."""
+        """The module on the device."""
         import torch
 
         torch.set_num_threads(request.threads)
-        module = request.module().to(request.device)
-        return TorchExecutable(
-            place=partial(live_tensors, module, device=request.device),
-            prepare=call_by_keyword(module, request.example.keywords),
-            provider="torch eager",
-            dtypes=floating_dtypes(module),
-            device=request.device,
+        module = module_in(request)
+        exported = Format.EXPORTED_PROGRAM in request.sources
+        return live_executable(
+            request, module, module, "torch export" if exported else "torch eager"
         )

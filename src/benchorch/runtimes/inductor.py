@@ -1,4 +1,4 @@
-"""torch.compile on the live module, its generated code taken from the artifact."""
+"""torch.compile on the live module or an exported program, its code taken from the artifact."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
+from benchorch.compile_facts import compile_facts
 from benchorch.compiler_cache import inductor_cache
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
+from benchorch.errors import MeasureError
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.torch_call import (
-    TorchExecutable,
-    call_by_keyword,
-    floating_dtypes,
-    live_tensors,
-    missing_torch,
-)
+from benchorch.refusal import refusal
+from benchorch.torch_call import live_executable, missing_torch, module_in
+
+_WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 
 
 @final
@@ -40,35 +38,47 @@ class Inductor(Runtime):
         """The module wrapped as the step wrapped it; compilation waits for the first call."""
         import torch
 
-        assert request.source is not None  # an Inductor cache is files
+        source = request.sources[Format.INDUCTOR_CACHE]
         torch.set_num_threads(request.threads)
-        options = json.loads((request.source / "options.json").read_text())
-        resources = ExitStack()
-        _prepare_process(resources, request.scratch_dir, options["inductor"])
-        _seed((request.source / "cache.bin").read_bytes())
-        module = request.module().to(request.device)
+        with ExitStack() as opened:
+            options = _open(opened, source, request.scratch_dir)
+            module = module_in(request)
+            resources = opened.pop_all()
         compiled = torch.compile(module, **options["compile"])
-        return TorchExecutable(
-            place=partial(live_tensors, module, device=request.device),
-            prepare=call_by_keyword(compiled, request.example.keywords),
-            provider="torch inductor",
-            dtypes=floating_dtypes(module),
-            device=request.device,
-            counts=partial(_graphs_since, _graphs()),
+        wants_cuda_graphs = options["compile"]["mode"] in _WITH_CUDA_GRAPHS
+        return live_executable(
+            request,
+            module,
+            compiled,
+            "torch inductor",
+            counts=compile_facts(request.device, wants_cuda_graphs=wants_cuda_graphs),
             resources=resources,
         )
 
 
-def _prepare_process(resources: ExitStack, scratch: Path, settings: Mapping[str, Json]) -> None:
+def _open(resources: ExitStack, source: Path, scratch: Path) -> dict[str, Any]:
+    """The step's options, in force until `resources` are closed, and its cache put in place."""
+    with refusal(MeasureError, "The Inductor cache cannot be loaded"):
+        options: dict[str, Any] = json.loads((source / "options.json").read_text())
+        _prepare_process(resources, scratch, options)
+        _seed((source / "cache.bin").read_bytes())
+    return options
+
+
+def _prepare_process(
+    resources: ExitStack, scratch: Path, options: Mapping[str, Mapping[str, Json]]
+) -> None:
     """The step's settings until `resources` are closed: compilation happens in between."""
     import torch
+    import torch._dynamo.config
     import torch._inductor.config
 
     resources.callback(torch._dynamo.reset)
     resources.enter_context(inductor_cache(scratch))
     # One compile thread keeps Inductor from starting processes beside the one that is measured.
-    patched = torch._inductor.config.patch({**settings, "compile_threads": 1})
+    patched = torch._inductor.config.patch({**options["inductor"], "compile_threads": 1})
     resources.enter_context(patched)
+    resources.enter_context(torch._dynamo.config.patch({**options["dynamo"]}))
 
 
 def _seed(saved: bytes) -> None:
@@ -77,17 +87,3 @@ def _seed(saved: bytes) -> None:
 
     if saved:
         torch.compiler.load_cache_artifacts(saved)
-
-
-def _graphs() -> int:
-    from torch._dynamo.utils import counters
-
-    return counters["stats"]["unique_graphs"]
-
-
-def _graphs_since(before: int) -> dict[str, Json]:
-    """Above 1 after the first call, Dynamo could not hold the model in one graph.
-
-    Dynamo's own count of graph breaks leaves out branches on data.
-    """
-    return {"compiled_graphs": _graphs() - before}

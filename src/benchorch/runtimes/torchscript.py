@@ -1,20 +1,22 @@
-"""TorchScript's interpreter on a traced module."""
+"""TorchScript's interpreter on a traced or scripted module."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, final
 
 from benchorch.domain.artifact import Format
+from benchorch.domain.tensors import Example
 from benchorch.errors import MeasureError
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.refusal import refusal
 from benchorch.torch_call import (
     Bound,
     TorchExecutable,
-    floating_dtypes,
+    call_by_keyword,
     missing_torch,
     tensors_of,
 )
@@ -37,24 +39,33 @@ class TorchScript(Runtime):
         return missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
-        """The traced module on the device."""
+        """The module on the device."""
         import torch
 
-        assert request.source is not None  # a script is a file
+        source = request.sources[Format.TORCHSCRIPT]
         torch.set_num_threads(request.threads)
         with refusal(MeasureError, "The TorchScript file cannot be loaded"):
+            told = json.loads((source / "call.json").read_text())
             # torch.jit is not annotated
             script = torch.jit.load(  # type: ignore[no-untyped-call]
-                str(request.source / "model.pt"), map_location=request.device
+                str(source / "model.pt"), map_location=request.device
             )
-        dtypes = floating_dtypes(script)
+        dtypes = tuple(told["dtypes"])
         return TorchExecutable(
             place=partial(tensors_of, device=request.device, dtypes=dtypes),
-            prepare=partial(_prepare, script, tuple(request.example.arrays)),
+            prepare=_by_position(script, request.example)
+            if told["method"] == "trace"
+            else call_by_keyword(script, request.example.keywords),
             provider="torchscript",
             dtypes=dtypes,
             device=request.device,
         )
+
+
+def _by_position(
+    script: torch.nn.Module, example: Example
+) -> Callable[[dict[str, torch.Tensor]], Bound]:
+    return partial(_prepare, script, tuple(example.arrays))
 
 
 def _prepare(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from benchorch.conversions.cast import Cast
 from benchorch.conversions.export import Export
 from benchorch.conversions.inductor_cache import InductorCompile
 from benchorch.conversions.memory_format import ChannelsLast
+from benchorch.conversions.mkldnn import Mkldnn
 from benchorch.conversions.onnx_export import OnnxExport
 from benchorch.conversions.torchscript import TorchScript
 from benchorch.domain.tensors import Example, TensorSpec
@@ -24,6 +26,11 @@ class BranchesOnData(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x if x.sum() > 0 else -x
+
+
+class Unscriptable(torch.nn.Module):
+    def forward(self, x: torch.Tensor, **more: int) -> torch.Tensor:
+        return x
 
 
 class Raises(torch.nn.Module):
@@ -41,7 +48,9 @@ def request(module: torch.nn.Module, directory: Path) -> BuildRequest:
     return BuildRequest(
         module=lambda: module.eval(),
         source=None,
+        sources={},
         example=example(),
+        calibration=lambda _: example().arrays,
         out_dir=directory,
         scratch_dir=directory,
         device="cpu",
@@ -53,6 +62,7 @@ def request(module: torch.nn.Module, directory: Path) -> BuildRequest:
     [
         (Export(), BranchesOnData(), "torch.export"),
         (Export(strict=True), BranchesOnData(), "torch.export"),
+        (TorchScript(method="script"), Unscriptable(), "torch.jit.script"),
         (OnnxExport(), BranchesOnData(), "torch.onnx.export"),
         (InductorCompile(fullgraph=True), BranchesOnData(), "torch.compile"),
         (TorchScript(), Raises(), "torch.jit.trace"),
@@ -73,6 +83,80 @@ def test_a_model_that_cannot_be_traced_is_refused(
     assert caught.value.__cause__ is not None
 
 
+@pytest.mark.parametrize("step", [Export(), Export(strict=True), InductorCompile(fullgraph=True)])
+def test_a_branch_on_data_is_refused_with_its_line(step: FileStep, tmp_path: Path) -> None:
+    module = BranchesOnData()
+    line = module.forward.__code__.co_firstlineno + 1
+    with pytest.raises(BuildError, match=r"(?i)data-dependent") as caught:
+        step.build(request(module, tmp_path))
+    assert f"({Path(__file__).name}:{line} in forward)" in str(caught.value)
+
+
+def test_an_open_size_is_refused_where_no_size_may_change(tmp_path: Path) -> None:
+    job = request(Doubles(), tmp_path)
+    job = replace(job, example=replace(job.example, dynamic=("batch_size",)))
+    with pytest.raises(BuildError, match=r"dynamic=false leaves no size open.*batch_size"):
+        InductorCompile(dynamic=False).build(job)
+
+
+class Doubles(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+class FixesItsSize(torch.nn.Module):
+    """A trace takes the number of rows for a constant."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * len(x)
+
+
+def test_a_trace_that_fixed_an_open_size_is_refused(tmp_path: Path) -> None:
+    job = request(FixesItsSize(), tmp_path)
+    TorchScript().build(job)
+    job = replace(job, example=replace(job.example, dynamic=("batch_size",)))
+    with pytest.raises(BuildError, match=r"has fixed a size.*batch_size"):
+        TorchScript().build(job)
+
+
+def test_a_trace_of_any_size_keeps_it_open(tmp_path: Path) -> None:
+    job = request(Doubles(), tmp_path)
+    TorchScript().build(replace(job, example=replace(job.example, dynamic=("batch_size",))))
+    assert (tmp_path / "model.pt").exists()
+
+
+def test_a_script_that_torch_cannot_read_back_is_refused(tmp_path: Path) -> None:
+    kernel = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8))
+    spec = TensorSpec(name="input", shape=(2, 3, 8, 8), dtype="float32")
+    images = Example(
+        arrays={"input": np.ones((2, 3, 8, 8), np.float32)}, keywords={}, specs=(spec,)
+    )
+    job = replace(request(kernel, tmp_path), example=images)
+    with pytest.raises(BuildError, match="cannot load again"):
+        TorchScript(optimize="inference").build(job)
+
+
+def test_fullgraph_and_eager_fallback_contradict_each_other() -> None:
+    with pytest.raises(ValueError, match="choose one"):
+        InductorCompile(fullgraph=True, eager_fallback=True)
+
+
+def test_mkldnn_is_refused_where_there_is_no_layer_to_pack() -> None:
+    with pytest.raises(BuildError, match="the model has none"):
+        Mkldnn().transform(Doubles(), example())
+
+
+def test_mkldnn_is_refused_where_an_operator_cannot_read_its_layout() -> None:
+    module = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), torch.nn.Softplus())
+    spec = TensorSpec(name="input", shape=(2, 1, 4, 4), dtype="float32")
+    images = Example(
+        arrays={"input": np.ones((2, 1, 4, 4), np.float32)}, keywords={}, specs=(spec,)
+    )
+    with pytest.raises(BuildError, match="oneDNN refused the model"):
+        Mkldnn().transform(module, images)
+    assert Mkldnn().unavailable("cuda")
+
+
 def test_the_models_own_sentence_is_shown(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="this model always fails"):
         Export().build(request(Raises(), tmp_path))
@@ -85,7 +169,9 @@ def test_a_factory_that_fails_is_not_a_refusal(tmp_path: Path) -> None:
     job = BuildRequest(
         module=broken,
         source=None,
+        sources={},
         example=example(),
+        calibration=lambda _: example().arrays,
         out_dir=tmp_path,
         scratch_dir=tmp_path,
         device="cpu",

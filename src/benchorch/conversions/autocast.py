@@ -1,0 +1,69 @@
+"""Automatic mixed precision: each operator is cast to half precision where that is safe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, final
+
+from benchorch.domain.artifact import Format
+from benchorch.domain.tensors import Example
+from benchorch.interfaces.conversion import ModuleStep
+from benchorch.torch_trace import take_signature
+
+if TYPE_CHECKING:
+    import torch
+
+_TOLERANCE_RATIOS = {"bfloat16": 3e-2, "float16": 5e-3}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autocast(ModuleStep):
+    """Weights stay in float32; products are computed in half precision, sums and norms are not.
+
+    The module is wrapped in one that calls it under `torch.autocast`, so that compilers and
+    exporters see the casts as part of the model.
+
+    Args:
+        dtype: of the operators that are safe in it.
+    """
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
+    produces: ClassVar[Format] = Format.MODULE
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
+
+    dtype: Literal["bfloat16", "float16"]
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """What rounding the factors of every product to 8 or to 11 bits may cost."""
+        return _TOLERANCE_RATIOS[self.dtype]
+
+    def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:
+        """A module of the same signature around this one."""
+        return _wrapped(module, self.dtype)
+
+
+def _wrapped(module: torch.nn.Module, dtype: str) -> torch.nn.Module:
+    import torch
+
+    cast_to = getattr(torch, dtype)
+
+    class UnderAutocast(torch.nn.Module):
+        autocast_dtype = dtype
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = module
+
+        def forward(self, *args: object, **kwargs: object) -> object:
+            tensors = (each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor))
+            device = next(tensors).device.type
+            # Its cache of cast weights would outlive a trace.
+            with torch.autocast(device, cast_to, cache_enabled=False):
+                return self.model(*args, **kwargs)
+
+    take_signature(UnderAutocast.forward, module)
+    return UnderAutocast().train(module.training)

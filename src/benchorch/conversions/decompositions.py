@@ -1,0 +1,33 @@
+"""Compound operators of an exported program, written out in those that backends implement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+from zipfile import BadZipFile
+
+from benchorch.domain.artifact import Format
+from benchorch.errors import BuildError
+from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.refusal import refusal
+from benchorch.torch_program import PROGRAM_FILE, load_program
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decompositions(FileStep):
+    """Some 180 core ATen operators are left; run one by one they are slower than what they were."""
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.EXPORTED_PROGRAM,)
+    produces: ClassVar[Format] = Format.EXPORTED_PROGRAM
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``program.pt2``."""
+        import torch
+
+        with refusal(BuildError, "torch.export cannot decompose the program", BadZipFile):
+            program = load_program(request.sources[Format.EXPORTED_PROGRAM])
+            torch.export.save(program.run_decompositions(), request.out_dir / PROGRAM_FILE)

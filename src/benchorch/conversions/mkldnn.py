@@ -1,0 +1,77 @@
+"""Linear, convolution and batch norm layers with their weights packed for oneDNN."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, final
+
+from benchorch.domain.artifact import Format
+from benchorch.domain.tensors import Example
+from benchorch.errors import BuildError
+from benchorch.interfaces.conversion import ModuleStep
+from benchorch.refusal import refusal
+from benchorch.torch_call import live_tensors
+from benchorch.torch_trace import take_signature
+
+if TYPE_CHECKING:
+    import torch
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mkldnn(ModuleStep):
+    """Weights are packed once instead of at every call; what lies between the layers stays."""
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
+    produces: ClassVar[Format] = Format.MODULE
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
+
+    def unavailable(self, device: str) -> str | None:
+        """A reason everywhere but on a CPU."""
+        return None if device == "cpu" else "oneDNN's packed layers run on CPUs only."
+
+    def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:
+        """A copy that images enter and leave as they are; BuildError where it cannot be called."""
+        import torch
+        from torch.utils import mkldnn
+
+        if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+            raise BuildError("this build of torch has no oneDNN.")
+        with refusal(BuildError, "oneDNN refused the model"), torch.inference_mode():
+            packed = mkldnn.to_mkldnn(module)  # type: ignore[no-untyped-call]
+            wrapped = _wrapped(packed, module)
+            wrapped(**live_tensors(module, example.arrays, "cpu"), **example.keywords)
+        if not any(isinstance(part, torch.jit.ScriptModule) for part in packed.modules()):
+            raise BuildError(
+                "mkldnn packs linear, convolution and batch norm layers, and the model has none.",
+                remedy="leave mkldnn out for this model",
+            )
+        return wrapped
+
+
+def _wrapped(packed: torch.nn.Module, module: torch.nn.Module) -> torch.nn.Module:
+    """Images lie in oneDNN's own layout from the first layer on until they leave the model."""
+    import torch
+    from torch.utils import _pytree
+
+    def enter(value: object) -> object:
+        image = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() == 4
+        return value.to_mkldnn() if image else value  # type: ignore[attr-defined]
+
+    def leave(value: object) -> object:
+        inside = isinstance(value, torch.Tensor) and value.is_mkldnn
+        return value.to_dense() if inside else value  # type: ignore[attr-defined]
+
+    class InOneDnn(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = packed
+
+        def forward(self, *args: object, **kwargs: object) -> object:
+            args, kwargs = _pytree.tree_map(enter, (args, kwargs))
+            return _pytree.tree_map(leave, self.model(*args, **kwargs))
+
+    take_signature(InOneDnn.forward, module)
+    return InOneDnn().train(module.training)

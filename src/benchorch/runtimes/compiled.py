@@ -1,0 +1,55 @@
+"""torch.compile with a backend that leaves nothing behind."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import ClassVar, Literal, final
+
+from benchorch.compile_facts import compile_facts
+from benchorch.domain.artifact import Format
+from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
+from benchorch.torch_call import live_executable, missing_torch, module_in
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled(Runtime):
+    """Traced again in every process, at the first call.
+
+    Args:
+        backend: ``eager`` is Dynamo alone, ``aot_eager`` adds AOTAutograd's decompositions,
+            ``cudagraphs`` records the model's kernels once and replays them.
+        dynamic: true leaves sizes open from the start, false never, null where they change.
+    """
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    version: ClassVar[int] = 1
+
+    backend: Literal["eager", "aot_eager", "cudagraphs"]
+    dynamic: bool | None = None
+
+    def unavailable(self, device: str) -> str | None:
+        """A reason where torch is missing, and for CUDA graphs on a CPU."""
+        if self.backend == "cudagraphs" and device != "cuda":
+            return "CUDA graphs do nothing on a CPU: torch would run the model as it is."
+        return missing_torch()
+
+    def load(self, request: LoadRequest) -> Executable:
+        """The module wrapped; it is compiled at the first call."""
+        import torch
+
+        torch.set_num_threads(request.threads)
+        resources = ExitStack()
+        resources.callback(torch._dynamo.reset)
+        module = module_in(request)
+        compiled = torch.compile(module, backend=self.backend, dynamic=self.dynamic)
+        return live_executable(
+            request,
+            module,
+            compiled,
+            f"torch.compile {self.backend}",
+            counts=compile_facts(request.device),
+            resources=resources,
+        )
