@@ -10,7 +10,7 @@ from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 from benchorch.refusal import refusal
-from benchorch.torch_call import program_on
+from benchorch.torch_call import autocast_dtype, program_on
 from benchorch.torch_program import load_program
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class AotInductor(FileStep):
     produces: ClassVar[Format] = Format.AOTI_PACKAGE
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability", "cpu_isa", "threads")
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2  # 2: tells of autocast
 
     freezing: bool = False
     max_autotune: bool = False
@@ -65,10 +65,11 @@ class AotInductor(FileStep):
             "max_autotune": self.max_autotune,
             # Otherwise the number of threads of this process is compiled in.
             "cpp.dynamic_threads": threads is None,
-            # Neither can be seen in a package: the runtime casts its inputs by the first and
-            # refuses to run on another number of threads than the second.
+            # None of them can be seen in a package: the runtime casts its inputs by the first and
+            # refuses to run on another number of threads than the last.
             "aot_inductor.metadata": {
                 "benchorch_dtypes": " ".join(sorted(dtypes)).replace("torch.", ""),
+                "benchorch_autocast": autocast_dtype(program.graph_module) or "",
                 "benchorch_threads": "" if threads is None else str(threads),
             },
         }

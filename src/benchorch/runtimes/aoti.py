@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, final
+from zipfile import BadZipFile, ZipFile
 
 from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.refusal import refusal
@@ -19,6 +22,8 @@ from benchorch.torch_call import Bound, TorchExecutable, missing_torch, tensors_
 if TYPE_CHECKING:
     import torch
 
+# How Inductor names the kernels that it generates.
+_KERNEL = re.compile(r"\b(?:cpp_fused|triton)_\w+")
 # What torch says of this processor for each word of AOTI_CPU_ISA; other words are not checked.
 _CHECKS = {
     "AVX2": "_is_avx2_supported",
@@ -45,10 +50,10 @@ class Aoti(Runtime):
         """The library in this process; MeasureError where it was compiled for another machine."""
         import torch
 
-        assert request.source is not None  # a package is a file
+        package = request.sources[Format.AOTI_PACKAGE] / "model.pt2"
         torch.set_num_threads(request.threads)
         with refusal(MeasureError, "The AOTInductor package cannot be loaded"):
-            loader = _loader(request.source / "model.pt2")
+            loader = _loader(package)
         metadata = loader.get_metadata()
         _check_host(metadata, request)
         dtypes = tuple(metadata.get("benchorch_dtypes", "").split())
@@ -57,8 +62,9 @@ class Aoti(Runtime):
             prepare=partial(_prepare, loader, _keywords(loader)),
             provider="aot inductor",
             dtypes=dtypes,
+            autocast=metadata.get("benchorch_autocast") or None,
             device=request.device,
-            counts=lambda: {"cpu_isa": metadata.get("AOTI_CPU_ISA", "")},
+            counts=partial(_counts, metadata, package),
         )
 
 
@@ -71,6 +77,21 @@ def _loader(package: Path) -> Any:
         return torch._inductor.aoti_load_package(str(package)).loader
     single_threaded, runners, default_device = False, 1, -1
     return native(str(package), "model", single_threaded, runners, default_device)
+
+
+def _counts(metadata: Mapping[str, str], package: Path) -> dict[str, Json]:
+    return {"cpu_isa": metadata.get("AOTI_CPU_ISA", ""), "fused_kernels": _fused_kernels(package)}
+
+
+def _fused_kernels(package: Path) -> int | None:
+    """How many kernels of Inductor's own the package calls; None where its source is not there."""
+    try:
+        with ZipFile(package) as archive:
+            sources = [name for name in archive.namelist() if name.endswith("wrapper.cpp")]
+            text = "".join(archive.read(name).decode() for name in sources)
+    except (OSError, BadZipFile):
+        return None
+    return len(set(_KERNEL.findall(text))) if sources else None
 
 
 def _keywords(loader: Any) -> tuple[str, ...]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 import torch
 
+from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
 from benchorch.errors import MeasureError
 from benchorch.interfaces.runtime import LoadRequest
@@ -46,6 +49,7 @@ def request(threads: int = 1) -> LoadRequest:
     return LoadRequest(
         module=module,
         source=Path(),
+        sources={Format.AOTI_PACKAGE: Path()},
         example=Example(arrays={}, keywords={}, specs=()),
         device="cpu",
         threads=threads,
@@ -111,3 +115,13 @@ def test_a_package_that_says_nothing_is_trusted(monkeypatch: pytest.MonkeyPatch)
     executable = Aoti().load(request())
     halves = executable.bind({"x": np.ones(1, np.float64)})()
     assert halves[0].dtype == torch.float64
+
+
+def test_kernels_are_counted_in_the_source_that_is_packed_too(package, tmp_path: Path) -> None:
+    source = "cpp_fused_relu_0(a); cpp_fused_add_1(b); cpp_fused_relu_0(c); aoti_torch_mm(d)"
+    with ZipFile(tmp_path / "model.pt2", "w") as archive:
+        archive.writestr("model/data/x.wrapper.cpp", source)
+    package({})
+    asked = replace(request(), sources={Format.AOTI_PACKAGE: tmp_path})
+    assert Aoti().load(asked).facts()["fused_kernels"] == 2
+    assert Aoti().load(request()).facts()["fused_kernels"] is None
