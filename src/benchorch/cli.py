@@ -342,6 +342,12 @@ def _gate(arguments: list[str]) -> int:
     return _answer(gate.run(arguments), arguments)
 
 
+def _conversions(arguments: list[str]) -> int:
+    from benchorch.commands import conversions
+
+    return _answer(conversions.run(arguments), arguments)
+
+
 def _doctor(arguments: list[str]) -> int:
     from benchorch.commands import doctor
 
@@ -395,6 +401,7 @@ _COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
     "plan": _plan,
     "cache": _cache,
     "compare": _compare,
+    "conversions": _conversions,
     "doctor": _doctor,
     "gate": _gate,
     "record": _record,

@@ -173,11 +173,11 @@ def missing_packages(conversion: Conversion) -> tuple[str, ...]:
 
 @cache
 def _installed(distribution: str) -> bool:
-    from importlib.metadata import PackageNotFoundError, version
+    from importlib import metadata
 
     try:
-        version(distribution)
-    except PackageNotFoundError:
+        metadata.distribution(distribution)  # its version would have to be parsed
+    except metadata.PackageNotFoundError:
         return False
     return True
 

@@ -35,7 +35,8 @@ def heavy_modules(place, *words):
 
 
 @pytest.mark.parametrize(
-    "words", [("--help",), ("--cfg", "job"), ("plan", "model=bert"), ("cache", "list")]
+    "words",
+    [("--help",), ("--cfg", "job"), ("plan", "model=bert"), ("cache", "list"), ("conversions",)],
 )
 def test_what_only_talks_loads_nothing_heavy(place, words):
     assert heavy_modules(place, *words) == ""

@@ -29,14 +29,17 @@ def extended(place, site, monkeypatch):
     return place
 
 
-SMALL = ["model=mlp", "workload.batch_size=2", "stopping=quick", "protocol.pairing=none"]
+SMALL = ["model=mlp", "model.widths=[256,16,8]", "workload.batch_size=2"]
+FAST = ["stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"]
 
 
 def test_its_conversion_is_measured_and_proven(extended):
-    extended.run("conversion=halved", *SMALL, "tracking=none", "hydra.run.dir=out")
-    by_conversion = {r["result"]["build"]["steps"].get("halved"): r for r in results(extended)}
-    assert set(by_conversion) == {"miss", None}
-    parity = by_conversion["miss"]["result"]["parity"]
+    fast = [*FAST, "protocol.pairing=none", "tracking=none", "hydra.run.dir=out"]
+    extended.run("conversion=halved", *SMALL, *fast)
+    results = {r["build"]["steps"].get("halved"): r for r in extended.results("out")}
+    assert set(results) == {"miss", None}
+    assert results["miss"]["processes"][0]["facts"]["provider"] == "widened"
+    parity = results["miss"]["parity"]
     assert parity["passed"]
     assert 1e-5 < parity["outputs"][0]["relative_l2_ratio"] < 5e-3
 
@@ -44,7 +47,9 @@ def test_its_conversion_is_measured_and_proven(extended):
 def test_its_options_are_checked_and_it_can_be_joined(extended):
     told = extended.run("plan", "conversion=bf16+halved", *SMALL, "--json").stdout
     assert '"halved_extension.weights.HalvedWeights"' in told
-    wrong = extended.run("conversion=halved", "conversion.steps.halved.compressed=7", *SMALL, code=2)
+    wrong = extended.run(
+        "conversion=halved", "conversion.steps.halved.compressed=7", *SMALL, code=2
+    )
     assert "expected true or false" in wrong.stderr
 
 
@@ -62,7 +67,3 @@ def test_lying_in_the_current_folder_is_not_being_installed(place, site):
         "model=mlp", "conversion.runtime._target_=halved_extension.runtime.Widened", code=2
     )
     assert "not one of benchorch's own components" in refused.stderr
-
-
-def results(place):
-    return place.results("out")
