@@ -56,7 +56,9 @@ class TorchScript(FileStep):
 
         module = request.module().to(request.device)
         who = f"torch.jit.{self.method}"
-        with refusal(BuildError, f"{who} refused the model", FrontendError), torch.no_grad():
+        # Scripting reads source files, and says OSError where there is none.
+        errors = (FrontendError, OSError)
+        with refusal(BuildError, f"{who} refused the model", *errors), torch.no_grad():
             made = _traced if self.method == "trace" else _scripted
             script = _optimized(made(module, request), self.optimize)
         path = request.out_dir / SCRIPT_FILE

@@ -27,7 +27,8 @@ class BasicBlock(nn.Module):
         """Same batch, ``width`` channels, sides divided by the stride."""
         y = self.relu(self.bn1(self.conv1(x)))
         y = self.bn2(self.conv2(y))
-        return _joined(self, x, y)
+        joined: Tensor = self.relu(y + (x if self.downsample is None else self.downsample(x)))
+        return joined
 
 
 class Bottleneck(nn.Module):
@@ -52,7 +53,8 @@ class Bottleneck(nn.Module):
         y = self.relu(self.bn1(self.conv1(x)))
         y = self.relu(self.bn2(self.conv2(y)))
         y = self.bn3(self.conv3(y))
-        return _joined(self, x, y)
+        joined: Tensor = self.relu(y + (x if self.downsample is None else self.downsample(x)))
+        return joined
 
 
 class ResNet(nn.Module):
@@ -99,12 +101,6 @@ def resnet(depth: int, classes: int) -> ResNet:
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
     return network
-
-
-def _joined(block: BasicBlock | Bottleneck, x: Tensor, y: Tensor) -> Tensor:
-    """The block's own way and its shortcut, added."""
-    sum_: Tensor = block.relu(y + (x if block.downsample is None else block.downsample(x)))
-    return sum_
 
 
 def _conv(before: int, after: int, size: int, stride: int = 1) -> nn.Conv2d:
