@@ -103,6 +103,7 @@ _INPUTS: Mapping[str, Any] = {
     "Masked": (("ids", (5,), "int64"), ("mask", (5,), "float32")),
     "Convolution": (("image", (3, 8, 8), "float32"),),
     "Transformer": (("ids", (6,), "int64"),),
+    "Wide": (("x", (64,), "float32"),),
 }
 
 

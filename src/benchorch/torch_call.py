@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, is_dataclass
@@ -237,9 +238,29 @@ def live_executable(
         dtypes=floating_dtypes(module),
         autocast=autocast_dtype(module),
         device=request.device,
-        counts=counts,
+        counts=lambda: {**quantised_parts(module), **counts()},
         resources=resources or ExitStack(),
     )
+
+
+def quantised_parts(module: torch.nn.Module) -> dict[str, Json]:
+    """How many weights, layers or roundings of each quantised kind there are; nothing where none.
+
+    The dtype of such a weight is that of what it stands for, and tells nothing.
+    """
+    import torch.fx
+
+    kinds = [type(weight.data).__name__ for weight in module.parameters()]
+    found = Counter(kind for kind in kinds if kind not in ("Tensor", "Parameter"))
+    for part in module.modules():
+        home, name = type(part).__module__, type(part).__name__
+        if home.startswith("torch.ao.nn") and "PackedParam" not in name:
+            found[f"{'fake-quantised' if '.qat.' in home else 'quantised'} {name}"] += 1
+        for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
+            name = str(node.target)
+            if name.startswith("quantized_decomposed.quantize_"):
+                found[name.split(".")[1]] += 1
+    return {"quantised": dict(found)} if found else {}
 
 
 def call_by_keyword(

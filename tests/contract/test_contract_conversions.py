@@ -22,7 +22,15 @@ AOTInductor's default one is compiled below, for a fresh process.
 OF_THE_BASE = {"torch", "numpy", "onnx", "onnxscript", "onnxruntime"}
 """What takes more than these to convert is tried with ``-m slow``: their imports alone do."""
 
-MODELS = {"channels_last": "Convolution"}
+MODELS = {
+    "channels_last": "Convolution",
+    # A scale per 32 weights of a row.
+    "torchao_int4_weight_only": "Wide",
+    "torchao_int8_dynamic_int4": "Wide",
+    # Four values are too few for the weights of a linear layer that are drawn at random.
+    "quanto_int2": "Convolution",
+    "quanto_int2_activations": "Convolution",
+}
 """What a conversion is tried on where it is made for something else than an MLP."""
 
 HALVES = {"bfloat16", "float16"}

@@ -26,7 +26,8 @@ _DTYPES = {"int8": "qint8", "float16": "float16"}
 class DynamicQuantization(StateStep):
     """Weights are rounded once, activations at every call by a scale of their own.
 
-    The state is plain tensors, read by torch's restricted unpickler (``weights_only=True``).
+    The state is plain tensors, read by torch's restricted unpickler (``weights_only=True``). What
+    recurrent layers pack is no tensor: those are rounded again, to the same values.
 
     Args:
         dtype: of the weights; with float16 the arithmetic stays in float32.
@@ -60,10 +61,11 @@ class DynamicQuantization(StateStep):
                 remedy="choose another conversion for this model",
             )
         with quietly(), refusal(BuildError, "torch.ao.quantization.quantize_dynamic refused"):
-            from torch.ao.quantization import quantize_dynamic
+            from torch.ao import quantization
 
-            changed = quantize_dynamic(module, set(_kinds()), dtype=self._dtype(), inplace=True)
-        torch.save(changed.state_dict(), request.out_dir / STATE_FILE)
+            ao: Any = quantization  # half annotated
+            changed = ao.quantize_dynamic(module, set(_kinds()), dtype=self._dtype(), inplace=True)
+        torch.save(_tensors(changed), request.out_dir / STATE_FILE)
 
     def restore(self, module: torch.nn.Module, source: Path, example: Example) -> torch.nn.Module:
         """The same module, its layers replaced by quantised ones that take the kept weights."""
@@ -75,7 +77,11 @@ class DynamicQuantization(StateStep):
             for name, layer in _layers(module).items():
                 parent, _, own = name.rpartition(".")
                 setattr(module.get_submodule(parent), own, self._empty(layer))
-            module.load_state_dict(state)
+            if set(state) != set(_tensors(module)):
+                raise ValueError("it belongs to another model")
+            whole = module.state_dict()  # with the versions of its layers' own formats
+            whole.update(state)
+            module.load_state_dict(whole)
         return module
 
     def _dtype(self) -> torch.dtype:
@@ -87,16 +93,26 @@ class DynamicQuantization(StateStep):
     def _empty(self, layer: Any) -> torch.nn.Module:
         """A quantised layer of the same sizes, its weights still to come."""
         import torch
-        from torch.ao.nn.quantized import dynamic
+        from torch.ao.nn import quantized
         from torch.ao.quantization import default_dynamic_qconfig, float16_dynamic_qconfig
 
+        dynamic: Any = quantized.dynamic  # half annotated
+        made: torch.nn.Module
         if isinstance(layer, torch.nn.Linear):
             sizes = (layer.in_features, layer.out_features, layer.bias is not None)
-            return dynamic.Linear(*sizes, dtype=self._dtype())
+            made = dynamic.Linear(*sizes, dtype=self._dtype())
+            return made
         layer.qconfig = default_dynamic_qconfig if self.dtype == "int8" else float16_dynamic_qconfig
         # Recurrent layers cannot be made empty.
-        made: torch.nn.Module = getattr(dynamic, type(layer).__name__).from_float(layer)
+        made = getattr(dynamic, type(layer).__name__).from_float(layer)
         return made
+
+
+def _tensors(module: torch.nn.Module) -> dict[str, Any]:
+    import torch
+
+    state = module.state_dict()
+    return {name: each for name, each in state.items() if not isinstance(each, torch.ScriptObject)}
 
 
 def _layers(module: torch.nn.Module) -> dict[str, torch.nn.Module]:

@@ -122,10 +122,11 @@ def _mapping() -> Any:
 
 def _fake_mapping() -> Any:
     """All 8 bits, by the extremes of all that was seen rather than by a moving average."""
-    from torch.ao import quantization as ao
+    from torch.ao import quantization
     from torch.nn import Embedding, EmbeddingBag, LayerNorm
     from torch.nn.functional import layer_norm
 
+    ao: Any = quantization  # half annotated
     activations = ao.FakeQuantize.with_args(
         observer=ao.MinMaxObserver, quant_min=0, quant_max=255, reduce_range=False
     )

@@ -23,7 +23,6 @@ Scheme = Literal[
     "int8_dynamic",
     "int8_dynamic_int4",
     "int4_weight_only",
-    "int2_weight_only",
     "float8_weight_only",
     "float8_dynamic",
 ]
@@ -32,12 +31,11 @@ TOLERANCE_RATIOS = {
     "int8_dynamic": 3e-2,
     "int8_dynamic_int4": 0.15,
     "int4_weight_only": 0.15,
-    "int2_weight_only": 0.5,
     "float8_weight_only": 5e-2,
     "float8_dynamic": 8e-2,
 }
-"""What rounding weights drawn at random may cost; trained ones lie in the lower half."""
-_GROUPED = ("int8_dynamic_int4", "int4_weight_only", "int2_weight_only")
+"""What rounding weights may cost, with some headroom."""
+_GROUPED = ("int8_dynamic_int4", "int4_weight_only")
 _TILE = 16
 """Float8 matrix products want both sizes to be a multiple of it."""
 
@@ -53,8 +51,8 @@ class TorchAo(StateStep):
 
     Args:
         scheme: ``weight_only`` computes in the model's own dtype; ``dynamic`` rounds activations
-            to int8 or float8 too, by a scale that is found at every call. ``int2_weight_only``
-            and ``int8_dynamic_int4`` keep their few bits in whole bytes.
+            to int8 or float8 too, by a scale that is found at every call. ``int8_dynamic_int4``
+            keeps its 4 bits in whole bytes.
         group_size: how many weights of a row share a scale, where there are fewer than 8 bits.
     """
 
@@ -135,7 +133,6 @@ class TorchAo(StateStep):
         from torchao import quantization as ao
         from torchao.quantization.granularity import PerGroup, PerRow
 
-        groups = PerGroup(self.group_size)
         match self.scheme:
             case "int8_weight_only":
                 return ao.Int8WeightOnlyConfig()
@@ -143,12 +140,11 @@ class TorchAo(StateStep):
                 return ao.Int8DynamicActivationInt8WeightConfig()
             case "int8_dynamic_int4":
                 return ao.Int8DynamicActivationIntxWeightConfig(
-                    weight_dtype=torch.int4, weight_granularity=groups
+                    weight_dtype=torch.int4,  # type: ignore[attr-defined]  # not annotated
+                    weight_granularity=PerGroup(self.group_size),
                 )
             case "int4_weight_only":
                 return self._int4(device)
-            case "int2_weight_only":
-                return ao.IntxWeightOnlyConfig(weight_dtype=torch.int2, granularity=groups)
             case "float8_weight_only":
                 return ao.Float8WeightOnlyConfig()
             case "float8_dynamic":
