@@ -12,7 +12,7 @@ TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help bench test test-slow check ui bench-overheads install clean
+.PHONY: help bench test test-slow check ui bench-overheads conversions install clean
 unexport PYTHONPATH PYTHONHOME
 
 help: ## this list
@@ -39,6 +39,9 @@ ui: $(VENV)/.installed ## the MLflow UI over the local results
 
 bench-overheads: $(VENV)/.installed-dev ## what benchorch itself costs, as ratios
 	@for script in benchmarks/*.py; do echo "== $$script"; $(VENV)/bin/python $$script || exit 1; done
+
+conversions: $(VENV)/.installed ## every conversion on small models, into docs/conversions.md; takes hours
+	@$(VENV)/bin/python scripts/write_conversions.py
 
 install: $(VENV)/.installed ## .venv with everything a benchmark needs
 	@echo "Ready: $(VENV)/bin/python -m benchorch --help"

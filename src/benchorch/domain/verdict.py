@@ -71,3 +71,8 @@ class Verdict:
     score: float | None = None
     least_score: float | None = None
     first_divergence: str = ""
+
+    @property
+    def explanation(self) -> str:
+        """Every reason in one line, and where it began; empty when passed."""
+        return "; ".join(filter(None, (*self.reasons, self.first_divergence)))

@@ -208,6 +208,9 @@ def _verdict_tags(verdict: Verdict | None) -> Iterator[tuple[str, str]]:
         yield "verdict", "passed" if verdict.passed else "failed"
         yield "verdict.reasons", "\n".join(verdict.reasons)
         yield "verdict.tolerance_ratio", str(verdict.tolerance_ratio)
+        yield "verdict.first_divergence", verdict.first_divergence
+        yield "verdict.metric", verdict.metric
+        yield "verdict.score", "" if verdict.score is None else str(verdict.score)
 
 
 def _speedup_tags(speedup: Comparison | None) -> Iterator[tuple[str, str]]:

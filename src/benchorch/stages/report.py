@@ -108,7 +108,7 @@ class Report:
         if result.failure:
             mark, text = ("✗", "red"), f"{result.failure.kind}: {result.failure.message}"
         elif result.parity and not result.parity.passed:
-            mark, text = ("≠", "red"), "; ".join(result.parity.reasons)
+            mark, text = ("≠", "red"), result.parity.explanation
         else:
             mark, text = (
                 ("✓", "green"),

@@ -1,0 +1,371 @@
+"""Run every conversion on small models and write what came of it to docs/conversions.md.
+
+    python scripts/write_conversions.py [--models mlp,cnn,bert,gpt2] [--only NAME,...] [--page FILE]
+
+Every cell is a trial of the real pipeline: built in one process, loaded and checked in another one
+that has only the stored artifact. What has run is kept under --work and not run again, so the
+script can be ended and started at any time; --fresh begins anew. --write-only runs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchorch import journal
+from benchorch.commands.conversions import standing
+from benchorch.config import builtin_directory
+from benchorch.conversion_catalog import Catalog, Conversion
+from benchorch.domain.result import TrialResult
+from benchorch.environment import package_versions
+from benchorch.units import format_bytes
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "conversions.md"
+CHUNK = 12  # conversions in one invocation
+
+GPT2 = {"vocab_size": 1000, "n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 64}
+MODELS: Mapping[str, tuple[str, Sequence[str]]] = {
+    "mlp": ("an MLP, 256-1024-1024-1024-32", ["model=mlp"]),
+    "cnn": (
+        "ResNet-18 on images of 64 x 64",
+        ["model=resnet18", "model.classes=10", "model.inputs.x.shape=[batch_size,3,64,64]"],
+    ),
+    "bert": ("BERT-tiny, 2 layers of 128, 16 tokens", ["model=bert_tiny", "workload.seq_len=16"]),
+    "gpt2": (
+        "a GPT-2 of 2 layers of 64, 16 tokens",
+        [
+            "model=gpt2",
+            "workload.seq_len=16",
+            "model.inputs.input_ids.high=1000",
+            *(f"++model.config.{key}={value}" for key, value in GPT2.items()),
+        ],
+    ),
+}
+SETTINGS = (
+    "hardware.threads=1",
+    "workload.batch_size=2",
+    "stopping=fixed",
+    "stopping.processes=1",
+    "stopping.calls=5",
+    "stopping.window_s=0.05",
+    "protocol.pairing=none",
+    "protocol.repeats=0",
+    "protocol.split_passes=0",
+    "protocol.canary_tolerance_ratio=null",
+    "limits.build_timeout_s=900",
+    "limits.measure_timeout_s=300",
+    "tracking=none",
+)
+PACKAGES = (
+    "torch",
+    "onnx",
+    "onnxruntime",
+    "torchao",
+    "optimum-quanto",
+    "openvino",
+    "nncf",
+    "executorch",
+    "apache-tvm",
+    "torch-tensorrt",
+    "transformers",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What came of one conversion of one model.
+
+    Attributes:
+        state: works, disqualified, failed or skipped.
+        why: in a sentence, where it does not work.
+        result: everything else, where it ran.
+    """
+
+    state: str
+    why: str = ""
+    result: TrialResult | None = None
+
+
+def main() -> int:
+    """Run what has not run, write the page; the exit code."""
+    options = _options()
+    if options.fresh:
+        shutil.rmtree(options.work, ignore_errors=True)
+    catalog = Catalog([builtin_directory("conf")])
+    names = options.only.split(",") if options.only else list(catalog.names)
+    for model in options.models.split(","):
+        if not options.write_only:
+            _run_missing(catalog, names, model, options.work)
+    cells = {model: _cells(catalog, names, model, options.work) for model in MODELS}
+    cells = {model: found for model, found in cells.items() if _has_run(found)}
+    options.page.write_text(_page(catalog, names, cells))
+    print(f"Wrote {options.page}")
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--models", default=",".join(MODELS), help="comma-separated")
+    parser.add_argument("--only", default="", help="comma-separated conversions; joined ones too")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--work", type=Path, default=Path("runs/conversions"))
+    parser.add_argument("--fresh", action="store_true", help="forget what has run")
+    parser.add_argument("--write-only", action="store_true", help="run nothing")
+    options = parser.parse_args()
+    unknown = set(options.models.split(",")) - set(MODELS)
+    if unknown:
+        parser.error(f"no such models: {', '.join(sorted(unknown))}; there are {', '.join(MODELS)}")
+    options.work = options.work.resolve()
+    return options
+
+
+def _run_missing(catalog: Catalog, names: Sequence[str], model: str, work: Path) -> None:
+    done = {name for name, cell in _cells(catalog, names, model, work).items() if cell.state}
+    missing = [name for name in names if name not in done]
+    for start in range(0, len(missing), CHUNK):
+        chunk = missing[start : start + CHUNK]
+        if _invoke(chunk, model, work) and len(chunk) > 1:
+            # One that spoils the plan of all is found by trying each alone.
+            for name in chunk:
+                _invoke([name], model, work)
+
+
+def _invoke(names: Sequence[str], model: str, work: Path) -> bool:
+    """Run some conversions; whether the request was refused as a whole."""
+    place = work / f"{model}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
+    place.mkdir(parents=True)
+    words = [
+        *MODELS[model][1],
+        *SETTINGS,
+        f"conversion=[{','.join(names)}]",
+        f"store.root={work / 'store'}",
+        f"hydra.run.dir={place}",
+    ]
+    print(f"== {model}: {', '.join(names)}", flush=True)
+    command = [sys.executable, "-m", "benchorch", *words]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode == 2 and not (place / journal.PLAN).exists():
+        (place / "refused.json").write_text(
+            json.dumps({"names": list(names), "why": done.stderr.strip()})
+        )
+        print(done.stderr, flush=True)
+        return True
+    return False
+
+
+def _cells(catalog: Catalog, names: Sequence[str], model: str, work: Path) -> dict[str, Cell]:
+    """What is known so far; later runs win."""
+    found: dict[str, Cell] = {}
+    for place in sorted(work.glob(f"{model}-*")):
+        found |= dict(_refused(place))
+        found |= dict(_skipped(place))
+        if (place / journal.RESULTS).exists():
+            for result in journal.read_results(place):
+                found[result.labels["conversion"]] = _cell(result)
+    for name in names:
+        opened = catalog.open(name)
+        if opened.problems or opened.retired:
+            found[name] = Cell(state="skipped", why=standing(opened).reason)
+    return {name: found[name] for name in names if name in found}
+
+
+def _has_run(cells: Mapping[str, Cell]) -> bool:
+    return any(cell.result for cell in cells.values())
+
+
+def _refused(place: Path) -> Iterator[tuple[str, Cell]]:
+    file = place / "refused.json"
+    told = json.loads(file.read_text()) if file.exists() else {"names": []}
+    if len(told["names"]) == 1:
+        yield told["names"][0], Cell(state="failed", why=told["why"].splitlines()[-1].strip())
+
+
+def _skipped(place: Path) -> Iterator[tuple[str, Cell]]:
+    file = place / journal.PLAN
+    for skip in json.loads(file.read_text())["skips"] if file.exists() else ():
+        why = f"{skip['reason']} {skip['remedy']}".strip()
+        yield skip["labels"]["conversion"], Cell(state="skipped", why=why)
+
+
+def _cell(result: TrialResult) -> Cell:
+    if result.failure:
+        return Cell(state="failed", why=result.failure.message, result=result)
+    verdict = result.parity
+    if verdict is None or not verdict.passed:
+        why = " ".join((*verdict.reasons, verdict.first_divergence)) if verdict else "not checked"
+        return Cell(state="disqualified", why=why.strip(), result=result)
+    return Cell(state="works", result=result)
+
+
+MARKS = {"works": "✓", "disqualified": "≠", "failed": "✗", "skipped": "–"}
+
+
+def _page(catalog: Catalog, names: Sequence[str], cells: Mapping[str, Mapping[str, Cell]]) -> str:
+    """The whole page."""
+    parts = [HEAD, _ran(cells), _overview(catalog, names, cells)]
+    for model, found in cells.items():
+        parts.append(_model_table(model, found))
+    parts.append(_not_here(catalog, names))
+    parts.append(_other_names(catalog))
+    return "\n\n".join(part for part in parts if part).rstrip() + "\n"
+
+
+HEAD = """# Conversions
+
+<!-- Written by scripts/write_conversions.py (make conversions) from a real run: do not edit. -->
+
+What `conversion=NAME` can be, and what came of each on small models: built in one process, loaded
+in a fresh one from the stored artifact alone, its outputs compared with eager's. How fast they are
+is not the question here; the times say what to expect of a build, on a busy machine. Names are
+joined by `+`: `conversion=bf16+aot_inductor` takes the steps in that order, and the last runtime.
+[How to add your own](extending.md). `python -m benchorch conversions` tells the same of your
+machine, `python -m benchorch conversions NAME` each step of one."""
+
+
+def _ran(cells: Mapping[str, Mapping[str, Cell]]) -> str:
+    """What was run, on what, with which packages."""
+    results = [cell.result for found in cells.values() for cell in found.values() if cell.result]
+    if not results:
+        return "Nothing was run."
+    newest = max(result.ended_at for result in results)[:10]
+    host = results[-1].environment
+    versions = ", ".join(f"{n} {v}" for n, v in package_versions(PACKAGES).items())
+    models = "\n".join(f"- `{model}`: {MODELS[model][0]}" for model in cells)
+    left_out = [model for model in MODELS if model not in cells]
+    missing = f"\n\nNot run this time: {', '.join(left_out)}." if left_out else ""
+    return (
+        f"Last run {newest} on {host.get('cpu_model')}, one thread, batches of 2, float32 unless "
+        f"the conversion says otherwise; {versions}.\n\n{models}{missing}"
+    )
+
+
+def _overview(
+    catalog: Catalog, names: Sequence[str], cells: Mapping[str, Mapping[str, Cell]]
+) -> str:
+    head = ["conversion", "what it is", "keeps", *cells]
+    rows = []
+    for name in names:
+        opened = catalog.open(name)
+        marks = [_mark(found.get(name)) for found in cells.values()]
+        keeps = ", ".join(f"`{each}`" for each in opened.leaves) or "nothing"
+        rows.append([f"`{name}`", opened.description, keeps, *marks])
+    legend = "✓ works, ≠ disqualified: other outputs, ✗ failed, – cannot run here, · not tried."
+    return f"## Overview\n\n{legend}\n\n{_table(head, rows)}"
+
+
+def _mark(cell: Cell | None) -> str:
+    return MARKS[cell.state] if cell else "·"
+
+
+READY = """*ready* is a fresh process from the stored artifact to its first answer, imports included;
+*allowed* is the relative L2 error beyond which it would be disqualified."""
+
+
+def _model_table(model: str, cells: Mapping[str, Cell]) -> str:
+    head = ["conversion", "", "build s", "artifact", "ready s", "relative L2"]
+    head += ["allowed", "cosine", "SNR dB", "ULP p50", "argmax"]
+    next_token = any(_worst(cell)[5] is not None for cell in cells.values())
+    head += ["next token"] if next_token else []
+    rows = [_figures(name, cell, next_token) for name, cell in cells.items() if cell.result]
+    reasons = [
+        f"- {MARKS[cell.state]} `{name}`: {_one_line(cell.why)}"
+        for name, cell in cells.items()
+        if cell.why and (cell.result or cell.state == "failed")
+    ]
+    return "\n\n".join(
+        [f"## {model}: {MODELS[model][0]}", READY, _table(head, rows), "\n".join(reasons)]
+    )
+
+
+def _figures(name: str, cell: Cell, next_token: bool) -> list[str]:
+    result = cell.result
+    assert result is not None
+    build, verdict = result.build, result.parity
+    ready = [process.load_s + process.first_call_s for process in result.processes]
+    error, cosine, noise, ulp, argmax, token = _worst(cell)
+    row = [
+        f"`{name}`",
+        MARKS[cell.state],
+        f"{build.original_build_s:.1f}" if build and build.cache != "none" else "",
+        format_bytes(build.artifact_bytes) if build and build.artifact_bytes else "",
+        f"{min(ready):.2f}" if ready else "",
+        "" if error is None else f"{error:.1e}",
+        f"{verdict.tolerance_ratio:.0e}" if verdict else "",
+        "" if cosine is None else f"{cosine:.6f}",
+        "exact" if error == 0 else "" if noise is None else f"{noise:.0f}",
+        "" if ulp is None else f"{ulp:.0f}",
+        "" if argmax is None else f"{argmax:.0%}",
+    ]
+    return [*row, "" if token is None else f"{token:.0%}"] if next_token else row
+
+
+def _worst(cell: Cell) -> tuple[float | None, ...]:
+    """Each figure's worst over the outputs; None where none has it."""
+    outputs = cell.result.parity.outputs if cell.result and cell.result.parity else ()
+    most, least = (
+        [[getattr(o, name) for o in outputs if getattr(o, name) is not None] for name in group]
+        for group in (
+            ("relative_l2_ratio", "ulp_p50"),
+            ("cosine_ratio", "signal_to_noise_db"),
+        )
+    )
+    shares = [
+        [getattr(o, name) for o in outputs if getattr(o, name) is not None]
+        for name in ("argmax_agreement_ratio", "next_token_agreement_ratio")
+    ]
+    error, ulp = (max(values, default=None) for values in most)
+    cosine, noise = (min(values, default=None) for values in least)
+    argmax, token = (min(values, default=None) for values in shares)
+    return error, cosine, noise, ulp, argmax, token
+
+
+def _not_here(catalog: Catalog, names: Sequence[str]) -> str:
+    rows = []
+    for name in names:
+        stands = standing(catalog.open(name))
+        if not stands.hardware:
+            rows.append([f"`{name}`", _one_line(stands.reason), _one_line(stands.enable)])
+    if not rows:
+        return ""
+    head = ["conversion", "why not on the machine of this run", "what enables it"]
+    return f"## What could not run there\n\n{_table(head, rows)}"
+
+
+def _other_names(catalog: Catalog) -> str:
+    parts = [
+        "## Names of other tools",
+        "They are taken as they are: `conversion=FP16+EXPORT+EAGER`.",
+    ]
+    for tool, listed in catalog.other.listed.items():
+        rows = [_selected(catalog.open(name)) for name in listed]
+        parts.append(f"### {tool}\n\n{_table(['name', 'selects'], rows)}")
+    return "\n\n".join(parts)
+
+
+def _selected(opened: Conversion) -> list[str]:
+    gone = opened.retired
+    if gone:
+        instead = f" Instead: `{gone.successor}`." if gone.successor else ""
+        return [f"`{opened.name}`", f"retired: {gone.reason}{instead}"]
+    return [f"`{opened.name}`", f"`{'+'.join(opened.parts)}`"]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.replace("|", "/").replace(str(Path.home()), "~").split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
