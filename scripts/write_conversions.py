@@ -265,7 +265,7 @@ def _mark(cell: Cell | None) -> str:
     return MARKS[cell.state] if cell else "·"
 
 
-READY = """*ready* is a fresh process from the stored artifact to its first answer, imports included;
+READY = """*ready* is a fresh process from stored artifact to first answer, imports included;
 *allowed* is the relative L2 error beyond which it would be disqualified."""
 
 
