@@ -1,23 +1,24 @@
-"""torch.onnx: a module becomes an ONNX graph whose inputs are forward's keywords."""
+"""torch.onnx: a module or an exported program becomes an ONNX graph whose inputs are keywords."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
+from zipfile import BadZipFile
 
+from benchorch import onnx_files
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.onnx_files import MODEL_FILE
 from benchorch.refusal import refusal
-from benchorch.torch_call import floating_dtypes, tensors_of
+from benchorch.torch_call import know_dataclasses, live_tensors
+from benchorch.torch_program import load_program
 from benchorch.torch_trace import open_shapes, traceable
 
 if TYPE_CHECKING:
     import torch
 
-MODEL_FILE = "model.onnx"
-# A protobuf message ends at 2 GiB; the graph beside the weights takes some of it.
-_LARGEST_SINGLE_FILE_BYTES = 1_900_000_000
 _OLDEST_OPSET = 18
 
 
@@ -26,15 +27,17 @@ _OLDEST_OPSET = 18
 class OnnxExport(FileStep):
     """Traces on the CPU, with torch's exporter that is built on torch.export.
 
+    A program that was exported before is translated as it is, its open sizes included.
+
     Args:
         opset: version of ONNX's operator set; null means the exporter's own choice.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
     produces: ClassVar[Format] = Format.ONNX
     requires: ClassVar[tuple[str, ...]] = ("torch", "onnx", "onnxscript")
     depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     opset: int | None = None
 
@@ -47,24 +50,50 @@ class OnnxExport(FileStep):
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.onnx``, its weights beside it where they are too large for one file."""
+        program = request.sources.get(Format.EXPORTED_PROGRAM)
+        if program is None:
+            self._write(request, request.module().to("cpu"))
+        else:
+            with refusal(BuildError, "The exported program cannot be loaded", BadZipFile):
+                loaded = load_program(program)
+            self._write(request, loaded)
+
+    def _write(
+        self, request: BuildRequest, source: torch.nn.Module | torch.export.ExportedProgram
+    ) -> None:
         import torch
 
-        module = request.module().to("cpu")
-        example = request.example
-        inputs = tensors_of(traceable(example), "cpu", floating_dtypes(module))
         with refusal(BuildError, "torch.onnx.export refused the model"):
             torch.onnx.export(
-                module,
+                source,
                 (),
                 str(request.out_dir / MODEL_FILE),
-                kwargs={**inputs, **example.keywords},
-                dynamic_shapes=open_shapes(example),
                 opset_version=self.opset,
-                external_data=_size_bytes(module) > _LARGEST_SINGLE_FILE_BYTES,
+                external_data=_size_bytes(source) > onnx_files.LARGEST_SINGLE_FILE_BYTES,
                 dynamo=True,
                 verbose=False,
+                **_call(request, source),
             )
 
 
-def _size_bytes(module: torch.nn.Module) -> int:
-    return sum(each.nbytes for each in (*module.parameters(), *module.buffers()))
+def _call(
+    request: BuildRequest, source: torch.nn.Module | torch.export.ExportedProgram
+) -> dict[str, Any]:
+    """What a module is traced with; a program knows."""
+    import torch
+
+    if not isinstance(source, torch.nn.Module):
+        return {}
+    example = request.example
+    arguments = {**live_tensors(source, traceable(example), "cpu"), **example.keywords}
+    with torch.no_grad():
+        know_dataclasses(source(**arguments))
+    return {"kwargs": arguments, "dynamic_shapes": open_shapes(example)}
+
+
+def _size_bytes(source: torch.nn.Module | torch.export.ExportedProgram) -> int:
+    import torch
+
+    if isinstance(source, torch.nn.Module):
+        return sum(each.nbytes for each in source.state_dict().values())
+    return sum(each.nbytes for each in source.state_dict.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
@@ -11,16 +12,24 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.refusal import refusal
+from benchorch.onnx_files import MODEL_FILE, runtime_distribution, size_bytes
+from benchorch.runtimes.onnx_session import (
+    PROVIDERS,
+    Provider,
+    assignment,
+    executed,
+    open_session,
+    refused,
+)
 
 if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
 
-_PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-_DISTRIBUTIONS = {"cpu": ("onnxruntime", "onnxruntime-gpu"), "cuda": ("onnxruntime-gpu",)}
 _DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
 """ONNX's words for floating tensors that numpy knows."""
+# Counting what runs loads the graph once more; that must not take the machine's memory.
+_LARGEST_PROFILED_BYTES = 1_000_000_000
 
 
 @final
@@ -28,55 +37,61 @@ _DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(floa
 class OnnxRuntime(Runtime):
     """One execution provider, and a failure rather than a silent step back to another.
 
+    Nodes that the provider leaves to another one are counted among the facts.
+
     Args:
         provider: where the graph runs; ``device`` means where the hardware says.
     """
 
     consumes: ClassVar[tuple[Format, ...]] = (Format.ONNX,)
-    requires: ClassVar[tuple[str, ...]] = ("onnxruntime",)
-    version: ClassVar[int] = 1
+    requires: ClassVar[tuple[str, ...]] = (runtime_distribution(),)
+    version: ClassVar[int] = 2
 
-    provider: Literal["device", "cpu", "cuda"] = "device"
+    provider: Literal["device", "cpu", "cuda", "tensorrt", "openvino"] = "device"
 
     def unavailable(self, device: str) -> str | None:
         """A missing package, or a provider that this device has not."""
-        wanted = self._place(device)
-        if wanted == "cuda" and device != "cuda":
-            return f"provider 'cuda' needs hardware with an NVIDIA GPU; this one's is {device!r}"
-        distributions = _DISTRIBUTIONS[wanted]
-        if any(_installed(name) for name in distributions):
-            return None
-        return f"{distributions[0]} is not installed: pip install {distributions[0]}"
+        return self._chosen(device).unavailable(device)
 
     def load(self, request: LoadRequest) -> Executable:
         """A session on one provider with that many threads."""
-        assert request.source is not None  # an ONNX graph is a file
-        place = self._place(request.device)
-        session = _session(request.source / "model.onnx", _PROVIDERS[place], request.threads)
-        return OnnxExecutable(session=session, place=place)
+        provider = self._chosen(request.device)
+        directory = request.sources[Format.ONNX]
+        model = directory / MODEL_FILE
+        session = open_session(model, provider, request.threads, request.scratch_dir)
+        return OnnxExecutable(
+            session=session,
+            place=provider.device,
+            counts=cache(partial(_counts, session, directory, provider, request)),
+        )
 
-    def _place(self, device: str) -> str:
-        return device if self.provider == "device" else self.provider
+    def _chosen(self, device: str) -> Provider:
+        return PROVIDERS[device if self.provider == "device" else self.provider]
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxExecutable(Executable):
-    """A session whose inputs and outputs stay where it runs."""
+    """A session whose inputs and outputs stay where it runs.
+
+    Attributes:
+        session: ONNX Runtime's own.
+        place: the device of inputs and outputs.
+        counts: further facts, read when they are asked for.
+    """
 
     session: Any
     place: str
+    counts: Callable[[], Mapping[str, Json]] = dict
 
     def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
         """A call on inputs that are already there; inputs that the graph dropped are left out."""
         from onnxruntime import OrtValue
 
         binding = self.session.io_binding()
-        for node in self.session.get_inputs():
-            array = arrays[node.name]
-            array = array.astype(_DTYPES.get(node.type, array.dtype), order="C")
+        for name, array in _fed(self.session, arrays).items():
             value = OrtValue.ortvalue_from_numpy(array, self.place, 0)
-            binding.bind_ortvalue_input(node.name, value)
+            binding.bind_ortvalue_input(name, value)
         for node in self.session.get_outputs():
             binding.bind_output(node.name, self.place)
         run = self.session.run_with_iobinding
@@ -99,42 +114,41 @@ class OnnxExecutable(Executable):
         """The outputs' dtype and what the session says of itself."""
         types = [node.type for node in self.session.get_outputs()]
         return {
-            "dtype": "+".join(sorted({_DTYPES[each] for each in types if each in _DTYPES})),
+            "dtype": "+".join(sorted({_DTYPES[each] for each in types if each in _DTYPES}))
+            or "none",
             "threads": self.session.get_session_options().intra_op_num_threads,
             "provider": self.session.get_providers()[0],
             "device": self.place,
+            **self.counts(),
         }
 
     def close(self) -> None:
         """Nothing was changed outside of the session."""
 
 
-def _session(model: Path, provider: str, threads: int) -> Any:
-    import onnxruntime
-    from onnxruntime.capi import onnxruntime_pybind11_state as native
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    errors = (native.Fail, native.InvalidGraph, native.InvalidProtobuf, native.NoSuchFile)
-    more = (native.NotImplemented, native.RuntimeException, native.EPFail)
-    with refusal(MeasureError, "ONNX Runtime cannot load the graph", *errors, *more):
-        session = onnxruntime.InferenceSession(str(model), options, providers=[provider])
-    used = session.get_providers()
-    if used[0] != provider:
-        raise MeasureError(
-            f"ONNX Runtime runs on {used[0]} instead of {provider}.",
-            kind="provider_fallback",
-            remedy="check that onnxruntime-gpu and its CUDA libraries load on this machine",
-        )
-    return session
+def _fed(session: Any, arrays: Mapping[str, NDArray[generic]]) -> dict[str, NDArray[generic]]:
+    """The inputs that the graph has, copied, in its own types."""
+    fed = {}
+    for node in session.get_inputs():
+        if node.type == "tensor(bfloat16)":
+            raise MeasureError(
+                f"The graph's input {node.name!r} is bfloat16, which numpy cannot hold.",
+                kind="input_type",
+                remedy="conversion=onnxruntime_fp16",
+            )
+        array = arrays[node.name]
+        fed[node.name] = array.astype(_DTYPES.get(node.type, array.dtype), order="C")
+    return fed
 
 
-def _installed(distribution: str) -> bool:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        version(distribution)
-    except PackageNotFoundError:
-        return False
-    return True
+def _counts(
+    session: Any, directory: Path, provider: Provider, request: LoadRequest
+) -> Mapping[str, Json]:
+    """Where the nodes were placed, and what ran of them where the graph is not too large."""
+    placed = assignment(session)
+    if size_bytes(directory) > _LARGEST_PROFILED_BYTES:
+        return placed
+    inputs = _fed(session, request.example.arrays)
+    with refused("ONNX Runtime cannot profile the graph"):
+        ran = executed(directory / MODEL_FILE, provider, request.threads, inputs)
+    return {**placed, **ran}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import onnxruntime
 import pytest
 
 from benchorch.errors import MeasureError
-from benchorch.runtimes import onnxruntime as member
+from benchorch.runtimes.onnx_session import PROVIDERS, assignment, open_session
 from benchorch.runtimes.onnxruntime import OnnxRuntime
 
 
@@ -20,39 +21,78 @@ class FakeSession:
         return ["CPUExecutionProvider"]
 
 
+@pytest.mark.parametrize("name", ["cuda", "tensorrt", "openvino"])
 def test_a_session_that_stepped_back_to_the_cpu_is_a_failure(
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(onnxruntime, "InferenceSession", FakeSession)
-    with pytest.raises(MeasureError, match=r"CPU.* instead of CUDA") as caught:
-        member._session(Path("model.onnx"), "CUDAExecutionProvider", threads=1)
+    with pytest.raises(MeasureError, match=f"CPU.* instead of {PROVIDERS[name].name}") as caught:
+        open_session(Path("model.onnx"), PROVIDERS[name], 1, tmp_path)
     assert caught.value.kind == "provider_fallback"
 
 
-def test_the_cuda_provider_needs_a_gpu() -> None:
-    reason = OnnxRuntime(provider="cuda").unavailable("cpu")
+@pytest.mark.parametrize("name", ["cuda", "tensorrt"])
+def test_providers_of_gpus_need_one(name: str) -> None:
+    reason = OnnxRuntime(provider=name).unavailable("cpu")  # type: ignore[arg-type]
     assert reason is not None
     assert "NVIDIA GPU" in reason
 
 
 @pytest.mark.parametrize(
-    ("device", "installed", "missing"),
+    ("provider", "device", "installed", "missing"),
     [
-        ("cpu", {"onnxruntime"}, None),
-        ("cpu", {"onnxruntime-gpu"}, None),
-        ("cpu", set(), "onnxruntime"),
-        ("cuda", {"onnxruntime"}, "onnxruntime-gpu"),
-        ("cuda", {"onnxruntime-gpu"}, None),
+        ("device", "cpu", {"onnxruntime"}, None),
+        ("device", "cpu", {"onnxruntime-gpu"}, None),
+        ("device", "cpu", set(), "onnxruntime"),
+        ("device", "cuda", set(), "onnxruntime-gpu"),
+        ("device", "cuda", {"onnxruntime-gpu"}, None),
+        ("tensorrt", "cuda", set(), "onnxruntime-gpu"),
+        ("openvino", "cpu", set(), "onnxruntime-openvino"),
+        ("openvino", "cpu", {"onnxruntime-openvino"}, None),
     ],
 )
 def test_a_missing_package_is_named_with_what_installs_it(
-    monkeypatch: pytest.MonkeyPatch, device: str, installed: set[str], missing: str | None
+    monkeypatch: pytest.MonkeyPatch,
+    provider: str,
+    device: str,
+    installed: set[str],
+    missing: str | None,
 ) -> None:
+    pretend(monkeypatch, installed)
+    reason = OnnxRuntime(provider=provider).unavailable(device)  # type: ignore[arg-type]
+    assert reason == (missing and f"{missing} is not installed: pip install {missing}")
+
+
+def test_distributions_that_cannot_stand_side_by_side_are_to_be_exchanged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pretend(monkeypatch, {"onnxruntime"})
+    reason = OnnxRuntime().unavailable("cuda")
+    assert reason is not None
+    assert reason.endswith("pip uninstall onnxruntime && pip install onnxruntime-gpu")
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, installed: set[str]) -> None:
     def version(name: str) -> str:
         if name not in installed:
             raise metadata.PackageNotFoundError(name)
         return "1.0"
 
     monkeypatch.setattr(metadata, "version", version)
-    reason = OnnxRuntime().unavailable(device)
-    assert reason == (missing and f"{missing} is not installed: pip install {missing}")
+
+
+def part(provider: str, n_nodes: int) -> SimpleNamespace:
+    return SimpleNamespace(ep_name=provider, get_nodes=lambda: [None] * n_nodes)
+
+
+def test_nodes_that_another_provider_took_are_counted() -> None:
+    cuda, cpu = "CUDAExecutionProvider", "CPUExecutionProvider"
+    session = SimpleNamespace(
+        get_provider_graph_assignment_info=lambda: [part(cuda, 3), part(cpu, 2), part(cuda, 1)],
+        get_providers=lambda: [cuda, cpu],
+    )
+    assert assignment(session) == {"nodes": {cuda: 4, cpu: 2}, "fallback_nodes": 2}
+
+
+def test_a_version_that_does_not_tell_who_took_which_node_leaves_it_unsaid() -> None:
+    assert assignment(SimpleNamespace()) == {}

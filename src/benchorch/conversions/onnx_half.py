@@ -1,0 +1,54 @@
+"""An ONNX graph in half precision, cast after the export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from benchorch.domain.artifact import Format
+from benchorch.errors import BuildError
+from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.onnx_files import MODEL_FILE, is_large, runtime_distribution, write_graph
+from benchorch.refusal import refusal
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxHalf(FileStep):
+    """Weights and operators in float16, but for those that float16 would spoil.
+
+    Unlike a module that is cast before the export, operators that float16 has not, or would spoil,
+    keep float32. A provider may still compute in float32 where it has no other kernel.
+
+    Args:
+        keep_io_types: leave inputs and outputs in float32.
+    """
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.ONNX,)
+    produces: ClassVar[Format] = Format.ONNX
+    requires: ClassVar[tuple[str, ...]] = ("onnx", runtime_distribution())
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
+
+    keep_io_types: bool = False
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """What rounding every value to 11 bits may cost."""
+        return 5e-3
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``model.onnx``."""
+        import onnx
+        from onnxruntime.transformers.float16 import convert_float_to_float16
+
+        source = request.sources[Format.ONNX]
+        large = is_large(source)
+        with refusal(BuildError, "ONNX Runtime cannot cast the graph to float16"):
+            model = convert_float_to_float16(
+                onnx.load(str(source / MODEL_FILE)),
+                keep_io_types=self.keep_io_types,
+                # It needs the graph in one message; the exporter has written every shape anyway.
+                disable_shape_infer=large,
+            )
+            write_graph(model, request.out_dir, large=large)

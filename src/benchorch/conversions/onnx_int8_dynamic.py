@@ -1,0 +1,59 @@
+"""ONNX Runtime's dynamic quantisation: int8 weights, activations measured in every call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from benchorch.conversions.onnx_prepare import prepared, require_operators
+from benchorch.domain.artifact import Format
+from benchorch.errors import BuildError
+from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.onnx_files import MODEL_FILE, is_large, runtime_distribution
+from benchorch.refusal import refusal
+
+_QUANTIZED = ("Integer", "DynamicQuantizeLSTM", "QAttention", "DynamicQuantizeMatMul")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxInt8Dynamic(FileStep):
+    """Needs no calibration; made for matrix products, slow for convolutions.
+
+    Args:
+        per_channel: a scale for every output channel rather than one for the whole weight.
+        reduce_range: 7 bit weights, for processors whose 8 bit products saturate (no VNNI).
+    """
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.ONNX,)
+    produces: ClassVar[Format] = Format.ONNX
+    requires: ClassVar[tuple[str, ...]] = ("onnx", runtime_distribution())
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
+
+    per_channel: bool = False
+    reduce_range: bool = False
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """Twice what it cost BERT base."""
+        return 6e-2
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``model.onnx``."""
+        import onnx
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        source = request.sources[Format.ONNX]
+        target = request.out_dir / MODEL_FILE
+        with refusal(BuildError, "ONNX Runtime cannot quantise the graph"), prepared(source) as at:
+            quantize_dynamic(
+                str(at / MODEL_FILE),
+                str(target),
+                weight_type=QuantType.QInt8,
+                per_channel=self.per_channel,
+                reduce_range=self.reduce_range,
+                use_external_data_format=is_large(source),
+            )
+        graph = onnx.load(str(target), load_external_data=False)
+        require_operators(graph, _QUANTIZED, "int8")

@@ -1,0 +1,124 @@
+"""What ONNX Runtime's quantisers want done to a graph first, and what they must leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchorch.errors import BuildError
+from benchorch.onnx_files import MODEL_FILE, is_large, write_graph
+from benchorch.refusal import refusal
+
+
+@contextmanager
+def prepared(source: Path) -> Iterator[Path]:
+    """A directory with the graph folded and fused, its shapes inferred; gone afterwards.
+
+    BuildError where one of ONNX's own classes says that the graph is not sound.
+    """
+    from onnx.checker import ValidationError
+    from onnx.shape_inference import InferenceError
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    large = is_large(source)
+    unsound = refusal(BuildError, "The ONNX graph is not sound", InferenceError, ValidationError)
+    with TemporaryDirectory() as name, unsound:
+        quant_pre_process(
+            str(source / MODEL_FILE),
+            str(Path(name) / MODEL_FILE),
+            # The exporter has written every shape that is known.
+            skip_symbolic_shape=True,
+            save_as_external_data=large,
+            all_tensors_to_one_file=True,
+        )
+        _forget_shapes_of_weights(Path(name), large=large)
+        yield Path(name)
+
+
+def _forget_shapes_of_weights(directory: Path, *, large: bool) -> None:
+    """They are written twice, and quantisers that transpose a weight change one of them only."""
+    import onnx
+
+    model = onnx.load(str(directory / MODEL_FILE))
+    weights = {each.name for each in model.graph.initializer}
+    kept = [each for each in model.graph.value_info if each.name not in weights]
+    del model.graph.value_info[:]
+    model.graph.value_info.extend(kept)
+    write_graph(model, directory, large=large)
+
+
+def require_operators(model: Any, wanted: tuple[str, ...], scheme: str) -> None:
+    """BuildError where a quantiser found nothing in the graph that it could change.
+
+    Args:
+        model: an ``onnx.ModelProto``.
+        wanted: of which operators at least one must be there, by the end of their names.
+        scheme: what was to be done, for people.
+    """
+    if not any(node.op_type.endswith(wanted) for node in model.graph.node):
+        raise BuildError(
+            f"ONNX Runtime found no operator with constant weights that it can change to {scheme}.",
+            kind="nothing_quantized",
+            remedy="conversion=onnxruntime",
+        )
+
+
+def without_gemms(model: Any) -> None:
+    """Every ``Gemm`` with a constant matrix becomes ``MatMul`` and ``Add``, in place.
+
+    Weight-only quantisation knows ``MatMul`` alone, and exporters write linear layers as ``Gemm``.
+    """
+    weights = {each.name: each for each in model.graph.initializer}
+    nodes: list[Any] = []
+    for node in model.graph.node:
+        if node.op_type == "Gemm" and _is_linear(node) and node.input[1] in weights:
+            nodes.extend(_as_product(node, weights, model))
+        else:
+            nodes.append(node)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    _drop_unused(model)
+
+
+def _drop_unused(model: Any) -> None:
+    """Weights that no node takes any more."""
+    used = {name for node in model.graph.node for name in node.input}
+    used |= {each.name for each in model.graph.output}
+    kept = [each for each in model.graph.initializer if each.name in used]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+
+
+def _is_linear(node: Any) -> bool:
+    """Whether nothing is scaled and the input is taken as it is."""
+    plain = {"alpha": 1.0, "beta": 1.0, "transA": 0}
+    values = {each.name: each.f if each.type == 1 else each.i for each in node.attribute}
+    return all(values.get(name, value) == value for name, value in plain.items())
+
+
+def _as_product(node: Any, weights: dict[str, Any], model: Any) -> Iterator[Any]:
+    from onnx import helper
+
+    matrix = node.input[1]
+    if any(each.name == "transB" and each.i for each in node.attribute):
+        matrix = _transposed(matrix, weights, model)
+    has_bias = len(node.input) > 2 and node.input[2]
+    product = f"{node.output[0]}_product" if has_bias else node.output[0]
+    yield helper.make_node("MatMul", [node.input[0], matrix], [product], name=f"{node.name}_matmul")
+    if has_bias:
+        yield helper.make_node("Add", [product, node.input[2]], [node.output[0]], name=node.name)
+
+
+def _transposed(name: str, weights: dict[str, Any], model: Any) -> str:
+    """The transposed weight's name; it is added once."""
+    from onnx import numpy_helper
+
+    new = f"{name}_transposed"
+    if new not in weights:
+        array = numpy_helper.to_array(weights[name]).T.copy()
+        weights[new] = numpy_helper.from_array(array, new)
+        model.graph.initializer.append(weights[new])
+    return new

@@ -1,0 +1,126 @@
+"""OpenVINO's converter: a module, an exported program or an ONNX graph becomes its own format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, final
+from zipfile import BadZipFile
+
+from benchorch.domain.artifact import Format
+from benchorch.errors import BuildError
+from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.onnx_files import MODEL_FILE
+from benchorch.openvino_files import import_openvino, unavailable_on, write_graph
+from benchorch.refusal import refusal
+from benchorch.torch_call import know_dataclasses, live_tensors
+from benchorch.torch_program import load_program
+from benchorch.torch_trace import open_axes, traceable
+
+if TYPE_CHECKING:
+    import torch
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenVinoConvert(FileStep):
+    """Takes the furthest that the chain has come: ONNX, else a program, else the live module.
+
+    A live module is traced, which follows the path that the example takes.
+    """
+
+    consumes: ClassVar[tuple[Format, ...]] = (
+        Format.MODULE,
+        Format.EXPORTED_PROGRAM,
+        Format.ONNX,
+    )
+    produces: ClassVar[Format] = Format.OPENVINO_IR
+    requires: ClassVar[tuple[str, ...]] = ("torch", "openvino")
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
+
+    def unavailable(self, device: str) -> str | None:
+        """On NVIDIA GPUs."""
+        return unavailable_on(device)
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``model.xml`` and ``model.bin``."""
+        model, names = _converted(request)
+        with refusal(BuildError, "OpenVINO refused the model"):
+            _name_inputs(model, names)
+            write_graph(model, request.out_dir)
+
+
+def _converted(request: BuildRequest) -> tuple[Any, Sequence[str | None]]:
+    """The ``openvino.Model`` and the names of its inputs in their order; None for constants."""
+    openvino = import_openvino()
+    if Format.ONNX in request.sources:
+        with refusal(BuildError, "OpenVINO refused the ONNX graph"):
+            model = openvino.convert_model(str(request.sources[Format.ONNX] / MODEL_FILE))
+        return model, [port.any_name for port in model.inputs]
+    if Format.EXPORTED_PROGRAM in request.sources:
+        with refusal(BuildError, "OpenVINO refused the exported program", BadZipFile):
+            program = load_program(request.sources[Format.EXPORTED_PROGRAM])
+            return openvino.convert_model(program), _user_inputs(program)
+    with refusal(BuildError, "OpenVINO refused the model"):
+        return _traced(request)
+
+
+def _user_inputs(program: torch.export.ExportedProgram) -> list[str | None]:
+    """The keywords of the program's tensors; other arguments, built in as constants, are None."""
+    from torch.export.graph_signature import InputKind, TensorArgument
+
+    return [
+        each.arg.name if isinstance(each.arg, TensorArgument) else None
+        for each in program.graph_signature.input_specs
+        if each.kind is InputKind.USER_INPUT
+    ]
+
+
+def _traced(request: BuildRequest) -> tuple[Any, Sequence[str]]:
+    import torch
+
+    module = request.module().to("cpu")
+    example = request.example
+    tensors = live_tensors(module, traceable(example), "cpu")
+    bound = _with_tensors_alone(module, tuple(tensors), dict(example.keywords))
+    axes = open_axes(example)
+    shapes = [
+        [-1 if axis in axes[name] else size for axis, size in enumerate(tensor.shape)]
+        for name, tensor in tensors.items()
+    ]
+    with torch.no_grad():
+        know_dataclasses(module(**tensors, **example.keywords))
+        model = import_openvino().convert_model(
+            bound, example_input=tuple(tensors.values()), input=shapes
+        )
+    return model, list(tensors)
+
+
+def _with_tensors_alone(
+    module: torch.nn.Module, names: tuple[str, ...], keywords: dict[str, object]
+) -> torch.nn.Module:
+    """The module as a function of its tensors in a fixed order, returning a flat tuple."""
+    import torch
+    from torch.utils import _pytree
+
+    class Flat(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = module
+
+        def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            named = dict(zip(names, tensors, strict=True))
+            leaves = _pytree.tree_leaves(self.model(**named, **keywords))
+            return tuple(each for each in leaves if isinstance(each, torch.Tensor))
+
+    return Flat().eval()
+
+
+def _name_inputs(model: Any, names: Sequence[str | None]) -> None:
+    """Each input gets the keyword of forward; constants, which nothing reads, are dropped."""
+    for port, name in zip(model.inputs, names, strict=True):
+        if name is None:
+            model.remove_parameter(port.get_node())
+        else:
+            port.get_tensor().set_names({name})

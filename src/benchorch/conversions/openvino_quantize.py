@@ -1,0 +1,80 @@
+"""NNCF's post-training quantisation of an OpenVINO graph: int8 weights and activations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, final
+
+from benchorch.domain.artifact import Format
+from benchorch.errors import BuildError
+from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.openvino_files import (
+    import_openvino,
+    quiet_nncf,
+    read_graph,
+    unavailable_on,
+    write_graph,
+)
+from benchorch.refusal import refusal
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenVinoInt8(FileStep):
+    """Calibrated on the model's own inputs.
+
+    Args:
+        samples: how many calibration inputs the model sees.
+        preset: symmetric activations are faster, asymmetric ones (mixed) lose less.
+        model_type: transformer keeps the operators of attention that int8 would spoil in floats.
+    """
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.OPENVINO_IR,)
+    produces: ClassVar[Format] = Format.OPENVINO_IR
+    requires: ClassVar[tuple[str, ...]] = ("openvino", "nncf")
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
+
+    samples: int = 32
+    preset: Literal["performance", "mixed"] | None = None
+    model_type: Literal["transformer"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ValueError(f"samples must be at least 1; got {self.samples}.")
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """Twice what it cost BERT base."""
+        return 5e-2
+
+    def unavailable(self, device: str) -> str | None:
+        """On NVIDIA GPUs."""
+        return unavailable_on(device)
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``model.xml`` and ``model.bin``."""
+        import_openvino()
+        with refusal(BuildError, "NNCF cannot quantise the graph"), quiet_nncf():
+            model = self._quantized(request)
+        if not any(node.get_type_name() == "FakeQuantize" for node in model.get_ops()):
+            raise BuildError(
+                "NNCF found no operator in the graph that it can quantise.",
+                kind="nothing_quantized",
+                remedy="conversion=openvino",
+            )
+        write_graph(model, request.out_dir)
+
+    def _quantized(self, request: BuildRequest) -> Any:
+        import nncf
+
+        model = read_graph(request.sources[Format.OPENVINO_IR])
+        names = [port.any_name for port in model.inputs]
+        batches = [request.calibration(number) for number in range(self.samples)]
+        return nncf.quantize(
+            model,
+            nncf.Dataset([{name: batch[name] for name in names} for batch in batches]),
+            subset_size=self.samples,
+            preset=nncf.QuantizationPreset(self.preset) if self.preset else None,
+            model_type=nncf.ModelType(self.model_type) if self.model_type else None,
+        )

@@ -1,0 +1,49 @@
+"""How OpenVINO's intermediate representation lies in a directory, and how OpenVINO is imported."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+GRAPH_FILE = "model.xml"
+MISSING = "OpenVINO has no support for NVIDIA GPUs; hardware=cpu has it run on the processor"
+_TELEMETRY = "openvino_telemetry"
+
+
+def import_openvino() -> Any:
+    """The package, without its telemetry: nothing is sent on anyone's behalf while we measure."""
+    # OpenVINO and NNCF take a module that cannot be imported for "not installed" and go on.
+    sys.modules.setdefault(_TELEMETRY, None)  # type: ignore[arg-type]
+    import openvino
+
+    return openvino
+
+
+def unavailable_on(device: str) -> str | None:
+    """Why OpenVINO cannot run there, or None."""
+    return MISSING if device == "cuda" else None
+
+
+def read_graph(directory: Path) -> Any:
+    """The ``openvino.Model`` of that directory; RuntimeError where there is none."""
+    return import_openvino().Core().read_model(str(directory / GRAPH_FILE))
+
+
+def write_graph(model: Any, directory: Path) -> None:
+    """``model.xml`` and ``model.bin``, weights in the types they have."""
+    import_openvino().save_model(model, str(directory / GRAPH_FILE), compress_to_fp16=False)
+
+
+@contextmanager
+def quiet_nncf() -> Iterator[None]:
+    """NNCF reports progress, tables and hints to whoever looks; here nobody does."""
+    import nncf
+
+    nncf.set_log_level(logging.ERROR)
+    with redirect_stdout(io.StringIO()):
+        yield

@@ -1,0 +1,177 @@
+"""torch.compile with OpenVINO's own backend, which must not fall back unseen."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NoReturn, final
+
+from benchorch.compile_facts import compile_facts
+from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
+from benchorch.errors import MeasureError
+from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
+from benchorch.openvino_files import import_openvino, unavailable_on
+from benchorch.refusal import refusal
+from benchorch.runtimes.dynamo_backend import raised_by_backend
+from benchorch.runtimes.openvino_facts import compiled_facts, device_config
+from benchorch.torch_call import live_executable, missing_torch, module_in
+
+_HINTS = {"float32": "f32", "device": None}
+_TOLERANCE_RATIOS = {"float32": 1e-4, "device": 3e-2}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileOpenVino(Runtime):
+    """Graph breaks are PyTorch's business; what OpenVINO cannot run PyTorch runs, and is counted.
+
+    Sizes are taken for constants. Nothing is kept: every process compiles anew while it loads.
+
+    Args:
+        precision: what floating operators are computed in. Left to the device it is bfloat16 on
+            processors that have it.
+    """
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
+    requires: ClassVar[tuple[str, ...]] = ("torch", "openvino")
+    version: ClassVar[int] = 1
+    cohabits: ClassVar[bool] = False  # the backend keeps its graphs in the process
+
+    precision: Literal["float32", "device"] = "float32"
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """What that precision may cost."""
+        return _TOLERANCE_RATIOS[self.precision]
+
+    def unavailable(self, device: str) -> str | None:
+        """Without torch, and on NVIDIA GPUs."""
+        return missing_torch() or unavailable_on(device)
+
+    def load(self, request: LoadRequest) -> Executable:
+        """Compiled by one call; MeasureError where OpenVINO would have PyTorch run the model."""
+        import torch
+
+        torch.set_num_threads(request.threads)
+        module = module_in(request)
+        facts = compile_facts(request.device)
+        options: dict[str, Any] = {
+            "device": "CPU",
+            # Its other path keeps symbols that no input has, and fails on convolutions.
+            "aot_autograd": True,
+            "config": device_config(_HINTS[self.precision], request.threads),
+        }
+        with ExitStack() as resources:
+            resources.enter_context(_openvinos_dynamo())
+            kept = ExitStack()
+            executable = live_executable(
+                request,
+                module,
+                torch.compile(module, backend="openvino", dynamic=False, options=options),
+                "OpenVINO under torch.compile",
+                counts=lambda: {**facts(), **_partition_facts()},
+                resources=kept,
+            )
+            with refusal(MeasureError, "torch.compile with OpenVINO refused the model"), _seen():
+                executable.bind(request.example.arrays)()
+            _require_partitions()
+            kept.push(resources.pop_all())
+        return executable
+
+
+@contextmanager
+def _openvinos_dynamo() -> Iterator[None]:
+    """What importing OpenVINO's backend changes in Dynamo, changed back afterwards."""
+    import torch._dynamo.config
+
+    import_openvino()
+    with torch._dynamo.config.patch(inline_inbuilt_nn_modules=False):
+        importlib.import_module("openvino.torch")
+        torch._dynamo.config.inline_inbuilt_nn_modules = False
+        try:
+            yield
+        finally:
+            torch._dynamo.reset()
+            _partitions().clear_caches()
+
+
+@contextmanager
+def _seen() -> Iterator[None]:
+    """OpenVINO's backend hands what it cannot compile to Inductor; here it fails instead."""
+    from openvino.frontend.pytorch.torchdynamo import backend
+
+    inductor = backend.compile_fx
+    backend.compile_fx = _fail
+    try:
+        with raised_by_backend():
+            yield
+    finally:
+        backend.compile_fx = inductor
+
+
+def _fail(*_: object) -> NoReturn:
+    """Called where OpenVINO's backend handles its own exception."""
+    raise RuntimeError("OpenVINO cannot compile the graph") from sys.exception()
+
+
+def _partitions() -> Any:
+    from openvino.frontend.pytorch.torchdynamo import execute
+
+    return execute
+
+
+def _modules() -> list[Any]:
+    """The parts of all graphs that are meant for OpenVINO."""
+    graphs = _partitions().partitioned_modules.values()
+    parts = [part for graph in graphs for part in graph.modules()]
+    return [part for part in parts if hasattr(part, "perm_fallback")]
+
+
+def _require_partitions() -> None:
+    if not any(not part.perm_fallback for part in _modules()):
+        raise MeasureError(
+            "OpenVINO runs no part of the model: its backend left all of it to PyTorch.",
+            kind="provider_fallback",
+            remedy="conversion=openvino",
+        )
+
+
+def _partition_facts() -> Mapping[str, Json]:
+    """What runs in OpenVINO, and what it left to PyTorch."""
+    module = _partitions()
+    parts = _modules()
+    compiled = [
+        compiled_facts(module.compiled_cache[part.partition_id])
+        for part in parts
+        if not part.perm_fallback and part.partition_id in module.compiled_cache
+    ]
+    left = [
+        node
+        for graph in module.partitioned_modules.values()
+        for node in graph.graph.nodes
+        if node.op == "call_function" and "getitem" not in node.name
+    ]
+    return {
+        **_summed(compiled),
+        "partitions": len(parts),
+        "fallback_partitions": sum(part.perm_fallback for part in parts),
+        "fallback_nodes": len(left),
+    }
+
+
+def _summed(parts: Sequence[Mapping[str, Any]]) -> dict[str, Json]:
+    """The operators of all parts together."""
+    types: Counter[str] = Counter()
+    for part in parts:
+        types.update(part["executed_dtypes"])
+    return {
+        "dtype": "+".join(sorted({word for part in parts for word in part["dtype"].split("+")})),
+        "threads": max(part["threads"] for part in parts),
+        "executed_nodes": types.total(),
+        "executed_dtypes": dict(types),
+    }

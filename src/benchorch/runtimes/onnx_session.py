@@ -1,0 +1,210 @@
+"""How an ONNX Runtime session is opened on one provider, and what it says of itself."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from benchorch.domain.codec import Json
+from benchorch.errors import MeasureError
+from benchorch.onnx_files import RUNTIMES, installed
+from benchorch.refusal import refusal
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+_RECORD = "session.record_ep_graph_assignment_info"
+_ERRORS_ONLY = 3
+_BYTE_TYPES = {"int8", "uint8", "int4", "uint4"}
+_PRODUCTS = ("MatMul", "Gemm", "Conv", "Attention", "LSTM", "GRU")
+_QUANTIZED_WEIGHTS = "MatMulNBits"
+"""Its weights are packed before it runs, so that they are missing among its inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """One of ONNX Runtime's execution providers.
+
+    Attributes:
+        name: as ONNX Runtime calls it.
+        device: where its inputs and outputs lie.
+        distributions: which of ONNX Runtime's distributions have it.
+        after: providers that take what this one cannot run, before the CPU does.
+        needs: the device that must be there, or None for any.
+    """
+
+    name: str
+    device: str
+    distributions: tuple[str, ...]
+    after: tuple[str, ...] = ()
+    needs: str | None = None
+
+    def unavailable(self, device: str) -> str | None:
+        """Why it cannot be had, or None."""
+        if self.needs not in (None, device):
+            return f"{self.name} needs hardware with an NVIDIA GPU; this one's is {device!r}"
+        if any(installed(name) for name in self.distributions):
+            return None
+        wanted = self.distributions[0]
+        instead = [name for name in RUNTIMES if installed(name)]
+        remove = f"pip uninstall {' '.join(instead)} && " if instead else ""
+        return f"{wanted} is not installed: {remove}pip install {wanted}"
+
+    def options(self, threads: int, scratch: Path) -> dict[str, str]:
+        """What the provider is told besides the session's own options."""
+        if self.name.startswith("OpenVINO"):
+            # Left alone it computes in bfloat16 where the processor can.
+            return {"device_type": "CPU", "precision": "FP32", "num_of_threads": str(threads)}
+        if self.name.startswith("Tensorrt"):
+            return {"trt_engine_cache_enable": "True", "trt_engine_cache_path": str(scratch)}
+        return {}
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "cpu": Provider(name="CPUExecutionProvider", device="cpu", distributions=RUNTIMES),
+    "cuda": Provider(
+        name="CUDAExecutionProvider",
+        device="cuda",
+        distributions=("onnxruntime-gpu",),
+        needs="cuda",
+    ),
+    "tensorrt": Provider(
+        name="TensorrtExecutionProvider",
+        device="cuda",
+        distributions=("onnxruntime-gpu",),
+        after=("CUDAExecutionProvider",),
+        needs="cuda",
+    ),
+    "openvino": Provider(
+        name="OpenVINOExecutionProvider",
+        device="cpu",
+        distributions=("onnxruntime-openvino",),
+    ),
+}
+
+
+def open_session(
+    model: Path, provider: Provider, threads: int, scratch: Path, profile: str = ""
+) -> Any:
+    """An ``InferenceSession``, which copies nothing between devices that it need not.
+
+    Args:
+        model: the graph's file.
+        provider: where all of it ought to run.
+        threads: how many threads one operator may use.
+        scratch: where a provider may keep compiled engines.
+        profile: how the file that tells every node's time begins; empty for none.
+
+    Raises:
+        MeasureError: the graph cannot be loaded, or the provider is not there.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    options.add_session_config_entry(_RECORD, "1")
+    if profile:
+        options.enable_profiling = True
+        options.profile_file_prefix = profile
+    chosen: list[Any] = [(provider.name, provider.options(threads, scratch)), *provider.after]
+    with refused("ONNX Runtime cannot load the graph"):
+        session = onnxruntime.InferenceSession(str(model), options, providers=chosen)
+    used = session.get_providers()
+    if used[0] != provider.name:
+        raise MeasureError(
+            f"ONNX Runtime runs on {used[0]} instead of {provider.name}.",
+            kind="provider_fallback",
+            remedy=f"check that {provider.distributions[0]} and the libraries it needs load here",
+        )
+    return session
+
+
+@contextmanager
+def refused(what: str) -> Iterator[None]:
+    """MeasureError for what ONNX Runtime raises, whose classes derive from Exception alone."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as native
+
+    errors = (native.Fail, native.InvalidGraph, native.InvalidProtobuf, native.NoSuchFile)
+    more = (native.NotImplemented, native.RuntimeException, native.EPFail, native.InvalidArgument)
+    with refusal(MeasureError, what, *errors, *more):
+        yield
+
+
+def assignment(session: Any) -> dict[str, Json]:
+    """Nodes by provider, and how many are not on the first one; as placed, before fusions.
+
+    Nothing where this version of ONNX Runtime does not tell.
+    """
+    tell = getattr(session, "get_provider_graph_assignment_info", None)
+    if tell is None:
+        return {}
+    nodes: Counter[str] = Counter()
+    for part in tell():
+        nodes[part.ep_name] += len(part.get_nodes())
+    first = session.get_providers()[0]
+    return {"nodes": dict(nodes), "fallback_nodes": nodes.total() - nodes[first]}
+
+
+def executed(
+    model: Path, provider: Provider, threads: int, inputs: Mapping[str, NDArray[generic]]
+) -> dict[str, Json]:
+    """What runs after all fusions, from one profiled call of a session of its own.
+
+    Args:
+        model: the graph's file.
+        provider: as for `open_session`.
+        threads: as for `open_session`.
+        inputs: by the graph's own names and of its types.
+    """
+    with TemporaryDirectory() as name:
+        prefix = str(Path(name) / "profile")
+        session = open_session(model, provider, threads, Path(name), profile=prefix)
+        session.run(None, dict(inputs))
+        events = json.loads(Path(session.end_profiling()).read_text())
+    nodes = [
+        (event["args"]["op_name"], _types(event["args"].get("input_type_shape", [])))
+        for event in events
+        if event["cat"] == "Node" and event["name"].endswith("_kernel_time")
+    ]
+    return {
+        "executed_nodes": len(nodes),
+        "executed_dtypes": dict(Counter(_main_type(types) for _, types in nodes)),
+        "quantized_share": _quantized_share(nodes),
+    }
+
+
+def _types(inputs: list[dict[str, Json]]) -> list[str]:
+    """The types of a node's inputs; constants that were packed beforehand are missing."""
+    return [_name(word) for each in inputs for word in each]
+
+
+def _name(word: str) -> str:
+    """ONNX Runtime's word for a type as ours."""
+    return {"float": "float32", "double": "float64"}.get(word, word)
+
+
+def _main_type(types: list[str]) -> str:
+    """What a node computes in: its first input's type."""
+    return types[0] if types else "none"
+
+
+def _quantized_share(nodes: list[tuple[str, list[str]]]) -> float:
+    """Of matrix products and convolutions, those with operands of 8 bits or fewer."""
+    products = [node for node in nodes if any(word in node[0] for word in _PRODUCTS)]
+    quantized = [node for node in products if _is_quantized(*node)]
+    return round(len(quantized) / len(products), 4) if products else 0.0
+
+
+def _is_quantized(operator: str, types: list[str]) -> bool:
+    if operator == _QUANTIZED_WEIGHTS or operator.startswith("DynamicQuantize"):
+        return True
+    return bool(_BYTE_TYPES.intersection(types))

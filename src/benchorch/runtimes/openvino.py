@@ -1,0 +1,127 @@
+"""OpenVINO on the processor, in a process that never imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+
+from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
+from benchorch.errors import MeasureError
+from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
+from benchorch.openvino_files import import_openvino, read_graph, unavailable_on
+from benchorch.refusal import refusal
+from benchorch.runtimes.openvino_facts import compiled_facts, device_config
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+_HINTS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16", "device": None}
+_TOLERANCE_RATIOS = {"float32": 1e-4, "bfloat16": 3e-2, "float16": 5e-3, "device": 3e-2}
+_BFLOAT16 = "bf16"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenVino(Runtime):
+    """One stream, and the threads that were asked for.
+
+    Args:
+        precision: what floating operators are computed in. Left to the device it is bfloat16 on
+            processors that have it, whatever the graph says.
+    """
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.OPENVINO_IR,)
+    requires: ClassVar[tuple[str, ...]] = ("openvino", "numpy")
+    version: ClassVar[int] = 1
+
+    precision: Literal["float32", "bfloat16", "float16", "device"] = "float32"
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """What that precision may cost."""
+        return _TOLERANCE_RATIOS[self.precision]
+
+    def unavailable(self, device: str) -> str | None:
+        """On NVIDIA GPUs."""
+        return unavailable_on(device)
+
+    def load(self, request: LoadRequest) -> Executable:
+        """Compiled for this processor."""
+        openvino = import_openvino()
+        config = device_config(_HINTS[self.precision], request.threads)
+        with refusal(MeasureError, "OpenVINO cannot load the graph"):
+            model = read_graph(request.sources[Format.OPENVINO_IR])
+            compiled = openvino.Core().compile_model(model, "CPU", config)
+        return OpenVinoExecutable(compiled=compiled)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenVinoExecutable(Executable):
+    """A compiled graph; every bound call has a request of its own.
+
+    Attributes:
+        compiled: an ``openvino.CompiledModel``.
+    """
+
+    compiled: Any
+
+    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
+        """A call on inputs that lie in the request's own memory."""
+        request = self.compiled.create_infer_request()
+        for port in self.compiled.inputs:
+            request.set_tensor(port, _tensor(port, arrays[port.any_name]))
+        infer = request.infer
+
+        def call() -> object:
+            infer(share_outputs=True)
+            return request
+
+        return call
+
+    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
+        """What the last call left, half precision widened to float32."""
+        tensors = [raw.get_output_tensor(i) for i in range(len(self.compiled.outputs))]  # type: ignore[attr-defined]
+        return {str(index): _array(tensor) for index, tensor in enumerate(tensors)}
+
+    def facts(self) -> Mapping[str, Json]:
+        """What the compiled graph says of itself."""
+        return {"provider": "OpenVINO CPU", "device": "cpu", **compiled_facts(self.compiled)}
+
+    def close(self) -> None:
+        """Nothing was changed outside of the compiled graph."""
+
+
+def _tensor(port: Any, array: NDArray[generic]) -> Any:
+    """A copy of the array in the port's type."""
+    kind = port.get_element_type()
+    tensor = import_openvino().Tensor(kind, list(array.shape))
+    if kind.get_type_name() == _BFLOAT16:
+        tensor.data.view("uint16")[...] = _bfloat16_bits(array)
+    else:
+        tensor.data[...] = array
+    return tensor
+
+
+def _array(tensor: Any) -> NDArray[generic]:
+    """A copy of the tensor in a type of numpy's, half precision widened to float32."""
+    import numpy as np
+
+    if tensor.get_element_type().get_type_name() == _BFLOAT16:
+        bits = tensor.data.view("uint16").astype(np.uint32) << np.uint32(16)
+        wide: NDArray[generic] = bits.view(np.float32)
+        return wide
+    array: NDArray[generic] = np.array(tensor.data)
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def _bfloat16_bits(array: NDArray[generic]) -> NDArray[generic]:
+    """The upper half of float32, rounded to even: numpy has no bfloat16."""
+    import numpy as np
+
+    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    rounding = ((bits >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF)
+    return ((bits + rounding) >> np.uint32(16)).astype(np.uint16)

@@ -1,0 +1,162 @@
+"""ONNX graphs: where their weights lie, what they are made from, what is left to be quantised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import conversion_lab as lab
+from benchorch import onnx_files
+from benchorch.conversions.onnx_int4 import OnnxBlockWeights
+from benchorch.conversions.onnx_int8_dynamic import OnnxInt8Dynamic
+from benchorch.conversions.onnx_int8_static import OnnxInt8Static
+from benchorch.conversions.onnx_prepare import without_gemms
+from benchorch.domain.artifact import Format
+from benchorch.domain.tensors import Example
+from benchorch.errors import BuildError
+from benchorch.interfaces.conversion import BuildRequest, FileStep
+
+QUANTIZED = ("onnxruntime_int8_dynamic", "onnxruntime_int8_static", "onnxruntime_int4")
+
+
+def assert_parity(name: str, model: str, directory: Path, **settings: int) -> None:
+    chain = lab.chain_of(name, model, **settings)
+    made = lab.built(chain, directory)
+    executable = lab.loaded(chain, made)
+    found = lab.outputs_of(chain, executable)
+    lab.assert_same(found, lab.reference_of(made), chain.tolerance_ratio)
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", *QUANTIZED, "onnxruntime_fp16"])
+def test_weights_that_are_too_large_for_one_file_lie_beside_the_graph(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_files, "LARGEST_SINGLE_FILE_BYTES", 1000)
+    chain = lab.chain_of(name)
+    made = lab.built(chain, tmp_path)
+
+    outputs, _, modules = lab.in_fresh_process(name, "Mlp", made, tmp_path)
+
+    assert made.source is not None
+    files = [path.name for path in made.source.iterdir() if path.name.startswith("model.onnx")]
+    assert "model.onnx" in files
+    # ONNX keeps what is smaller than 1 KiB with the graph, and so all of a quantised tiny model.
+    assert len(files) == (1 if name in QUANTIZED else 2)
+    lab.assert_same(outputs, lab.reference_of(made), chain.tolerance_ratio)
+    assert modules.isdisjoint({"torch", "onnx"})
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "export+onnxruntime"])
+def test_a_tied_weight_is_one_weight_and_computes_the_same(name: str, tmp_path: Path) -> None:
+    assert_parity(name, "Transformer", tmp_path)
+
+
+def test_an_exported_program_with_a_constant_and_a_dict_becomes_onnx(tmp_path: Path) -> None:
+    assert_parity("export+onnxruntime", "Masked", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_ids_a_mask_and_a_nested_result_survive_quantisation(name: str, tmp_path: Path) -> None:
+    chain = lab.chain_of(name, "Masked")
+    made = lab.built(chain, tmp_path)
+    outputs, facts, _ = lab.in_fresh_process(name, "Masked", made, tmp_path)
+    for index in ("0", "1"):  # the third is an argmax, which may differ where two are close
+        error = lab.relative_l2(outputs[index], lab.reference_of(made)[index])
+        assert error <= chain.tolerance_ratio
+    assert facts["quantized_share"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*QUANTIZED, "onnxruntime_fp16"])
+def test_a_quantised_graph_keeps_its_open_batch(name: str, tmp_path: Path) -> None:
+    chain = lab.chain_of(name, batch_size=1, dynamic=("batch_size",))
+    executable = lab.converted(chain, tmp_path / "open")
+    for batch_size in (1, 3):
+        other = lab.chain_of("eager", batch_size=batch_size)
+        expected = lab.reference_of(lab.built(other, tmp_path / str(batch_size)))
+        lab.assert_same(lab.outputs_of(other, executable), expected, chain.tolerance_ratio)
+
+
+def graph(directory: Path, *nodes: onnx.NodeProto, **weights: np.ndarray) -> Path:
+    model = helper.make_model(
+        helper.make_graph(
+            nodes,
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 16])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, None])],
+            [numpy_helper.from_array(array, name) for name, array in weights.items()],
+        ),
+        opset_imports=[helper.make_opsetid("", 18)],
+        ir_version=9,
+    )
+    directory.mkdir(exist_ok=True)
+    onnx.save(model, directory / "model.onnx")
+    return directory
+
+
+def request(source: Path, out: Path) -> BuildRequest:
+    out.mkdir()
+    return BuildRequest(
+        module=lambda: pytest.fail("the module is not needed"),
+        source=source,
+        sources={Format.ONNX: source},
+        example=Example(arrays={"x": np.ones((2, 16), np.float32)}, keywords={}, specs=()),
+        calibration=lambda number: {"x": np.full((2, 16), number, np.float32)},
+        out_dir=out,
+        scratch_dir=out,
+        device="cpu",
+    )
+
+
+@pytest.mark.parametrize(
+    "step", [OnnxInt8Dynamic(), OnnxInt8Static(samples=2), OnnxBlockWeights()], ids=repr
+)
+def test_a_graph_with_nothing_to_quantise_is_refused(step: FileStep, tmp_path: Path) -> None:
+    source = graph(tmp_path / "in", helper.make_node("Erf", ["x"], ["y"]))
+    with pytest.raises(BuildError, match="found no operator") as caught:
+        step.build(request(source, tmp_path / "out"))
+    assert caught.value.kind == "nothing_quantized"
+
+
+def test_a_damaged_graph_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    source = graph(tmp_path / "in", helper.make_node("Gemm", ["x", "w"], ["y"]), w=np.ones((3, 4)))
+    with pytest.raises(BuildError) as caught:
+        OnnxInt8Dynamic().build(request(source, tmp_path / "out"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_a_gemm_that_becomes_a_product_computes_the_same(transposed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    shape = (8, 16) if transposed else (16, 8)
+    weights = {"w": rng.standard_normal(shape, np.float32), "b": np.ones(8, np.float32)}
+    node = helper.make_node("Gemm", ["x", "w", "b"], ["y"], name="g", transB=transposed)
+    model = onnx.load(graph(tmp_path / "in", node, **weights) / "model.onnx")
+    x = {"x": rng.standard_normal((2, 16), np.float32)}
+    before = onnxruntime.InferenceSession(model.SerializeToString()).run(None, x)[0]
+
+    without_gemms(model)
+
+    assert [each.op_type for each in model.graph.node] == ["MatMul", "Add"]
+    assert len(model.graph.initializer) == 2
+    after = onnxruntime.InferenceSession(model.SerializeToString()).run(None, x)[0]
+    np.testing.assert_allclose(after, before, rtol=1e-5)
+
+
+def test_a_gemm_that_scales_is_left_alone(tmp_path: Path) -> None:
+    node = helper.make_node("Gemm", ["x", "w"], ["y"], alpha=2.0)
+    source = graph(tmp_path / "in", node, w=np.ones((16, 4), np.float32))
+    model = onnx.load(source / "model.onnx")
+    without_gemms(model)
+    assert [each.op_type for each in model.graph.node] == ["Gemm"]
+
+
+def test_calibration_needs_at_least_one_sample() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        OnnxInt8Static(samples=0)

@@ -1,0 +1,73 @@
+"""What ONNX Runtime says it ran, and torch.compile in front of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import conversion_lab as lab
+from benchorch.errors import MeasureError
+from benchorch.runtimes import onnxruntime as member
+
+
+def test_operators_are_counted_by_provider_and_by_type(tmp_path: Path) -> None:
+    facts = lab.converted(lab.chain_of("onnxruntime_cpu"), tmp_path).facts()
+    assert facts["provider"] == "CPUExecutionProvider"
+    assert facts["fallback_nodes"] == 0
+    # A linear layer, its activation and a norm: the activation is fused away.
+    assert facts["nodes"] == {"CPUExecutionProvider": 3}
+    assert facts["executed_nodes"] == 2
+    assert facts["executed_dtypes"] == {"float32": 2}
+    assert facts["quantized_share"] == 0
+
+
+def test_half_precision_that_the_processor_widens_is_seen(tmp_path: Path) -> None:
+    facts = lab.converted(lab.chain_of("onnxruntime_fp16"), tmp_path).facts()
+    assert facts["dtype"] == "float16"
+    assert facts["executed_dtypes"]["float32"] > 0  # type: ignore[index,call-overload,operator]
+
+
+def test_a_graph_that_is_too_large_is_not_loaded_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member, "_LARGEST_PROFILED_BYTES", 10)
+    facts = lab.converted(lab.chain_of("onnxruntime_cpu"), tmp_path).facts()
+    assert "executed_nodes" not in facts
+    assert facts["nodes"]
+
+
+def test_a_type_that_the_provider_has_not_is_a_failure_in_a_sentence(tmp_path: Path) -> None:
+    chain = lab.chain_of("bf16+onnxruntime")
+    made = lab.built(chain, tmp_path)
+    with pytest.raises(MeasureError, match="ONNX Runtime cannot load the graph") as caught:
+        lab.loaded(chain, made)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["Mlp", "Masked", "Convolution", "Transformer"])
+@pytest.mark.parametrize(
+    "name", ["compile_onnxruntime", "export+compile_onnxruntime", "fp16+compile_onnxruntime"]
+)
+def test_torch_compile_hands_its_graphs_to_sessions(name: str, model: str, tmp_path: Path) -> None:
+    chain = lab.chain_of(name, model)
+    made = lab.built(chain, tmp_path)
+    executable = lab.loaded(chain, made)
+    for index in range(lab.INPUTS):
+        found = lab.outputs_of(chain, executable, index)
+        lab.assert_same(found, lab.reference_of(made, index), chain.tolerance_ratio)
+    facts = executable.facts()
+    executable.close()
+    assert facts["sessions"] == 1
+    assert facts["recompiles"] == 0
+    assert facts["fallback_nodes"] == 0
+
+
+@pytest.mark.slow
+def test_what_a_session_refuses_is_said_without_dynamos_words(tmp_path: Path) -> None:
+    chain = lab.chain_of("bf16+compile_onnxruntime")
+    made = lab.built(chain, tmp_path)
+    with pytest.raises(MeasureError, match="NOT_IMPLEMENTED") as caught:
+        lab.loaded(chain, made)
+    assert "_Backend" not in str(caught.value)
