@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in ("ray", "measurement"))]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *(f"docs/{name}.md" for name in ("ray", "measurement", "resources")),
+]
 FENCE = re.compile(r"```(?:bash|sh)\n(.*?)```", re.DOTALL)
 COMMAND = re.compile(r"^(?:\S+/)?python -m benchorch (.*?)(?:\s+#.*)?$", re.MULTILINE)
 
