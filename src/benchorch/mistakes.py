@@ -85,9 +85,10 @@ class Mistakes:
         unknown = _unknown_key(self._base(choice), override.key_or_group)
         if unknown and self._group_of(override.key_or_group) not in self._groups:
             return [unknown]
+        expected = composition_errors()
         try:
             self._load((*choice, text))
-        except composition_errors() as error:
+        except expected as error:
             return [unknown or f"{text}: {first_line(error)}"]
         return []
 
@@ -106,9 +107,10 @@ class Mistakes:
     def _base(self, choice: tuple[str, ...]) -> Node:
         """The keys there are once an option is chosen, groups included."""
         if choice not in self._bases:
+            expected = composition_errors()
             try:
                 config = self._load(choice)
-            except composition_errors() as error:
+            except expected as error:
                 raise ConfigError([first_line(error)]) from error
             self._bases[choice] = {**dict.fromkeys(sorted(self._groups)), **config}
         return self._bases[choice]
