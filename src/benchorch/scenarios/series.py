@@ -31,7 +31,8 @@ MOST_RESTARTS = 16
 
 # So long after a block, counts may have risen for reasons that are not the next block's.
 STALE_AFTER_NS = 25_000
-_STALLED_AFTER_CALLS = 10**7
+# More calls than that take longer than any clock's step.
+STALLED_AFTER_CALLS = 10**7
 _LONGEST_NS = 2**62
 
 
@@ -194,22 +195,31 @@ def grown(start: Callable[[int], Series], least_ns: float, calibration: Calibrat
     wanted = 1
     while True:
         series = start(wanted)
-        for _ in range(SIZING_BLOCKS):
-            series.add_block()
-        shortest_ns = min(series.durations_ns)
-        if shortest_ns >= least_ns:
+        if _all_last(series, least_ns):
             series.floor_ns = max(calibration.pair_cost_ns, 1.0)
             return series
-        if wanted >= _STALLED_AFTER_CALLS and shortest_ns <= calibration.pair_cost_ns:
-            raise fault(f"{wanted} calls took {shortest_ns} ns: the clock stands still")
-        wanted = _more(wanted, shortest_ns, least_ns)
+        short_ns = series.durations_ns[-1]
+        if series.calls_per_block >= STALLED_AFTER_CALLS and short_ns <= calibration.pair_cost_ns:
+            raise fault(
+                f"{series.calls_per_block} calls took {short_ns} ns: the clock stands still"
+            )
+        wanted = _more(wanted, short_ns, least_ns)
 
 
-def _more(wanted: int, shortest_ns: int, least_ns: float) -> int:
+def _all_last(series: Series, least_ns: float) -> bool:
+    """Whether the first few blocks all last so long; none is added after one that does not."""
+    for _ in range(SIZING_BLOCKS):
+        series.add_block()
+        if series.durations_ns[-1] < least_ns:
+            return False
+    return True
+
+
+def _more(wanted: int, short_ns: int, least_ns: float) -> int:
     """The next number of calls to try: at most tenfold, as short blocks are told but roughly."""
-    if shortest_ns * MOST_GROWTH <= least_ns:
+    if short_ns * MOST_GROWTH <= least_ns:
         return wanted * MOST_GROWTH
-    return max(wanted + 1, math.ceil(wanted * least_ns / shortest_ns))
+    return max(wanted + 1, math.ceil(wanted * least_ns / short_ns))
 
 
 def fill(series: Series, stopping: Stopping, *, least_ns: float = 0.0) -> None:
