@@ -99,11 +99,12 @@ def observe(subject: Subject, say: Say) -> ProcessRecord:
     say("measuring")
     measured, conditions = _under_watch(subject)
     meter = chain.hardware.meter()
+    after_bytes = own_rss_bytes()  # read first: reading takes memory too
     memory = Memory(
         start=subject.start_bytes,
         loaded=subject.loaded_bytes,
         peak=own_peak_bytes(),
-        after=own_rss_bytes(),
+        after=after_bytes,
         device=meter.device_memory(),
     )
     passes = None
