@@ -23,7 +23,9 @@ from benchorch.commands.doctor_bare_loop import agreement
 from benchorch.domain.measurement import Observations, ProcessRecord
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.errors import MeasureError
+from benchorch.hardware import cuda
 from benchorch.hardware.cpu import CpuClock
+from benchorch.hardware.cuda import CudaClock
 from benchorch.hardware.reading import calibrate_reads
 from benchorch.interfaces.hardware import Clock, Timing
 from benchorch.interfaces.scenario import Scenario
@@ -35,6 +37,8 @@ from benchorch.scenarios.single_stream import SingleStream
 from benchorch.stages.analyze import summarise
 from benchorch.stages.measure import measure
 from benchorch.stopping.precision import Precision
+from benchorch.units import ms_to_ns
+from fake_cuda import Event, install, issues
 from stand_ins import Bench, Blocks
 from virtual_clock import Costs, VirtualClock
 
@@ -224,6 +228,35 @@ def test_c4_no_duration_that_cannot_be_can_be_stored(wrong: float) -> None:
             calls_per_block=1,
             items_per_call=1,
         )
+
+
+def test_c5_the_device_s_milliseconds_become_nanoseconds_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = install(monkeypatch)
+    first, last = Event(device, stamp_ns=0.0), Event(device, stamp_ns=2_854_000.0)
+    assert first.elapsed_time(last) == pytest.approx(2.854)
+    assert cuda._between_ns(first, last) == 2_854_000  # type: ignore[arg-type]
+    assert ms_to_ns(2.854) == 2_854_000
+
+
+def test_c5_events_in_reverse_are_an_instrument_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = install(monkeypatch)
+    first, last = Event(device, stamp_ns=0.0), Event(device, stamp_ns=2_854_000.0)
+    with pytest.raises(MeasureError, match=r"-2\.854 ms") as caught:
+        cuda._between_ns(last, first)  # type: ignore[arg-type]
+    assert caught.value.kind == "instrument_fault"
+
+
+@pytest.mark.parametrize("scale", [-1.0, float("nan"), float("inf")])
+def test_c5_a_device_time_that_cannot_be_is_an_instrument_fault(
+    monkeypatch: pytest.MonkeyPatch, scale: float
+) -> None:
+    device = install(monkeypatch)
+    device.scale = scale
+    with pytest.raises(MeasureError, match="events contradict") as caught:
+        CudaClock().time_block(issues(device, 5_000, 2e6), 1)
+    assert caught.value.kind == "instrument_fault"
 
 
 def test_c6_work_that_a_device_finishes_later_counts_and_the_host_s_share_is_told_apart() -> None:
