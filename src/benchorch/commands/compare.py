@@ -21,7 +21,14 @@ from benchorch.commands.sides import (
     side_notes,
     value_text,
 )
-from benchorch.comparing.judging import REFUSED, Judged, all_metrics, headline, judge
+from benchorch.comparing.judging import (
+    REFUSED,
+    Judged,
+    all_metrics,
+    has_it,
+    headline,
+    judge,
+)
 from benchorch.comparing.matching import Match, Unmatched, match
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.reply import Reply
@@ -74,7 +81,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _chosen(one: Match, names: Sequence[str], everything: bool) -> Sequence[str]:
-    return names or (all_metrics(one) if everything else ()) or (headline(one),)
+    asked = names or (all_metrics(one) if everything else ()) or (headline(one),)
+    return [metric for metric in asked if has_it(one, metric)]
 
 
 def _nothing_in_common(alone: Sequence[Unmatched]) -> str:

@@ -21,6 +21,7 @@ EAGER = trial()
 FAST = trial("fast", baseline=EAGER)
 SMALL = trial("small", baseline=EAGER)
 LATENCY = "latency_ms/p50"
+SPEEDUP = "speedup_ratio/p50"
 THROUGHPUT = "throughput_items_per_s/mean"
 FLIPPED = {"faster": "slower", "slower": "faster", "lower": "higher", "higher": "lower"}
 
@@ -331,3 +332,36 @@ def test_identical_code_in_two_sessions_is_rarely_called_different() -> None:
         assert found is not None
         wrong += found.verdict in ("faster", "slower")
     assert wrong / 300 <= 0.05
+
+
+def gained(plan_id: str, gain: float, **fields: Any) -> StoredTrial:
+    """A candidate and what it gained over eager, on a machine of which nothing is known."""
+    seed = sum(map(ord, plan_id))
+    fast = result(FAST, 1e6 / gain, seed=seed, baseline_ns=1e6, canaries_ns=None, **fields)
+    return session(plan_id, (EAGER, result(EAGER, seed=seed)), (FAST, fast))[1]
+
+
+def test_gains_over_the_same_baseline_need_neither_canaries_nor_a_quiet_machine() -> None:
+    found = verdict(gained("a", 2.0, grade="C"), gained("b", 1.5, grade="C"), SPEEDUP)
+    assert (found.verdict, found.design) == ("slower", "alternated via baseline")
+    assert found.drift_ratio is None
+    assert found.ratio is not None
+    assert found.ratio.value == pytest.approx(0.75, rel=0.01)
+    assert verdict(gained("b", 1.5), gained("a", 2.0), SPEEDUP).verdict == "faster"
+
+
+def test_gains_over_different_baselines_are_not_compared() -> None:
+    from dataclasses import replace
+
+    a, b = gained("a", 2.0), gained("b", 2.0)
+    other = replace(b.trial, baseline_conversion={"runtime": {"_target_": "other"}})
+    found = verdict(a, replace(b, trial=other), SPEEDUP)
+    assert found.verdict == "refused"
+    assert "baseline conversion.runtime._target_: None in A, other in B" in found.reason
+
+
+def test_whoever_did_not_meet_its_baseline_has_no_gain() -> None:
+    apart = session("b", (EAGER, result(EAGER)), (FAST, result(FAST, 5e5)))[1]
+    found = verdict(gained("a", 2.0), apart, SPEEDUP)
+    assert (found.verdict, found.ratio) == ("refused", None)
+    assert "no speedup_ratio/p50 in B" in found.reason

@@ -269,3 +269,18 @@ def test_identical_code_rarely_fails_the_gate(tmp_path: Path) -> None:
     states = [judge_all(redrawn(before), redrawn(after), limit_ratio=0.0).state for _ in range(60)]
     assert states.count("regression") <= 8
     assert set(states) <= {"pass", "unclear", "regression"}
+
+
+def test_the_gain_is_judged_where_there_is_one(tmp_path: Path) -> None:
+    met = trial("met", baseline=EAGER)
+
+    def run(name: str, gain: float, seed: int) -> Path:
+        own = result(met, 1e6 / gain, seed=seed, baseline_ns=1e6, canaries_ns=None, grade="C")
+        eager = result(EAGER, seed=seed, canaries_ns=None)
+        return write_run(tmp_path / name, (EAGER, eager), (met, own))
+
+    before, same, worse = run("before", 2.0, 0), run("same", 2.0, 1), run("worse", 1.8, 2)
+    words = ("--metric", "speedup_ratio/p50")
+    assert [one["judged"]["name"] for one in data(judged(before, same, *words))["cases"]] == ["met"]
+    assert judged(before, same, *words).exit_code == 0
+    assert judged(before, worse, *words).exit_code == 1
