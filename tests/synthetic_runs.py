@@ -12,6 +12,12 @@ from typing import Any
 import numpy as np
 
 from benchorch import journal
+from benchorch.comparing.definition import excused_by
+from benchorch.comparing.judging import Judged, judge
+from benchorch.comparing.matching import Match
+from benchorch.comparing.metrics import LATENCY
+from benchorch.comparing.reading import Derived, stored
+from benchorch.comparing.stored import StoredTrial
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import (
     Calibration,
@@ -23,6 +29,7 @@ from benchorch.domain.measurement import (
 from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import OutputParity, Verdict
+from benchorch.stages.analyze import summarise_all
 
 CALIBRATION = Calibration(pair_cost_ns=40, step_ns=10, loop_turn_ns=9)
 CANARY_NS = 30e6
@@ -200,3 +207,31 @@ def write_run(
         if found is not None:
             journal.append_result(directory, found, {})
     return directory
+
+
+def session(plan_id: str, *pairs: tuple[Trial, TrialResult]) -> list[StoredTrial]:
+    """Trials of one session, as they are kept without their raw series."""
+    results = {trial.trial_id: found for trial, found in pairs}
+    plan = Plan(plan_id=plan_id, name="", trials=tuple(t for t, _ in pairs), skips=(), session={})
+    derived = Derived(
+        directory=None,  # type: ignore[arg-type]
+        plan=plan,
+        results=results,
+        summaries=summarise_all(results),
+    )
+    return list(stored(derived, plan_id).trials)
+
+
+def once(
+    plan_id: str, call_ns: float = 1e6, *, of: Trial | None = None, **fields: Any
+) -> StoredTrial:
+    """The only trial of a session whose noise is its own."""
+    of = of or trial()
+    seed = sum(map(ord, plan_id))
+    return session(plan_id, (of, result(of, call_ns, seed=seed, **fields)))[0]
+
+
+def verdict(a: StoredTrial, b: StoredTrial, metric: str = LATENCY, *across: str) -> Judged:
+    """B against A, read alone."""
+    case = Match(name="x", a=a, b=b), metric
+    return judge([case], across=excused_by(across))[0]

@@ -177,16 +177,19 @@ def test_an_exported_baseline_judges_as_the_run_itself(baseline: Path, tmp_path:
 def test_the_newest_run_is_the_candidate(baseline: Path, tmp_path: Path) -> None:
     older = write_run(tmp_path / "older", same(EAGER, 1e6), same(FAST, 5e5))
     newest = write_run(tmp_path / "newest", same(EAGER, 3e6), same(FAST, 5e5))
-    for run in (older, newest, baseline):
+    for run in (baseline, older, newest):
         remember(run.name, run)
     reply = gate.run(["--baseline", str(baseline), "--max-regression", "2%"])
     assert reply.exit_code == 1
     assert data(reply)["candidate"] == str(newest)
 
 
-def test_without_another_run_there_is_no_candidate(baseline: Path) -> None:
-    remember("before", baseline)
-    with pytest.raises(ConfigError, match="no run on this machine but the baseline"):
+def test_without_a_newer_run_there_is_no_candidate(baseline: Path, tmp_path: Path) -> None:
+    older = write_run(tmp_path / "older", same(EAGER, 1e6))
+    for known in ([], [older], [baseline]):
+        for run in known:
+            remember(run.name, run)
+    with pytest.raises(ConfigError, match="no run on this machine that is newer"):
         gate.run(["--baseline", str(baseline), "--max-regression", "2%"])
 
 
