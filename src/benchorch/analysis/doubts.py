@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchorch.analysis.autocorrelation import lag_one
+from benchorch.analysis.autocorrelation import independent_n, lag_one
 from benchorch.analysis.latency import median_ms, preempted_ratio, queries_ms
 from benchorch.analysis.pairs import pairs
 from benchorch.analysis.periodicity import LEAST_PERIODS, slow_period
@@ -225,8 +225,9 @@ def _no_tail(
     if "latency_ms/p99" in metrics or first.at_once or first.queries_per_block > 1:
         return
     samples = [queries_ms(process) for process in processes]
-    least = minimum_n(0.99)
-    if sum(sample.size for sample in samples) >= least:
+    if sum(sample.size for sample in samples) >= minimum_n(0.99):
+        longest = max(sample.size / independent_n(sample) for sample in samples)
+        least = math.ceil(minimum_n(0.99) * longest)
         key = "calls" if stop_reason == FIXED else "min_calls"
         yield (
             f"Calls of one process resemble each other (autocorrelation {lag_one(samples):.2f}), "
