@@ -6,6 +6,8 @@ real processes is tested where those are:
 - O1: ``unit/stores/test_store_processes.py`` (eight builders, killed builders);
   ``benchmarks/build_once.py`` is the full run of the test here.
 - O2: ``e2e/test_ray_cluster.py`` (a cluster's nodes, one of two kinds, another sweep's slot).
+- O3: ``unit/test_processes.py`` (pairs inside processes and of adjacent ones),
+  ``e2e/test_compare.py`` (real pairs), ``e2e/test_ray_cluster.py`` (a node dies in mid-trial).
 - O4: ``benchmarks/scheduling.py`` is the full run of the test here.
 - O5: ``e2e/test_faults.py`` (a killed run is taken up, an interrupted one too),
   ``e2e/test_ray_cluster.py`` (killed agents and nodes), ``e2e/test_mlflow_server.py`` (a tracker).
