@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchorch.analysis.autocorrelation import independent_n, lag_one
 from benchorch.analysis.latency import median_ms, preempted_ratio, queries_ms
+from benchorch.analysis.load import load_doubts
 from benchorch.analysis.pairs import pairs
 from benchorch.analysis.periodicity import LEAST_PERIODS, slow_period
 from benchorch.analysis.processes import headline_ns
@@ -39,21 +40,29 @@ def doubts(result: TrialResult, metrics: Mapping[str, Estimate]) -> tuple[str, .
     seen = result.valid
     if not seen:
         return tuple(_disturbed(result))
+    if any(process.observations.loads for process in seen):
+        return (*load_doubts(seen), *_of_the_machine(result))
     return (
         *_unsteady(seen, result.stop_reason),
         *_swinging(seen, result.stop_reason),
-        *_threads(seen),
-        *_events(seen),
-        *_disturbed(result),
-        *_grade(result.grade),
-        *_pairing(result.pairing),
-        *_few(seen, result.stop_reason),
+        *_of_the_machine(result),
         *_wide(result, metrics),
         *_preempted(seen),
         *_instrument(seen),
         *_blocks(seen),
         *_no_tail(seen, metrics, result.stop_reason),
     )
+
+
+def _of_the_machine(result: TrialResult) -> Iterator[str]:
+    """What was not as it should be around the calls, and how few processes there were."""
+    seen = result.valid
+    yield from _threads(seen)
+    yield from _events(seen)
+    yield from _disturbed(result)
+    yield from _grade(result.grade)
+    yield from _pairing(result.pairing)
+    yield from _few(seen, result.stop_reason)
 
 
 def _unsteady(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:
