@@ -97,7 +97,11 @@ def judge(
     """
     opened = [_Case(match, metric, frozenset(across), delta_ratio) for match, metric in cases]
     refused = [case.refusal() for case in opened]
-    family = max(1, sum(one is None for one in refused))
+    estimated = [
+        refusal is None and not weighing.is_exact(case.match, case.metric)
+        for case, refusal in zip(opened, refused, strict=True)
+    ]
+    family = max(1, sum(estimated))
     judged = [
         case.judged(family) if refusal is None else refusal
         for case, refusal in zip(opened, refused, strict=True)
