@@ -183,10 +183,11 @@ def _where_to_repeat(processes: Sequence[ProcessRecord]) -> str:
     if found is None or found.process is None or started_s <= 0:
         return more
     call_s = ns_to_s(statistics.median(map(headline_ns, processes)))
+    taken = statistics.fmean(sample.size for sample in samples)
     worth = calls_worth_taking(found, call_s=call_s, process_s=started_s)
-    if worth is None or worth < 2 * statistics.fmean(sample.size for sample in samples):
+    if worth is not None and worth < 2 * taken:
         return more
-    window_s = math.ceil(worth * call_s)
+    window_s = math.ceil(min(worth or math.inf, 4 * taken) * call_s)
     return f"stopping.min_window_s={window_s} stopping.max_window_s={4 * window_s}"
 
 
