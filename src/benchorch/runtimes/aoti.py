@@ -35,7 +35,7 @@ class Aoti(Runtime):
 
     consumes: ClassVar[Format] = Format.AOTI_PACKAGE
     requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def unavailable(self, device: str) -> str | None:
         """A reason only where torch is missing."""

@@ -10,7 +10,7 @@ from benchorch.domain.artifact import Format
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.torch_call import (
     TorchExecutable,
-    call_by_keyword,
+    call_live,
     floating_dtypes,
     live_tensors,
     missing_torch,
@@ -24,7 +24,7 @@ class Eager(Runtime):
 
     consumes: ClassVar[Format] = Format.MODULE
     requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def unavailable(self, device: str) -> str | None:
         """A reason only where torch is missing."""
@@ -38,7 +38,7 @@ class Eager(Runtime):
         module = request.module().to(request.device)
         return TorchExecutable(
             place=partial(live_tensors, module, device=request.device),
-            prepare=call_by_keyword(module, request.example.keywords),
+            prepare=call_live(module, request.example.keywords),
             provider="torch eager",
             dtypes=floating_dtypes(module),
             device=request.device,

@@ -27,7 +27,7 @@ class ExportedProgram(Runtime):
 
     consumes: ClassVar[Format] = Format.EXPORTED_PROGRAM
     requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def unavailable(self, device: str) -> str | None:
         """A reason only where torch is missing."""

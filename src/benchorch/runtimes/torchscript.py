@@ -17,6 +17,7 @@ from benchorch.torch_call import (
     floating_dtypes,
     missing_torch,
     tensors_of,
+    unrecorded,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class TorchScript(Runtime):
 
     consumes: ClassVar[Format] = Format.TORCHSCRIPT
     requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def unavailable(self, device: str) -> str | None:
         """A reason only where torch is missing."""
@@ -60,12 +61,4 @@ class TorchScript(Runtime):
 def _prepare(
     script: torch.nn.Module, order: tuple[str, ...], tensors: Mapping[str, torch.Tensor]
 ) -> Bound:
-    import torch
-
-    positional = tuple(tensors[name] for name in order)
-
-    def call() -> object:
-        with torch.inference_mode():
-            return script(*positional)
-
-    return call
+    return unrecorded(script, tuple(tensors[name] for name in order), {})
