@@ -106,12 +106,13 @@ def interferes(processes: Sequence[ProcessRecord], delta_ratio: float) -> bool:
 
     Estimator: paired t, at 1 %, on the logarithm of the candidate's median while alternating over
     that of the same process alone; True where the whole interval lies beyond `delta_ratio`. False
-    below 3 processes that alternated.
+    below 3 processes that were steady alone: any other changes its speed by itself.
     """
     changes = []
     for process in processes:
         paired = process.paired
-        if paired is not None and paired.ours is not None:
+        steady = process.steady_from is not None
+        if steady and paired is not None and paired.ours is not None:
             alternated = median_query_ns(paired.ours, paired.ours_from)
             alone = headline_ns(process)
             if alternated > 0 and alone > 0:

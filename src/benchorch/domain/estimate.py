@@ -65,7 +65,8 @@ class Comparison:
         adjusted_p_value: the same after adjustment for all looks and for all comparisons of its
             table: below 0.05 wherever the verdict is ``faster`` or ``slower``.
         sign_flip_p_value: of the same, by exchanging the two within pairs; None without pairs.
-        material: whether the whole interval lies beyond the smallest difference that matters.
+        material: whether the whole interval lies beyond the smallest difference that matters,
+            with five processes or more behind it.
         effect_ratio: Cliff's delta over process medians: 1 where every one of the candidate's is
             faster than every one of the baseline's, -1 the reverse.
         pairs_needed: further pairs predicted to settle an inconclusive comparison, or None.

@@ -142,6 +142,11 @@ def test_alternating_interferes_where_it_changes_the_candidates_own_speed(
     assert interferes(spread(ours, alone=1.0), 0.01) is found
 
 
+def test_a_candidate_that_was_never_steady_is_no_sign_of_interference() -> None:
+    unsteady = [dataclasses.replace(p, steady_from=None) for p in spread(1.2, alone=1.0)]
+    assert not interferes(unsteady, 0.01)
+
+
 def test_adjacent_processes_cannot_interfere() -> None:
     assert not interferes([adjacent(np.full(5, 1.5), np.ones(5))] * 5, 0.01)
 
