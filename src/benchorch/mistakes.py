@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 
-def config_groups(loader: ConfigLoader) -> frozenset[str]:
-    """The configuration groups a user can choose from."""
-    return frozenset(name for name in loader.list_groups("") if name != "hydra")
-
-
 def group_options(loader: ConfigLoader, group: str) -> list[str]:
     """The names one can choose in a group."""
     # Straight from the repository: the loader would copy all of it to answer.
@@ -30,10 +25,10 @@ def group_options(loader: ConfigLoader, group: str) -> list[str]:
 class Mistakes:
     """Looks at each override by itself, so that one mistake hides no other; asks Hydra to try."""
 
-    def __init__(self, loader: ConfigLoader, config_name: str) -> None:
+    def __init__(self, loader: ConfigLoader, config_name: str, groups: frozenset[str]) -> None:
         self._loader = loader
         self._config_name = config_name
-        self._groups = config_groups(loader)
+        self._groups = groups
         self._found: dict[tuple[str, ...], list[str]] = {}
         self._bases: dict[tuple[str, ...], Mapping[str, Json]] = {}
 
