@@ -22,7 +22,6 @@ from benchorch.errors import ConfigError
 from benchorch.mistakes import (
     Mistakes,
     composition_errors,
-    config_groups,
     first_line,
     group_options,
 )
@@ -96,8 +95,8 @@ class Composer:
         self._first: tuple[tuple[str, ...], _Composed] | None = None
         self._composed: dict[tuple[str, ...], _Composed] = {}
         self._siblings: dict[tuple[str, ...], _Composed] = {}
-        self._groups = config_groups(loader)
-        self._mistakes = Mistakes(loader, config_name)
+        self._groups = frozenset(name for name in loader.list_groups("") if name != "hydra")
+        self._mistakes = Mistakes(loader, config_name, self._groups)
 
     @property
     def groups(self) -> frozenset[str]:
