@@ -19,12 +19,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
-from benchorch.mistakes import (
-    Mistakes,
-    composition_errors,
-    first_line,
-    group_options,
-)
+from benchorch.mistakes import Mistakes, composition_errors, first_line, group_options
 from benchorch.overrides import (
     CONVERSION,
     EACH,
