@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from benchorch.analysis.correlated import correlation_time
 from benchorch.analysis.load import CAPACITY, quantile_over
 from benchorch.analysis.queueing import Stretch, overloaded, stretches
 from benchorch.domain.estimate import Estimate
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 UNSTABLE_SHARE_RATIO = 0.5
 """A rate is unstable where this share of its runs was, after lower and higher rates had a say."""
 
+MOST_TIME = 10.0
+"""A correlation time beyond which a median without an interval is not for lack of queries."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPoint:
@@ -28,8 +32,10 @@ class LoadPoint:
         rate_per_s: offered; the mean where processes with capacities of their own differ.
         utilisation_ratio: the share of the capacity that it was meant to be, or None.
         achieved_per_s: queries done a second, or None where there were fewer than two.
-        p50, p99: of responses in milliseconds; None where unstable, and where n allows none.
-        unstable: whether the queue grew for as long as it was watched.
+        p50, p99: of responses in milliseconds, with an interval; None where unstable, and where n
+            allows no interval.
+        unstable: whether the queue grew for as long as it was watched, or wandered so slowly that
+            not even its median can be told.
         queries: behind the figures; runs: and in how many stretches.
         service_ms: median of the time of service alone.
         servers, max_batch, arrivals: as offered.
@@ -107,6 +113,9 @@ def _point(group: Group, *, unstable: bool) -> LoadPoint:
 
     stable = [[] if unstable else [s for s in runs if not overloaded(s)] for runs in group]
     responses = [[_responses_ms(s) for s in runs] for runs in stable if runs]
+    p50 = _with_interval(quantile_over(responses, 0.5))
+    flat = [run for runs in responses for run in runs]
+    wanders = p50 is None and correlation_time(flat, 0.5) > MOST_TIME
     whole = _flat(group)
     achieved = [rate for s in whole if (rate := s.settled().achieved_per_s())]
     load = whole[0].load
@@ -114,16 +123,20 @@ def _point(group: Group, *, unstable: bool) -> LoadPoint:
         rate_per_s=_rate(group),
         utilisation_ratio=load.utilisation_ratio,
         achieved_per_s=sum(achieved) / len(achieved) if achieved else None,
-        p50=quantile_over(responses, 0.5),
-        p99=quantile_over(responses, 0.99),
-        unstable=unstable,
-        queries=sum(run.size for runs in responses for run in runs),
+        p50=p50,
+        p99=None if wanders else _with_interval(quantile_over(responses, 0.99)),
+        unstable=unstable or wanders,
+        queries=sum(run.size for run in flat),
         runs=len(whole),
         service_ms=float(np.median(np.concatenate([s.duration_ns for s in whole]))) / NS_PER_MS,
         servers=load.servers,
         max_batch=load.max_batch,
         arrivals=load.arrivals,
     )
+
+
+def _with_interval(estimate: Estimate | None) -> Estimate | None:
+    return None if estimate is None or estimate.low is None else estimate
 
 
 def _responses_ms(s: Stretch) -> NDArray[float64]:

@@ -198,15 +198,26 @@ def replay(stretch: Stretch) -> NDArray[int64]:
     due, started, ended = _batches(stretch)
     late = np.maximum(started - _ready_ns(due, ended, stretch.load.servers), 0)
     spent = late + (ended - started)
-    done = _done_ns(due, spent, stretch.load.servers)
+    done = completions_ns(due, spent, stretch.load.servers)
     if stretch.load.max_batch == 1:
         return done - due
     batch_of = np.searchsorted(np.sort(started), stretch.started_ns)
     return done[np.argsort(started, kind="stable")][batch_of] - stretch.due_ns
 
 
-def _done_ns(due: NDArray[int64], spent: NDArray[int64], servers: int) -> NDArray[int64]:
-    """When each is done that keeps its server busy so long from when it could be started."""
+def completions_ns(due: NDArray[int64], spent: NDArray[int64], servers: int) -> NDArray[int64]:
+    """When each is done that keeps its server busy so long from when it could be started.
+
+    First come, first served.
+
+    Parameters
+    ----------
+    due, spent : ndarray, shape (n,), int64
+
+    Returns
+    -------
+    ndarray, shape (n,), int64
+    """
     import numpy as np
 
     if servers == 1:

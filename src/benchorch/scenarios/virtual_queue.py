@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from benchorch.interfaces.hardware import Clock, Counts, Timing
 from benchorch.scenarios.series import fault
@@ -156,25 +157,13 @@ def serve(
 
 def _side_by_side(seats: Sequence[_Server], line: Line) -> None:
     """Each in a thread; the first error ends them all and is raised here."""
-    errors: list[BaseException] = []
-
-    def work(seat: _Server) -> None:
+    with ThreadPoolExecutor(len(seats)) as pool:
+        working = [pool.submit(seat.work, line) for seat in seats]
         try:
-            seat.work(line)
-        except BaseException as error:
-            errors.append(error)
-            line.close()
-
-    threads = [threading.Thread(target=work, args=(seat,), daemon=True) for seat in seats]
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        line.close()  # an interrupted run must not go on behind its caller's back
-    if errors:
-        raise errors[0]
+            for done in as_completed(working):
+                done.result()
+        finally:
+            line.close()  # nobody goes on behind the back of a caller who was interrupted
 
 
 class _Server:
