@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from xml.sax.saxutils import escape
 
-from benchorch.analysis.curve import LoadPoint
+from benchorch.analysis.curve import LoadPoint, load_points
 from benchorch.analysis.ideal_queue import response_quantile
 from benchorch.domain.estimate import Estimate
+from benchorch.domain.measurement import ProcessRecord
 from benchorch.units import format_ms
 
 WIDTH, HEIGHT = 760, 460
@@ -19,6 +20,16 @@ UNSTABLE_COLOUR = "#777777"
 MOST_IDEAL_RATIO = 0.97
 
 HEADERS = ("rate /s", "of capacity", "achieved /s", "p50 ms [95 %]", "p99 ms [95 %]", "queries")
+
+
+def load_files(processes: Sequence[ProcessRecord], *, title: str) -> dict[str, str]:
+    """A trial's curve as files, each by its name; none where it was not put under load."""
+    if not any(process.observations.loads for process in processes):
+        return {}
+    points = load_points(processes)
+    if not points:
+        return {}
+    return {"load.svg": load_figure(points, title=title), "load.md": load_table(points)}
 
 
 def load_table(points: Sequence[LoadPoint]) -> str:
