@@ -23,13 +23,13 @@ HEADERS = ("rate /s", "of capacity", "achieved /s", "p50 ms [95 %]", "p99 ms [95
 
 
 def load_files(processes: Sequence[ProcessRecord], *, title: str) -> dict[str, str]:
-    """A trial's curve as files, each by its name; none where it was not put under load."""
-    if not any(process.observations.loads for process in processes):
+    """A trial's curve as files, each by its name; none where fewer than two rates were offered."""
+    loads = [load for process in processes for load in process.observations.loads]
+    points = load_points(processes) if loads else ()
+    if len(points) < 2:
         return {}
-    points = load_points(processes)
-    if not points:
-        return {}
-    return {"load.svg": load_figure(points, title=title), "load.md": load_table(points)}
+    figure = load_figure(points, title=title, target_ms=loads[-1].target_ms)
+    return {"load.svg": figure, "load.md": load_table(points)}
 
 
 def load_table(points: Sequence[LoadPoint]) -> str:

@@ -9,7 +9,11 @@ import pytest
 
 from benchorch.analysis.curve import LoadPoint
 from benchorch.domain.estimate import Estimate
-from benchorch.load_report import load_figure, load_table, round_decades, round_steps
+from benchorch.load_report import load_figure, load_files, load_table, round_decades, round_steps
+from benchorch.scenarios.curve import ThroughputLatency
+from benchorch.scenarios.server import Server
+from benchorch.scenarios.single_stream import SingleStream
+from load_runs import process, run
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -83,6 +87,16 @@ def test_no_points_are_no_figure_and_no_table() -> None:
     assert load_table([]) == ""
     with pytest.raises(ValueError, match="at least one point"):
         load_figure([])
+
+
+def test_a_trial_at_one_rate_has_no_curve_and_one_at_several_has_its_files() -> None:
+    at_one = process(run(Server(rate_per_s=100, duration_s=5, seed=1)))
+    curve = ThroughputLatency(fractions=(0.3, 0.6), duration_s=2, target_ms=3, seed=1)
+    assert load_files([at_one], title="x") == {}
+    assert load_files([process(run(SingleStream()))], title="x") == {}
+    files = load_files([process(run(curve))], title="mlp")
+    assert set(files) == {"load.svg", "load.md"}
+    assert "target 3 ms" in words(files["load.svg"])
 
 
 def test_the_table_shows_intervals_or_unstable() -> None:

@@ -150,9 +150,9 @@ class Session:
             items_per_call=items_per_call,
             preempted=tuple(map(bool, served.preempted)),
             # While several serve, the process's CPU time is of no single query.
-            cpu_ns=served.part("cpu") if self._servers == 1 else (),
-            issue_ns=served.part("issue"),
-            device_ns=served.part("device"),
+            cpu_ns=served.of_each(served.cpu_ns) if self._servers == 1 else (),
+            issue_ns=served.of_each(served.issue_ns),
+            device_ns=served.of_each(served.device_ns),
             scheduled_ns=tuple(due - origin_ns for due in self._scheduled_ns),
             loads=tuple(self.loads),
             events={event: tuple(places) for event, places in served.events.items()},

@@ -12,15 +12,19 @@ from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
+from benchorch.errors import MeasureError
 from benchorch.interfaces.hardware import Clock, Counts, Timing
 from benchorch.scenarios.series import fault
 
 Call = Callable[[], object]
 
 _LONGEST_NS = 2**62
-_PARTS = ("cpu", "issue", "device")
-_EVENTS = {"collection": "collections", "compilation": "compilations"}
-_EVENTS["allocator_retry"] = "allocator_retries"
+_COLUMNS = ("started_ns", "durations_ns", "preempted", "cpu_ns", "issue_ns", "device_ns")
+_EVENTS = {
+    "collection": "collections",
+    "compilation": "compilations",
+    "allocator_retry": "allocator_retries",
+}
 
 
 class Line:
@@ -28,12 +32,12 @@ class Line:
 
     Attributes:
         due_ns: when each is due.
+        until_ns: nothing more is given out once something was done later than that.
     """
 
     def __init__(self, due_ns: Sequence[int], until_ns: int) -> None:
-        """Nothing is given out any more once something was served later than `until_ns`."""
         self.due_ns = due_ns
-        self._until_ns = until_ns
+        self.until_ns = until_ns
         self._next = 0
         self._end = len(due_ns)
         self._lock = threading.Lock()
@@ -57,11 +61,6 @@ class Line:
             self._next = last
             return range(first, last)
 
-    def served_until(self, now_ns: int) -> None:
-        """Give the rest up if it is too late by now."""
-        if now_ns > self._until_ns:
-            self.close()
-
     def close(self) -> None:
         """Give out nothing more."""
         with self._lock:
@@ -80,57 +79,56 @@ class Served:
         self.places = array("q")
         self.started_ns = array("q")
         self.durations_ns = array("q")
-        self.preempted = array("b")
-        self.parts_ns = {name: array("q") for name in _PARTS}
+        self.preempted = bytearray()
+        self.cpu_ns = array("q")
+        self.issue_ns = array("q")
+        self.device_ns = array("q")
         self.events: dict[str, list[int]] = {}
 
     def add(
-        self, batch: Sequence[int], started_ns: int, timing: Timing, before: Counts, after: Counts
+        self, place: int, started_ns: int, timing: Timing, before: Counts, after: Counts
     ) -> None:
-        """Keep one batch, whose queries start and complete together."""
-        for place in batch:
-            self.places.append(place)
-            self.started_ns.append(started_ns)
-            self.durations_ns.append(timing.wall)
-            self.preempted.append(after.preemptions > before.preemptions)
-            for name, part_ns in zip(
-                _PARTS, (timing.cpu, timing.issue, timing.device), strict=True
-            ):
-                if part_ns is not None:
-                    self.parts_ns[name].append(part_ns)
-        if after[2:] != before[2:]:
-            for event, count in _EVENTS.items():
-                if getattr(after, count) > getattr(before, count):
-                    self.events.setdefault(event, []).append(batch[0])
+        """Keep one query."""
+        wall_ns, issue_ns, device_ns, cpu_ns = timing
+        self.places.append(place)
+        self.started_ns.append(started_ns)
+        self.durations_ns.append(wall_ns)
+        self.preempted.append(after.preemptions > before.preemptions)
+        if cpu_ns is not None:
+            self.cpu_ns.append(cpu_ns)
+        if issue_ns is not None:
+            self.issue_ns.append(issue_ns)
+        if device_ns is not None:
+            self.device_ns.append(device_ns)
+
+    def note(self, place: int, before: Counts, after: Counts) -> None:
+        """Keep what else happened while a query was served."""
+        for event, count in _EVENTS.items():
+            if getattr(after, count) > getattr(before, count):
+                self.events.setdefault(event, []).append(place)
 
     def extend(self, other: Served, offset: int = 0) -> None:
         """Append another's entries, their places moved on by so many."""
         self.places.extend(place + offset for place in other.places)
-        self.started_ns.extend(other.started_ns)
-        self.durations_ns.extend(other.durations_ns)
-        self.preempted.extend(other.preempted)
-        for name, parts_ns in other.parts_ns.items():
-            self.parts_ns[name].extend(parts_ns)
+        for name in _COLUMNS:
+            getattr(self, name).extend(getattr(other, name))
         for event, places in other.events.items():
             self.events.setdefault(event, []).extend(place + offset for place in places)
 
-    def part(self, name: str) -> tuple[int, ...]:
+    def of_each(self, part_ns: Sequence[int]) -> tuple[int, ...]:
         """A part of every query's time; empty where the clock did not tell it of each."""
-        parts_ns = self.parts_ns[name]
-        return tuple(parts_ns) if len(parts_ns) == len(self.places) else ()
+        return tuple(part_ns) if len(part_ns) == len(self.places) else ()
 
     def in_order(self) -> Served:
         """The same by place."""
         order = sorted(range(len(self.places)), key=self.places.__getitem__)
-        sorted_ = Served()
-        for name in ("places", "started_ns", "durations_ns", "preempted"):
+        whole = Served()
+        for name in ("places", *_COLUMNS):
             column = getattr(self, name)
-            getattr(sorted_, name).extend(column[entry] for entry in order)
-        for name in _PARTS:
-            found = self.part(name)
-            sorted_.parts_ns[name].extend(found[entry] for entry in order if found)
-        sorted_.events = {event: sorted(places) for event, places in self.events.items()}
-        return sorted_
+            if len(column) == len(order):
+                getattr(whole, name).extend(column[entry] for entry in order)
+        whole.events = {event: sorted(places) for event, places in self.events.items()}
+        return whole
 
 
 def serve(
@@ -181,27 +179,39 @@ class _Server:
         self._ended_ns = -_LONGEST_NS
 
     def work(self, line: Line) -> None:
-        """Take, wait, serve, until nothing is left."""
-        clock = self._clock
+        """Take, wait, serve, until nothing is left.
+
+        Counts are read again only after a wait: of a query that was waited for by others, those of
+        the one before it still hold.
+        """
+        clock, served, calls = self._clock, self.served, self._calls
+        counts, others = clock.counts(), range(0)
         while (place := line.take()) is not None:
-            clock.wait_until(line.due_ns[place])
-            batch = [place]
+            due_ns = line.due_ns[place]
+            if due_ns > self._ended_ns:
+                clock.wait_until(due_ns)
+                counts = clock.counts()
             if self._max_batch > 1:
-                batch += line.take_waiting(clock.now_ns(), self._max_batch - 1)
-            call = self._call(batch)
-            before = clock.counts()
+                others = line.take_waiting(clock.now_ns(), self._max_batch - 1)
+            call = self._together(place, others) if others else calls[place % len(calls)]
             started_ns = clock.now_ns()
             timing = clock.time_block(call, 1, at_once=True)
-            after = clock.counts()
-            self._refuse_nonsense(started_ns, timing)
-            self.served.add(batch, started_ns, timing, before, after)
-            line.served_until(self._ended_ns)
+            before, counts = counts, clock.counts()
+            if not 0 < timing.wall < _LONGEST_NS or started_ns < self._ended_ns:
+                raise self._fault(timing)
+            self._ended_ns = started_ns + timing.wall
+            served.add(place, started_ns, timing, before, counts)
+            for other in others:
+                served.add(other, started_ns, timing, before, counts)
+            if counts[1:] != before[1:]:
+                served.note(place, before, counts)
+            if self._ended_ns > line.until_ns:
+                line.close()
 
-    def _call(self, batch: Sequence[int]) -> Call:
+    def _together(self, place: int, others: Sequence[int]) -> Call:
+        """All of a batch, issued one after the other and drained once."""
         own = self._calls
-        if len(batch) == 1:
-            return own[batch[0] % len(own)]
-        steps = [own[place % len(own)] for place in batch]
+        steps = [own[one % len(own)] for one in (place, *others)]
 
         def issue_all() -> None:
             for step in steps:
@@ -209,9 +219,7 @@ class _Server:
 
         return issue_all
 
-    def _refuse_nonsense(self, started_ns: int, timing: Timing) -> None:
+    def _fault(self, timing: Timing) -> MeasureError:
         if not 0 < timing.wall < _LONGEST_NS:
-            raise fault(f"a query took {timing.wall} ns")
-        if started_ns < self._ended_ns:
-            raise fault("a query started before the one before it had ended")
-        self._ended_ns = started_ns + timing.wall
+            return fault(f"a query took {timing.wall} ns")
+        return fault("a query started before the one before it had ended")
