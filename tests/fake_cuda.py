@@ -84,7 +84,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Device:
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "torch.cuda", module)
     monkeypatch.setattr(cuda, "perf_counter_ns", made.read)
-    monkeypatch.setattr(cuda, "process_time_ns", lambda: made.host.tally.cpu_ns)
+    monkeypatch.setattr(cuda, "process_time_ns", lambda: round(made.host.cpu_ns))
     return made
 
 

@@ -184,7 +184,7 @@ def test_c4_a_negative_part_of_a_duration_is_an_instrument_fault(part: str) -> N
         def time_block(self, call: Call, repeats: int, *, at_once: bool = False) -> Timing:
             return Timing(1_000_000)._replace(**{part: -1})
 
-    with pytest.raises(MeasureError, match=f"{part}=-1"):
+    with pytest.raises(MeasureError, match="part of a block took -1 ns"):
         record_of(Faulty(), [int])
 
 
@@ -368,7 +368,7 @@ def test_c9_the_real_clock_sees_the_collector_and_the_compiler(
     made = itertools.count()
 
     def call() -> None:
-        sum(range(20_000))
+        sum(range(200_000))  # longer than blocks are timed together for
         number = next(made)
         if number == 20:
             gc.collect()

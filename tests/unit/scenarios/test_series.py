@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 
 from benchorch.domain.measurement import Observations
@@ -34,7 +35,7 @@ def at(numbers: set[int], clock: VirtualClock, **counts: int) -> Callable[[], No
 def test_cpu_time_is_that_of_the_timed_calls_alone() -> None:
     class Busy(VirtualClock):
         def now_ns(self) -> int:
-            self.happens(cpu_ns=10_000)  # bookkeeping between blocks
+            self.cpu_ns += 10_000  # bookkeeping between blocks
             return VirtualClock.now_ns(self)
 
     clock = VirtualClock(turn_ns=0)
@@ -66,17 +67,70 @@ def test_what_happens_between_two_blocks_is_neither_s() -> None:
     assert observed.events == {}
 
 
-def test_counts_are_read_once_for_each_of_many_blocks_in_a_row() -> None:
-    class Counting(VirtualClock):
-        reads = 0
+def test_short_blocks_follow_each_other_for_a_millisecond_before_anything_else_is_done() -> None:
+    class Watched(VirtualClock):
+        log = ""
 
-        def counts(self):  # type: ignore[no-untyped-def]
-            self.reads += 1
-            return VirtualClock.counts(self)
+        def time_blocks(self, *args, **options):  # type: ignore[no-untyped-def]
+            blocks = VirtualClock.time_blocks(self, *args, **options)
+            self.log += "b" * len(blocks) + " "
+            return blocks
 
-    clock = Counting()
-    observe(clock, Costs(clock, 1e6), 100)
-    assert clock.reads == 101
+    clock = Watched(turn_ns=0, read_ns=0)
+    observe(clock, Costs(clock, 250_000), 10)
+    assert clock.log == "bbbb bbbb bbbb "
+    clock.log = ""
+    observe(clock, Costs(clock, 1_000_000), 3)
+    assert clock.log == "b b b "
+    clock.log = ""
+    series = Series([Costs(clock, 1_000)], clock, 1)
+    series.add_block()
+    assert clock.log == "b "
+
+
+def test_short_blocks_take_turns_too_and_stop_is_asked_after_every_one() -> None:
+    class Asked(Blocks):
+        def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
+            asked.append((len(durations_ns), sum(durations_ns), np.asarray(durations_ns).sum()))
+            return super().enough_calls(durations_ns, calls_per_block)
+
+    clock, seen = VirtualClock(turn_ns=0, read_ns=0), list[int]()
+    asked: list[tuple[int, int, int]] = []
+
+    def bound(number: int) -> Callable[[], object]:
+        return lambda: (seen.append(number), clock.spend(100_000))  # type: ignore[func-returns-value]
+
+    series = Series([bound(number) for number in range(3)], clock, 1)
+    fill(series, Asked(count=25))
+    assert seen == [number % 3 for number in range(30)]
+    assert asked == [(n, n * 100_000, n * 100_000) for n in range(1, 26)]
+
+
+def test_an_event_among_short_blocks_is_held_to_the_last_that_were_timed_with_it() -> None:
+    clock, made = VirtualClock(turn_ns=0, read_ns=0), itertools.count()
+
+    def call() -> None:
+        clock.spend(250_000)
+        if next(made) == 5:
+            clock.happens(collections=1, preemptions=1)
+
+    observed = observe(clock, call, 12)
+    assert observed.events == {"collection": (7,)}
+    assert [i for i, flag in enumerate(observed.preempted) if flag] == [5], "that is known exactly"
+
+
+def test_a_compilation_ends_the_blocks_that_are_timed_together() -> None:
+    clock, made = VirtualClock(turn_ns=0, read_ns=0), itertools.count()
+
+    def call() -> None:
+        clock.spend(250_000)
+        if next(made) == 5:
+            clock.spend(1e9)
+            clock.happens(compilations=1)
+
+    observed = observe(clock, call, 12)
+    assert observed.events == {"compilation": (5,)}
+    assert len(observed.durations_ns) == 6 + 12
 
 
 def test_an_event_is_noted_with_the_block_it_happened_in() -> None:
