@@ -18,6 +18,7 @@ COLOURS = {"p50": "#1f5fa8", "p99": "#b3421f"}
 UNSTABLE_COLOUR = "#777777"
 # Nearer to its capacity a queue's theory is of runs longer than anyone measures.
 MOST_IDEAL_RATIO = 0.97
+MOST_BEYOND = 3.0
 
 HEADERS = ("rate /s", "of capacity", "achieved /s", "p50 ms [95 %]", "p99 ms [95 %]", "queries")
 
@@ -115,10 +116,13 @@ class _Frame:
     """Where rates and times lie on the page; times on a logarithmic scale."""
 
     def __init__(self, points: Sequence[LoadPoint], target_ms: float | None) -> None:
-        times = [time for point in points for time in _times(point)]
-        times += [point.service_ms for point in points] + ([target_ms] if target_ms else [])
-        self._low = math.log10(min(times)) - 0.1
-        self._high = math.log10(max(times)) + 0.1
+        found = [e for point in points for e in (point.p50, point.p99) if e is not None]
+        shown = [e.value for e in found] + [point.service_ms for point in points]
+        shown += [target_ms] if target_ms else []
+        ends = [end for e in found for end in (e.low, e.high) if end]
+        # Few processes have intervals over powers of ten: those reach beyond the edge.
+        self._low = math.log10(max(min([*shown, *ends]), min(shown) / MOST_BEYOND)) - 0.1
+        self._high = math.log10(min(max([*shown, *ends]), max(shown) * MOST_BEYOND)) + 0.1
         self._most = 1.05 * max(point.rate_per_s for point in points)
 
     def x(self, rate_per_s: float) -> float:
@@ -157,13 +161,6 @@ def round_decades(low: float, high: float) -> list[float]:
     powers = range(math.floor(low), math.ceil(high) + 1)
     steps = [step * 10.0**power for power in powers for step in (1, 2, 5)]
     return [step for step in steps if low <= math.log10(step) <= high]
-
-
-def _times(point: LoadPoint) -> Iterator[float]:
-    for estimate in (point.p50, point.p99):
-        if estimate is not None:
-            ends = (estimate.value, estimate.low, estimate.high)
-            yield from (end for end in ends if end is not None and end > 0)
 
 
 def _series(points: Sequence[LoadPoint], name: str, frame: _Frame) -> Iterator[str]:

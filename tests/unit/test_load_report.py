@@ -73,6 +73,13 @@ def test_every_mark_lies_on_the_page_and_higher_rates_lie_to_the_right() -> None
     assert [y for _, y in p50] == sorted((y for _, y in p50), reverse=True)
 
 
+def test_an_interval_over_powers_of_ten_does_not_squeeze_the_figure() -> None:
+    wide = replace(POINTS[1], p50=replace(estimate(1.4), low=1e-6, high=1e9))
+    root = ElementTree.fromstring(load_figure([POINTS[0], wide, POINTS[2]]))
+    heights = [float(circle.get("cy", 0)) for circle in root.iter(f"{SVG}circle")]
+    assert max(heights) - min(heights) > 100
+
+
 def test_what_is_not_there_is_not_in_the_legend() -> None:
     assert {"p50", "p99", "p99 ideal (M/D/c)", "× unstable"} <= set(words(load_figure(POINTS)))
     batched = [replace(one, max_batch=8) for one in POINTS[:3]]

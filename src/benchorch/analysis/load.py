@@ -282,7 +282,7 @@ def _late(seen: Sequence[Observations]) -> Iterator[str]:
     if limited:
         yield (
             f"Generator limited: one query in a hundred was started more than "
-            f"{limited / NS_PER_US:.0f} µs later than it could have been, which is in its "
+            f"{format_ms(limited / NS_PER_MS)} ms later than it could have been, which is in its "
             "response: try a quieter machine, fewer hardware.threads, or fewer scenario.servers."
         )
 

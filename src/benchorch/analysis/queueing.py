@@ -30,7 +30,9 @@ LEAST_PER_BLOCK = 5
 LEAST_ACHIEVED_RATIO = 0.99
 LEAST_TO_SETTLE = 50
 ROUNDS_BEHIND = 20
-"""A shortfall is one only if it is as long as so many calls: short runs end a little late."""
+HALF_AGAIN = 1.5
+"""A shortfall is one only if it is as long as so many mean calls, and so much longer than any wait
+in the first half: short runs of a busy queue end a little late without growing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -248,10 +250,10 @@ def overloaded(stretch: Stretch, confidence: float = SLOPE_CONFIDENCE) -> bool:
 
     Estimator: the rest of the schedule was given up; or the slope of queueing time over due time,
     by least squares on means of `SLOPE_BLOCKS` blocks, is above 0 with that one-sided confidence
-    and adds up to more than one median call; or completions came at less than
-    `LEAST_ACHIEVED_RATIO` of the rate of the schedule and that leaves it more than `ROUNDS_BEHIND`
-    median calls behind. Blocks, because queueing times of neighbours are all but the same: a line
-    through single queries would find a slope in every stable queue.
+    and adds up to more than one mean call; or completions came at less than
+    `LEAST_ACHIEVED_RATIO` of the rate of the schedule, and by the end that is more than chance
+    explains: see `HALF_AGAIN`. Blocks, because queueing times of neighbours are all but the same:
+    a line through single queries would find a slope in every stable queue.
     """
     if stretch.load.unserved:
         return True
@@ -260,7 +262,6 @@ def overloaded(stretch: Stretch, confidence: float = SLOPE_CONFIDENCE) -> bool:
 
 
 def _grows(stretch: Stretch, confidence: float) -> bool:
-    import numpy as np
     from scipy.special import stdtrit
 
     n = stretch.due_ns.size // SLOPE_BLOCKS * SLOPE_BLOCKS
@@ -274,17 +275,17 @@ def _grows(stretch: Stretch, confidence: float) -> bool:
     error = math.sqrt(float(rest @ rest) / (SLOPE_BLOCKS - 2) / float(places @ places))
     growth_ns = slope * float(stretch.due_ns[-1] - stretch.due_ns[0])
     significant = slope > float(stdtrit(SLOPE_BLOCKS - 2, confidence)) * error
-    return significant and growth_ns > float(np.median(stretch.duration_ns))
+    return significant and growth_ns > float(stretch.duration_ns.mean())
 
 
 def _falls_short(stretch: Stretch) -> bool:
-    import numpy as np
-
     offered, achieved = stretch.offered_per_s(), stretch.achieved_per_s()
     if offered is None or achieved is None or achieved >= LEAST_ACHIEVED_RATIO * offered:
         return False
     behind_ns = stretch.due_ns.size * NS_PER_S * (1.0 / achieved - 1.0 / offered)
-    return behind_ns > ROUNDS_BEHIND * float(np.median(stretch.duration_ns))
+    before_ns = float(stretch.queueing_ns[: stretch.due_ns.size // 2].max())
+    usual_ns = max(ROUNDS_BEHIND * float(stretch.duration_ns.mean()), HALF_AGAIN * before_ns)
+    return behind_ns > usual_ns
 
 
 def steady(stretch: Stretch) -> bool | None:

@@ -66,15 +66,17 @@ class Session:
         """How many queries a second it can serve at all, each issued as soon as there is room."""
         round_size = self._servers * self._max_batch
         least = LEAST_ROUNDS * round_size
-        self._back_to_back(least)
+        self._back_to_back(least, _NEVER_NS)
         typical_ns = sorted(self._served.durations_ns)[least // 2]
-        wanted = round(s_to_ns(self._capacity_s) / typical_ns * round_size)
-        self._back_to_back(max(least, min(wanted, MOST_QUERIES)))
+        enough_ns = max(s_to_ns(self._capacity_s), LEAST_ROUNDS * typical_ns)
+        wanted = round(enough_ns / typical_ns * round_size)
+        # Where calls are often disturbed, as many as were wanted would take far longer.
+        self._back_to_back(min(wanted, MOST_QUERIES), self.now_ns() + 2 * enough_ns)
         return self.last().settled().completed_per_s()
 
-    def _back_to_back(self, count: int) -> None:
+    def _back_to_back(self, count: int, until_ns: int) -> None:
         load = self._load(0.0, CLOSED, CAPACITY)
-        self._serve([self._clock.now_ns()] * count, load, until_ns=_NEVER_NS)
+        self._serve([self._clock.now_ns()] * count, load, until_ns=until_ns)
 
     def offer(
         self,
@@ -122,7 +124,7 @@ class Session:
         back_to_back = load.arrivals == CLOSED
         self._scheduled_ns.extend(served.started_ns if back_to_back else due_ns[:count])
         self._served.extend(served, offset=load.first)
-        unserved = len(due_ns) - count
+        unserved = 0 if back_to_back else len(due_ns) - count
         self.loads.append(replace(load, end=load.first + count, unserved=unserved))
 
     def now_ns(self) -> int:

@@ -9,7 +9,7 @@ import pytest
 from benchorch.errors import MeasureError
 from benchorch.interfaces.hardware import Counts
 from benchorch.scenarios.server import Server
-from load_runs import QuickClock, constant, only, run
+from load_runs import QuickClock, constant, only, run, varying
 from virtual_clock import Costs, VirtualClock
 
 MS = 1_000_000
@@ -40,6 +40,17 @@ def test_capacity_grows_with_the_batch() -> None:
     # On a virtual clock the calls of a batch follow each other: no gain, and four at once.
     assert observed.loads[-1].rate_per_s == pytest.approx(700, rel=0.01)
     assert observed.loads[0].end == 40
+
+
+def test_disturbed_calls_do_not_prolong_the_search_for_the_capacity() -> None:
+    clock = QuickClock()
+    costs = (MS if n % 4 else 40 * MS for n in range(10**6))
+    observed = run(Server(duration_s=1, capacity_s=2, seed=1), varying(clock, costs), clock)
+    _, capacity, _ = observed.loads
+    spent_ns = sum(observed.durations_ns[capacity.first : capacity.end])
+    assert 4e9 <= spent_ns < 4.1e9
+    assert capacity.unserved == 0
+    assert observed.loads[-1].rate_per_s == pytest.approx(0.7 * 4000 / 43, rel=0.03)
 
 
 def test_a_slow_model_is_offered_more_time_but_not_without_end() -> None:
