@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from xml.sax.saxutils import escape
 
@@ -15,6 +16,7 @@ from benchorch.units import format_ms
 WIDTH, HEIGHT = 760, 460
 LEFT, RIGHT, TOP, BOTTOM = 72, 24, 56, 64
 COLOURS = {"p50": "#1f5fa8", "p99": "#b3421f"}
+SHIFTS = {"p50": -2, "p99": 2}
 UNSTABLE_COLOUR = "#777777"
 # Nearer to its capacity a queue's theory is of runs longer than anyone measures.
 MOST_IDEAL_RATIO = 0.97
@@ -71,7 +73,7 @@ def load_figure(
 ) -> str:
     """Responses over the rate as an SVG file: p50 and p99 with their intervals.
 
-    Dashed is what p99 would be if every call took the median time of service, where arrivals are
+    Dashed is what p99 would be if every call took the mean time of service, where arrivals are
     Poisson and queries are served one by one. Rates that were not sustained are marked at the top.
     """
     if not points:
@@ -171,20 +173,22 @@ def _series(points: Sequence[LoadPoint], name: str, frame: _Frame) -> Iterator[s
     yield _path(places, colour)
     for (x, y), (_, found) in zip(places, known, strict=True):
         if found.low is not None and found.high is not None:
-            yield _line(x, frame.y(found.low), x, frame.y(found.high), colour, width=1.5)
+            beside = x + SHIFTS[name]
+            yield _line(beside, frame.y(found.low), beside, frame.y(found.high), colour, width=1.5)
         yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
 
 
 def _ideal(points: Sequence[LoadPoint], frame: _Frame) -> Iterator[str]:
-    """p99 of a queue whose calls all take the median time of service."""
+    """p99 of a queue whose calls all take the same time, that of all points together."""
     if not _has_ideal(points):
         return
+    service_ms = statistics.median(point.service_ms for point in points)
     places = []
     for point in points:
-        busy = point.rate_per_s * point.service_ms / 1000 / point.servers
+        busy = point.rate_per_s * service_ms / 1000 / point.servers
         if busy < MOST_IDEAL_RATIO:
             ratio = response_quantile(busy, 0.99, point.servers)
-            places.append((frame.x(point.rate_per_s), frame.y(ratio * point.service_ms)))
+            places.append((frame.x(point.rate_per_s), frame.y(ratio * service_ms)))
     yield _path(places, COLOURS["p99"], dashes="5 5")
 
 

@@ -37,7 +37,7 @@ class LoadPoint:
         unstable: whether the queue grew for as long as it was watched, or wandered so slowly that
             not even its median can be told.
         queries: behind the figures; runs: and in how many stretches.
-        service_ms: median of the time of service alone.
+        service_ms: mean time of service alone.
         servers, max_batch, arrivals: as offered.
     """
 
@@ -128,7 +128,7 @@ def _point(group: Group, *, unstable: bool) -> LoadPoint:
         unstable=unstable or wanders,
         queries=sum(run.size for run in flat),
         runs=len(whole),
-        service_ms=float(np.median(np.concatenate([s.duration_ns for s in whole]))) / NS_PER_MS,
+        service_ms=float(np.concatenate([s.duration_ns for s in whole]).mean()) / NS_PER_MS,
         servers=load.servers,
         max_batch=load.max_batch,
         arrivals=load.arrivals,
