@@ -132,13 +132,30 @@ def _find_recipe(word: str) -> Path:
 
     for path in (Path(word), builtin_directory("recipes").parent / word):
         if path.is_file():
-            return path.resolve()
+            return _not_in_front_of_the_root(path.resolve())
     parent = Path(word).parent
     shelf = parent if parent.is_dir() else builtin_directory("recipes")
     names = sorted(path.name for path in shelf.glob("*.y*ml"))
     raise ConfigError(
         [f"There is no recipe {word}.{suggest(Path(word).name, names)} In {shelf}: {names}."]
     )
+
+
+def _not_in_front_of_the_root(recipe: Path) -> Path:
+    """The recipe; ConfigError where its directory has a file that would stand in for our root."""
+    root = recipe.parent / "config.yaml"
+    if recipe == root:
+        raise ConfigError(
+            [f"{recipe}: a recipe needs another name; config is benchorch's own root."]
+        )
+    if root.exists():
+        raise ConfigError(
+            [
+                f"{root} would take the place of benchorch's own config, on which {recipe.name} "
+                "builds. Rename it, or move the recipe to a directory of its own."
+            ]
+        )
+    return recipe
 
 
 def _directory(text: str) -> Path:

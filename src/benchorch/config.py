@@ -20,13 +20,7 @@ from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
 from benchorch.extensions import extension_directories
-from benchorch.mistakes import (
-    Mistakes,
-    composition_errors,
-    config_groups,
-    first_line,
-    group_options,
-)
+from benchorch.mistakes import Mistakes, composition_errors, first_line, group_options
 from benchorch.overrides import (
     CONVERSION,
     EACH,
@@ -118,8 +112,8 @@ class Composer:
         self._first: tuple[tuple[str, ...], _Composed] | None = None
         self._composed: dict[tuple[str, ...], _Composed] = {}
         self._siblings: dict[tuple[str, ...], _Composed] = {}
-        self._groups = config_groups(loader)
-        self._mistakes = Mistakes(loader, config_name)
+        self._groups = frozenset(name for name in loader.list_groups("") if name != "hydra")
+        self._mistakes = Mistakes(loader, config_name, self._groups)
 
     @property
     def groups(self) -> frozenset[str]:

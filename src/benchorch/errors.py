@@ -6,8 +6,7 @@
     ├── ConfigError(problems)     the request is wrong; nothing has run
     ├── TrialError                this trial failed; the others continue
     │   ├── BuildError            a step or a runtime refused the model
-    │   ├── MeasureError          a clock, a device or the model's own call failed
-    │   └── TrialTimeout          a stage outlived its limit
+    │   └── MeasureError          a clock, a device or the model's own call failed
     ├── ExecutorError             the worker died; trying again is reasonable
     ├── StoreError                an artifact can be neither read nor written
     └── RecordError               results exist but are not recorded; names the file that has them
@@ -58,12 +57,6 @@ class MeasureError(TrialError):
     """A clock, a device or the model's own call failed while measuring."""
 
     kind = "measure_failed"
-
-
-class TrialTimeout(TrialError):
-    """A stage outlived its limit."""
-
-    kind = "timeout"
 
 
 class ExecutorError(BenchorchError):

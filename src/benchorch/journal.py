@@ -139,6 +139,12 @@ def _series_of(process: ProcessRecord) -> _Series:
     return _Series(observations=process.observations, paired=process.paired, split=process.split)
 
 
+def _series_in(line: Mapping[str, Json]) -> _Series:
+    """One process's; until schema 1 a line held its observations and nothing else."""
+    kept = line if "observations" in line else {"observations": line}
+    return decode(_Series, kept)
+
+
 def _without_series(result: TrialResult) -> TrialResult:
     short = [
         replace(process, observations=_emptied(process.observations), paired=None, split=None)
@@ -158,7 +164,7 @@ def _emptied(observed: Observations) -> Observations:
 
 def _with_series(directory: Path, result: TrialResult) -> TrialResult:
     path = directory / "trials" / result.trial_id / OBSERVATIONS
-    series = [decode(_Series, line) for line in read_lines(path)]
+    series = [_series_in(line) for line in read_lines(path)]
     if len(series) != len(result.processes):
         return result
     processes = tuple(

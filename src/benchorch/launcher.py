@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 from benchorch.config import Composer, add_directories
 from benchorch.errors import BenchorchError
 from benchorch.pipeline import Invocation
+from benchorch.recorders.location import strike_out
 from benchorch.stages.report import Report
 
 if TYPE_CHECKING:
@@ -54,11 +55,21 @@ class Application:
         self, loader: ConfigLoader, directory: Path, jobs: Sequence[Sequence[str]]
     ) -> list[float]:
         """Run a batch of jobs under this command's plan."""
+        _strike_out_passwords(directory)
         if self.invocation is None:
             composer = Composer(loader, self.config_name)
             self.invocation = Invocation(composer=composer, directory=directory, report=Report())
             self.invocation.open()
         return self.invocation.run(jobs)
+
+
+def _strike_out_passwords(directory: Path) -> None:
+    """From what Hydra has noted of the command; a plan holds none either."""
+    for path in (*directory.glob("*.yaml"), *directory.glob(".hydra/*.yaml")):
+        text = path.read_text()
+        clean = strike_out(text)
+        if clean != text:
+            path.write_text(clean)
 
 
 def install_plugins(directories: Sequence[Path]) -> None:

@@ -103,11 +103,12 @@ def observe(subject: Subject, say: Say) -> ProcessRecord:
     say("measuring")
     measured, conditions = _under_watch(subject)
     meter = chain.hardware.meter()
+    after_bytes = own_rss_bytes()  # read first: reading takes memory too
     memory = Memory(
         start=subject.start_bytes,
         loaded=subject.loaded_bytes,
         peak=own_peak_bytes(),
-        after=own_rss_bytes(),
+        after=after_bytes,
         device=meter.device_memory(),
     )
     passes = None
@@ -139,14 +140,15 @@ def _under_watch(subject: Subject) -> tuple[Measured, Conditions]:
     surroundings = Surroundings()
     look = canary_ns if chain.protocol.canary_tolerance_ratio is not None else lambda: None
     before_ns = look()
-    measured = measure(
-        subject.calls,
-        hardware=chain.hardware,
-        scenario=chain.scenario,
-        stopping=chain.stopping,
-        items_per_call=_items_per_call(chain),
-        cold_caches=chain.protocol.cold_caches,
-    )
+    with subject.executable.calling():
+        measured = measure(
+            subject.calls,
+            hardware=chain.hardware,
+            scenario=chain.scenario,
+            stopping=chain.stopping,
+            items_per_call=_items_per_call(chain),
+            cold_caches=chain.protocol.cold_caches,
+        )
     after_ns = look()
     state = chain.hardware.meter().device_state()
     return measured, surroundings.conditions(before_ns, after_ns, subject.cpus, state)
@@ -158,19 +160,20 @@ def meet(request: Node, subject: Subject, say: Say) -> Paired:
     chain = open_chain(cast(Node, rival["spec"]))
     say("loading the baseline")
     executable = chain.runtime.load(_load_request({**request, **rival}, chain))
-    calls = [executable.bind(batch) for batch in subject.batches]
-    calls[0]()
-    say("alternating with the baseline")
     protocol = subject.chain.protocol
-    found = alternate(
-        subject.calls,
-        calls,
-        clock=chain.hardware.clock(),
-        window_s=protocol.pair_window_s,
-        slice_ms=protocol.slice_ms,
-        seed=cast(int, rival["seed"]),
-        items_per_call=_items_per_call(chain),
-    )
+    with subject.executable.calling(), executable.calling():
+        calls = [executable.bind(batch) for batch in subject.batches]
+        calls[0]()
+        say("alternating with the baseline")
+        found = alternate(
+            subject.calls,
+            calls,
+            clock=chain.hardware.clock(),
+            window_s=protocol.pair_window_s,
+            slice_ms=protocol.slice_ms,
+            seed=cast(int, rival["seed"]),
+            items_per_call=_items_per_call(chain),
+        )
     executable.close()
     return Paired(
         baseline_id=cast(str, rival["trial_id"]),
@@ -190,14 +193,15 @@ def energy(request: Node, chain: Chain, say: Say) -> EnergyRecord:
         return EnergyRecord(unavailable=missing)
     subject = load(request, chain, say)
     say("measuring energy")
-    found = measure_energy(
-        subject.calls,
-        clock=chain.hardware.clock(),
-        meter=meter,
-        windows=chain.protocol.energy_windows,
-        window_s=chain.protocol.energy_window_s,
-        items_per_call=_items_per_call(chain),
-    )
+    with subject.executable.calling():
+        found = measure_energy(
+            subject.calls,
+            clock=chain.hardware.clock(),
+            meter=meter,
+            windows=chain.protocol.energy_windows,
+            window_s=chain.protocol.energy_window_s,
+            items_per_call=_items_per_call(chain),
+        )
     subject.executable.close()
     return found
 

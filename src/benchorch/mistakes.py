@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 
-def config_groups(loader: ConfigLoader) -> frozenset[str]:
-    """The configuration groups a user can choose from."""
-    return frozenset(name for name in loader.list_groups("") if name != "hydra")
-
-
 def group_options(loader: ConfigLoader, group: str) -> list[str]:
     """The names one can choose in a group."""
     # Straight from the repository: the loader would copy all of it to answer.
@@ -32,10 +27,10 @@ def group_options(loader: ConfigLoader, group: str) -> list[str]:
 class Mistakes:
     """Looks at each override by itself, so that one mistake hides no other; asks Hydra to try."""
 
-    def __init__(self, loader: ConfigLoader, config_name: str) -> None:
+    def __init__(self, loader: ConfigLoader, config_name: str, groups: frozenset[str]) -> None:
         self._loader = loader
         self._config_name = config_name
-        self._groups = config_groups(loader)
+        self._groups = groups
         self._found: dict[tuple[str, ...], list[str]] = {}
         self._bases: dict[tuple[str, ...], Mapping[str, Json]] = {}
 
@@ -87,9 +82,10 @@ class Mistakes:
         unknown = _unknown_key(self._base(choice), override.key_or_group)
         if unknown and self._group_of(override.key_or_group) not in self._groups:
             return [unknown]
+        expected = composition_errors()
         try:
             self._load((*choice, text))
-        except composition_errors() as error:
+        except expected as error:
             return [unknown or f"{text}: {first_line(error)}"]
         return []
 
@@ -120,9 +116,10 @@ class Mistakes:
     def _base(self, choice: tuple[str, ...]) -> Node:
         """The keys there are once an option is chosen, groups included."""
         if choice not in self._bases:
+            expected = composition_errors()
             try:
                 config = self._load(choice)
-            except composition_errors() as error:
+            except expected as error:
                 raise ConfigError([first_line(error)]) from error
             self._bases[choice] = {**dict.fromkeys(sorted(self._groups)), **config}
         return self._bases[choice]

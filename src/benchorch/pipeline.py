@@ -162,10 +162,15 @@ class Invocation:
             ) from error
 
     def _write(self, result: TrialResult, summary: Summary) -> None:
+        from benchorch.load_report import load_files
+        from benchorch.stages.plan import describe
+
         folder = journal.trial_directory(self.directory, result.trial_id)
         journal.write_json(folder / "environment.json", encode(dict(result.environment)))
         journal.write_json(folder / "parity.json", encode(result.parity))
         journal.write_text(folder / "config.yaml", _as_yaml(self._specs[result.trial_id]))
+        for name, text in load_files(result.valid, title=describe(result.labels)).items():
+            journal.write_text(folder / name, text)
         journal.append_result(self.directory, result, {"metrics": _plain_metrics(summary)})
 
 

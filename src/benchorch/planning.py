@@ -21,6 +21,7 @@ from benchorch.errors import ConfigError
 from benchorch.interfaces.executor import Emit, Executor, Work
 from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.store import Store
+from benchorch.recorders import location
 from benchorch.stages.plan import plan as make_plan
 
 SESSION_KEYS = ("executor", "store", "tracking", "rebuild", "baseline", "objective", "name")
@@ -67,7 +68,7 @@ def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -
             executor=executor or _Anywhere(),
             plan_id=plan_id,
             name=str(session["name"]),
-            session={**session, "cwd": str(Path.cwd())},
+            session={**_without_secrets(session), "cwd": str(Path.cwd())},
             baseline=_baseline(session, composer),
         )
     )
@@ -177,6 +178,13 @@ def _session_problems(session: Node, cells: Sequence[Cell]) -> Iterator[str]:
     problems.add(store.problems() if store else ())
     problems.attempt(lambda: make(_node(session, "tracking"), Recorder, "tracking"))
     yield from problems.found
+
+
+def _without_secrets(session: Node) -> Node:
+    """The session as a plan may hold it: on disk, on the screen, on other machines."""
+    tracking = session["tracking"]
+    kept = location.kept_secret(tracking) if isinstance(tracking, Mapping) else tracking
+    return {**session, "tracking": kept}
 
 
 def _node(session: Node, key: str) -> Node:

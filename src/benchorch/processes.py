@@ -134,7 +134,11 @@ class Processes:
         )
 
     def _log_ratios(self, valid: Sequence[ProcessRecord]) -> Sequence[float]:
-        return () if self._design == NONE else log_ratios(valid)
+        """Of the pairs of today's design; a single one, which settles nothing, before the first."""
+        if self._design == NONE:
+            return ()
+        met = [p for p in valid if p.paired is not None and p.paired.design == self._design]
+        return log_ratios(met) or (0.0,)
 
     def _next(self) -> ProcessRecord:
         if self._design != ADJACENT:

@@ -81,6 +81,7 @@ class _Progress:
         self._pairing = ""
         self._stop_reason = ""
         self._stop_alpha = 0.05
+        self._delta_ratio = Protocol().delta_ratio
         self._grade = ""
         self._seen: Json = None
         self._trial = trial
@@ -98,6 +99,7 @@ class _Progress:
             "pairing": self._pairing or (processes.pairing if processes else ""),
             "stop_reason": self._stop_reason,
             "stop_alpha": self._stop_alpha,
+            "delta_ratio": self._delta_ratio,
             "grade": self._grade,
             "counts": self._counts,
             "energy": self._energy,
@@ -107,6 +109,7 @@ class _Progress:
         """Build, measure until enough, and then whatever else was asked for."""
         chain = _open(self._trial)
         self.packages = package_versions(chain.requires)
+        self._delta_ratio = chain.protocol.delta_ratio
         mismatch = chain.hardware.mismatch()
         if mismatch:
             raise StageFailed(Failure(stage="schedule", kind="wrong_node", message=mismatch))
@@ -136,7 +139,8 @@ class _Progress:
             say=lambda message: self._say("measure", message),
         )
         self._stop_reason = self._processes.run(lambda: self.stages_s["measure"])
-        self._stop_alpha = chain.stopping.alpha(self._stop_reason)
+        count = len(self._processes.valid)
+        self._stop_alpha = chain.stopping.alpha(self._stop_reason, count)
 
     def _tolerance_ratio(self, protocol: Protocol) -> float | None:
         """What may be asked of this node's canaries; looks at the node the first time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.result import Outcome, TrialResult
@@ -43,6 +44,38 @@ HEADERS = (
 )
 
 
+class Headline(NamedTuple):
+    """The figure that a trial is ranked by.
+
+    Attributes:
+        text: with its interval and what it is of, e.g. ``p50 12.3 [12.1, 12.5] ms``.
+        cost: the lower, the better.
+    """
+
+    text: str
+    cost: float
+
+
+# What a scenario is about, the first one that a trial has: its words, and whether less is better.
+_HEADLINES = (
+    ("latency_ms/p50", "p50 {} ms", True),
+    ("target_rate_per_s/max", "{} queries/s within the target", False),
+    ("response_ms/p50", "response p50 {} ms", True),
+    ("capacity_per_s/mean", "{} queries/s at most", False),
+    ("throughput_items_per_s/mean", "{} items/s", False),
+)
+
+
+def headline(metrics: Mapping[str, Estimate]) -> Headline | None:
+    """What a trial is ranked by; None where it has no such figure."""
+    for name, words, less_is_better in _HEADLINES:
+        found = metrics.get(name)
+        if found is not None:
+            cost = found.value if less_is_better else -found.value
+            return Headline(words.format(interval_text(found)), cost)
+    return None
+
+
 def table_rows(
     plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> list[tuple[str, ...]]:
@@ -63,20 +96,20 @@ def table_rows(
 def _rank(
     trial: Trial, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> tuple[int, str, str, float]:
-    """Ranked ones by latency within their model and workload; wrong ones never before right."""
+    """Ranked ones by headline within their model and workload; wrong ones never before right."""
     result = results.get(trial.trial_id)
     ran = result is not None and result.outcome is Outcome.OK
-    latency = summaries[trial.trial_id].metrics.get("latency_ms/p50") if ran else None
+    first = headline(summaries[trial.trial_id].metrics) if ran else None
     wrong = result is not None and result.parity is not None and not result.parity.passed
-    place = 2 if latency is None else 1 if wrong else 0
-    value = latency.value if latency else 0.0
-    return place, trial.labels["model"], trial.labels["workload"], value
+    place = 2 if first is None else 1 if wrong else 0
+    cost = first.cost if first else 0.0
+    return place, trial.labels["model"], trial.labels["workload"], cost
 
 
 def _cells(result: TrialResult, summary: Summary) -> tuple[str, ...]:
     metrics = summary.metrics
-    p50, p99 = metrics.get("latency_ms/p50"), metrics.get("latency_ms/p99")
-    throughput = metrics.get("throughput_items_per_s/mean")
+    of = "latency_ms" if "latency_ms/p50" in metrics else "response_ms"
+    p50, p99 = metrics.get(f"{of}/p50"), metrics.get(f"{of}/p99")
     memory = metrics.get("peak_rss_bytes/max")
     build = _build_text(result)
     if result.failure:
@@ -84,12 +117,23 @@ def _cells(result: TrialResult, summary: Summary) -> tuple[str, ...]:
     return (
         interval_text(p50) if p50 else "–",
         format_ms(p99.value) if p99 else "–",
-        f"{throughput.value:.4g}" if throughput else "–",
+        _rate_text(metrics),
         build,
         format_bytes(memory.value) if memory else "–",
         parity_text(result),
         speedup_text(summary, result),
     )
+
+
+def _rate_text(metrics: Mapping[str, Estimate]) -> str:
+    """Items a second; under load the queries, and what they are of."""
+    items = metrics.get("throughput_items_per_s/mean")
+    target = metrics.get("target_rate_per_s/max")
+    achieved = metrics.get("achieved_per_s/mean")
+    if target is not None:
+        return f"≤ {target.value:.4g} in target"
+    rate = items or achieved or metrics.get("capacity_per_s/mean")
+    return "–" if rate is None else f"{rate.value:.4g}"
 
 
 def _build_text(result: TrialResult) -> str:
@@ -153,8 +197,9 @@ def _conclude(
     ranked = [t for t in trials if t.trial_id in results and _rank(t, results, summaries)[0] == 0]
     if not ranked:
         return f"{subject}: no conversion gave a result that could be ranked."
-    best = min(ranked, key=lambda t: summaries[t.trial_id].metrics["latency_ms/p50"].value)
-    latency = summaries[best.trial_id].metrics["latency_ms/p50"]
+    best = min(ranked, key=lambda trial: _rank(trial, results, summaries)[-1])
+    first = headline(summaries[best.trial_id].metrics)
+    assert first is not None  # it was ranked by it
     where = f"{best.labels['conversion']} on {best.labels['hardware']}"
     speedup = summaries[best.trial_id].speedup
     if speedup is None and best.baseline_id is not None:
@@ -165,7 +210,7 @@ def _conclude(
         gain = f"{speedup.ratio.value:.2f}× the baseline's speed, and the outputs agree"
     else:
         gain = f"but against the baseline the evidence is {speedup.verdict}"
-    return f"{subject}: {where} is fastest, p50 {interval_text(latency)} ms: {gain}."
+    return f"{subject}: {where} is fastest, {first.text}: {gain}."
 
 
 def markdown(

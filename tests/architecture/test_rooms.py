@@ -34,6 +34,7 @@ ENVIRONMENT = {
     "executors/ray.py": "Ray takes its settings from nowhere else",
     "hardware/host.py": "a node is told its kind, and whether to hide its GPUs",
     "invocations.py": "the user's choice of where caches are",
+    "recorders/location.py": "a tracker's password is kept nowhere else",
     "recorders/mlflow.py": "MLflow takes its limits from nowhere else",
     "channel.py": "is told which pipe leads to its parent",
     "supervise.py": "gives a child its parent's variables and its own",

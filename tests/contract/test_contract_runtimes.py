@@ -122,6 +122,13 @@ def test_a_bound_call_needs_no_arguments_and_gives_the_same_every_time(loaded: E
     np.testing.assert_array_equal(loaded.outputs(call())["0"], first)
 
 
+def test_calls_made_in_its_own_surroundings_give_what_others_give(loaded: Executable) -> None:
+    call = loaded.bind({"input": X})
+    alone = loaded.outputs(call())["0"].copy()
+    with loaded.calling(), loaded.calling():
+        np.testing.assert_array_equal(loaded.outputs(call())["0"], alone)
+
+
 def test_a_bound_call_keeps_its_inputs_when_the_arrays_change(loaded: Executable) -> None:
     mine = X.copy()
     call = loaded.bind({"x": mine})

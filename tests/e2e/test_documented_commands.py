@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in ("ray", "measurement"))]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *(f"docs/{name}.md" for name in ("ray", "measurement", "resources")),
+]
 FENCE = re.compile(r"```(?:bash|sh)\n(.*?)```", re.DOTALL)
 COMMAND = re.compile(r"^(?:\S+/)?python -m benchorch (.*?)(?:\s+#.*)?$", re.MULTILINE)
 
@@ -22,7 +26,7 @@ def commands():
 @pytest.mark.parametrize("words", list(commands()))
 def test_a_documented_command_is_one(place, words):
     first = words[0]
-    if first in ("ui", "record"):
+    if first in ("ui", "record", "doctor"):
         place.run(first, "--help")
     elif first in ("cache", "plan") or "--cfg" in words:
         place.run(*words)

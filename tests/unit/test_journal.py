@@ -38,6 +38,14 @@ def test_a_result_comes_back_with_its_raw_series(tmp_path):
     assert journal.read_results(tmp_path) == [a_result()]
 
 
+def test_series_of_the_first_schema_are_still_read(tmp_path):
+    journal.append_result(tmp_path, a_result(), {})
+    path = tmp_path / "trials" / "t1" / journal.OBSERVATIONS
+    lines = [json.loads(line)["observations"] for line in path.read_text().splitlines()]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert journal.read_results(tmp_path) == [a_result()]
+
+
 def test_programs_find_the_metrics_in_the_line(tmp_path):
     journal.append_result(tmp_path, a_result(), {"metrics": {"latency_ms/p50": 1.0}})
     line = json.loads((tmp_path / journal.RESULTS).read_text())

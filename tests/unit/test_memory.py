@@ -49,7 +49,8 @@ del block
 before = own_peak_bytes()
 done = reset_own_peak()
 after = own_peak_bytes()
-print(int(done), before - after, after - own_rss_bytes())
+resident = own_rss_bytes()
+print(int(done), before - after, own_peak_bytes() - resident)
 """
     told = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True

@@ -222,6 +222,30 @@ def test_a_design_that_was_asked_for_alone_has_no_other_to_fall_back_to() -> Non
     assert found.pairing.startswith("none: ")
 
 
+def test_pairs_of_a_design_that_was_given_up_settle_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[int] = []
+    real = Fixed.enough_processes
+
+    def remember(self: Fixed, medians: Any, elapsed: float, ratios: Any = (), *more: Any) -> Any:
+        told.append(len(ratios))
+        return real(self, medians, elapsed, ratios, *more)
+
+    monkeypatch.setattr(Fixed, "enough_processes", remember)
+
+    def answer(request: dict[str, Any]) -> Json:
+        if request["rival"] is not None and len(told) == 2:
+            raise StageFailed(CRASH, seen=reply(record()))
+        paired = alternated(2.0, 3.0) if request["rival"] is not None else None
+        return reply(record(), paired)
+
+    found = run(Children(answer), count=5)
+    assert designs(found) == ["alternated", "alternated", None, "adjacent", "adjacent"]
+    # One where none is left: nothing at all would mean that nothing is compared.
+    assert told == [1, 2, 1, 1, 2]
+
+
 def canaries(*looks_ns: float) -> Iterator[ProcessRecord]:
     yield from (record(canary_ns=look) for look in looks_ns)
 

@@ -103,3 +103,21 @@ def test_a_plan_is_told_in_aligned_lines():
     lines = plan_text(Sheet().add("eager").add("other").plan).splitlines()
     assert lines[-1] == "2 trials, 0 skips"
     assert lines[1].index("eager") == lines[2].index("other")
+
+
+def test_under_load_a_trial_is_ranked_by_its_response_or_by_the_rate_it_sustains():
+    for metric, better, worse, words in (
+        ("response_ms/p50", 3.0, 4.0, "response p50 3 [2.7, 3.3] ms"),
+        ("target_rate_per_s/max", 400.0, 300.0, "queries/s within the target"),
+        ("throughput_items_per_s/mean", 400.0, 300.0, "items/s"),
+    ):
+        sheet = Sheet().add("eager").add("inductor")
+        for name, value in (("eager", worse), ("inductor", better)):
+            sheet.summaries[name] = Summary(
+                metrics={metric: estimate(value)}, speedup=None, steady=True
+            )
+        rows = table_rows(sheet.plan, sheet.results, sheet.summaries)
+        assert [row[0] for row in rows[1:]] == ["inductor", "eager"]
+        said = conclusion(sheet.plan, sheet.results, sheet.summaries)
+        assert "inductor on local is fastest" in said
+        assert words in said

@@ -1,12 +1,22 @@
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from benchorch.domain.tensors import Example, TensorSpec
 from benchorch.errors import MeasureError
-from benchorch.torch_call import arrays_in, floating_dtypes, live_tensors, tensors_of
+from benchorch.torch_call import (
+    arrays_in,
+    call_by_keyword,
+    call_live,
+    floating_dtypes,
+    live_tensors,
+    tensors_of,
+)
 from benchorch.torch_trace import open_shapes, traceable
 
 
@@ -53,6 +63,54 @@ def test_a_result_without_tensors_is_a_failed_measurement() -> None:
     with pytest.raises(MeasureError, match="returned str") as caught:
         arrays_in("text")
     assert caught.value.kind == "no_output_tensors"
+
+
+class Watched(torch.nn.Module):
+    """Tells how it was called."""
+
+    def forward(self, *taken: torch.Tensor, **named: object) -> tuple[int, list[str], bool]:
+        return len(taken), list(named), torch.is_inference_mode_enabled()
+
+
+class One(Watched):
+    def forward(self, x: torch.Tensor, scale: float = 1.0) -> object:  # type: ignore[override]
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_no_call_records_anything_for_gradients(inside: bool) -> None:
+    call = call_by_keyword(Watched(), {})({"x": torch.ones(1)})
+    with torch.inference_mode(mode=inside):
+        assert call() == (0, ["x"], True)
+
+
+def test_a_call_on_another_thread_records_nothing_either() -> None:
+    seen: list[object] = []
+    with torch.inference_mode():
+        call = call_by_keyword(Watched(), {})({"x": torch.ones(1)})
+        thread = threading.Thread(target=lambda: seen.append(call()))
+        thread.start()
+        thread.join()
+    assert seen == [(0, ["x"], True)]
+
+
+@pytest.mark.parametrize(
+    ("module", "tensors", "keywords", "by_position"),
+    [
+        (One(), ["x"], {}, 1),
+        (One(), ["x"], {"scale": 2.0}, None),
+        (One(), ["x", "scale"], {}, None),
+        (Watched(), ["x"], {}, 0),
+    ],
+)
+def test_a_live_module_s_only_input_goes_by_position(
+    module: Watched, tensors: list[str], keywords: dict[str, Any], by_position: int | None
+) -> None:
+    given = {name: torch.ones(1) for name in tensors}
+    taken = []
+    module.register_forward_pre_hook(lambda _, args: taken.append(len(args)))
+    call_live(module, keywords)(given)()
+    assert taken == [by_position or 0]
 
 
 def example(batch_size: int, dynamic: tuple[str, ...]) -> Example:

@@ -43,8 +43,9 @@ def lag_one(series: Sequence[ArrayLike]) -> float:
     correlation*, 1943.
     """
     stretches = _centred_ranks(series)
-    total = sum(float(ranks @ ranks) for ranks in stretches)
-    neighbours = sum(float(ranks[:-1] @ ranks[1:]) for ranks in stretches)
+    # Sums rather than inner products, which start threads for a microsecond's work.
+    total = sum(float((ranks * ranks).sum()) for ranks in stretches)
+    neighbours = sum(float((ranks[:-1] * ranks[1:]).sum()) for ranks in stretches)
     return neighbours / total if total > 0 else 0.0
 
 
@@ -63,6 +64,14 @@ def independent(series: Sequence[ArrayLike]) -> bool:
     return seen < LARGEST and seen + _SIGMAS / math.sqrt(n) < EXCLUDED
 
 
+def independent_n(series: ArrayLike) -> float:
+    """How many independent observations tell as much as these, in order of time."""
+    import numpy as np
+
+    n = int(np.size(series))
+    return float(n) if independent([series]) else n / integrated_time(series)
+
+
 def integrated_time(series: ArrayLike) -> float:
     """How many consecutive observations tell as much as one independent one; at least 1.
 
@@ -72,7 +81,7 @@ def integrated_time(series: ArrayLike) -> float:
     Parameters
     ----------
     series : array_like, shape (n,), float
-        In order of time. For n < 2 the result is 1.
+        In order of time. For n < 2, and where all are the same, the result is 1.
 
     Source
     ------
@@ -83,10 +92,10 @@ def integrated_time(series: ArrayLike) -> float:
 
     (ranks,) = _centred_ranks([series])
     n = ranks.size
-    power = np.abs(np.fft.rfft(ranks, 2 * n)) ** 2
-    sums = np.fft.irfft(power, 2 * n)[:n] if n else np.zeros(0)
-    if n < 2 or sums[0] <= 0:
+    if not ranks.any():
         return 1.0
+    power = np.abs(np.fft.rfft(ranks, 2 * n)) ** 2
+    sums = np.fft.irfft(power, 2 * n)[:n]
     times = 2.0 * np.cumsum(sums / sums[0]) - 1.0
     enough = np.arange(n) >= _WINDOW * times
     window = int(np.argmax(enough)) if enough.any() else n - 1

@@ -20,6 +20,9 @@ INCONCLUSIVE = "inconclusive"
 LEAST_PAIRS = 3
 """With fewer, Student's t says more about luck than about a spread."""
 
+LEAST_MATERIAL = 5
+"""With fewer, an interval lies beyond what matters by luck more often than once in 200 times."""
+
 _MOST_PAIRS = 100_000
 
 
@@ -229,13 +232,14 @@ def _comparison(found: _Difference, terms: _Terms, method: str) -> Comparison:
         unit="ratio",
         method=method,
     )
+    beyond = low > terms.delta or high < -terms.delta
     unclear = "the interval includes both no difference and one that matters"
     return Comparison(
         ratio=ratio,
         verdict=verdict or INCONCLUSIVE,
         reason="" if verdict else terms.few or unclear,
         p_value=found.p_value(terms.drift),
-        material=bool(verdict) and (low > terms.delta or high < -terms.delta),
+        material=bool(verdict) and found.n >= LEAST_MATERIAL and beyond,
     )
 
 

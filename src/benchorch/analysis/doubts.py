@@ -6,8 +6,9 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchorch.analysis.autocorrelation import lag_one
+from benchorch.analysis.autocorrelation import independent_n, lag_one
 from benchorch.analysis.latency import median_ms, preempted_ratio, queries_ms
+from benchorch.analysis.load import load_doubts
 from benchorch.analysis.pairs import pairs
 from benchorch.analysis.periodicity import LEAST_PERIODS, slow_period
 from benchorch.analysis.processes import headline_ns
@@ -39,21 +40,29 @@ def doubts(result: TrialResult, metrics: Mapping[str, Estimate]) -> tuple[str, .
     seen = result.valid
     if not seen:
         return tuple(_disturbed(result))
+    if any(process.observations.loads for process in seen):
+        return (*load_doubts(seen), *_of_the_machine(result))
     return (
         *_unsteady(seen, result.stop_reason),
         *_swinging(seen, result.stop_reason),
-        *_threads(seen),
-        *_events(seen),
-        *_disturbed(result),
-        *_grade(result.grade),
-        *_pairing(result.pairing),
-        *_few(seen, result.stop_reason),
+        *_of_the_machine(result),
         *_wide(result, metrics),
         *_preempted(seen),
         *_instrument(seen),
         *_blocks(seen),
         *_no_tail(seen, metrics, result.stop_reason),
     )
+
+
+def _of_the_machine(result: TrialResult) -> Iterator[str]:
+    """What was not as it should be around the calls, and how few processes there were."""
+    seen = result.valid
+    yield from _threads(seen)
+    yield from _events(seen)
+    yield from _disturbed(result)
+    yield from _grade(result.grade)
+    yield from _pairing(result.pairing)
+    yield from _few(seen, result.stop_reason)
 
 
 def _unsteady(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:
@@ -174,10 +183,11 @@ def _where_to_repeat(processes: Sequence[ProcessRecord]) -> str:
     if found is None or found.process is None or started_s <= 0:
         return more
     call_s = ns_to_s(statistics.median(map(headline_ns, processes)))
+    taken = statistics.fmean(sample.size for sample in samples)
     worth = calls_worth_taking(found, call_s=call_s, process_s=started_s)
-    if worth is None or worth < 2 * statistics.fmean(sample.size for sample in samples):
+    if worth is not None and worth < 2 * taken:
         return more
-    window_s = math.ceil(worth * call_s)
+    window_s = math.ceil(min(worth or math.inf, 4 * taken) * call_s)
     return f"stopping.min_window_s={window_s} stopping.max_window_s={4 * window_s}"
 
 
@@ -225,8 +235,9 @@ def _no_tail(
     if "latency_ms/p99" in metrics or first.at_once or first.queries_per_block > 1:
         return
     samples = [queries_ms(process) for process in processes]
-    least = minimum_n(0.99)
-    if sum(sample.size for sample in samples) >= least:
+    if sum(sample.size for sample in samples) >= minimum_n(0.99):
+        longest = max(sample.size / independent_n(sample) for sample in samples)
+        least = math.ceil(minimum_n(0.99) * longest)
         key = "calls" if stop_reason == FIXED else "min_calls"
         yield (
             f"Calls of one process resemble each other (autocorrelation {lag_one(samples):.2f}), "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from benchorch.analysis.autocorrelation import independent
+from benchorch.analysis.autocorrelation import independent, independent_n
 from benchorch.analysis.means import mean_over_processes
 from benchorch.analysis.processes import over_processes, steady_queries_ns
 from benchorch.analysis.quantiles import (
@@ -68,8 +68,7 @@ def _of_queries(
 ) -> Iterator[tuple[str, Estimate | None]]:
     """What needs one query after the other."""
     yield "latency_ms/p50", over_processes(median_ms(processes), unit="ms", alpha=alpha)
-    for name, ratio in TAILS.items():
-        yield f"latency_ms/{name}", tail_ms(processes, ratio, alpha)
+    yield from ((f"latency_ms/{name}", tail) for name, tail in tails_ms(processes, alpha))
     yield "latency_ms/best", best_ms(processes)
     samples = [queries_ms(process) for process in processes]
     yield "latency_ms/mean", mean_over_processes(samples, unit="ms", alpha=alpha)
@@ -88,24 +87,27 @@ def queries_ms(process: ProcessRecord) -> NDArray[float64]:
     return steady_queries_ns(process.observations, process.steady_from) / NS_PER_MS
 
 
-def tail_ms(
-    processes: Sequence[ProcessRecord], quantile_ratio: float, alpha: float = ALPHA
-) -> Estimate | None:
-    """A tail quantile of single queries, or None where it cannot be estimated.
+def tails_ms(
+    processes: Sequence[ProcessRecord], alpha: float = ALPHA
+) -> Iterator[tuple[str, Estimate | None]]:
+    """Each tail quantile of single queries, by its name; None where it cannot be estimated.
 
-    Where every one of several processes has queries enough for its own quantile, they are
-    combined as processes. Otherwise all queries are pooled, if they may be counted as
-    independent: within processes, and of the process they come from. Blocks of several queries
+    Where every one of several processes has as many independent queries as its own quantile
+    needs, they are combined as processes. Otherwise all queries are pooled, if they may be counted
+    as independent: within processes, and of the process they come from. Blocks of several queries
     have no quantile per query.
     """
     if any(process.observations.queries_per_block != 1 for process in processes):
-        return None
+        return
     samples = [queries_ms(process) for process in processes]
-    enough = minimum_n(quantile_ratio)
-    if len(samples) > 1 and min(sample.size for sample in samples) >= enough:
-        own = [sample_quantile(sample, quantile_ratio) for sample in samples]
-        return over_processes(own, unit="ms", alpha=alpha)
-    return _pooled(samples, quantile_ratio) if independent(samples) else None
+    least = min(independent_n(sample) for sample in samples)
+    poolable = independent(samples)
+    for name, ratio in TAILS.items():
+        if len(samples) > 1 and least >= minimum_n(ratio):
+            own = [sample_quantile(sample, ratio) for sample in samples]
+            yield name, over_processes(own, unit="ms", alpha=alpha)
+        else:
+            yield name, _pooled(samples, ratio) if poolable else None
 
 
 def _pooled(samples: Sequence[NDArray[float64]], quantile_ratio: float) -> Estimate | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from benchorch.analysis.processes import student_t
-from benchorch.analysis.quantiles import ALPHA, LEVEL_RATIO
+from benchorch.analysis.average import mean
+from benchorch.analysis.quantiles import ALPHA
 from benchorch.domain.estimate import Estimate
 
 if TYPE_CHECKING:
@@ -80,17 +80,7 @@ def mean_over_processes(
     if index is None or index < LEAST_INDEX:
         return None
     means = [float(sample.mean()) for sample in samples]
-    centre, n = statistics.fmean(means), len(means)
-    low = high = None
-    if n > 1:
-        reach = student_t(alpha, n - 1) * statistics.stdev(means) / math.sqrt(n)
-        low, high = max(centre - reach, 0.0), centre + reach
-    return Estimate(
-        value=centre,
-        low=low,
-        high=high,
-        level_ratio=LEVEL_RATIO,
-        n=n,
-        unit=unit,
-        method="mean over processes of their means; t",
-    )
+    found = mean(means, of="processes' means", unit=unit, alpha=alpha)
+    if found is None or found.low is None:
+        return found
+    return replace(found, low=max(found.low, 0.0))  # times are not negative

@@ -7,7 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from benchorch.analysis.processes import headline_ns, median_query_ns, student_t
+from benchorch.analysis.average import mean
+from benchorch.analysis.processes import headline_ns, median_query_ns
 from benchorch.analysis.stability import stability
 from benchorch.domain.measurement import Observations, ProcessRecord
 
@@ -106,12 +107,13 @@ def interferes(processes: Sequence[ProcessRecord], delta_ratio: float) -> bool:
 
     Estimator: paired t, at 1 %, on the logarithm of the candidate's median while alternating over
     that of the same process alone; True where the whole interval lies beyond `delta_ratio`. False
-    below 3 processes that alternated.
+    below 3 processes that were steady alone: any other changes its speed by itself.
     """
     changes = []
     for process in processes:
         paired = process.paired
-        if paired is not None and paired.ours is not None:
+        steady = process.steady_from is not None
+        if steady and paired is not None and paired.ours is not None:
             alternated = median_query_ns(paired.ours, paired.ours_from)
             alone = headline_ns(process)
             if alternated > 0 and alone > 0:
@@ -184,10 +186,7 @@ def _levels_ns(side: _Side) -> tuple[float, float]:
 
 def _interval(values: Sequence[float]) -> tuple[float, float]:
     """Student's t about the mean; without ends below three values."""
-    n = len(values)
-    if n < 3:
+    found = mean(values, of="changes", unit="", alpha=_ALPHA) if len(values) > 2 else None
+    if found is None or found.low is None or found.high is None:
         return -math.inf, math.inf
-    centre = math.fsum(values) / n
-    spread = math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (n - 1) / n)
-    reach = student_t(_ALPHA, n - 1) * spread
-    return centre - reach, centre + reach
+    return found.low, found.high

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _LARGEST_EXPONENT = 300.0
+_MEANT = ("offered", "confirmation")
 METHOD = "median over processes; t on logarithms"
 
 
@@ -45,16 +46,23 @@ def median_query_ns(observations: Observations, start: int | None, end: int | No
     It imports nothing heavy: the parent of measuring processes, which decides when there are
     enough, shares their machine.
     """
-    chosen = slice(start or 0, end)
-    blocks = observations.durations_ns[chosen]
-    if not blocks:
-        return math.nan
-    if not observations.scheduled_ns:
-        return statistics.median(blocks) / observations.queries_per_block
-    series = zip(
-        observations.started_ns[chosen], blocks, observations.scheduled_ns[chosen], strict=True
-    )
-    return float(statistics.median(started + block - due for started, block, due in series))
+    if observations.scheduled_ns:
+        return _median_response_ns(observations, start or 0, end)
+    blocks = observations.durations_ns[start or 0 : end]
+    return statistics.median(blocks) / observations.queries_per_block if blocks else math.nan
+
+
+def _median_response_ns(observations: Observations, start: int, end: int | None) -> float:
+    """Of the queries at the rate in question, without those that only looked for it."""
+    count = len(observations.durations_ns)
+    within = range(start, count if end is None else min(end, count))
+    meant = [load for load in observations.loads if load.purpose in _MEANT]
+    places = [i for load in meant for i in range(load.first, load.end) if i in within]
+    responses = [
+        observations.started_ns[i] + observations.durations_ns[i] - observations.scheduled_ns[i]
+        for i in places or within
+    ]
+    return float(statistics.median(responses)) if responses else math.nan
 
 
 def headline_ns(process: ProcessRecord) -> float:

@@ -71,20 +71,22 @@ def _binomial_quantile(n: int, success_ratio: float, probability: float) -> int:
 
 
 def sample_quantile(values: ArrayLike, quantile_ratio: float) -> float:
-    """The quantile of a sample, as often above the distribution's as below it.
+    """The quantile of a sample, without bias on the scale of logarithms in a long tail.
 
-    Estimator: definition 8 of Hyndman and Fan. The customary one, interpolation between the
-    smallest and the largest, falls short in a long tail: at n = 368 its p99 of a Pareto(1.5) is
-    14 % too low.
+    Estimator: definition 5 of Hyndman and Fan, position ``n * q + 1/2``: the expected logarithm
+    of that order statistic is the quantile's where the tail is a power, and within a hundredth of
+    a standard deviation of it in a normal one. The customary definition falls short: at n = 368
+    its p99 of a Pareto(1.5) is 7 % too low, in every process alike.
 
     Source
     ------
-    Hyndman and Fan, *Sample quantiles in statistical packages*, 1996.
+    Hazen, *Storage to be provided in impounding reservoirs*, 1914; Hyndman and Fan, *Sample
+    quantiles in statistical packages*, 1996.
     """
     import numpy as np
 
     array = np.asarray(values, dtype=np.float64)
-    return float(np.quantile(array, quantile_ratio, method="median_unbiased"))
+    return float(np.quantile(array, quantile_ratio, method="hazen"))
 
 
 def quantile(

@@ -51,12 +51,16 @@ class Question:
 def question(result: TrialResult, baseline: TrialResult | None) -> Question | None:
     """What is to be compared; None for a baseline, and where either has nothing to compare.
 
+    A trial under load has not: its times are its queue's as much as its own.
+
     Args:
         baseline: its result, or None where there is none (yet): pairs alone can do without it.
     """
     if result.baseline_id is None or (baseline and baseline.trial_id == result.trial_id):
         return None
     if not (_comparable(result) and (baseline is None or _comparable(baseline))):
+        return None
+    if any(process.observations.loads for process in result.valid):
         return None
     met = pairs(result.valid)
     theirs = [] if baseline is None else [headline_ns(process) for process in baseline.valid]
@@ -157,7 +161,7 @@ def _refusal(
     if None not in (ours, theirs) and ours != theirs:
         return f"threads differ: {ours} against the baseline's {theirs}"
     if not interleaved:
-        why = result.pairing or "the two were measured one after the other"
+        why = result.pairing.partition(": ")[2] or "the two were measured one after the other"
         return f"not interleaved: {why}"
     if design == ALTERNATED and interferes(result.valid, result.delta_ratio):
         return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from benchorch.commands.drawing import table_text, tidy
 from benchorch.commands.sides import (
@@ -21,7 +21,14 @@ from benchorch.commands.sides import (
     side_notes,
     value_text,
 )
-from benchorch.comparing.judging import REFUSED, Judged, all_metrics, headline, judge
+from benchorch.comparing.judging import (
+    REFUSED,
+    Judged,
+    all_metrics,
+    has_it,
+    headline,
+    judge,
+)
 from benchorch.comparing.matching import Match, Unmatched, match
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.reply import Reply
@@ -29,6 +36,11 @@ from benchorch.errors import ConfigError
 
 SCHEMA_VERSION = 1
 _HEADERS = ("trial", "metric", "A [95 %]", "B [95 %]", "B / A [95 %]", "B is", "measured")
+
+_TWO_MACHINES = (
+    "across hardware: these ratios are of two machines; what is said of two kinds of machines "
+    "takes three of each."
+)
 
 
 def run(arguments: Sequence[str]) -> Reply:
@@ -44,7 +56,7 @@ def run(arguments: Sequence[str]) -> Reply:
     judged = judge(cases, across=across, delta_ratio=wanted.delta)
     notes = side_notes(matches)
     return Reply(
-        text=tidy("\n".join(_text(a, b, judged, alone, notes))),
+        text=tidy("\n".join(_text(a, b, judged, alone, notes, across))),
         data=_data(a, b, judged, alone, notes, sorted(across)),
     )
 
@@ -74,7 +86,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _chosen(one: Match, names: Sequence[str], everything: bool) -> Sequence[str]:
-    return names or (all_metrics(one) if everything else ()) or (headline(one),)
+    asked = names or (all_metrics(one) if everything else ()) or (headline(one),)
+    return [metric for metric in asked if has_it(one, metric)]
 
 
 def _nothing_in_common(alone: Sequence[Unmatched]) -> str:
@@ -87,7 +100,12 @@ def _nothing_in_common(alone: Sequence[Unmatched]) -> str:
 
 
 def _text(
-    a: Side, b: Side, judged: Sequence[Judged], alone: Sequence[Unmatched], notes: Sequence[str]
+    a: Side,
+    b: Side,
+    judged: Sequence[Judged],
+    alone: Sequence[Unmatched],
+    notes: Sequence[str],
+    across: Collection[str],
 ) -> Iterator[str]:
     yield f"A  {a.run.reference}  plan {a.run.plan_id}"
     yield f"B  {b.run.reference}  plan {b.run.plan_id}"
@@ -96,6 +114,7 @@ def _text(
     yield from reasons(judged)
     yield from (f"only in {one.side}: {one.name}: {one.reason}" for one in alone)
     yield from (f"also differs: {note}" for note in notes)
+    yield from (_TWO_MACHINES for factor in across if factor == "hardware")
     yield ""
     yield _conclusion(judged)
 

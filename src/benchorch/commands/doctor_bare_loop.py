@@ -19,8 +19,8 @@ from benchorch.units import s_to_ns
 PAIRS = 60
 SLICE_S = 0.005
 NARROWEST_RATIO = 0.01
-# Searched in vain in about 10 µs. A loop of the interpreter would not do: where its objects happen
-# to lie in memory moves it by 5 to 20 % from one slice to the next, whoever times it.
+# Searched in vain within some microseconds. A loop of the interpreter would not do: where its
+# objects happen to lie in memory moves it by 5 to 20 % between slices, whoever times it.
 _HAYSTACK = bytes(400_000)
 
 
@@ -60,7 +60,7 @@ def agreement(
     the CPU's clock are used as in any trial.
 
     Args:
-        call: what is timed; by default an empty loop of some 10 µs.
+        call: what is timed; by default a search that takes some microseconds.
         pairs: of slices; at least 6, below which a median has no interval.
         timed: stands in for benchorch's own timing: durations of blocks of that many calls.
         level_ratio: confidence of both intervals.

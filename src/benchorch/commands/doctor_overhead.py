@@ -136,7 +136,8 @@ def _floor_s(widths: Sequence[int]) -> float:
     command = [sys.executable, "-c", _FLOOR, *map(str, widths)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ExecutorError(f"A bare process failed: {done.stderr.strip().splitlines()[-1:]}")
+        last_line = done.stderr.strip().rpartition("\n")[2]
+        raise ExecutorError(f"A bare process failed: {last_line}")
     return time.monotonic() - started_s
 
 

@@ -18,7 +18,6 @@ from benchorch import channel, supervise
 from benchorch.analysis.compare import compare_pairs
 from benchorch.analysis.pairs import ALTERNATED, Pair
 from benchorch.analysis.processes import median_query_ns
-from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison
 from benchorch.domain.trial import Node
 from benchorch.errors import ExecutorError
@@ -102,35 +101,37 @@ def main() -> None:
     parent = channel.Channel()
     request = cast(Node, channel.read_request())
     pin(1)
-    parent.send_reply(look(cast(float, request["window_s"]), cast(int, request["seed"])))
+    found = look(cast(float, request["window_s"]), cast(int, request["seed"]))
+    parent.send_reply(dict(found))
     sys.stdout.flush()
     os._exit(0)
 
 
-def look(window_s: float, seed: int) -> dict[str, Json]:
-    """Both sides' median times in this process, by comparison, in nanoseconds."""
+def look(window_s: float, seed: int, slice_ms: float = SLICE_MS) -> dict[str, list[float]]:
+    """Both sides' median times in this process, by comparison, in nanoseconds.
+
+    Args:
+        window_s: in which the two sides of a comparison take turns.
+        seed: of the order of turns.
+        slice_ms: of one turn.
+    """
     more = round(_PRODUCTS * (1 + SLOWDOWN_RATIO))
     work = workload()
     candidates = {"same": work(_PRODUCTS), "slower": work(more)}
     baseline = work(_PRODUCTS)
-    return {name: _meet(call, baseline, window_s, seed) for name, call in candidates.items()}
-
-
-def _meet(
-    candidate: Callable[[], object], baseline: Callable[[], object], window_s: float, seed: int
-) -> list[Json]:
-    seen = alternate(
-        [candidate],
-        [baseline],
-        clock=CpuClock(),
-        window_s=window_s,
-        slice_ms=SLICE_MS,
-        seed=seed,
-    )
-    return [
-        median_query_ns(seen.ours, seen.ours_from),
-        median_query_ns(seen.theirs, seen.theirs_from),
-    ]
+    found = {}
+    for name, candidate in candidates.items():
+        seen = alternate(
+            [candidate],
+            [baseline],
+            clock=CpuClock(),
+            window_s=window_s,
+            slice_ms=slice_ms,
+            seed=seed,
+        )
+        sides = (seen.ours, seen.ours_from), (seen.theirs, seen.theirs_from)
+        found[name] = [median_query_ns(blocks, start) for blocks, start in sides]
+    return found
 
 
 def workload() -> Callable[[int], Callable[[], object]]:

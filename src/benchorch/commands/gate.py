@@ -83,17 +83,17 @@ def _refuse_directionless(names: Sequence[str]) -> None:
 
 
 def _newest_but(baseline: Side) -> str:
-    """The newest run on this machine that is not the baseline."""
+    """The newest run on this machine; ConfigError where that is the baseline, or there is none."""
     for directory in newest_invocations(_REMEMBERED):
-        there = (directory / journal.PLAN).exists()
-        if there and journal.read_plan(directory).plan_id != baseline.run.plan_id:
-            return str(directory)
-    raise ConfigError(
-        [
-            "There is no run on this machine but the baseline: measure one, or name it with "
-            "--candidate RUN."
-        ]
+        if (directory / journal.PLAN).exists():
+            if journal.read_plan(directory).plan_id != baseline.run.plan_id:
+                return str(directory)
+            break
+    problem = (
+        "There is no run on this machine that is newer than the baseline: measure the candidate, "
+        "or name it with --candidate RUN."
     )
+    raise ConfigError([problem])
 
 
 def _write(path: Path, text: str) -> None:

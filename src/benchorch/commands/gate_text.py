@@ -56,7 +56,7 @@ def text(words: Words) -> str:
     found = words.gate
     lines = [f"A  baseline   {words.baseline}", f"B  candidate  {words.candidate}", ""]
     if found.cases:
-        lines.append(table_text([_HEADERS, *map(_row, found.cases)]))
+        lines += [table_text([_HEADERS, *map(_row, found.cases)]), ""]
     lines += [*_remarks(words), "", words.title, f"next  {words.next_command}"]
     return tidy("\n".join(lines))
 

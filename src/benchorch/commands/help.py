@@ -21,6 +21,9 @@ benchorch: which conversion of a PyTorch model serves it fastest, and is it stil
   python -m benchorch conversions [NAME]    what can be tried, and whether it can run here
   python -m benchorch doctor              is this machine fit to measure on?
   python -m benchorch cache|record|ui     each with its own --help
+  python -m benchorch report RUN          a stored run's table again; --json to keep it small
+  python -m benchorch compare A B         what became faster or slower between two runs
+  python -m benchorch gate --baseline A --max-regression 2%          the same for CI
   python -m benchorch resume=RUN          go on where a run was ended
 
   --cfg job  the resolved configuration       -m, --multirun  cross comma-separated values

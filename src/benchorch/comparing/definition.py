@@ -121,6 +121,16 @@ def differences(a: StoredTrial, b: StoredTrial) -> tuple[Difference, ...]:
     return tuple(sorted(told, key=lambda difference: not difference.factor))
 
 
+def baseline_differences(a: StoredTrial, b: StoredTrial) -> tuple[Difference, ...]:
+    """Every field in which the conversions differ that the two were each compared with."""
+    nodes = ({"conversion": one.trial.baseline_conversion or {}} for one in (a, b))
+    ours, theirs = (definition_of(node) for node in nodes)
+    return tuple(
+        Difference(field=f"baseline {field}", factor="conversion", a=x, b=y)
+        for field, x, y in _differing(ours, theirs, known=False)
+    )
+
+
 def _surroundings(stored: StoredTrial) -> Mapping[str, Json]:
     result = stored.result
     evidence = stored.evidence

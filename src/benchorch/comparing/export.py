@@ -115,6 +115,7 @@ def _trial(stored: StoredTrial, common: Mapping[str, Node]) -> Node:
         "trial_id": trial.trial_id,
         "labels": dict(trial.labels),
         "baseline_id": trial.baseline_id,
+        "baseline_conversion": encode(trial.baseline_conversion),
         "definition_digest": digest_of(dict(definition_of(stored.trial.spec))),
         "spec": _own(trial.spec, common["spec"]),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from benchorch.comparing.judging import REFUSED, Judged, headline, judge
+from benchorch.comparing.judging import REFUSED, Judged, has_it, headline, judge
 from benchorch.comparing.matching import Match, Unmatched, match
 from benchorch.comparing.metrics import higher_is_better
 from benchorch.comparing.stored import StoredTrial
@@ -67,12 +67,13 @@ def gate(
         across: factors that may differ.
     """
     matches, alone = match(baseline, candidate, across)
-    exempt = tuple(one for one in matches if one.a.failure or one.a.disagreement)
+    exempt = tuple(one for one in matches if not _had_result(one.a))
     asked = [
         (one, metric)
         for one in matches
-        if one not in exempt
+        if _had_result(one.a)
         for metric in metrics or (headline(one),)
+        if has_it(one, metric)
     ]
     cases = tuple(_gated(one, limit_ratio) for one in judge(asked, across=across))
     missing = tuple(one for one in alone if one.side == "A" and _had_result(one.stored))

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from benchorch.analysis.quantiles import LEVEL_RATIO
 from benchorch.analysis.significance import holm
 from benchorch.comparing import metrics, weighing
-from benchorch.comparing.definition import Difference, differences
+from benchorch.comparing.definition import Difference, baseline_differences, differences
 from benchorch.comparing.matching import Match
 from benchorch.comparing.stored import StoredTrial
 from benchorch.comparing.weighing import Weighing
-from benchorch.domain.estimate import METRICS, Comparison, Estimate
+from benchorch.domain.estimate import Comparison, Estimate
 
 EQUIVALENT, INCONCLUSIVE, REFUSED = "equivalent", "inconclusive", "refused"
 _WORST_GRADE = "C"
@@ -70,10 +70,16 @@ def headline(match: Match) -> str:
     return next((name for name in metrics.HEADLINES if name in known), metrics.LATENCY)
 
 
+def has_it(match: Match, metric: str) -> bool:
+    """Whether it makes sense of these trials: a baseline has no gain over itself."""
+    alone = match.a.trial.baseline_id is None and match.b.trial.baseline_id is None
+    return metric != metrics.SPEEDUP or not alone
+
+
 def all_metrics(match: Match) -> tuple[str, ...]:
     """Every metric that either side has, in the order in which they are documented."""
     known = _metrics(match.a).keys() | _metrics(match.b).keys()
-    return tuple(name for name in METRICS if name in known)
+    return tuple(name for name in metrics.NAMES if name in known)
 
 
 def judge(
@@ -91,7 +97,11 @@ def judge(
     """
     opened = [_Case(match, metric, frozenset(across), delta_ratio) for match, metric in cases]
     refused = [case.refusal() for case in opened]
-    family = max(1, sum(one is None for one in refused))
+    estimated = [
+        refusal is None and not weighing.is_exact(case.match, case.metric)
+        for case, refusal in zip(opened, refused, strict=True)
+    ]
+    family = max(1, sum(estimated))
     judged = [
         case.judged(family) if refusal is None else refusal
         for case, refusal in zip(opened, refused, strict=True)
@@ -119,7 +129,7 @@ class _Case:
             return self._told(reason=unusable)
         differing = tuple(
             difference
-            for difference in differences(self.match.a, self.match.b)
+            for difference in self._differences()
             if difference.factor and difference.factor not in self.across
         )
         if differing:
@@ -166,6 +176,11 @@ class _Case:
             is_evidence=not doubt,
         )
 
+    def _differences(self) -> Sequence[Difference]:
+        a, b = self.match.a, self.match.b
+        yardsticks = baseline_differences(a, b) if self.metric == metrics.SPEEDUP else ()
+        return (*differences(a, b), *yardsticks)
+
     @property
     def _a(self) -> Estimate | None:
         return _metrics(self.match.a).get(self.metric)
@@ -194,6 +209,8 @@ class _Case:
         )
 
     def _weighed(self) -> Weighing | None:
+        if self.metric == metrics.SPEEDUP:
+            return weighing.weigh_speedups(self.match)
         met = weighing.weigh_met(self.match) if self.metric == metrics.LATENCY else None
         drift = self._drift_ratio() if metrics.drifts(self.metric) else None
         return met or weighing.weigh_apart(self.match, self.metric, drift or 0.0)
@@ -313,7 +330,12 @@ def _inverted(ratio: Estimate) -> Estimate:
 
 
 def _metrics(stored: StoredTrial) -> Mapping[str, Estimate]:
-    return {} if stored.summary is None else stored.summary.metrics
+    summary = stored.summary
+    if summary is None:
+        return {}
+    met = summary.speedup is not None and bool(stored.evidence.pairs_ns)
+    gain = {metrics.SPEEDUP: summary.speedup.ratio} if summary.speedup and met else {}
+    return {**summary.metrics, **gain}
 
 
 def _is_steady(stored: StoredTrial) -> bool:

@@ -5,6 +5,12 @@ from __future__ import annotations
 from benchorch.domain.estimate import METRICS
 
 LATENCY = "latency_ms/p50"
+SPEEDUP = "speedup_ratio/p50"
+"""A trial's gain over its own baseline: what drifts in a session is in neither of its sides."""
+
+NAMES = (*METRICS, SPEEDUP)
+"""What can be compared."""
+
 HEADLINES = (LATENCY, "response_ms/p50", "throughput_items_per_s/mean")
 """What two trials are compared by, the first that both have."""
 
@@ -24,9 +30,9 @@ def unknown_metric(name: str) -> str:
     """Why a word is no metric, or an empty string where it is one."""
     from benchorch.components import suggest
 
-    if name in METRICS:
+    if name in NAMES:
         return ""
-    return f"{name!r} is not a metric.{suggest(name, METRICS)} Metrics: {', '.join(METRICS)}."
+    return f"{name!r} is not a metric.{suggest(name, NAMES)} Metrics: {', '.join(NAMES)}."
 
 
 def is_rate(metric: str) -> bool:
@@ -46,17 +52,17 @@ def drifts(metric: str) -> bool:
 
 def needs_steady_state(metric: str) -> bool:
     """Whether it speaks of the calls after warming up."""
-    return (is_time(metric) or is_rate(metric)) and metric not in _COLD
+    return (is_time(metric) or is_rate(metric) or metric == SPEEDUP) and metric not in _COLD
 
 
 def higher_is_better(metric: str) -> bool | None:
     """Which way it should go; None where neither way is better."""
-    return None if metric in _DIRECTIONLESS else is_rate(metric)
+    return None if metric in _DIRECTIONLESS else is_rate(metric) or metric == SPEEDUP
 
 
 def word(metric: str, *, smaller: bool) -> str:
     """What is said of the side whose value is shown to be smaller, or larger."""
-    if is_rate(metric):
+    if is_rate(metric) or metric == SPEEDUP:
         return SLOWER if smaller else FASTER
     if is_time(metric):
         return FASTER if smaller else SLOWER

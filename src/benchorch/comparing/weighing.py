@@ -96,6 +96,13 @@ def weigh_met(match: Match) -> Weighing | None:
     )
 
 
+def weigh_speedups(match: Match) -> Weighing | None:
+    """By what each side gained over its own baseline, in its own session; else None."""
+    b, a = (tuple(math.exp(pair.log_ratio) for pair in _pairs(s)) for s in (match.b, match.a))
+    design = f"{match.b.evidence.design} via baseline"
+    return Weighing(design=design, b=b, a=a) if a and b else None
+
+
 def weigh_apart(match: Match, metric: str, drift_ratio: float) -> Weighing | None:
     """By each process's own value, else by the two intervals; None where a side has neither."""
     b, a = (side.evidence.values.get(metric, ()) for side in (match.b, match.a))

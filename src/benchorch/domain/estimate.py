@@ -13,7 +13,7 @@ METRICS = (
     *("device_ms/p50", "issue_ms/p50", "throughput_items_per_s/mean"),
     *(f"response_ms/{tail}" for tail in _TAILS),
     *("queueing_ms/p50", "queueing_ms/p99", "service_ms/p50", "service_ms/p99"),
-    *("offered_per_s/mean", "achieved_per_s/mean", "target_rate_per_s/max"),
+    *("offered_per_s/mean", "achieved_per_s/mean", "target_rate_per_s/max", "capacity_per_s/mean"),
     *("load_s/p50", "first_call_s/p50", "time_to_steady_s/p50", "break_even_calls/total"),
     *(f"{stage}_ms/p50" for stage in ("prepare", "h2d", "compute", "d2h", "post")),
     *("end_to_end_ms/p50", "stages_sum_ms/p50", "overlap_ratio/p50"),
@@ -65,7 +65,8 @@ class Comparison:
         adjusted_p_value: the same after adjustment for all looks and for all comparisons of its
             table: below 0.05 wherever the verdict is ``faster`` or ``slower``.
         sign_flip_p_value: of the same, by exchanging the two within pairs; None without pairs.
-        material: whether the whole interval lies beyond the smallest difference that matters.
+        material: whether the whole interval lies beyond the smallest difference that matters,
+            with five processes or more behind it.
         effect_ratio: Cliff's delta over process medians: 1 where every one of the candidate's is
             faster than every one of the baseline's, -1 the reverse.
         pairs_needed: further pairs predicted to settle an inconclusive comparison, or None.

@@ -54,9 +54,15 @@ class Waiting:
 @final
 @dataclass(slots=True, eq=False)
 class _Group:
-    """Trials that need the same artifacts; `filed` counts how often it was given its place."""
+    """Trials that need the same artifacts.
 
-    builds: Mapping[str, float]
+    Attributes:
+        lacking: seconds of each of them that is not there yet, by name.
+        members: the trials, the longest measurement first.
+        filed: how often it was given its place.
+    """
+
+    lacking: dict[str, float]
     members: list[tuple[float, int, Waiting]] = field(default_factory=list)
     filed: int = 0
 
@@ -88,8 +94,9 @@ class Agenda:
         builds = waiting.forecast.builds
         key = tuple(builds)
         if key not in self._groups:
-            self._groups[key] = _Group(builds)
-            for name in builds:
+            missing = {name: taken_s for name, taken_s in builds.items() if name not in self._built}
+            self._groups[key] = _Group(missing)
+            for name in missing:
                 self._sharing.setdefault(name, []).append(self._groups[key])
         group = self._groups[key]
         heappush(group.members, (-waiting.forecast.measure_s, waiting.position, waiting))
@@ -103,10 +110,9 @@ class Agenda:
             return None
         waiting = heappop(group.members)[-1]
         self._count -= 1
-        self._file(group)
-        lacking = [name for name in group.builds if name not in self._built]
-        self._making.update(lacking)
-        self._file_sharers(name for name in lacking if self._making[name] == 1)
+        self._making.update(group.lacking.keys())
+        begun = [name for name in group.lacking if self._making[name] == 1]
+        self._file(group, *(other for name in begun for other in self._sharing[name]))
         return waiting
 
     def built(self, names: Iterable[str]) -> None:
@@ -115,37 +121,37 @@ class Agenda:
         self._built.update(fresh)
         for name in fresh:
             del self._making[name]
-        self._file_sharers(fresh)
+            for group in self._sharing[name]:
+                del group.lacking[name]
+        self._file(*(group for name in fresh for group in self._sharing.pop(name)))
 
     def gave_up(self, names: Iterable[str]) -> None:
         """One that made these will not finish them."""
         lacking = [name for name in names if name not in self._built]
         self._making.subtract(lacking)
-        self._file_sharers(name for name in lacking if not self._making[name])
+        dropped = [name for name in lacking if not self._making[name]]
+        self._file(*(group for name in dropped for group in self._sharing[name]))
 
     def clear(self) -> Sequence[Waiting]:
         """Everything that waits, in the order of declaration; then nothing does."""
         waiting = [member[-1] for group in self._groups.values() for member in group.members]
         for group in self._groups.values():
             group.members.clear()
-            self._file(group)
+        self._file(*self._groups.values())
         self._count = 0
         return sorted(waiting, key=lambda one: one.position)
 
-    def _file_sharers(self, names: Iterable[str]) -> None:
-        for group in {group: None for name in names for group in self._sharing[name]}:
-            self._file(group)
-
-    def _file(self, group: _Group) -> None:
-        """Give a group its place; the one it had before no longer counts."""
-        group.filed += 1
-        if not group.members:
-            return
-        lacking = [name for name in group.builds if name not in self._built]
-        negative_measure_s, position, _ = group.members[0]
-        chain_s = sum(group.builds[name] for name in lacking) - negative_measure_s
-        heap = self._held_up if any(self._making[name] for name in lacking) else self._free
-        heappush(heap, (-chain_s, position, next(self._numbers), group.filed, group))
+    def _file(self, *groups: _Group) -> None:
+        """Give groups their places; those they had before no longer count."""
+        for group in dict.fromkeys(groups):
+            group.filed += 1
+            if not group.members:
+                continue
+            negative_measure_s, position, _ = group.members[0]
+            chain_s = sum(group.lacking.values()) - negative_measure_s
+            held_up = any(self._making[name] for name in group.lacking)
+            heap = self._held_up if held_up else self._free
+            heappush(heap, (-chain_s, position, next(self._numbers), group.filed, group))
 
 
 def _first(heap: list[_Place]) -> _Group | None:

@@ -214,7 +214,8 @@ class _Sweep:
 
     def give_up_overdue(self, now_s: float) -> Iterator[TrialResult]:
         """Results for trials whose kind has had no agent for too long."""
-        for kind in sorted(kind for kind in self.book.kinds() if not self.staff[kind]):
+        alone = [kind for kind in self.book.kinds() if not self.staff[kind]]
+        for kind in sorted(alone):
             waited_s = now_s - self.alone_since_s.setdefault(kind, now_s)
             there = self.fleet.slots(kind)
             if waited_s >= (self.patience.start_s if there else self.patience.wait_s):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from benchorch.domain.codec import Json
@@ -26,19 +26,30 @@ class Timing(NamedTuple):
     cpu: int | None = None
 
 
+class Block(NamedTuple):
+    """One of several blocks that were timed one right after the other.
+
+    Attributes:
+        started_ns: when it started.
+        preemptions: the count of `Counts.preemptions` right after it.
+    """
+
+    started_ns: int
+    timing: Timing
+    preemptions: int
+
+
 class Counts(NamedTuple):
     """What has happened to this process so far; only differences mean anything.
 
     Attributes:
         preemptions: involuntary context switches of the thread that issues the calls.
-        cpu_ns: CPU time of all threads.
         collections: runs of the garbage collector.
         compilations: of graphs by torch, where it is loaded.
         allocator_retries: of the device's caching allocator.
     """
 
     preemptions: int = 0
-    cpu_ns: int = 0
     collections: int = 0
     compilations: int = 0
     allocator_retries: int = 0
@@ -70,6 +81,31 @@ class Clock(ABC):
                 the device has done the one before it, and a block of several tells neither
                 `Timing.issue` nor `Timing.device`: the waits are part of both.
         """
+
+    def time_blocks(
+        self,
+        calls: Sequence[Callable[[], object]],
+        repeats: int,
+        *,
+        at_once: bool = False,
+        for_ns: int = 0,
+    ) -> list[Block]:
+        """Time a block of each of the calls, in order, until so much time has gone by.
+
+        Next to nothing runs between two of them, for it would take caches away from the second.
+
+        Args:
+            calls: at least one; the first one's block is always timed.
+        """
+        blocks: list[Block] = []
+        until_ns = self.now_ns() + for_ns
+        for call in calls:
+            started_ns = self.now_ns()
+            timing = self.time_block(call, repeats, at_once=at_once)
+            blocks.append(Block(started_ns, timing, self.counts().preemptions))
+            if not started_ns + timing.wall < until_ns:
+                break
+        return blocks
 
     @abstractmethod
     def counts(self) -> Counts:

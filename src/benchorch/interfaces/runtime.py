@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -48,6 +49,13 @@ class Executable(ABC):
     @abstractmethod
     def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
         """A call without arguments, its inputs resident on the device."""
+
+    def calling(self) -> AbstractContextManager[object]:
+        """Entered once around many calls, it spares each of them what all would do alike.
+
+        Calls outside of it, or on other threads, are right as well, only dearer.
+        """
+        return nullcontext()
 
     @abstractmethod
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:

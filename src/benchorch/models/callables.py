@@ -7,16 +7,20 @@ standard library, so that a configuration from elsewhere cannot name ``os:system
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError
 from benchorch.models.source import argument_problems, attribute_problems, module_source
+
+if TYPE_CHECKING:
+    import torch
 
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _DOTTED = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\.([A-Za-z_]\w*)")
@@ -63,6 +67,29 @@ def resolve_callable(reference: str) -> Callable[..., object]:
     if not callable(found):
         raise BuildError(f"{reference} is {found!r}, which cannot be called", kind="user_code")
     return cast(Callable[..., object], found)
+
+
+def check_forward(reference: str, module: torch.nn.Module, names: Sequence[str]) -> None:
+    """BuildError where forward does not take arguments of these names, which it is called with."""
+    try:
+        signature = inspect.signature(module.forward)
+    except (TypeError, ValueError):  # some that are not written in Python have none
+        return
+    try:
+        signature.bind(**dict.fromkeys(names))
+    except TypeError as error:
+        raise BuildError(
+            f"the inputs {', '.join(names)} do not fit the module of {reference}, whose forward is "
+            f"forward{_without_annotations(signature)}: {error}",
+            kind="inputs",
+            remedy="name model.inputs and model.kwargs after forward's arguments",
+        ) from error
+
+
+def _without_annotations(signature: inspect.Signature) -> inspect.Signature:
+    empty = inspect.Parameter.empty
+    parameters = [one.replace(annotation=empty) for one in signature.parameters.values()]
+    return signature.replace(parameters=parameters, return_annotation=empty)
 
 
 def _is_standard(module_name: str) -> bool:

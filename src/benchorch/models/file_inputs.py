@@ -62,7 +62,7 @@ class FileInputs:
             headers = read_headers(path)
         except (OSError, ValueError) as error:
             return [f"model.inputs.file: {error}."]
-        found = self._option_problems()
+        found = self._option_problems() + self._name_problems(headers)
         for name in self._names(headers) if headers else ():
             found += self._tensor_problems(name, headers, workload)
         return (
@@ -116,6 +116,18 @@ class FileInputs:
             "shapes, and tensors with their shape and dtype."
             for key, value in self.node.items()
             if key not in _OPTIONS and not isinstance(value, Mapping)
+        ]
+
+    def _name_problems(self, headers: Mapping[str, Header]) -> list[str]:
+        """Shapes of tensors that are not used, and shapes that are none."""
+        where, shapes, names = "model.inputs.shapes", self.node.get("shapes"), self._names(headers)
+        if shapes is not None and not isinstance(shapes, Mapping):
+            return [f"{where}: must be shapes by the names of tensors, got {shapes!r}."]
+        return [
+            f"{where}.{name}: no such tensor is used.{suggest(name, names)} "
+            f"Tensors: {', '.join(names)}."
+            for name in self._shapes()
+            if name not in names
         ]
 
     def _tensor_problems(

@@ -3,40 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, final
 
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import TensorSpec, Workload
-from benchorch.interfaces.model import Model
-from benchorch.models.inputs import input_set, keyword_problems
+from benchorch.domain.tensors import Workload
+from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen, seeded
 from benchorch.models.versions import versions
-from benchorch.models.weights import checkpoint_digest, checkpoint_problems, load_checkpoint
+from benchorch.models.weights import checkpoint_digest, load_checkpoint
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mlp(Model):
+class Mlp(DeclaredModel):
     """Linear layers with ReLU between them.
 
     Attributes:
         widths: features going in, of each hidden layer, and coming out; at least two.
         inputs: one tensor, named ``input``, whose last size is ``widths[0]``.
-        checkpoint: a file with the weights, or None for seeded random ones.
-        kwargs: arguments of forward that are not tensors.
     """
 
     widths: tuple[int, ...]
-    inputs: Mapping[str, Json]
-    checkpoint: str | None = None
-    kwargs: Mapping[str, Json] = field(default_factory=dict)
 
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1
@@ -59,18 +51,6 @@ class Mlp(Model):
         load_checkpoint(module, self.checkpoint)
         return frozen(module)
 
-    def specs(self) -> tuple[TensorSpec, ...]:
-        """The one input."""
-        return input_set(self.inputs).specs()
-
-    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
-        """One array of rows."""
-        return input_set(self.inputs).batch(workload, seed)
-
-    def keywords(self) -> Mapping[str, Json]:
-        """As declared; a Sequential takes none."""
-        return self.kwargs
-
     def identity(self) -> Mapping[str, Json] | None:
         """The widths and what fixes the numbers in them."""
         return {
@@ -83,12 +63,7 @@ class Mlp(Model):
 
     def problems(self, workload: Workload) -> Sequence[str]:
         """Inputs, checkpoint, and whether the rows fit the first layer."""
-        found = [
-            *input_set(self.inputs).problems(workload),
-            *checkpoint_problems(self.checkpoint),
-            *keyword_problems(self.inputs, self.kwargs),
-        ]
-        return found or self._shape_problems(workload)
+        return self.declared_problems(workload) or self._shape_problems(workload)
 
     def _shape_problems(self, workload: Workload) -> list[str]:
         specs = self.specs()

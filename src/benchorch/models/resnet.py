@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, final
 
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import TensorSpec, Workload
-from benchorch.interfaces.model import Model
-from benchorch.models.inputs import input_set, keyword_problems
+from benchorch.domain.tensors import Workload
+from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen, seeded
 from benchorch.models.versions import versions
-from benchorch.models.weights import checkpoint_digest, checkpoint_problems, load_checkpoint
+from benchorch.models.weights import checkpoint_digest, load_checkpoint
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResNet(Model):
+class ResNet(DeclaredModel):
     """ResNet with torchvision's structure and names: its checkpoints load.
 
     Attributes:
         depth: how many layers.
         classes: how many scores come out.
         inputs: one tensor, named ``x``, of shape (batch, 3, height, width).
-        checkpoint: a file with the weights, or None for seeded random ones.
-        kwargs: arguments of forward that are not tensors.
     """
 
     depth: Literal[18, 34, 50, 101, 152]
-    inputs: Mapping[str, Json]
     classes: int = 1000
-    checkpoint: str | None = None
-    kwargs: Mapping[str, Json] = field(default_factory=dict)
 
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1
@@ -55,18 +47,6 @@ class ResNet(Model):
         load_checkpoint(module, self.checkpoint)
         return frozen(module)
 
-    def specs(self) -> tuple[TensorSpec, ...]:
-        """The images."""
-        return input_set(self.inputs).specs()
-
-    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
-        """One array of images."""
-        return input_set(self.inputs).batch(workload, seed)
-
-    def keywords(self) -> Mapping[str, Json]:
-        """As declared; the network takes none."""
-        return self.kwargs
-
     def identity(self) -> Mapping[str, Json] | None:
         """Depth, classes and what fixes the numbers in the network."""
         return {
@@ -80,12 +60,7 @@ class ResNet(Model):
 
     def problems(self, workload: Workload) -> Sequence[str]:
         """Inputs, checkpoint, and whether the images have three channels."""
-        found = [
-            *input_set(self.inputs).problems(workload),
-            *checkpoint_problems(self.checkpoint),
-            *keyword_problems(self.inputs, self.kwargs),
-        ]
-        return found or self._shape_problems(workload)
+        return self.declared_problems(workload) or self._shape_problems(workload)
 
     def _shape_problems(self, workload: Workload) -> list[str]:
         specs = self.specs()

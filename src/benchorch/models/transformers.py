@@ -10,26 +10,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from benchorch.components import suggest
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
-from benchorch.interfaces.model import Model
 from benchorch.models import transformers_catalog as catalog
-from benchorch.models.inputs import input_set, keyword_problems
+from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen, seeded
 from benchorch.models.versions import versions
-from benchorch.models.weights import checkpoint_digest, checkpoint_problems, load_checkpoint
+from benchorch.models.weights import checkpoint_digest, load_checkpoint
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransformersModel(Model):
+class TransformersModel(DeclaredModel):
     """A transformers model with seeded random weights, a checkpoint's, or the hub's.
 
     Attributes:
@@ -38,23 +35,17 @@ class TransformersModel(Model):
         pretrained: fetch the weights of `hub_id`; nothing is fetched otherwise.
         hub_id: name on the hub, or a folder that save_pretrained wrote.
         revision: a commit of the hub's repository; a branch name may move.
-        checkpoint: a file with the state dict of the class, or None.
         outputs: fields of the answer, in the order in which they are returned; empty for all.
-        inputs: the tensors of forward.
         limits: the largest value of each symbol, e.g. how many positions were embedded.
-        kwargs: arguments of forward that are not tensors.
     """
 
     architecture: str
-    inputs: Mapping[str, Json]
     config: Mapping[str, Json] = field(default_factory=dict)
     pretrained: bool = False
     hub_id: str | None = None
     revision: str | None = None
-    checkpoint: str | None = None
     outputs: tuple[str, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
-    kwargs: Mapping[str, Json] = field(default_factory=dict)
 
     requires: ClassVar[tuple[str, ...]] = ("torch", "transformers")
     version: ClassVar[int] = 1
@@ -108,18 +99,6 @@ class TransformersModel(Model):
         loaded: torch.nn.Module = model
         return loaded
 
-    def specs(self) -> tuple[TensorSpec, ...]:
-        """The tensors, in the order of the YAML, which forward then has too."""
-        return input_set(self.inputs).specs()
-
-    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
-        """One set of arrays."""
-        return input_set(self.inputs).batch(workload, seed)
-
-    def keywords(self) -> Mapping[str, Json]:
-        """As declared."""
-        return self.kwargs
-
     def identity(self) -> Mapping[str, Json] | None:
         """What fixes module and weights; None for the hub's weights unless a commit is named."""
         if self.pretrained and not _COMMIT.fullmatch(self.revision or ""):
@@ -141,10 +120,8 @@ class TransformersModel(Model):
         return [
             *self._source_problems(),
             *self._architecture_problems(),
-            *input_set(self.inputs).problems(workload),
+            *self.declared_problems(workload),
             *self._limit_problems(workload),
-            *checkpoint_problems(self.checkpoint),
-            *keyword_problems(self.inputs, self.kwargs),
         ]
 
     def _source_problems(self) -> list[str]:

@@ -117,9 +117,19 @@ def _state_dict(path: Path, content: object) -> Mapping[str, torch.Tensor]:
 
     if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
         content = content["state_dict"]
-    if isinstance(content, Mapping) and all(isinstance(v, torch.Tensor) for v in content.values()):
+    if not isinstance(content, Mapping):
+        what = f"it holds a {type(content).__name__}"
+    elif unnamed := [key for key in content if not isinstance(key, str)]:
+        what = f"{_list([repr(key) for key in unnamed])} is no name"
+    elif others := [key for key, one in content.items() if not isinstance(one, torch.Tensor)]:
+        what = f"{_list(others)} is no tensor"
+    else:
         return content
-    raise BuildError(f"the checkpoint {path} is not a mapping of names to tensors", kind=_KIND)
+    raise BuildError(
+        f"the checkpoint {path} is not a mapping of names to tensors: {what}",
+        kind=_KIND,
+        remedy="torch.save(module.state_dict(), ...)",
+    )
 
 
 def _mismatches(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> list[str]:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from benchorch.domain.trial import Node
+
 SQLITE = "sqlite:///"
+VARIABLE = "BENCHORCH_TRACKING_URI"
+"""Holds the whole URI where a plan has it without its password; children inherit it."""
+
+_URI = re.compile(r"[A-Za-z][\w+.\-]*://[^\s'\",\]}]+")
 
 
 def problem(uri: str) -> str | None:
@@ -49,6 +57,33 @@ def secrets(uri: str) -> tuple[str, ...]:
     # A password of a few letters alone would be struck out of innocent words.
     found = (f"{user}@" if user else "", password if len(password) > 5 else "", parts.query)
     return tuple(sorted((part for part in found if part), key=len, reverse=True))
+
+
+def kept_secret(node: Node) -> Node:
+    """A tracker's node as it may be written down; what is left out stays in the environment."""
+    uri = node.get("uri")
+    if not isinstance(uri, str) or not secrets(uri):
+        return node
+    os.environ[VARIABLE] = uri
+    return {**node, "uri": without_secrets(uri)}
+
+
+def whole(uri: str) -> str:
+    """The URI with the secrets that the environment has for it, if it has any."""
+    kept = os.environ.get(VARIABLE, "")
+    return kept if kept and without_secrets(kept) == uri else uri
+
+
+def strike_out(text: str) -> str:
+    """A text in which every URI has lost its user, password and query."""
+    return _URI.sub(lambda found: _public(found[0]), text)
+
+
+def _public(uri: str) -> str:
+    try:
+        return without_secrets(uri) if secrets(uri) else uri
+    except ValueError:  # no URI after all
+        return uri
 
 
 def scrubbed(text: str, uri: str) -> str:

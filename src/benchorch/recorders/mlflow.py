@@ -81,7 +81,8 @@ class Mlflow(Recorder):
 
     Attributes:
         uri: e.g. ``sqlite:///mlflow.db``, relative to the directory at construction, or
-            ``http://host:5000``. Its user and password are used and never shown.
+            ``http://host:5000``. Its user and password are used and never shown; where it has
+            none, those of ``BENCHORCH_TRACKING_URI`` are used if that is the same tracker.
         experiment: made if need be.
         timeout_s: for one request; nothing is tried twice here, because the journal can wait.
     """
@@ -99,7 +100,8 @@ class Mlflow(Recorder):
             raise ValueError("experiment: is empty; it must name an MLflow experiment")
         if self.timeout_s < 1:
             raise ValueError(f"timeout_s: got {self.timeout_s}, it must be at least 1")
-        object.__setattr__(self, "uri", location.anchored(self.uri, Path.cwd()))
+        uri = location.anchored(location.whole(self.uri), Path.cwd())
+        object.__setattr__(self, "uri", uri)
 
     def __repr__(self) -> str:
         return f"Mlflow({', '.join(f'{k}={v!r}' for k, v in self.address.items())})"

@@ -40,7 +40,7 @@ class Aoti(Runtime):
 
     consumes: ClassVar[tuple[Format, ...]] = (Format.AOTI_PACKAGE,)
     requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def unavailable(self, device: str) -> str | None:
         """A reason only where torch is missing."""

@@ -20,7 +20,7 @@ class Eager(Runtime):
 
     consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
     requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def unavailable(self, device: str) -> str | None:
         """A reason only where torch is missing."""

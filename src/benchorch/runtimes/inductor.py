@@ -28,7 +28,7 @@ class Inductor(Runtime):
 
     consumes: ClassVar[tuple[Format, ...]] = (Format.INDUCTOR_CACHE,)
     requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def unavailable(self, device: str) -> str | None:
         """A reason only where torch is missing."""

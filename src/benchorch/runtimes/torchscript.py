@@ -19,6 +19,7 @@ from benchorch.torch_call import (
     call_by_keyword,
     missing_torch,
     tensors_of,
+    unrecorded,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class TorchScript(Runtime):
 
     consumes: ClassVar[tuple[Format, ...]] = (Format.TORCHSCRIPT,)
     requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def unavailable(self, device: str) -> str | None:
         """A reason only where torch is missing."""
@@ -71,12 +72,4 @@ def _by_position(
 def _prepare(
     script: torch.nn.Module, order: tuple[str, ...], tensors: Mapping[str, torch.Tensor]
 ) -> Bound:
-    import torch
-
-    positional = tuple(tensors[name] for name in order)
-
-    def call() -> object:
-        with torch.inference_mode():
-            return script(*positional)
-
-    return call
+    return unrecorded(script, tuple(tensors[name] for name in order), {})

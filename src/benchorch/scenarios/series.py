@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, overload
 
 from benchorch.domain.measurement import Calibration, Observations
 from benchorch.errors import MeasureError
 from benchorch.interfaces.hardware import Clock, Counts, Timing
 from benchorch.interfaces.stopping import Stopping
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Call = Callable[[], object]
 
@@ -29,9 +34,13 @@ UNSETTLING = ("compilation", "allocator_retry")
 # A model that is compiled at every call never settles, and is not waited for longer than this.
 MOST_RESTARTS = 16
 
-# So long after a block, counts may have risen for reasons that are not the next block's.
-STALE_AFTER_NS = 25_000
-_STALLED_AFTER_CALLS = 10**7
+# Short blocks follow each other so long before anything else is done with them: between two of them
+# next to nothing runs, and what happens to the process is still told to the millisecond.
+BURST_NS = 1_000_000
+MOST_BLOCKS = 32
+
+# More calls than that take longer than any clock's step.
+STALLED_AFTER_CALLS = 10**7
 _LONGEST_NS = 2**62
 
 
@@ -65,66 +74,82 @@ class Series:
         self.window_ns = self.durations_ns
         self.floor_ns = 0.0
         self.restarts = 0
-        self._turns = turns
+        self._count = len(turns)
+        # Long enough to take the next ones from anywhere in the first round.
+        self._turns = list(turns) * (1 + math.ceil(MOST_BLOCKS / len(turns)))
         self._clock = clock
         self._at_once = at_once
         self._cold = cold_caches
-        self._ended_ns = -math.inf
-        self._counts = Counts()
+        self._ended_ns = -_LONGEST_NS
         self._starts_ns = _whole_numbers()
-        self._parts_ns = {name: _whole_numbers() for name in ("cpu", "issue", "device")}
-        self._preempted: list[bool] = []
+        self._cpu_ns = _whole_numbers()
+        self._issue_ns = _whole_numbers()
+        self._device_ns = _whole_numbers()
+        self._preempted = bytearray()
         self._events: dict[str, list[int]] = {}
 
     def add_block(self) -> None:
         """Time one block; counts are read, and caches flushed, outside the timed region."""
+        self._add(for_ns=0)
+
+    def add_blocks(self) -> None:
+        """Time as many blocks as fit into a millisecond, and at least one."""
+        self._add(for_ns=0 if self._cold else BURST_NS)
+
+    def _add(self, for_ns: int) -> None:
         clock = self._clock
-        turn = self._turns[len(self.durations_ns) % len(self._turns)]
+        first = len(self.durations_ns) % self._count
         if self._cold:
             clock.flush_caches()
-        started_ns = clock.now_ns()
-        if started_ns - self._ended_ns > STALE_AFTER_NS:
-            self._counts = clock.counts()
-            started_ns = clock.now_ns()
-        timing = clock.time_block(turn, self.repeats, at_once=self._at_once)
-        counts = clock.counts()
-        self._refuse_nonsense(started_ns, timing)
-        self._keep(started_ns, timing)
-        self._note(counts)
+        before = clock.counts()
+        blocks = clock.time_blocks(
+            self._turns[first : first + MOST_BLOCKS],
+            self.repeats,
+            at_once=self._at_once,
+            for_ns=for_ns,
+        )
+        after = clock.counts()
+        preemptions = before.preemptions
+        for started_ns, timing, seen in blocks:
+            self._keep(started_ns, timing)
+            self._preempted.append(seen > preemptions)
+            preemptions = seen
+        self._note(before, after)
 
-    def _refuse_nonsense(self, started_ns: int, timing: Timing) -> None:
-        for part in timing:
-            if part is not None and not 0 <= part < _LONGEST_NS:
-                raise fault(f"a block of {self.calls_per_block} calls took {timing}")
+    def _fault(self, started_ns: int, timing: Timing) -> MeasureError:
+        if not 0 <= timing.wall < _LONGEST_NS:
+            return fault(f"a block of {self.calls_per_block} calls took {timing.wall} ns")
         if started_ns < self._ended_ns:
-            raise fault("a block started before the one before it had ended")
-        if timing.wall < self.floor_ns:
-            raise fault(
-                f"a block of {self.calls_per_block} calls took {timing.wall} ns, "
-                f"less than the {self.floor_ns:.0f} ns of reading the clock"
-            )
+            return fault("a block started before the one before it had ended")
+        return fault(
+            f"a block of {self.calls_per_block} calls took {timing.wall} ns, "
+            f"less than the {self.floor_ns:.0f} ns of reading the clock"
+        )
 
     def _keep(self, started_ns: int, timing: Timing) -> None:
+        wall_ns, issue_ns, device_ns, cpu_ns = timing
+        if not self.floor_ns <= wall_ns < _LONGEST_NS or started_ns < self._ended_ns:
+            raise self._fault(started_ns, timing)
         self._starts_ns.append(started_ns)
-        self.durations_ns.append(timing.wall)
-        if self.window_ns is not self.durations_ns:
-            self.window_ns.append(timing.wall)
-        self._ended_ns = started_ns + timing.wall
-        for name, parts_ns in self._parts_ns.items():
-            part = getattr(timing, name)
-            if part is not None:
-                parts_ns.append(part)
+        self.durations_ns.append(wall_ns)
+        self._ended_ns = started_ns + wall_ns
+        if self.restarts:
+            self.window_ns.append(wall_ns)
+        if cpu_ns is not None:
+            self._cpu_ns.append(_told(cpu_ns))
+        if issue_ns is not None:
+            self._issue_ns.append(_told(issue_ns))
+        if device_ns is not None:
+            self._device_ns.append(_told(device_ns))
 
-    def _note(self, counts: Counts) -> None:
-        """What happened in the last block, by what the counts were before it."""
-        before, self._counts = self._counts, counts
-        self._preempted.append(counts.preemptions > before.preemptions)
-        if counts[2:] == before[2:]:
+    def _note(self, before: Counts, after: Counts) -> None:
+        """What happened in the last blocks; of several short ones, the last is held to it."""
+        if after[1:] == before[1:]:
             return
         risen = {
-            "collection": counts.collections > before.collections,
-            "compilation": counts.compilations > before.compilations,
-            "allocator_retry": counts.allocator_retries > before.allocator_retries,
+            "collection": after.collections > before.collections,
+            "compilation": after.compilations > before.compilations,
+            "allocator_retry": after.allocator_retries > before.allocator_retries,
         }
         for event, happened in risen.items():
             if happened:
@@ -141,19 +166,24 @@ class Series:
             started_ns=tuple(start - origin_ns for start in self._starts_ns),
             calls_per_block=self.calls_per_block,
             items_per_call=items_per_call,
-            preempted=tuple(self._preempted),
-            cpu_ns=self._part("cpu"),
-            issue_ns=self._part("issue"),
-            device_ns=self._part("device"),
+            preempted=tuple(map(bool, self._preempted)),
+            cpu_ns=self._of_each(self._cpu_ns),
+            issue_ns=self._of_each(self._issue_ns),
+            device_ns=self._of_each(self._device_ns),
             calls_per_query=calls_per_query,
             at_once=self._at_once,
             events={event: tuple(blocks) for event, blocks in self._events.items()},
         )
 
-    def _part(self, name: str) -> tuple[int, ...]:
+    def _of_each(self, parts_ns: Sequence[int]) -> tuple[int, ...]:
         """A part of every block's time; empty where the clock did not tell it of each."""
-        parts_ns = self._parts_ns[name]
         return tuple(parts_ns) if len(parts_ns) == len(self.durations_ns) else ()
+
+
+def _told(part_ns: int) -> int:
+    if not 0 <= part_ns < _LONGEST_NS:
+        raise fault(f"part of a block took {part_ns} ns")
+    return part_ns
 
 
 def _whole_numbers() -> array[int]:
@@ -194,22 +224,31 @@ def grown(start: Callable[[int], Series], least_ns: float, calibration: Calibrat
     wanted = 1
     while True:
         series = start(wanted)
-        for _ in range(SIZING_BLOCKS):
-            series.add_block()
-        shortest_ns = min(series.durations_ns)
-        if shortest_ns >= least_ns:
+        if _all_last(series, least_ns):
             series.floor_ns = max(calibration.pair_cost_ns, 1.0)
             return series
-        if wanted >= _STALLED_AFTER_CALLS and shortest_ns <= calibration.pair_cost_ns:
-            raise fault(f"{wanted} calls took {shortest_ns} ns: the clock stands still")
-        wanted = _more(wanted, shortest_ns, least_ns)
+        short_ns = series.durations_ns[-1]
+        if series.calls_per_block >= STALLED_AFTER_CALLS and short_ns <= calibration.pair_cost_ns:
+            raise fault(
+                f"{series.calls_per_block} calls took {short_ns} ns: the clock stands still"
+            )
+        wanted = _more(wanted, short_ns, least_ns)
 
 
-def _more(wanted: int, shortest_ns: int, least_ns: float) -> int:
+def _all_last(series: Series, least_ns: float) -> bool:
+    """Whether the first few blocks all last so long; none is added after one that does not."""
+    for _ in range(SIZING_BLOCKS):
+        series.add_block()
+        if series.durations_ns[-1] < least_ns:
+            return False
+    return True
+
+
+def _more(wanted: int, short_ns: int, least_ns: float) -> int:
     """The next number of calls to try: at most tenfold, as short blocks are told but roughly."""
-    if shortest_ns * MOST_GROWTH <= least_ns:
+    if short_ns * MOST_GROWTH <= least_ns:
         return wanted * MOST_GROWTH
-    return max(wanted + 1, math.ceil(wanted * least_ns / shortest_ns))
+    return max(wanted + 1, math.ceil(wanted * least_ns / short_ns))
 
 
 def fill(series: Series, stopping: Stopping, *, least_ns: float = 0.0) -> None:
@@ -217,17 +256,46 @@ def fill(series: Series, stopping: Stopping, *, least_ns: float = 0.0) -> None:
 
     What `stopping` said holds until the window starts anew.
     """
-    enough, restarts = False, series.restarts
+    window_ns, asked, enough = series.window_ns, 0, False
     while True:
-        if series.restarts != restarts:
-            enough, restarts = False, series.restarts
-        window_ns = series.window_ns
-        enough = enough or bool(
-            window_ns and stopping.enough_calls(window_ns, series.calls_per_block)
-        )
+        if window_ns is not series.window_ns:
+            window_ns, asked, enough = series.window_ns, 0, False
+        while not enough and asked < len(window_ns):
+            asked += 1
+            enough = stopping.enough_calls(_Beginning(window_ns, asked), series.calls_per_block)
         if enough and (least_ns == 0 or sum(window_ns) >= least_ns):
             return
-        series.add_block()
+        series.add_blocks()
+
+
+class _Beginning(Sequence[int]):
+    """The first so many of a series, without a copy of them."""
+
+    def __init__(self, values: array[int], count: int) -> None:
+        self._values = values
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        return itertools.islice(self._values, self._count)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        places = range(self._count)[index]
+        if isinstance(places, int):
+            return self._values[places]
+        return [self._values[place] for place in places]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """For NumPy, which would go through it one by one."""
+        import numpy as np
+
+        return np.array(self._values[: self._count], dtype=dtype)
 
 
 def in_turn(calls: Sequence[Call], size: int, *, drain: Call | None = None) -> list[Call]:

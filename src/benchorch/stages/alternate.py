@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchorch.domain.measurement import Observations
 from benchorch.interfaces.hardware import Clock
-from benchorch.scenarios.series import Series, quiet_heap, sized
+from benchorch.scenarios.series import Series, quiet_heap, sized, window_from
 from benchorch.units import s_to_ns
 
 LEAST_TURNS = 5
@@ -20,7 +20,8 @@ class Alternated:
     """Both sides' blocks, and from which on they count.
 
     Attributes:
-        ours_from, theirs_from: index of the first block after warming up.
+        ours_from, theirs_from: index of the first block after warming up, and after the last
+            compilation; there may be none.
     """
 
     ours: Observations
@@ -69,7 +70,12 @@ def alternate(
                 _take_turn(sides[index], slice_ns)
             turns += 1
     mine, other = (side.observations(items_per_call) for side in sides)
-    return Alternated(ours=mine, theirs=other, ours_from=starts[0], theirs_from=starts[1])
+    return Alternated(
+        ours=mine,
+        theirs=other,
+        ours_from=max(starts[0], window_from(mine)),
+        theirs_from=max(starts[1], window_from(other)),
+    )
 
 
 def _warm_up(side: Series, slice_ns: float) -> int:

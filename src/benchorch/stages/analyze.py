@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from benchorch.analysis.doubts import doubts
 from benchorch.analysis.latency import latency_metrics
+from benchorch.analysis.load import load_metrics
 from benchorch.analysis.processes import over_processes
 from benchorch.analysis.quantiles import LEVEL_RATIO
 from benchorch.analysis.resources import resource_doubts, resource_metrics
@@ -66,7 +67,8 @@ def _alone(result: TrialResult, baseline: TrialResult | None) -> Summary:
 
 
 def _timings(result: TrialResult) -> Mapping[str, Estimate]:
-    return latency_metrics(result.valid, result.stop_alpha)
+    loaded = any(process.observations.loads for process in result.valid)
+    return (load_metrics if loaded else latency_metrics)(result.valid, result.stop_alpha)
 
 
 def _costs(result: TrialResult) -> Mapping[str, Estimate]:

@@ -10,6 +10,7 @@ from benchorch.domain.measurement import Calibration, Observations
 from benchorch.interfaces.hardware import Hardware
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
+from benchorch.scenarios.series import window_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,5 +52,5 @@ def measure(
         items_per_call=items_per_call,
         cold_caches=cold_caches,
     )
-    found = stability(observations.durations_ns)
+    found = stability(observations.durations_ns, not_before=window_from(observations))
     return Measured(observations=observations, steady_from=found.start, calibration=calibration)

@@ -16,7 +16,7 @@ from benchorch.domain.trial import Plan, Trial
 from benchorch.tables import (
     cell_name,
     conclusion,
-    interval_text,
+    headline,
     markdown,
     plural,
     skip_text,
@@ -104,16 +104,13 @@ class Report:
     def result(self, result: TrialResult, summary: Summary) -> None:
         """One line as soon as a trial ends."""
         name = self._names.get(result.trial_id, result.trial_id)
-        latency = summary.metrics.get("latency_ms/p50")
+        first = headline(summary.metrics)
         if result.failure:
             mark, text = ("✗", "red"), f"{result.failure.kind}: {result.failure.message}"
         elif result.parity and not result.parity.passed:
             mark, text = ("≠", "red"), result.parity.explanation
         else:
-            mark, text = (
-                ("✓", "green"),
-                f"p50 {interval_text(latency)} ms" if latency else "no data",
-            )
+            mark, text = ("✓", "green"), first.text if first else "no data"
         from rich.text import Text
 
         self._console.print(Text.assemble(mark, f" {name}  {text}"), soft_wrap=True)
@@ -150,6 +147,8 @@ class Report:
         """Where everything is and the next commands to try."""
         say = self._console
         say.print(f"\nresults   {directory}", markup=False, highlight=False, soft_wrap=True)
+        for curve in sorted(directory.glob("trials/*/load.svg")):
+            say.print(f"curve     {curve}", markup=False, highlight=False, soft_wrap=True)
         if recorded:
             say.print("look      python -m benchorch ui", markup=False, highlight=False)
         else:

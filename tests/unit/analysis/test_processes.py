@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from benchorch.analysis.processes import half_width_ratio, median_query_ns, over_processes
+from benchorch.analysis.processes import (
+    half_width_ratio,
+    median_query_ns,
+    over_processes,
+    steady_queries_ns,
+)
 from benchorch.domain.measurement import Observations
 
 positive = st.floats(1e-3, 1e9)
@@ -87,35 +91,52 @@ def test_the_headline_of_a_process_is_per_call_and_steady() -> None:
     assert median_query_ns(observations, 3) == 100.0
 
 
-def noise(kind: str, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Relative noise of calls, shape (processes, calls), median 0."""
-    if kind == "normal":
-        return rng.normal(0, 0.02, shape)
-    if kind == "heavy tail":
-        spikes = (rng.random(shape) < 0.05) * (rng.pareto(1.5, shape) + 1)
-        return rng.normal(0, 0.02, shape) + spikes
-    out = rng.normal(0, 0.02, shape)
-    rho = float(kind)
-    for column in range(1, shape[1]):
-        out[:, column] = rho * out[:, column - 1] + math.sqrt(1 - rho**2) * out[:, column]
-    return out
+def test_several_queries_in_a_block_share_its_time_and_a_query_keeps_its_calls() -> None:
+    observed = Observations(
+        durations_ns=(800, 1600), started_ns=(0, 800), calls_per_block=8, items_per_call=1,
+        calls_per_query=4,
+    )  # fmt: skip
+    assert observed.queries_per_block == 2
+    assert steady_queries_ns(observed, None).tolist() == [400.0, 800.0]
+    assert median_query_ns(observed, None) == 600.0
 
 
-@pytest.mark.parametrize("kind", ["normal", "heavy tail", "0.5", "0.9"])
-@pytest.mark.parametrize("processes", [5, 10, 20])
-def test_the_headline_interval_covers_the_truth_whatever_the_calls_do(
-    kind: str, processes: int
-) -> None:
-    rng = np.random.default_rng(processes)
-    repetitions, calls = 3000, 60
-    effects = rng.normal(0, 0.01, (repetitions * processes, 1))
-    times = np.exp(effects) * (1 + noise(kind, rng, (repetitions * processes, calls)))
-    medians = np.median(times, axis=1)
-    # Spikes shift the median of a call a little; that shifted median is what is estimated.
-    truth = float(np.exp(np.log(medians).mean()))
-    covered = 0
-    for group in medians.reshape(repetitions, processes):
-        found = over_processes(group, unit="ms")
-        assert found is not None
-        covered += found.low <= truth <= found.high  # type: ignore[operator]
-    assert covered / repetitions >= 0.935
+def test_a_scheduled_query_counts_from_when_it_was_due() -> None:
+    observed = Observations(
+        durations_ns=(10, 10, 10), started_ns=(0, 50, 60), calls_per_block=1, items_per_call=1,
+        scheduled_ns=(0, 20, 40),
+    )  # fmt: skip
+    assert steady_queries_ns(observed, 0).tolist() == [10.0, 40.0, 30.0]
+    assert median_query_ns(observed, 1) == 35.0
+
+
+def test_a_process_that_saw_nothing_has_no_median() -> None:
+    nothing = Observations(durations_ns=(), started_ns=(), calls_per_block=1, items_per_call=1)
+    assert math.isnan(median_query_ns(nothing, None))
+
+
+def test_a_smaller_error_rate_widens_the_interval_and_says_why() -> None:
+    values = [1.0, 1.1, 1.05]
+    once = over_processes(values, unit="ms")
+    looked = over_processes(values, unit="ms", alpha=0.0115)
+    assert once is not None
+    assert looked is not None
+    assert looked.high > once.high  # type: ignore[operator]
+    assert looked.value == once.value
+    assert looked.level_ratio == once.level_ratio == 0.95
+    assert "1.15% at each look" in looked.method
+
+
+@given(st.lists(positive, min_size=2, max_size=12))
+def test_the_half_width_is_that_of_the_interval_that_is_shown(values: list[float]) -> None:
+    found = over_processes(values, unit="ms", alpha=0.01)
+    half_width = half_width_ratio(values, 0.01)
+    assert found is not None
+    assert half_width is not None
+    assert found.high / found.low == pytest.approx((1 + half_width) ** 2, rel=1e-6)  # type: ignore[operator]
+
+
+def test_values_as_far_apart_as_can_be_have_a_finite_interval() -> None:
+    found = over_processes([1e-300, 1e300], unit="ms", alpha=1e-6)
+    assert found is not None
+    assert 0 < found.low < found.high < math.inf  # type: ignore[operator]

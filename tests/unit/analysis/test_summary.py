@@ -10,10 +10,16 @@ import numpy as np
 import pytest
 
 from benchorch.domain.codec import encode
-from benchorch.domain.measurement import Calibration, Observations, Paired, ProcessRecord
+from benchorch.domain.measurement import (
+    Calibration,
+    Conditions,
+    Observations,
+    Paired,
+    ProcessRecord,
+)
 from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
 from benchorch.domain.verdict import Verdict
-from benchorch.stages.analyze import summarise
+from benchorch.stages.analyze import summarise, summarise_all
 
 CALIBRATION = Calibration(pair_cost_ns=40, step_ns=10, loop_turn_ns=9)
 FAILED = Failure(stage="build", kind="build_refused", message="no")
@@ -118,6 +124,27 @@ def test_throughput_is_items_over_elapsed_and_never_a_mean_of_reciprocals() -> N
     result = trial(process([1_000_000, 3_000_000] * 30, items=8))
     found = summarise(result, None).metrics["throughput_items_per_s/mean"]
     assert found.value == pytest.approx(8 * 60 / 0.12)
+
+
+def with_cpus(count: int) -> list[ProcessRecord]:
+    conditions = Conditions(cpus=tuple(range(count)))
+    return [dataclasses.replace(p, conditions=conditions) for p in five(10**6)]
+
+
+def with_event(event: str, block: int = 7) -> list[ProcessRecord]:
+    return [
+        dataclasses.replace(
+            p, observations=dataclasses.replace(p.observations, events={event: (block,)})
+        )
+        for p in five(10**6)
+    ]
+
+
+def swinging(seed: int) -> list[int]:
+    """Three swings of 2 % in one window."""
+    noise = 0.01 * np.random.default_rng(seed).standard_normal(400)
+    waves = 0.02 * np.sin(2 * np.pi * 3 * np.arange(400) / 400)
+    return [int(x) for x in 1e6 * (1 + noise + waves)]
 
 
 def noisy(rng: np.random.Generator, n: int, level_ns: float = 1e6) -> list[int]:
@@ -352,6 +379,87 @@ def test_a_process_that_saw_nothing_does_not_count() -> None:
     assert summary.metrics["latency_ms/p50"].n == 5
 
 
+def test_queries_that_were_there_at_once_have_a_rate_and_no_latency() -> None:
+    records = [
+        dataclasses.replace(
+            p, observations=dataclasses.replace(p.observations, at_once=True, calls_per_block=10)
+        )
+        for p in five(10_000_000)
+    ]
+    metrics = summarise(trial(*records), None).metrics
+    assert metrics["throughput_items_per_s/mean"].value == pytest.approx(1000, rel=1e-2)
+    assert not {name for name in metrics if name.startswith(("latency", "undisturbed"))}
+
+
+def test_latency_is_of_a_query_of_several_calls() -> None:
+    records = [
+        dataclasses.replace(
+            p,
+            observations=dataclasses.replace(
+                p.observations, calls_per_block=8, calls_per_query=4, items_per_call=2
+            ),
+        )
+        for p in five(8_000_000)
+    ]
+    metrics = summarise(trial(*records), None).metrics
+    assert metrics["latency_ms/p50"].value == pytest.approx(4.0, rel=1e-2)
+    assert metrics["throughput_items_per_s/mean"].value == pytest.approx(2000, rel=1e-2)
+
+
+def test_what_was_read_beside_each_block_is_reported_per_query() -> None:
+    observed = dataclasses.replace(
+        series([2_000_000] * 60),
+        calls_per_block=2,
+        cpu_ns=(6_000_000,) * 60,
+        device_ns=(1_000_000,) * 60,
+        issue_ns=(200_000,) * 60,
+    )
+    record = dataclasses.replace(process([2_000_000] * 60), observations=observed)
+    metrics = summarise(trial(record, record), None).metrics
+    assert metrics["cpu_ms/p50"].value == 3.0
+    assert metrics["device_ms/p50"].value == 0.5
+    assert metrics["issue_ms/p50"].value == 0.1
+    assert "cpu_ms/p50" not in summarise(trial(*five(1_000_000)), None).metrics
+
+
+def test_time_to_steady_counts_from_the_beginning_of_loading() -> None:
+    warm = process([100_000_000] * 10 + [1_000_000] * 50, steady_from=10)
+    metrics = summarise(trial(warm, warm), None).metrics
+    assert metrics["time_to_steady_s/p50"].value == pytest.approx(0.5 + 0.1 + 1.0)
+    never = dataclasses.replace(warm, steady_from=None)
+    assert "time_to_steady_s/p50" not in summarise(trial(warm, never), None).metrics
+
+
+def test_a_mean_is_given_where_the_tail_is_light() -> None:
+    rng = np.random.default_rng(0)
+    light = trial(*(process(noisy(rng, 100)) for _ in range(5)))
+    assert summarise(light, None).metrics["latency_ms/mean"].value == pytest.approx(1.0, rel=0.01)
+    heavy = trial(*(process((1e6 * (1 + rng.pareto(1.2, 100))).astype(int)) for _ in range(5)))
+    assert "latency_ms/mean" not in summarise(heavy, None).metrics
+
+
+def test_candidates_of_different_baselines_are_different_tables() -> None:
+    one = trial(*met(1_000_000, 1_020_000), name="a")
+    others = {f"b{i}": dataclasses.replace(one, trial_id=f"b{i}", baseline_id="other")
+              for i in range(5)}  # fmt: skip
+    found = summarise_all({"a": one, **others})
+    alone = summarise(one, None).speedup
+    assert found["a"].speedup == alone
+    assert found["b0"].speedup is not None
+    assert found["b0"].speedup.ratio.high > alone.ratio.high  # type: ignore[operator, union-attr]
+
+
+def test_a_comparison_that_is_refused_does_not_widen_the_others() -> None:
+    good = trial(*met(1_000_000, 1_020_000), name="a")
+    apart = trial(*five(1_000_000), name="b")
+    baseline = trial(*five(1_020_000), name="baseline")
+    found = summarise_all({"a": good, "b": apart, "baseline": baseline})
+    assert found["a"].speedup == summarise(good, baseline).speedup
+    assert found["b"].speedup is not None
+    assert found["b"].speedup.adjusted_p_value is None
+    assert found["baseline"].speedup is None
+
+
 def test_a_clean_trial_leaves_no_doubt() -> None:
     assert summarise(trial(*five(1_000_000, n=400)), None).warnings == ()
 
@@ -369,11 +477,52 @@ def test_a_clean_trial_leaves_no_doubt() -> None:
         (trial(*five(10**6, preempted=[True] * 60)), "interrupted 100 %"),
         (trial(*five(10**5, calls_per_block=7)), "blocks of 7 calls"),
         (trial(*five(10**4)), "reading the clock"),
+        (trial(*five(10**6), grade="C"), "grade C"),
+        (trial(*five(10**6), pairing="adjacent: it crashed"), "because it crashed"),
+        (trial(*with_cpus(4)), "4 threads were asked for, and the runtime says it uses 2"),
+        (trial(*with_event("compilation")), "Code was compiled while 5 of 5"),
+        (trial(*with_event("allocator_retry")), "allocator ran out while 5 of 5"),
+        (trial(*with_event("collection")), "Garbage was collected while 5 of 5"),
+        (trial(*(process(swinging(s)) for s in range(5))), "slower and faster again"),
+        (
+            trial(*(process(swinging(s)) for s in range(5)), stop_reason="fixed"),
+            "stopping.window_s=",
+        ),
     ],
 )
 def test_a_doubt_is_told_in_plain_words(result: TrialResult, said: str) -> None:
     warnings = summarise(result, None).warnings
     assert any(said in warning for warning in warnings), warnings
+
+
+def test_what_a_first_block_did_or_a_server_collected_is_no_doubt() -> None:
+    first = with_event("compilation", block=0)
+    served = [
+        dataclasses.replace(p, observations=dataclasses.replace(p.observations, at_once=True))
+        for p in with_event("collection")
+    ]
+    for records in (first, served):
+        assert summarise(trial(*records), None).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("call_spread", "process_spread", "said"),
+    [(0.2, 0.0005, "stopping.min_window_s="), (0.001, 0.03, "a larger stopping.budget_s")],
+)
+def test_a_spent_budget_says_where_repeating_pays(
+    call_spread: float, process_spread: float, said: str
+) -> None:
+    rng = np.random.default_rng(3)
+    levels = 1e6 * np.exp(process_spread * rng.standard_normal(5))
+    records = [
+        dataclasses.replace(
+            process((level * np.exp(call_spread * rng.standard_normal(40))).astype(int).tolist()),
+            elapsed_s=6.0,
+        )
+        for level in levels
+    ]
+    warnings = summarise(trial(*records, stop_reason="budget_exhausted"), None).warnings
+    assert any("budget ended" in warning and said in warning for warning in warnings), warnings
 
 
 def test_every_doubt_says_what_to_try() -> None:

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from hypothesis import given
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
+from benchorch.executors.agenda import Forecast
 from benchorch.executors.dispatch import (
     Ended,
     Faulted,
@@ -70,10 +71,13 @@ class ScriptedFleet(Fleet):
 
 
 def run(
-    trials: Sequence[Trial], fleet: ScriptedFleet, patience: Patience = PATIENCE
+    trials: Sequence[Trial],
+    fleet: ScriptedFleet,
+    patience: Patience = PATIENCE,
+    forecasts: Mapping[str, Forecast] | None = None,
 ) -> tuple[list[TrialResult], list[Event]]:
     events: list[Event] = []
-    results = list(dispatch(trials, fleet, events.append, patience, fleet.now_s))
+    results = list(dispatch(trials, fleet, events.append, patience, fleet.now_s, forecasts))
     return results, events
 
 
@@ -154,6 +158,26 @@ def test_a_retry_is_said_to_the_person_waiting() -> None:
     assert [(e.stage, e.message) for e in events] == [("retry", "attempt 2 of 3: its node is dead")]
 
 
+def test_what_waited_behind_a_lost_trial_goes_to_an_agent_that_was_idle() -> None:
+    def dies_with_leases_ahead(fleet: ScriptedFleet) -> Sequence[Message]:
+        match fleet.looks:
+            case 1:
+                return [Joined(agent="x", kinds=("a",))]
+            case 2:  # so swift that it is given all the others at once, and the next one nothing
+                return [ended(fleet.sent[0], busy_s=1e-6), Joined(agent="y", kinds=("a",))]
+            case 3:
+                assert {lease.agent for lease in fleet.sent} == {"x"}
+                return [Lost(agent="x", reason="dead")]
+            case _:
+                return [ended(lease) for lease in fleet.sent if lease.agent == "y"]
+
+    trials = [trial(str(number)) for number in range(5)]
+    fleet = ScriptedFleet(dies_with_leases_ahead)
+    results, _ = run(trials, fleet, Patience(max_attempts=1, wait_s=30, start_s=120))
+    lost = [result.trial_id for result in results if result.outcome is Outcome.FAILED]
+    assert (len(results), lost) == (5, ["1"])
+
+
 def test_events_of_a_trial_come_before_its_result_and_never_after() -> None:
     event = Event(trial_id="1", stage="measure", message="process 1 of 5")
     seen: list[str] = []
@@ -207,7 +231,7 @@ class ChaosFleet(ScriptedFleet):
 
     def _happen(self) -> Message | None:
         busy = [agent for agent, queue in self.queues.items() if queue]
-        choice = self.dice.choice(["join", "end", "end", "fault", "lose", "ghost", "nothing"])
+        choice = self.dice.choice(["join", "end", "end", "say", "fault", "lose", "ghost", "none"])
         if choice == "join":
             agent = f"agent{self.looks}"
             self.kinds[agent], self.queues[agent] = self.dice.choice(["a", "b", "ab"]), deque()
@@ -216,6 +240,9 @@ class ChaosFleet(ScriptedFleet):
             agent = self.dice.choice(list(self.queues))
             self.ghosts += self.queues.pop(agent)
             return Lost(agent=agent, reason="dead")
+        if choice == "say" and busy:
+            lease = self.queues[self.dice.choice(busy)][0]
+            return Said(events=(Event(trial_id=lease.trial.trial_id, stage="measure"),))
         if choice == "ghost" and self.ghosts:
             return ended(self.dice.choice(self.ghosts))
         if busy and choice in ("end", "fault"):
@@ -228,17 +255,26 @@ class ChaosFleet(ScriptedFleet):
 
 @given(
     kinds=st.lists(st.sampled_from("abc"), max_size=25),
+    needs=st.lists(st.sets(st.sampled_from("pqr")), max_size=25),
     dice=st.randoms(use_true_random=False),
     calm_after=st.integers(1, 200),
     attempts=st.integers(1, 4),
 )
 def test_whatever_the_fleet_does_each_trial_has_exactly_one_result_from_its_own_kind(
-    kinds: list[str], dice: random.Random, calm_after: int, attempts: int
+    kinds: list[str],
+    needs: list[set[str]],
+    dice: random.Random,
+    calm_after: int,
+    attempts: int,
 ) -> None:
     trials = [trial(str(i), kind) for i, kind in enumerate(kinds)]
     fleet = ChaosFleet(obedient, dice=dice, calm_after=calm_after)
     patience = Patience(max_attempts=attempts, wait_s=5, start_s=5)
-    results, _ = run(trials, fleet, patience)
+    forecasts = {
+        str(number): Forecast(measure_s=number % 4, builds=dict.fromkeys(sorted(names), 10.0))
+        for number, names in enumerate(needs)
+    }
+    results, _ = run(trials, fleet, patience, forecasts)
     assert Counter(r.trial_id for r in results) == Counter(t.trial_id for t in trials)
     assert all(1 <= r.attempt <= attempts for r in results)
     begun = Counter((lease.trial.trial_id, lease.attempt) for lease in fleet.sent)

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
+import gc
 import itertools
-import sys
-import types
+import time
 
 import pytest
 
 from benchorch.errors import MeasureError
 from benchorch.hardware.cpu import CpuClock
-from benchorch.hardware.cuda import CudaClock
 from benchorch.hardware.reading import calibrate_reads
 
 
@@ -63,17 +62,58 @@ def test_preemptions_never_decrease() -> None:
     assert clock.counts().preemptions >= before >= 0
 
 
-def test_the_gpu_is_drained_before_each_of_the_two_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-    cuda = types.ModuleType("torch.cuda")
-    cuda.synchronize = lambda: seen.append("drain")  # type: ignore[attr-defined]
-    torch = types.ModuleType("torch")
-    torch.cuda = cuda  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setitem(sys.modules, "torch.cuda", cuda)
-    monkeypatch.setattr(
-        "benchorch.hardware.cuda.perf_counter_ns", lambda: seen.append("read") or len(seen)
-    )
-    timing = CudaClock().time_block(lambda: seen.append("call"), 2)
-    assert seen == ["drain", "read", "call", "call", "drain", "read"]
-    assert timing.wall == 4
+def test_a_block_tells_the_cpu_time_of_its_calls() -> None:
+    timing = CpuClock().time_block(lambda: sum(range(2_000_000)), 1)
+    assert timing.cpu is not None
+    assert 0.5 * timing.cpu < timing.wall
+    assert timing.cpu > 1_000_000
+    assert timing.issue is timing.device is None
+
+
+def test_time_asleep_is_no_cpu_time() -> None:
+    timing = CpuClock().time_block(lambda: time.sleep(0.02), 1)
+    assert timing.wall >= 20_000_000
+    assert timing.cpu is not None
+    assert timing.cpu < 10_000_000
+
+
+def test_runs_of_the_garbage_collector_are_counted() -> None:
+    clock = CpuClock()
+    before = clock.counts().collections
+    gc.collect()
+    gc.collect(0)
+    assert clock.counts().collections == before + 2
+    callbacks = len(gc.callbacks)
+    clock.counts()
+    assert len(gc.callbacks) == callbacks, "installed once"
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_compilations_and_later_versions_are_counted_and_cached_calls_are_not(whole: bool) -> None:
+    import torch
+
+    torch.compiler.reset()  # what another test has compiled is compiled
+    clock = CpuClock()
+
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    compiled = torch.compile(double, backend="eager", fullgraph=whole, dynamic=False)
+
+    def rise(size: int) -> int:
+        before = clock.counts().compilations
+        compiled(torch.zeros(size))
+        return clock.counts().compilations - before
+
+    assert rise(2) > 0
+    assert rise(2) == 0
+    assert rise(3) > 0, "another shape is another version"
+    assert [rise(2), rise(3), rise(2)] == [0, 0, 0]
+
+
+def test_counting_costs_little_beside_a_block() -> None:
+    """A block lasts at least 40 µs; typically this takes 2."""
+    clock = CpuClock()
+    clock.counts()
+    costs = [clock.time_block(clock.counts, 100).wall / 100 for _ in range(50)]
+    assert min(costs) < 10_000

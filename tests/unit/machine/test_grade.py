@@ -44,25 +44,29 @@ def test_reasons_name_the_values_seen() -> None:
     assert "3.1%" in stolen
 
 
-def tolerance(level_spread_ratio: float) -> float:
+def tolerance(letter: str, level_spread_ratio: float, asked_ratio: float = 0.02) -> float:
     found = Grade(
-        letter="C",
+        letter=letter,
         p99_over_p50=1.5,
         steal_ratio=None,
         level_spread_ratio=level_spread_ratio,
         reasons=(),
         elapsed_s=1.0,
     )
-    return found.tolerance_ratio(0.02)
+    return found.tolerance_ratio(asked_ratio)
 
 
-def test_an_even_machine_is_held_to_what_was_asked_for() -> None:
-    assert tolerance(0.0) == tolerance(0.006) == 0.02
+def test_the_worse_the_machine_the_less_is_asked_of_its_canaries() -> None:
+    assert [tolerance(letter, 0.001) for letter in "ABC"] == [0.02, 0.05, 0.10]
 
 
-def test_an_uneven_machine_gets_three_times_its_own_spread_up_to_a_quarter() -> None:
-    assert tolerance(0.02) == pytest.approx(0.06)
-    assert tolerance(0.5) == 0.25
+def test_never_less_is_tolerated_than_was_asked_for() -> None:
+    assert [tolerance(letter, 0.001, asked_ratio=0.15) for letter in "ABC"] == [0.15] * 3
+
+
+def test_a_machine_that_changes_within_a_second_gets_three_deviations_up_to_a_quarter() -> None:
+    assert tolerance("C", 0.05) == pytest.approx(0.15)
+    assert tolerance("C", 0.5) == 0.25
 
 
 def test_the_spread_is_that_of_stretches_as_long_as_a_canary() -> None:

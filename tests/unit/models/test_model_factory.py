@@ -35,6 +35,13 @@ class Net(torch.nn.Module):
     def forward(self, x, double=False):
         return self.drop(self.layer(x)) * (2 if double else 1) * self.scale
 
+class Open(torch.nn.Module):
+    def forward(self, **tensors):
+        return tensors["x"]
+
+class Builtin(torch.nn.Module):
+    forward = dict
+
 def make_model(width=4): return Net(width)
 def not_a_module(): return {"weights": 1}
 def broken(): return helper()
@@ -118,6 +125,33 @@ def test_a_factory_that_fails_is_the_users_bug(name: str, sentence: str) -> None
     assert sentence in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("declared", "kwargs", "reason"),
+    [
+        ({"y": INPUTS["x"]}, {}, "missing a required argument: 'x'"),
+        ({**INPUTS, "mask": INPUTS["x"]}, {}, "got an unexpected keyword argument 'mask'"),
+        (INPUTS, {"triple": True}, "got an unexpected keyword argument 'triple'"),
+    ],
+)
+def test_inputs_that_forward_does_not_take_are_told_with_its_signature(
+    declared: dict[str, Json], kwargs: dict[str, Json], reason: str
+) -> None:
+    with pytest.raises(BuildError) as caught:
+        model("Net", inputs=declared, kwargs=kwargs).load(0)
+    assert caught.value.kind == "inputs"
+    names = ", ".join([*declared, *kwargs])
+    assert str(caught.value) == (
+        f"the inputs {names} do not fit the module of factory_models:Net, whose forward is "
+        f"forward(x, double=False): {reason}"
+    )
+    assert "model.inputs" in caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["Builtin", "Open"])
+def test_a_forward_that_tells_nothing_of_its_arguments_is_believed(name: str) -> None:
+    model(name).load(0)
+
+
 def test_the_users_traceback_is_kept_as_the_cause() -> None:
     with pytest.raises(BuildError) as caught:
         model("broken").load(0)
@@ -148,4 +182,4 @@ def test_a_factory_must_be_named() -> None:
     node = {"_target_": "benchorch.models.factory.FactoryModel", "factory": "???", "inputs": "???"}
     with pytest.raises(ConfigError) as caught:
         make(node, Model, "model")
-    assert caught.value.problems == ("model.factory: is missing.", "model.inputs: is missing.")
+    assert set(caught.value.problems) == {"model.factory: is missing.", "model.inputs: is missing."}

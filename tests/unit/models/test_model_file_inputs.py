@@ -126,6 +126,11 @@ def test_a_declared_dtype_of_the_same_kind_converts(file: Path) -> None:
         ({"shapes": {"ids": [-1, 4]}}, "-1 is neither"),
         ({"idz": {"shape": [10, 4]}}, "has no tensor 'idz'. Did you mean 'ids'?"),
         ({"ids": {"shape": [10, 4], "dtype": "float32"}}, "holds int64, which is not turned"),
+        (
+            {"shapes": {"idz": ["batch_size", 4]}},
+            "model.inputs.shapes.idz: no such tensor is used. Did you mean 'ids'? Tensors: ids",
+        ),
+        ({"shapes": [10, 4]}, "model.inputs.shapes: must be shapes by the names of tensors"),
         ({"shape": 3}, "model.inputs.shape: unknown option. Did you mean 'shapes'?"),
     ],
 )

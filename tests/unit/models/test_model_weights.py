@@ -102,11 +102,23 @@ def test_a_whole_pickled_module_is_refused(tmp_path: Path) -> None:
         load_checkpoint(net(), str(tmp_path / "w.pt"))
 
 
-@pytest.mark.parametrize("content", [3, [torch.ones(1)], {"a": "text"}])
-def test_what_is_no_state_dict_is_refused(tmp_path: Path, content: object) -> None:
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (3, "it holds a int"),
+        ([torch.ones(1)], "it holds a list"),
+        ({"a": "text", "b": torch.ones(1)}, "a is no tensor"),
+        ({0: torch.ones(1), ("a", 1): torch.ones(1)}, "0, ('a', 1) is no name"),
+        ({"state_dict": {None: torch.ones(1)}}, "None is no name"),
+    ],
+)
+def test_what_is_no_state_dict_is_refused(tmp_path: Path, content: object, reason: str) -> None:
     torch.save(content, tmp_path / "w.pt")
-    with pytest.raises(BuildError, match="not a mapping of names to tensors"):
+    with pytest.raises(BuildError) as caught:
         load_checkpoint(net(), str(tmp_path / "w.pt"))
+    assert str(caught.value).endswith(f"not a mapping of names to tensors: {reason}")
+    assert caught.value.kind == "checkpoint"
+    assert caught.value.remedy
 
 
 def test_a_file_cut_short_is_seen_before_and_while_loading(checkpoint: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from benchorch.domain.codec import Json
 from benchorch.recorders import location
 from benchorch.recorders.attachments import below, directly_in, without_secrets
 from benchorch.recorders.mlflow import Mlflow
@@ -46,6 +48,48 @@ def test_secrets_are_struck_out_of_a_text() -> None:
     text = location.scrubbed(f"cannot reach {SECRET}: password hunter22 refused", SECRET)
     assert "hunter22" not in text
     assert "ann:" not in text
+
+
+def test_a_plan_holds_no_password_and_the_recorder_has_it_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(location.VARIABLE, "")  # put back afterwards
+    node = location.kept_secret({"uri": SECRET, "experiment": "e"})
+    assert node == {"uri": "postgresql://db.example:5432/mlflow", "experiment": "e"}
+    assert Mlflow(uri=str(node["uri"])).uri == SECRET
+    assert Mlflow(uri="postgresql://another.example/mlflow").uri.startswith("postgresql://another")
+    monkeypatch.delenv(location.VARIABLE)
+    assert Mlflow(uri=str(node["uri"])).uri == node["uri"]
+
+
+@pytest.mark.parametrize("node", [{"uri": "sqlite:///mlflow.db"}, {"uri": 3}, {}])
+def test_where_there_is_no_secret_nothing_is_kept(
+    node: dict[str, Json], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(location.VARIABLE, raising=False)
+    assert location.kept_secret(node) is node
+    assert location.VARIABLE not in os.environ
+
+
+def test_every_uri_of_a_text_loses_its_secrets() -> None:
+    text = (
+        f"- tracking.uri={SECRET}\nuri: 'http://ann:h22@host/x', a: http://host/?token=t\nb: x@y\n"
+    )
+    assert location.strike_out(text) == (
+        "- tracking.uri=postgresql://db.example:5432/mlflow\n"
+        "uri: 'http://host/x', a: http://host/\nb: x@y\n"
+    )
+
+
+def test_what_hydra_noted_of_a_command_loses_its_passwords(tmp_path: Path) -> None:
+    from benchorch.launcher import _strike_out_passwords
+
+    notes = [tmp_path / "multirun.yaml", tmp_path / ".hydra" / "overrides.yaml"]
+    notes[1].parent.mkdir()
+    for path in notes:
+        path.write_text(f"- tracking.uri={SECRET}\n")
+    _strike_out_passwords(tmp_path)
+    assert not any("hunter22" in path.read_text() for path in notes)
 
 
 def test_a_file_with_the_password_is_uploaded_as_a_clean_copy(tmp_path: Path) -> None:

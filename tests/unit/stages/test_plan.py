@@ -146,6 +146,17 @@ def test_all_mistakes_are_found_in_one_go(composer):
     assert len(caught.value.problems) == 3
 
 
+def test_a_plan_holds_no_password(composer, monkeypatch):
+    from benchorch.domain.codec import encode
+    from benchorch.planning import plan_jobs
+
+    monkeypatch.setenv("BENCHORCH_TRACKING_URI", "")  # put back afterwards
+    words = ["model=mlp", "conversion=eager", "tracking.uri=http://ann:hunter22@host:5000"]
+    planned = plan_jobs(composer, [words], "p").plan
+    assert planned.session["tracking"]["uri"] == "http://host:5000"
+    assert "hunter22" not in str(encode(planned))
+
+
 def test_a_chain_whose_links_do_not_join_is_refused(composer):
     job = ["model=mlp", "conversion=eager", "conversion.runtime._target_=" + ONNX]
     with pytest.raises(ConfigError, match="consumes onnx, but the model produces module"):

@@ -1,0 +1,228 @@
+"""The load generator against queueing theory, at full power: Q1 to Q4, Q8 and Q9 of the protocol.
+
+First a million arrivals go through the generator itself, on virtual time, and must agree with the
+queue's own recursion to the nanosecond. Then the recursion, which is fast, is compared with theory
+over several independent millions; the scatter between them is printed beside each difference. Last,
+many searches for the highest rate with a known answer, and bisection that trusts each probe.
+
+The suite runs reduced versions of the same. This one takes some minutes of CPU; what misses its
+band is marked and makes the exit code 1. By default 8 millions and 40 searches:
+
+    python benchmarks/queueing.py [MILLIONS] [SEARCHES] | tee benchmarks/results/queueing.txt
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.analysis.ideal_queue import mean_response, response_quantile
+from benchorch.analysis.peak import belief, probe
+from benchorch.analysis.queueing import completions_ns, overloaded, stretches
+from benchorch.analysis.slo import Target
+from benchorch.scenarios.peak_rate import PeakRate
+from benchorch.scenarios.virtual_queue import Line, serve
+from load_runs import QuickClock, constant, queue, run, schedule
+
+MILLION = 1_000_000
+MS = 1_000_000
+BUSY = (0.5, 0.7, 0.8, 0.9)
+BEST_RATE = 773.5
+TARGET = Target(target_ms=10.0, quantile_ratio=0.99)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One requirement: what was asked, what was found."""
+
+    what: str
+    found: str
+    asked: str
+    kept: bool
+
+
+def main(millions: int, searches: int) -> int:
+    missed = 0
+    print("| what | found | asked | |\n|---|---|---|---|")
+    for row in (
+        *through_the_generator(),
+        *constant_service(millions),
+        *varying_service(millions),
+        *several_servers(millions),
+        *overload(),
+        *the_search(searches),
+    ):
+        missed += not row.kept
+        print(f"| {row.what} | {row.found} | {row.asked} | {'' if row.kept else '**missed**'} |")
+        sys.stdout.flush()
+    return int(missed > 0)
+
+
+def through_the_generator() -> Iterator[Row]:
+    for busy in BUSY:
+        clock, due = QuickClock(), schedule(busy, MILLION, 1)
+        served = serve(Line(due.tolist(), 2**62), [constant(clock)], clock, servers=1, max_batch=1)
+        ended = np.asarray(served.started_ns) + np.asarray(served.durations_ns)
+        differ = int((ended != completions_ns(due, np.full(MILLION, MS), 1)).sum())
+        yield Row(
+            f"Q1 a million arrivals at {busy} through the generator",
+            f"{differ} differ from the recursion",
+            "0",
+            differ == 0,
+        )
+
+
+def responses(
+    busy: float, seed: int, servers: int = 1, spent: NDArray[np.int64] | None = None
+) -> NDArray[np.float64]:
+    due = schedule(busy, MILLION, seed, servers=servers)
+    spent = np.full(MILLION, MS) if spent is None else spent
+    return (completions_ns(due, spent, servers) - due) / MS
+
+
+def against(
+    what: str, runs: list[NDArray[np.float64]], mean: float, p99: float, bands: tuple[float, float]
+) -> Iterator[Row]:
+    """Mean and p99 over independent millions against theory."""
+    for name, exact, band, seen in (
+        ("mean", mean, bands[0], [float(found.mean()) for found in runs]),
+        ("p99", p99, bands[1], [float(np.quantile(found, 0.99)) for found in runs]),
+    ):
+        value, error = float(np.mean(seen)), float(np.std(seen, ddof=1)) / math.sqrt(len(seen))
+        off = value / exact - 1
+        yield Row(
+            f"{what}, {name}",
+            f"{value:.4f} for {exact:.4f}: {off:+.2%}, s.e. {error / exact:.2%}",
+            f"{band:.1%}",
+            abs(off) <= band,
+        )
+
+
+def constant_service(millions: int) -> Iterator[Row]:
+    bands = {0.5: (0.01, 0.01), 0.7: (0.01, 0.01), 0.8: (0.015, 0.02), 0.9: (0.03, 0.05)}
+    for busy in BUSY:
+        runs = [responses(busy, seed) for seed in range(millions)]
+        yield from against(
+            f"Q1, Q2 M/D/1 at {busy}",
+            runs,
+            1 + busy / (2 * (1 - busy)),
+            response_quantile(busy, 0.99),
+            bands[busy],
+        )
+
+
+def varying_service(millions: int) -> Iterator[Row]:
+    generator = np.random.default_rng(0)
+    for busy, bands in ((0.5, (0.01, 0.01)), (0.7, (0.01, 0.02)), (0.8, (0.02, 0.03))):
+        runs = [
+            responses(busy, seed, spent=generator.exponential(MS, MILLION).astype(np.int64))
+            for seed in range(millions)
+        ]
+        typical = 1 / (1 - busy)
+        yield from against(f"Q3 M/M/1 at {busy}", runs, typical, math.log(100) * typical, bands)
+
+
+def several_servers(millions: int) -> Iterator[Row]:
+    for servers in (2, 4, 8):
+        runs = [responses(0.8, seed, servers) for seed in range(max(3, millions // 2))]
+        yield from against(
+            f"Q3 M/D/{servers} at 0.8",
+            runs,
+            mean_response(0.8, servers),
+            response_quantile(0.8, 0.99, servers),
+            (0.01, 0.02),
+        )
+
+
+def overload() -> Iterator[Row]:
+    for busy, grows in ((1.05, True), (0.98, False)):
+        right = 0
+        for seed in range(400):
+            due = schedule(busy, 100_000, seed)
+            spent = np.full(due.size, MS)
+            started = completions_ns(due, spent, 1) - spent
+            right += overloaded(queue(due, started, spent)) is grows
+        yield Row(
+            f"Q8 100 000 arrivals at {busy} called {'unstable' if grows else 'stable'}",
+            f"{right / 400:.1%} of 400",
+            "95 %",
+            right >= 380,
+        )
+
+
+def the_search(searches: int) -> Iterator[Row]:
+    """Ours at two widths, and bisection with probes as long as it takes to be as accurate."""
+    used = {}
+    for width in (0.03, 0.06):
+        found, inside, calls = [], 0, []
+        for seed in range(searches):
+            peak, holds, made = search(width, seed)
+            found.append(peak)
+            inside += holds
+            calls.append(made)
+        used[width] = float(np.mean(calls))
+        off = np.asarray(found) / BEST_RATE - 1
+        yield Row(
+            f"Q9 search to {width:.0%}: within 3 % of the truth",
+            f"{np.mean(np.abs(off) < 0.03):.0%} of {searches}, rms {rms(off):.2%}; "
+            f"{used[width]:,.0f} calls; 90 % intervals held it in {inside / searches:.0%}",
+            "90 %",
+            bool(np.mean(np.abs(off) < 0.03) >= 0.9),
+        )
+    for length, width in ((20_000, None), (40_000, 0.06), (160_000, 0.03)):
+        off = np.asarray([bisection(seed, length) for seed in range(searches)]) / BEST_RATE - 1
+        calls_made = length * 6
+        ratio = f"; the search to {width:.0%} uses {used[width] / calls_made:.0%}" if width else ""
+        yield Row(
+            f"Q9 plain bisection, probes of {length:,}: within 3 %",
+            f"{np.mean(np.abs(off) < 0.03):.0%}, rms {rms(off):.2%}; {calls_made:,} calls{ratio}",
+            "60 %" if width else "",
+            not width or used[width] <= 0.6 * calls_made,
+        )
+
+
+def rms(values: NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.mean(values**2)))
+
+
+def search(width: float, seed: int) -> tuple[float, bool, int]:
+    """What a search found before its confirmation, whether its interval holds, calls it made."""
+    observed = run(
+        PeakRate(
+            target_ms=10, width_ratio=width, budget_s=10_000, duration_s=1, min_queries=0, seed=seed
+        )
+    )
+    every = list(stretches(observed))
+    probes = [probe(s, TARGET) for s in every if s.load.purpose == "probe"]
+    capacity_per_s = every[1].settled().completed_per_s()
+    found = belief(probes, capacity_per_s, 0.99)
+    return found.value, found.low <= BEST_RATE <= found.high, len(observed.durations_ns)
+
+
+def bisection(seed: int, length: int) -> float:
+    """A binary search over (0, capacity] that trusts each probe, to 3 %."""
+    low, high, step = 0.0, 1.0, 0
+    while high - low > 0.03 * high:
+        middle = (low + high) / 2
+        due = schedule(middle, length, 1000 * seed + step)
+        found = (completions_ns(due, np.full(length, MS), 1) - due) / MS
+        low, high = (middle, high) if (found > 10).mean() <= 0.01 else (low, middle)
+        step += 1
+    return 1000 * (low + high) / 2
+
+
+if __name__ == "__main__":
+    sys.exit(
+        main(
+            int(sys.argv[1]) if len(sys.argv) > 1 else 8,
+            int(sys.argv[2]) if len(sys.argv) > 2 else 40,
+        )
+    )

@@ -1,0 +1,52 @@
+"""What all models share: inputs, plain arguments and a checkpoint, as a YAML declares them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from benchorch.domain.codec import Json
+from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.interfaces.model import Model
+from benchorch.models.inputs import input_set, keyword_problems
+from benchorch.models.weights import checkpoint_problems
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredModel(Model):
+    """A model that is called with declared inputs.
+
+    Attributes:
+        inputs: the tensors of forward, in its order.
+        checkpoint: a file with the state dict, or None for the weights the model makes itself.
+        kwargs: arguments of forward that are not tensors.
+    """
+
+    inputs: Mapping[str, Json]
+    checkpoint: str | None = None
+    kwargs: Mapping[str, Json] = field(default_factory=dict)
+
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """The tensors, in the order of the YAML."""
+        return input_set(self.inputs).specs()
+
+    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
+        """One set of arrays."""
+        return input_set(self.inputs).batch(workload, seed)
+
+    def keywords(self) -> Mapping[str, Json]:
+        """As declared."""
+        return self.kwargs
+
+    def declared_problems(self, workload: Workload) -> Sequence[str]:
+        """What is wrong with the inputs, the checkpoint and the plain arguments."""
+        return [
+            *input_set(self.inputs).problems(workload),
+            *checkpoint_problems(self.checkpoint),
+            *keyword_problems(self.inputs, self.kwargs),
+        ]

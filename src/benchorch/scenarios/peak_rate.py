@@ -1,0 +1,121 @@
+"""How many queries a second can it serve while responses stay within a target?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from benchorch.analysis.peak import Belief, Probe, belief, never, probe
+from benchorch.analysis.slo import Target
+from benchorch.domain.measurement import Calibration, Observations
+from benchorch.interfaces.hardware import Clock
+from benchorch.interfaces.scenario import Scenario
+from benchorch.interfaces.stopping import Stopping
+from benchorch.scenarios.arrivals import Kind, seeds
+from benchorch.scenarios.open_loop import Session
+from benchorch.scenarios.options import positive, queries, require, seed_of
+from benchorch.units import ns_to_s
+
+# The first probe is to see so many violations if its rate is the one looked for ...
+FIRST_VIOLATIONS = 20
+# ... and each after it is longer, up to so many times the first.
+GROWTH_RATIO = 1.5
+LONGEST_RATIO = 20
+# No probe takes more of the budget than this: a slow model is to be probed more than once, too.
+BUDGET_SHARE = 1 / 12
+LEAST_QUERIES = 20
+MOST_PROBES = 60
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakRate(Scenario):
+    """The highest rate at which a quantile of responses stays within a target.
+
+    The capacity is measured first. Then each probe offers the rate that is as likely too high as
+    too low by all that was counted so far; the search ends when that is known well enough, or when
+    its budget is spent. At the rate that is very likely not too high a run of full length follows.
+    Every probe is kept, and the answer follows from them. Where service alone is slower than the
+    target there is nothing to search, and the trial says so.
+
+    Not to be confused with bisection that trusts each probe: a short one at a good rate may fail by
+    chance, and then all that is better is never tried.
+
+    Attributes:
+        target_ms: what responses should stay within.
+        quantile_ratio: the share of them that should.
+        width_ratio: how wide the answer's 90 % interval may be.
+        budget_s: seconds for the search, without the run that follows it.
+        duration_s, min_queries: of the run that follows, as for `Server`.
+        arrivals, cv, servers, max_batch, capacity_s: as for `Server`.
+        seed: of all schedules; null draws one for every process.
+    """
+
+    pairing: ClassVar[str] = "none"
+
+    target_ms: float
+    quantile_ratio: float = 0.99
+    width_ratio: float = 0.03
+    budget_s: float = 120.0
+    duration_s: float = 60.0
+    min_queries: int = 662
+    arrivals: Kind = "poisson"
+    cv: float = 2.0
+    servers: int = 1
+    max_batch: int = 1
+    capacity_s: float = 2.0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        require(
+            self,
+            {
+                "width_ratio: between 0 and 1": 0 < self.width_ratio < 1,
+                "budget_s: above 0": positive(self.budget_s),
+            },
+        )
+
+    def run(
+        self,
+        calls: Sequence[Callable[[], object]],
+        *,
+        clock: Clock,
+        calibration: Calibration,
+        stopping: Stopping,
+        items_per_call: int,
+        cold_caches: bool = False,
+    ) -> Observations:
+        """Capacity, probes and confirmation, each a load of its own."""
+        session = Session(self, calls, clock, cold_caches=cold_caches)
+        capacity_per_s = session.capacity_per_s()
+        target = Target(target_ms=self.target_ms, quantile_ratio=self.quantile_ratio)
+        if not never(session.last(), target):
+            self._search(session, target, capacity_per_s)
+        return session.observations(items_per_call)
+
+    def _search(self, session: Session, target: Target, capacity_per_s: float) -> None:
+        """Probe where the answer is believed to be, then confirm; no probe, no confirmation."""
+        schedules = seeds(seed_of(self), MOST_PROBES + 1)
+        started_ns = session.now_ns()
+        probes: list[Probe] = []
+        found = belief(probes, capacity_per_s, self.quantile_ratio)
+        while count := self._next_length(len(probes), found, session.now_ns() - started_ns):
+            session.offer(found.value, count, schedules[len(probes)], purpose="probe")
+            probes.append(probe(session.last(), target))
+            found = belief(probes, capacity_per_s, self.quantile_ratio)
+        if probes:
+            count = queries(found.low, self.duration_s, self.min_queries)
+            session.offer(found.low, count, schedules[-1], purpose="confirmation")
+
+    def _next_length(self, probed: int, found: Belief, elapsed_ns: int) -> int:
+        """How many queries the next probe offers; 0 where the answer is good or time is up."""
+        left_s = self.budget_s - ns_to_s(elapsed_ns)
+        good = probed > 0 and found.width_ratio <= self.width_ratio
+        if good or probed == MOST_PROBES or found.value * left_s < LEAST_QUERIES:
+            return 0
+        first = FIRST_VIOLATIONS / (1.0 - self.quantile_ratio)
+        wanted = first * min(GROWTH_RATIO**probed, LONGEST_RATIO)
+        affordable = found.value * min(left_s, self.budget_s * BUDGET_SHARE)
+        return math.ceil(max(min(wanted, affordable), LEAST_QUERIES))

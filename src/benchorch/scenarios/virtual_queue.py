@@ -1,0 +1,225 @@
+"""One queue, first come first served: whoever serves takes the next query and waits for its time.
+
+With one server there is neither a dispatcher nor a second thread. Several are threads that take the
+next query from the same line. A model lets the others run while it computes, but Python code
+between its kernels does not: what several servers gain depends on the runtime, and is measured.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from benchorch.errors import MeasureError
+from benchorch.interfaces.hardware import Clock, Counts, Timing
+from benchorch.scenarios.series import fault
+
+Call = Callable[[], object]
+
+_LONGEST_NS = 2**62
+_COLUMNS = ("started_ns", "durations_ns", "preempted", "cpu_ns", "issue_ns", "device_ns")
+_EVENTS = {
+    "collection": "collections",
+    "compilation": "compilations",
+    "allocator_retry": "allocator_retries",
+}
+
+
+class Line:
+    """Queries in the order in which they are due; each is given out once, to any thread.
+
+    Attributes:
+        due_ns: when each is due.
+        until_ns: nothing more is given out once something was done later than that.
+    """
+
+    def __init__(self, due_ns: Sequence[int], until_ns: int) -> None:
+        self.due_ns = due_ns
+        self.until_ns = until_ns
+        self._next = 0
+        self._end = len(due_ns)
+        self._lock = threading.Lock()
+
+    def take(self) -> int | None:
+        """The next query, or None where there is none left."""
+        with self._lock:
+            place = self._next
+            if place >= self._end:
+                return None
+            self._next = place + 1
+            return place
+
+    def take_waiting(self, now_ns: int, most: int) -> range:
+        """The next queries that are due already, at most so many."""
+        with self._lock:
+            first = last = self._next
+            end = min(self._end, first + most)
+            while last < end and self.due_ns[last] <= now_ns:
+                last += 1
+            self._next = last
+            return range(first, last)
+
+    def close(self) -> None:
+        """Give out nothing more."""
+        with self._lock:
+            self._end = self._next
+
+
+class Served:
+    """What was seen of queries, one entry each.
+
+    Attributes:
+        places: of each in its line.
+        events: what happened while serving which places.
+    """
+
+    def __init__(self) -> None:
+        self.places = array("q")
+        self.started_ns = array("q")
+        self.durations_ns = array("q")
+        self.preempted = bytearray()
+        self.cpu_ns = array("q")
+        self.issue_ns = array("q")
+        self.device_ns = array("q")
+        self.events: dict[str, list[int]] = {}
+
+    def add(
+        self, place: int, started_ns: int, timing: Timing, before: Counts, after: Counts
+    ) -> None:
+        """Keep one query."""
+        wall_ns, issue_ns, device_ns, cpu_ns = timing
+        self.places.append(place)
+        self.started_ns.append(started_ns)
+        self.durations_ns.append(wall_ns)
+        self.preempted.append(after.preemptions > before.preemptions)
+        if cpu_ns is not None:
+            self.cpu_ns.append(cpu_ns)
+        if issue_ns is not None:
+            self.issue_ns.append(issue_ns)
+        if device_ns is not None:
+            self.device_ns.append(device_ns)
+
+    def note(self, place: int, before: Counts, after: Counts) -> None:
+        """Keep what else happened while a query was served."""
+        for event, count in _EVENTS.items():
+            if getattr(after, count) > getattr(before, count):
+                self.events.setdefault(event, []).append(place)
+
+    def extend(self, other: Served, offset: int = 0) -> None:
+        """Append another's entries, their places moved on by so many."""
+        self.places.extend(place + offset for place in other.places)
+        for name in _COLUMNS:
+            getattr(self, name).extend(getattr(other, name))
+        for event, places in other.events.items():
+            self.events.setdefault(event, []).extend(place + offset for place in places)
+
+    def of_each(self, part_ns: Sequence[int]) -> tuple[int, ...]:
+        """A part of every query's time; empty where the clock did not tell it of each."""
+        return tuple(part_ns) if len(part_ns) == len(self.places) else ()
+
+    def in_order(self) -> Served:
+        """The same by place."""
+        order = sorted(range(len(self.places)), key=self.places.__getitem__)
+        whole = Served()
+        for name in ("places", *_COLUMNS):
+            column = getattr(self, name)
+            if len(column) == len(order):
+                getattr(whole, name).extend(column[entry] for entry in order)
+        whole.events = {event: sorted(places) for event, places in self.events.items()}
+        return whole
+
+
+def serve(
+    line: Line, calls: Sequence[Call], clock: Clock, *, servers: int, max_batch: int
+) -> Served:
+    """Serve a line to its end.
+
+    Args:
+        calls: at least one for each server; no two servers ever make the same one.
+
+    Raises:
+        MeasureError: of kind ``instrument_fault`` where the clock contradicts itself.
+    """
+    seats = [_Server(calls[seat::servers], clock, max_batch) for seat in range(servers)]
+    if servers == 1:
+        seats[0].work(line)
+        return seats[0].served
+    _side_by_side(seats, line)
+    whole = Served()
+    for seat in seats:
+        whole.extend(seat.served)
+    return whole.in_order()
+
+
+def _side_by_side(seats: Sequence[_Server], line: Line) -> None:
+    """Each in a thread; the first error ends them all and is raised here."""
+    with ThreadPoolExecutor(len(seats)) as pool:
+        working = [pool.submit(seat.work, line) for seat in seats]
+        try:
+            for done in as_completed(working):
+                done.result()
+        finally:
+            line.close()  # nobody goes on behind the back of a caller who was interrupted
+
+
+class _Server:
+    """One that serves.
+
+    Attributes:
+        served: what it has served.
+    """
+
+    def __init__(self, calls: Sequence[Call], clock: Clock, max_batch: int) -> None:
+        self.served = Served()
+        self._calls = calls
+        self._clock = clock
+        self._max_batch = max_batch
+        self._ended_ns = -_LONGEST_NS
+
+    def work(self, line: Line) -> None:
+        """Take, wait, serve, until nothing is left.
+
+        Counts are read again only after a wait: of a query that was waited for by others, those of
+        the one before it still hold.
+        """
+        clock, served, calls = self._clock, self.served, self._calls
+        counts, others = clock.counts(), range(0)
+        while (place := line.take()) is not None:
+            due_ns = line.due_ns[place]
+            if due_ns > self._ended_ns:
+                clock.wait_until(due_ns)
+                counts = clock.counts()
+            if self._max_batch > 1:
+                others = line.take_waiting(clock.now_ns(), self._max_batch - 1)
+            call = self._together(place, others) if others else calls[place % len(calls)]
+            started_ns = clock.now_ns()
+            timing = clock.time_block(call, 1, at_once=True)
+            before, counts = counts, clock.counts()
+            if not 0 < timing.wall < _LONGEST_NS or started_ns < self._ended_ns:
+                raise self._fault(timing)
+            self._ended_ns = started_ns + timing.wall
+            served.add(place, started_ns, timing, before, counts)
+            for other in others:
+                served.add(other, started_ns, timing, before, counts)
+            if counts[1:] != before[1:]:
+                served.note(place, before, counts)
+            if self._ended_ns > line.until_ns:
+                line.close()
+
+    def _together(self, place: int, others: Sequence[int]) -> Call:
+        """All of a batch, issued one after the other and drained once."""
+        own = self._calls
+        steps = [own[one % len(own)] for one in (place, *others)]
+
+        def issue_all() -> None:
+            for step in steps:
+                step()
+
+        return issue_all
+
+    def _fault(self, timing: Timing) -> MeasureError:
+        if not 0 < timing.wall < _LONGEST_NS:
+            return fault(f"a query took {timing.wall} ns")
+        return fault("a query started before the one before it had ended")

@@ -1,0 +1,129 @@
+"""Stored runs as a user meets them again: reported, exported, compared and gated."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+SHORT = ("stopping=fixed", "stopping.processes=2", "stopping.calls=5", "stopping.window_s=0.05")
+PLAIN = ("tracking=none", "protocol.split_passes=0", "protocol.pair_window_s=0.1")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, shared_store, make_place):
+    """Two runs: before with two conversions, after with one of them."""
+    made = make_place(tmp_path_factory.mktemp("compare"), shared_store)
+    both = "conversion=[eager,onnxruntime]"
+    made.run("model=mlp", both, *SHORT, *PLAIN, "hydra.run.dir=before")
+    made.run("model=mlp", "conversion=eager", *SHORT, *PLAIN, "hydra.run.dir=after")
+    made.run("report", "before", "--json", "--output", "before.json")
+    return made
+
+
+def answer(place, *words, code=0):
+    return json.loads(place.run(*words, "--json", code=code).stdout)
+
+
+def test_o7_published_numbers_follow_again_from_what_is_on_disk(place):
+    again = {one["trial_id"]: one for one in answer(place, "report", "before")["trials"]}
+    for line in place.results("before"):
+        found = again[line["trial_id"]]["metrics"]
+        values = {name: estimate["value"] for name, estimate in found.items()}
+        published = {name: line["metrics"][name] for name in values}
+        assert published == values
+        assert len(values) > 10
+    place.run("report", "before", "--output", "again.md")
+    assert (place.path / "again.md").read_text() == (place.path / "before/table.md").read_text()
+
+
+def test_a_report_says_what_the_run_said(place):
+    plan = json.loads((place.path / "before/plan.json").read_text())["plan_id"]
+    said = place.run("report", plan).stdout
+    assert "onnxruntime" in said
+    assert "vs eager" in said
+    kept = place.run("report", "before.json").stdout
+    assert kept.replace(f"<directory of {plan}>", "before") == place.run("report", "before").stdout
+
+
+def test_two_conversions_of_a_run_are_compared_by_their_pairs(place):
+    found = answer(place, "compare", "before::eager", "before::onnxruntime")["comparisons"]
+    back = answer(place, "compare", "before::onnxruntime", "before::eager")["comparisons"]
+    assert [one["metric"] for one in found] == ["latency_ms/p50"]
+    assert found[0]["design"] in ("alternated", "adjacent")
+    assert found[0]["ratio"]["n"] == 2
+    assert found[0]["ratio"]["value"] * back[0]["ratio"]["value"] == pytest.approx(1)
+
+
+def test_two_sessions_are_compared_with_what_the_machine_drifted(place):
+    found = answer(place, "compare", "before.json", "after")
+    (one,) = found["comparisons"]
+    assert one["design"] == "sequential"
+    assert one["drift_ratio"] > 0
+    assert [each["side"] for each in found["alone"]] == ["A"]
+
+
+def test_a_gate_refuses_what_is_missing_and_says_so_in_markdown(place):
+    words = ("gate", "--baseline", "before.json", "--candidate", "after", "--max-regression", "2%")
+    found = answer(place, *words, "--markdown", "summary.md", code=3)
+    assert (found["state"], found["exit_code"]) == ("refused", 3)
+    assert [one["name"] for one in found["missing"]] == ["onnxruntime"]
+    text = (place.path / "summary.md").read_text()
+    assert text.startswith("## benchorch gate: REFUSED")
+    assert "missing: onnxruntime" in text
+
+
+def test_a_gate_passes_a_run_that_is_its_own_baseline(place):
+    words = ("gate", "--baseline", "before", "--candidate", "before.json", "--max-regression=0%")
+    assert answer(place, *words)["state"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("compare", "before", "nowhere"), "neither a run's directory"),
+        (("compare", "before::egaer", "after"), "Did you mean 'eager'?"),
+        (("compare", "before", "after", "--metric=latncy_ms/p50"), "Did you mean 'latency_ms/p50'"),
+        (("compare", "before", "after", "--across=hardwear"), "Did you mean 'hardware'?"),
+        (("compare", "before::onnxruntime", "after::eager"), ""),
+        (("compare", "before", "before/plan.json"), "is not an exported run"),
+        (("gate", "--baseline=before", "--max-regression=2"), "write 2% or 0.02"),
+        (("gate", "--baseline=before", "--max-regression=1%", "--metric=macs/total"), "neither"),
+        (("report", "/proc"), "neither a run's directory"),
+        (("report",), "RUN"),
+    ],
+)
+def test_bad_input_is_a_sentence(place, words, told):
+    if told:
+        assert told in place.run(*words, code=2).stderr
+    else:  # conversions that were picked are the factor
+        assert answer(place, *words)["comparisons"][0]["name"] == "onnxruntime → eager"
+
+
+PROBE = """
+import contextlib, io, sys
+from benchorch.cli import run
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    run(sys.argv[2:])
+print([name for name in sys.argv[1].split(",") if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "absent"),
+    [
+        (("compare", "--help"), "torch,mlflow,ray,onnxruntime,numpy,scipy,rich"),
+        (("gate", "--help"), "torch,mlflow,ray,onnxruntime,numpy,scipy,rich"),
+        (("compare", "before", "after"), "torch,mlflow,ray,onnxruntime"),
+    ],
+)
+def test_reading_a_run_loads_no_more_than_it_takes(place, words, absent):
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, absent, *words],
+        cwd=place.path,
+        env=place.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"

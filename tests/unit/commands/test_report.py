@@ -1,0 +1,68 @@
+"""What is said of a stored run, derived anew."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchorch.commands import report
+from benchorch.domain.trial import Skip
+from benchorch.errors import ConfigError
+from synthetic_runs import failed, result, trial, write_run
+
+EAGER = trial()
+FAST = trial("fast", baseline=EAGER)
+SLOW = trial("slow", baseline=EAGER)
+SKIP = Skip(labels={"model": "mlp", "conversion": "trt"}, reason="needs a GPU.")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return write_run(
+        tmp_path / "run",
+        (EAGER, result(EAGER)),
+        (FAST, result(FAST, 5e5, baseline_ns=1e6, processes=8)),
+        (SLOW, failed(SLOW)),
+        (trial("never"), None),
+        skips=(SKIP,),
+    )
+
+
+def test_it_shows_what_the_run_showed(run: Path) -> None:
+    said = report.run([str(run)]).text
+    assert "plan plan-run: 4 trials" in said
+    assert "mlp / trt: needs a GPU." in said
+    assert "fast on local is fastest" in said
+    assert "oom in measure" in said
+    assert "not run" in said
+
+
+def test_an_export_shows_the_same(run: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    report.run([str(run), "--json", "--output", str(kept)])
+    there, here = (report.run([str(one)]).text for one in (run, kept))
+    assert there.replace(str(run), "") == here.replace("<directory of plan-run>", "")
+
+
+def test_the_file_is_markdown_or_the_export(run: Path, tmp_path: Path) -> None:
+    table, kept, other = (tmp_path / name for name in ("table.md", "kept.json", "kept.txt"))
+    report.run([str(run), "--output", str(table)])
+    report.run([str(run), "--output", str(kept)])
+    said = report.run([str(run), "--json", "--output", str(other)])
+    assert table.read_text().startswith("# benchorch (plan-run)")
+    assert json.loads(kept.read_text()) == report.run([str(run), "--json"]).data
+    assert other.read_text() == kept.read_text()
+    assert said.data == {"written": str(other), "plan_id": "plan-run"}
+    assert "3 of 4 trials" in said.text
+
+
+def test_where_nothing_can_be_written_it_says_so(run: Path, tmp_path: Path) -> None:
+    for name in ("nowhere/x.md", "nowhere/x.json"):
+        with pytest.raises(ConfigError, match="cannot be written"):
+            report.run([str(run), "--output", str(tmp_path / name)])
+
+
+def test_it_says_the_same_every_time(run: Path) -> None:
+    assert report.run([str(run)]) == report.run([str(run)])
