@@ -75,4 +75,4 @@ class Verdict:
     @property
     def explanation(self) -> str:
         """Every reason in one line, and where it began; empty when passed."""
-        return "; ".join(filter(None, (*self.reasons, self.first_divergence)))
+        return f"{'; '.join(self.reasons)} {self.first_divergence}".strip()

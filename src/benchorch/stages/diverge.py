@@ -51,11 +51,11 @@ def first_divergence(
             given = _named_alike(_record(make(), example), right)
             found = _first_beyond(right, given, tolerance_ratio)
             if found:
-                return f"after {stage}: {found}"
-        return f"not in a module: {' and '.join(stages)} left all of them within the tolerance."
+                return f"After {stage} {found}"
+        return f"Not in a module: {' and '.join(stages)} left all of them within the tolerance."
     except Exception as error:  # a failed search must not cost the verdict
         lines = str(error).strip().splitlines()
-        return f"unknown: {lines[0] if lines else type(error).__name__}"
+        return f"Where it begins is unknown: {lines[0] if lines else type(error).__name__}"
 
 
 def _unflattened(program: Path) -> torch.nn.Module:

@@ -126,7 +126,7 @@ def test_the_first_module_that_differs_is_named() -> None:
 
 
 def test_modules_that_all_agree_are_said_to() -> None:
-    assert spoilt("Convolution", "").startswith("not in a module")
+    assert spoilt("Convolution", "").startswith("Not in a module")
 
 
 def test_a_search_that_fails_costs_nothing_but_itself() -> None:
@@ -141,7 +141,7 @@ def test_a_search_that_fails_costs_nothing_but_itself() -> None:
         example=lab.chain_of("eager").example(0),
         tolerance_ratio=1e-3,
     )
-    assert told == "unknown: no room"
+    assert told == "Where it begins is unknown: no room"
 
 
 def test_float64_is_kept_beside_the_reference(tmp_path: Path) -> None:
