@@ -181,8 +181,9 @@ def the_search(searches: int) -> Iterator[Row]:
         as_good = min(made * (error / rms(off)) ** 2 for made, error in plain.items())
         yield Row(
             f"Q9 search to {width:.1%}{' (default)' if width == 0.03 else ''}",
-            f"{near(off):.0%} within 3 %, rms {rms(off):.2%}; {calls:,.0f} calls, {calls / as_good:.0%} "
-            f"of a bisection as accurate; 90 % intervals held the truth in {held:.0%}",
+            f"{near(off):.0%} within 3 %, rms {rms(off):.2%}; {calls:,.0f} calls, "
+            f"{calls / as_good:.0%} of a bisection as accurate; "
+            f"90 % intervals held the truth in {held:.0%}",
             "90 % within 3 %, 60 % of calls",
             width != 0.03 or (near(off) >= 0.9 and calls <= 0.6 * as_good),
         )

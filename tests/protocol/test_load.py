@@ -19,7 +19,8 @@ from scipy import stats
 
 from benchorch.analysis.curve import load_points
 from benchorch.analysis.ideal_queue import mean_response, response_quantile
-from benchorch.analysis.load import load_doubts, load_metrics, peak_of
+from benchorch.analysis.load import load_metrics, peak_of
+from benchorch.analysis.load_doubts import load_doubts
 from benchorch.analysis.queueing import (
     completions_ns,
     disagreement_ratio,
