@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from benchorch.analysis.queueing import Stretch, stretches
 from benchorch.domain.measurement import Calibration, Load, Observations, ProcessRecord
+from benchorch.hardware.cpu import CpuClock
 from benchorch.interfaces.hardware import Counts, Timing
 from benchorch.interfaces.scenario import Scenario
 from benchorch.scenarios.arrivals import Arrivals
@@ -78,7 +79,7 @@ def varying(clock: VirtualClock, costs_ns: Iterable[int]) -> Callable[[], object
 def run(
     scenario: Scenario,
     call: Callable[[], object] | None = None,
-    clock: VirtualClock | None = None,
+    clock: VirtualClock | CpuClock | None = None,
     calls: Sequence[Callable[[], object]] = (),
 ) -> Observations:
     """What a scenario sees of a call of a millisecond, unless it is given another."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchorch.analysis.autocorrelation import independent_n, lag_one
 from benchorch.analysis.latency import median_ms, preempted_ratio, queries_ms
-from benchorch.analysis.load import load_doubts
+from benchorch.analysis.load_doubts import load_doubts
 from benchorch.analysis.pairs import pairs
 from benchorch.analysis.periodicity import LEAST_PERIODS, slow_period
 from benchorch.analysis.processes import headline_ns

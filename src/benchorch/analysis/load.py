@@ -1,4 +1,4 @@
-"""What a trial's processes say of responses under load, and what to doubt in that."""
+"""What a trial's processes say of responses under load; `load_doubts` says what to doubt in it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ from benchorch.analysis.peak import LEVEL_RATIO as BELIEF_LEVEL_RATIO
 from benchorch.analysis.peak import Belief, belief, never, probe
 from benchorch.analysis.processes import over_processes
 from benchorch.analysis.quantiles import ALPHA, minimum_n
-from benchorch.analysis.queueing import (
-    Stretch,
-    disagreement_ratio,
-    lateness_ns,
-    overloaded,
-    steady,
-    stretches,
-)
+from benchorch.analysis.queueing import Stretch, overloaded, stretches
 from benchorch.analysis.slo import Evidence, Kept, Target, kept, target_of
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import Observations, ProcessRecord
-from benchorch.units import NS_PER_MS, NS_PER_US, format_ms
+from benchorch.units import NS_PER_MS
 
 if TYPE_CHECKING:
     from numpy import float64, int64
@@ -30,13 +23,7 @@ if TYPE_CHECKING:
 TAILS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 P50_AND_P99 = {"p50": 0.5, "p99": 0.99}
 
-MOST_LATE_RATIO = 0.05
-MOST_LATE_NS = 100 * NS_PER_US
-"""Lateness of the generator, at p99: more of a median response, or more at all, shows."""
-
-MOST_DISAGREEMENT_RATIO = 0.001
 WRONG_OVERLOADS = 0.01
-WIDE_RATIO = 0.05
 
 CAPACITY, OFFERED, CONFIRMATION = "capacity", "offered", "confirmation"
 
@@ -57,8 +44,8 @@ def load_metrics(
     alpha : float
         Error rate of intervals over processes: see `over_processes`.
     """
-    seen = _seen(processes)
-    mains = _mains(seen)
+    seen = seen_under_load(processes)
+    mains = at_one_rate(seen)
     found: dict[str, Estimate | None] = {
         "capacity_per_s/mean": over_processes(_capacities(seen), unit="per_s", alpha=alpha),
         "target_rate_per_s/max": _target_rate(seen, alpha),
@@ -68,11 +55,12 @@ def load_metrics(
     return {name: estimate for name, estimate in found.items() if estimate is not None}
 
 
-def _seen(processes: Sequence[ProcessRecord]) -> list[Observations]:
+def seen_under_load(processes: Sequence[ProcessRecord]) -> list[Observations]:
+    """What those processes saw that were under load."""
     return [p.observations for p in processes if p.observations.loads]
 
 
-def _mains(seen: Sequence[Observations]) -> list[Stretch]:
+def at_one_rate(seen: Sequence[Observations]) -> list[Stretch]:
     """The one rate of each process; empty where a process offered several, or none."""
     found = [
         [s for s in stretches(observed) if s.load.purpose in (OFFERED, CONFIRMATION)]
@@ -88,15 +76,15 @@ def _of_one_rate(mains: Sequence[Stretch], alpha: float) -> Iterator[tuple[str, 
     yield "offered_per_s/mean", over_processes(offered, unit="per_s", alpha=alpha)
     yield "achieved_per_s/mean", over_processes(achieved, unit="per_s", alpha=alpha)
     for name, ratio in P50_AND_P99.items():
-        served = [[_ms(s.duration_ns)] for s in settled]
+        served = [[to_ms(s.duration_ns)] for s in settled]
         yield f"service_ms/{name}", quantile_over(served, ratio, alpha)
     if unstable(mains):
         return
     for name, ratio in P50_AND_P99.items():
-        waited = [[_ms(s.queueing_ns)] for s in settled]
+        waited = [[to_ms(s.queueing_ns)] for s in settled]
         yield f"queueing_ms/{name}", quantile_over(waited, ratio, alpha)
     for name, ratio in TAILS.items():
-        responses = [[_ms(s.response_ns)] for s in settled]
+        responses = [[to_ms(s.response_ns)] for s in settled]
         yield f"response_ms/{name}", quantile_over(responses, ratio, alpha)
 
 
@@ -125,16 +113,17 @@ def unstable(mains: Sequence[Stretch]) -> bool:
     return any(overloaded(main, confidence) for main in mains)
 
 
-def _ms(times_ns: NDArray[int64]) -> NDArray[float64]:
+def to_ms(times_ns: NDArray[int64]) -> NDArray[float64]:
+    """Milliseconds, shape (n,)."""
     return times_ns / NS_PER_MS
 
 
 def _capacities(seen: Sequence[Observations]) -> list[float]:
-    found = (_capacity(observed) for observed in seen)
+    found = (capacity_of(observed) for observed in seen)
     return [stretch.settled().completed_per_s() for stretch in found if stretch is not None]
 
 
-def _capacity(observed: Observations) -> Stretch | None:
+def capacity_of(observed: Observations) -> Stretch | None:
     """The last stretch at full speed; those before it only find out how long it should be."""
     found = [s for s in stretches(observed) if s.load.purpose == CAPACITY]
     return found[-1] if found else None
@@ -162,7 +151,7 @@ def peak_of(observed: Observations) -> Belief | None:
 
     None without a target, where fewer than two rates were offered, and where no rate can hold it.
     """
-    at_full_speed = _capacity(observed)
+    at_full_speed = capacity_of(observed)
     target = target_of(observed.loads[-1])
     if at_full_speed is None or target is None or never(at_full_speed, target):
         return None
@@ -178,7 +167,7 @@ def verdict(mains: Sequence[Stretch], target: Target) -> tuple[Kept, Evidence]:
 
     Queries count for what they are worth: one in each correlation time.
     """
-    responses = [_ms(main.settled().response_ns) for main in mains]
+    responses = [to_ms(main.settled().response_ns) for main in mains]
     time = correlation_time(responses, target.quantile_ratio)
     above = sum(int((values > target.target_ms).sum()) for values in responses)
     count = sum(values.size for values in responses)
@@ -186,147 +175,3 @@ def verdict(mains: Sequence[Stretch], target: Target) -> tuple[Kept, Evidence]:
     if unstable(mains):
         return Kept.MISSED, evidence
     return kept(evidence, target.quantile_ratio), evidence
-
-
-def load_doubts(processes: Sequence[ProcessRecord]) -> tuple[str, ...]:
-    """One sentence for each doubt about a trial under load, the gravest first, with what to do."""
-    seen = _seen(processes)
-    if not seen:
-        return ()
-    mains = _mains(seen)
-    return (
-        *_contradiction(seen),
-        *_never(seen),
-        *_overload(mains),
-        *_missed(mains),
-        *_late(seen),
-        *_unsettled(seen),
-        *_few(mains),
-        *_wide_peak(seen),
-    )
-
-
-def _contradiction(seen: Sequence[Observations]) -> Iterator[str]:
-    worst = max(disagreement_ratio(s) for observed in seen for s in stretches(observed))
-    if worst > MOST_DISAGREEMENT_RATIO:
-        yield (
-            f"The times of the queries contradict each other by {_percent(worst)}: replaying the "
-            "schedule through the queue gives other responses than were measured. Do not use "
-            "these figures; run it again, and if it repeats, this machine's clock cannot be "
-            "trusted."
-        )
-
-
-def _never(seen: Sequence[Observations]) -> Iterator[str]:
-    for observed in seen:
-        target, at_full_speed = target_of(observed.loads[-1]), _capacity(observed)
-        if target is not None and at_full_speed is not None and never(at_full_speed, target):
-            yield (
-                f"No rate can be served within {format_ms(target.target_ms)} ms at "
-                f"{_quantile(target)}: service alone, with nothing waiting, takes longer. "
-                "Try a larger scenario.target_ms, a smaller workload.batch_size or another "
-                "conversion."
-            )
-            return
-
-
-def _overload(mains: Sequence[Stretch]) -> Iterator[str]:
-    if not (mains and unstable(mains)):
-        return
-    offered = max(main.load.rate_per_s for main in mains)
-    given_up = sum(main.load.unserved for main in mains)
-    lost = f", and {given_up} queries were given up" if given_up else ""
-    yield (
-        f"Unstable: at {offered:.4g} queries a second the queue grew for as long as it was watched"
-        f"{lost}. Quantiles of responses would grow with the run, so there are none: try a lower "
-        "scenario.rate_per_s, or scenario.utilisation_ratio=0.5."
-    )
-
-
-def _missed(mains: Sequence[Stretch]) -> Iterator[str]:
-    target = target_of(mains[0].load) if mains else None
-    if target is None:
-        return
-    found, evidence = verdict(mains, target)
-    share = _percent(evidence.violations / evidence.queries)
-    limit = format_ms(target.target_ms)
-    if found is Kept.UNDECIDED:
-        yield (
-            f"Whether {_quantile(target)} stays within {limit} ms is not decided: {share} of "
-            f"responses took longer, on the evidence of {evidence.queries:.0f} independent ones: "
-            "try a longer scenario.duration_s."
-        )
-    elif found is Kept.MISSED and mains[0].load.purpose == CONFIRMATION:
-        yield (
-            f"The rate that the search found did not hold for a full run: {share} of responses "
-            f"took longer than {limit} ms: try a larger scenario.budget_s, or a quieter machine."
-        )
-    elif found is Kept.MISSED:
-        yield (
-            f"The target is missed: {share} of responses took longer than {limit} ms: try a lower "
-            f"scenario.rate_per_s; scenario=peak_rate scenario.target_ms={target.target_ms:g} "
-            "finds one that holds."
-        )
-
-
-def _late(seen: Sequence[Observations]) -> Iterator[str]:
-    import numpy as np
-
-    limited = 0.0
-    offered = [s for o in seen for s in stretches(o) if s.load.purpose != CAPACITY]
-    for s in offered:
-        late_ns = float(np.quantile(lateness_ns(s), 0.99))
-        typical_ns = float(np.median(s.settled().response_ns))
-        if late_ns > min(MOST_LATE_NS, MOST_LATE_RATIO * typical_ns):
-            limited = max(limited, late_ns)
-    if limited:
-        yield (
-            f"Generator limited: one query in a hundred was started more than "
-            f"{format_ms(limited / NS_PER_MS)} ms later than it could have been, which is in its "
-            "response: try a quieter machine, fewer hardware.threads, or fewer scenario.servers."
-        )
-
-
-def _unsettled(seen: Sequence[Observations]) -> Iterator[str]:
-    offered = [s for o in seen for s in stretches(o) if s.load.purpose in (OFFERED, CONFIRMATION)]
-    unsettled = sum(steady(s) is False for s in offered)
-    if unsettled:
-        yield (
-            f"Service times had not settled after the first tenth of {unsettled} of "
-            f"{len(offered)} stretches: try a longer scenario.duration_s, or a quieter machine."
-        )
-
-
-def _few(mains: Sequence[Stretch]) -> Iterator[str]:
-    if not mains or unstable(mains):
-        return
-    p99 = quantile_over([[_ms(main.settled().response_ns)] for main in mains], 0.99)
-    if p99 is None:
-        yield (
-            f"There is no p99: it takes {minimum_n(0.99)} queries after the first tenth of the "
-            "time: try a longer scenario.duration_s."
-        )
-    elif p99.low is None:
-        yield (
-            "p99 has no interval: waiting times of neighbours resemble each other, and too few "
-            "are independent: try a longer scenario.duration_s, or several processes with "
-            "stopping=quick."
-        )
-
-
-def _wide_peak(seen: Sequence[Observations]) -> Iterator[str]:
-    found = [peak for observed in seen if (peak := peak_of(observed)) is not None]
-    widest = max((peak.width_ratio for peak in found), default=0.0)
-    if widest > WIDE_RATIO:
-        yield (
-            f"The search for the highest rate ended with an interval {_percent(widest)} wide: "
-            "try a larger scenario.budget_s."
-        )
-
-
-def _quantile(target: Target) -> str:
-    return f"p{100 * target.quantile_ratio:g}"
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * ratio:.0f} %" if ratio >= 0.1 else f"{100 * ratio:.2g} %"

@@ -39,7 +39,7 @@ class ThroughputLatency(Scenario):
     fractions: tuple[float, ...] = (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0)
     replicates: int = 2
     duration_s: float = 10.0
-    min_queries: int = 300
+    min_queries: int = 150
     target_ms: float | None = None
     quantile_ratio: float = 0.99
     arrivals: Kind = "poisson"

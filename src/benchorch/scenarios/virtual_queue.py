@@ -3,6 +3,7 @@
 With one server there is neither a dispatcher nor a second thread. Several are threads that take the
 next query from the same line. A model lets the others run while it computes, but Python code
 between its kernels does not: what several servers gain depends on the runtime, and is measured.
+On a device with a queue of its own, to wait for one call is to wait for all issued before it.
 """
 
 from __future__ import annotations

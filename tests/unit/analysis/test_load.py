@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from benchorch.analysis.curve import LoadPoint, load_points, rising
-from benchorch.analysis.load import load_doubts, load_metrics
+from benchorch.analysis.load import load_metrics
+from benchorch.analysis.load_doubts import load_doubts
 from benchorch.domain.codec import decode, encode
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.measurement import Observations, ProcessRecord
+from benchorch.hardware.cpu import CpuClock
 from benchorch.scenarios.curve import ThroughputLatency
 from benchorch.scenarios.peak_rate import PeakRate
 from benchorch.scenarios.server import Server
@@ -105,6 +107,32 @@ def test_a_wide_search_is_doubted() -> None:
     assert peak.high is not None
     assert peak.high / peak.low > 1.05
     assert any("larger scenario.budget_s" in doubt for doubt in load_doubts([found]))
+
+
+def test_a_budget_too_small_for_one_probe_ends_with_a_verdict() -> None:
+    clock = QuickClock()
+    scenario = PeakRate(target_ms=100_000, budget_s=5, seed=1)
+    found = process(run(scenario, constant(clock, 20_000.0), clock))
+    assert "target_rate_per_s/max" not in load_metrics([found])
+    (said,) = load_doubts([found])
+    assert "does not hold a single probe: try a larger scenario.budget_s" in said
+
+
+def test_a_call_that_does_nothing_is_served() -> None:
+    found = process(run(Server(duration_s=1, capacity_s=0.05, seed=1), lambda: None, CpuClock()))
+    assert len(found.observations.durations_ns) > 1000
+    assert load_metrics([found])["service_ms/p50"].value < 0.05
+
+
+def test_a_model_that_slows_down_for_ever_is_unstable_or_unsettled() -> None:
+    clock = QuickClock()
+    costs = (MS + 200 * n for n in range(10**6))
+    found = process(
+        run(Server(rate_per_s=500, duration_s=30, seed=1), varying(clock, costs), clock)
+    )
+    said = " ".join(load_doubts([found]))
+    assert "Unstable" in said
+    assert "had not settled" in said
 
 
 def test_a_confirmation_that_fails_is_told() -> None:

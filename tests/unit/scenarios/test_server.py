@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import time
 
 import pytest
 
+from benchorch.analysis.queueing import disagreement_ratio
 from benchorch.errors import MeasureError
+from benchorch.hardware.cpu import CpuClock
 from benchorch.interfaces.hardware import Counts
 from benchorch.scenarios.server import Server
 from load_runs import QuickClock, constant, only, run, varying
@@ -147,6 +150,18 @@ def test_more_servers_than_calls_are_refused_with_what_is_possible() -> None:
     with pytest.raises(MeasureError, match="need a bound call each; there are 1") as caught:
         run(Server(servers=4))
     assert caught.value.remedy == "scenario.servers=1"
+
+
+def test_live_servers_side_by_side_add_up_whoever_comes_first() -> None:
+    clock = CpuClock()
+    calls = [lambda: time.sleep(0.004) for _ in range(3)]
+    scenario = Server(rate_per_s=500, duration_s=1, min_queries=0, servers=3, seed=1)
+    observed = run(scenario, clock=clock, calls=calls)
+    assert disagreement_ratio(only(observed)) == 0.0
+    assert only(observed).due_ns.size == 500
+    assert observed.cpu_ns == ()
+    # Two of three are busy on average: one server alone would be left far behind.
+    assert observed.loads[-1].unserved == 0
 
 
 def test_cold_caches_are_refused() -> None:
