@@ -588,7 +588,7 @@ def chain_of(composer: Composer, *words: str) -> Chain:
 def key_of(chain: Chain, facts: Mapping[str, Json] = FACTS) -> str:
     identity = chain.model.identity()
     assert identity is not None
-    return chain.key(identity, len(chain.file_steps), facts).digest
+    return chain.key(identity, len(chain.steps), facts).digest
 
 
 @pytest.mark.parametrize(
@@ -602,7 +602,7 @@ def key_of(chain: Chain, facts: Mapping[str, Json] = FACTS) -> str:
         "conversion.steps.aot_inductor.freezing=true",
         "conversion.steps.export.strict=true",
         "+model.kwargs={scale:2}",
-        "conversion=exported_program",
+        "conversion=export",
     ],
 )
 def test_o6_whatever_changes_the_files_changes_the_key(composer: Composer, word: str) -> None:
