@@ -201,15 +201,20 @@ def sized(
 ) -> Series:
     """The first blocks, of the fewest turns that the clock can tell from nothing.
 
-    With cold caches a block is one turn, however short: only the first of several would be cold.
+    With cold caches a block is one turn, however short, as only the first of several would be cold;
+    and there is none yet.
     """
 
     def start(repeats: int) -> Series:
-        return Series(calls, clock, repeats, calls_per_turn=calls_per_turn, cold_caches=cold_caches)
+        return Series(calls, clock, repeats, calls_per_turn=calls_per_turn)
 
+    if cold_caches:
+        series = Series(calls, clock, 1, calls_per_turn=calls_per_turn, cold_caches=True)
+        series.floor_ns = _floor_ns(calibration)
+        return series
     least_ns = READS_PER_BLOCK * max(calibration.pair_cost_ns, calibration.step_ns)
     # A reading may be one step too long, so the shortest must clear the rule by one.
-    return grown(start, 0 if cold_caches else least_ns + calibration.step_ns, calibration)
+    return grown(start, least_ns + calibration.step_ns, calibration)
 
 
 def grown(start: Callable[[int], Series], least_ns: float, calibration: Calibration) -> Series:
@@ -225,7 +230,7 @@ def grown(start: Callable[[int], Series], least_ns: float, calibration: Calibrat
     while True:
         series = start(wanted)
         if _all_last(series, least_ns):
-            series.floor_ns = max(calibration.pair_cost_ns, 1.0)
+            series.floor_ns = _floor_ns(calibration)
             return series
         short_ns = series.durations_ns[-1]
         if series.calls_per_block >= STALLED_AFTER_CALLS and short_ns <= calibration.pair_cost_ns:
@@ -233,6 +238,11 @@ def grown(start: Callable[[int], Series], least_ns: float, calibration: Calibrat
                 f"{series.calls_per_block} calls took {short_ns} ns: the clock stands still"
             )
         wanted = _more(wanted, short_ns, least_ns)
+
+
+def _floor_ns(calibration: Calibration) -> float:
+    """What any block takes at least, now that there is something in it."""
+    return max(calibration.pair_cost_ns, 1.0)
 
 
 def _all_last(series: Series, least_ns: float) -> bool:

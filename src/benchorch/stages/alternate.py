@@ -87,7 +87,7 @@ def _warm_up(side: Series, slice_ns: float) -> int:
 
 
 def _take_turn(side: Series, slice_ns: float) -> None:
-    spent_ns = 0
+    first, spent_ns = len(side.durations_ns), 0
     while spent_ns < slice_ns:
-        side.add_block()
-        spent_ns += side.durations_ns[-1]
+        side.add_blocks()
+        spent_ns = sum(side.durations_ns[first:])

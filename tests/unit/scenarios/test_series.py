@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchorch.domain.measurement import Observations
+from benchorch.errors import MeasureError
 from benchorch.scenarios.series import MOST_RESTARTS, Series, fill, in_turn, sized, window_from
 from stand_ins import Blocks
 from virtual_clock import Costs, VirtualClock
@@ -171,6 +172,14 @@ def test_cold_caches_are_flushed_before_every_block_outside_the_timed_region() -
     assert observed.calls_per_block == 1, "the second call of a block would be warm"
     assert set(observed.durations_ns) == {1_040}
     assert set(observed.cpu_ns) == {1_000}
+
+
+def test_a_cold_call_shorter_than_a_read_is_an_instrument_fault() -> None:
+    clock = VirtualClock(turn_ns=0, read_ns=0)
+    series = sized([Costs(clock, 0)], clock, clock.calibrate(), cold_caches=True)
+    with pytest.raises(MeasureError, match="took 0 ns") as caught:
+        fill(series, Blocks(10))
+    assert caught.value.kind == "instrument_fault"
 
 
 def test_caches_are_left_alone_unless_cold_ones_are_asked_for() -> None:
