@@ -197,7 +197,9 @@ def _skipped(place: Path) -> Iterator[tuple[str, Cell]]:
 
 def _cell(result: TrialResult) -> Cell:
     if result.failure:
-        return Cell(state="failed", why=result.failure.message, result=result)
+        failure = result.failure
+        instead = f" ({failure.remedy})" if failure.remedy else ""
+        return Cell(state="failed", why=f"{failure.message}{instead}", result=result)
     verdict = result.parity
     if verdict is None or not verdict.passed:
         why = " ".join((*verdict.reasons, verdict.first_divergence)) if verdict else "not checked"

@@ -63,7 +63,8 @@ class Conversion:
     @property
     def leaves(self) -> tuple[Format, ...]:
         """What a store keeps of it; empty where it is made anew in every process."""
-        return tuple(type(step).produces for _, step in self.steps if isinstance(step, FileStep))
+        kept = (type(step).produces for _, step in self.steps if isinstance(step, FileStep))
+        return tuple(dict.fromkeys(kept))
 
     def unavailable(self, device: str) -> str | None:
         """Why it cannot run on such a device, packages apart, or None."""

@@ -107,7 +107,9 @@ class TorchAo(StateStep):
 
         what = "The torchao state cannot be loaded"
         with quietly(), refusal(MeasureError, what, UnpicklingError):
-            import torchao.quantization  # noqa: F401  # puts its tensors on torch's list
+            # Imported, they put their tensors on torch's list.
+            import torchao.prototype.quantization.int4
+            import torchao.quantization  # noqa: F401
 
             state = torch.load(source / STATE_FILE, weights_only=True)
             module.load_state_dict(state, assign=True)

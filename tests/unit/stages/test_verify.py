@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import conversion_lab as lab
+from benchorch import measuring
 from benchorch.domain.verdict import Verdict
 from benchorch.errors import TrialError
 from benchorch.stages.diverge import first_divergence
@@ -149,3 +150,12 @@ def test_float64_is_kept_beside_the_reference(tmp_path: Path) -> None:
     wide = np.load(made.reference / "0.float64.npz")["0"]
     assert wide.dtype == np.float64
     assert 0 < lab.relative_l2(lab.reference_of(made)["0"], wide) < 1e-6
+
+
+def test_outputs_that_share_memory_are_kept_apart() -> None:
+    buffer = np.zeros(2, dtype=np.float32)
+    kept = []
+    for value in (1.0, 2.0):
+        buffer[:] = value  # as OpenVINO does under torch.compile
+        kept.append(measuring._kept({"0": buffer}))
+    assert [each["0"].tolist() for each in kept] == [[1, 1], [2, 2]]
