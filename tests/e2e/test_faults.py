@@ -20,6 +20,7 @@ model:
   factory: my_zoo:works
   inputs: {x: {shape: [batch_size, 4], generator: normal}}
 limits: {build_timeout_s: 40, memory_gib: 1.5}
+protocol: {canary_tolerance_ratio: null, pair_window_s: 0.05}
 """
 EXPECTED = {
     "works": ("ok", None, None),
