@@ -18,7 +18,7 @@ import matplotlib as mpl
 import numpy as np
 
 from benchorch import journal
-from benchorch.analysis.latency import calls_ms, median_ms
+from benchorch.analysis.latency import queries_ms, median_ms
 from benchorch.analysis.pairs import log_ratios
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import TrialResult
@@ -69,7 +69,7 @@ def _one_process(panel: Axes, process: ProcessRecord) -> None:
     panel.plot(at_s[preempted], took_ms[preempted], ".", ms=3, color=LOUD, label="interrupted")
     if process.steady_from is not None:
         panel.axvline(at_s[process.steady_from], color=INK, lw=0.8, ls="--", label="steady from")
-    panel.axhline(float(np.median(calls_ms(process))), color=INK, lw=0.8, label="median")
+    panel.axhline(float(np.median(queries_ms(process))), color=INK, lw=0.8, label="median")
     panel.set_ylim(0, float(np.quantile(took_ms, 0.98)) * 1.4)
     _label(panel, "one process", "seconds since its first call", "ms a call")
     panel.legend(loc="upper right", frameon=False, fontsize=7)

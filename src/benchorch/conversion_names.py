@@ -79,4 +79,4 @@ def read_yaml(path: Path) -> object:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(path.read_text(), Loader=loader)  # noqa: S506  # both are safe
+    return loader(path.read_text()).get_single_data()

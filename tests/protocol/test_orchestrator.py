@@ -636,7 +636,7 @@ def test_o6_a_changed_package_or_step_changes_the_key(
         patch.setattr(environment, "package_versions", lambda names: dict.fromkeys(names, "9.9"))
         assert key_of(chain) != before
     with monkeypatch.context() as patch:
-        step = type(chain.file_steps[-1][1])
+        step = type(chain.steps[-1][1])
         patch.setattr(step, "version", step.version + 1)
         assert key_of(chain) != before
     assert key_of(chain) == before
