@@ -177,7 +177,6 @@ class _Server:
         self._calls = calls
         self._clock = clock
         self._max_batch = max_batch
-        self._ended_ns = -_LONGEST_NS
 
     def work(self, line: Line) -> None:
         """Take, wait, serve, until nothing is left.
@@ -185,11 +184,11 @@ class _Server:
         Counts are read again only after a wait: of a query that was waited for by others, those of
         the one before it still hold.
         """
-        clock, served, calls = self._clock, self.served, self._calls
+        clock, served, calls, ended_ns = self._clock, self.served, self._calls, -_LONGEST_NS
         counts, others = clock.counts(), range(0)
         while (place := line.take()) is not None:
             due_ns = line.due_ns[place]
-            if due_ns > self._ended_ns:
+            if due_ns > ended_ns:
                 clock.wait_until(due_ns)
                 counts = clock.counts()
             if self._max_batch > 1:
@@ -198,15 +197,16 @@ class _Server:
             started_ns = clock.now_ns()
             timing = clock.time_block(call, 1, at_once=True)
             before, counts = counts, clock.counts()
-            if not 0 < timing.wall < _LONGEST_NS or started_ns < self._ended_ns:
-                raise self._fault(timing)
-            self._ended_ns = started_ns + timing.wall
+            wall_ns = timing.wall
+            if not 0 < wall_ns < _LONGEST_NS or started_ns < ended_ns:
+                raise _fault(timing)
+            ended_ns = started_ns + wall_ns
             served.add(place, started_ns, timing, before, counts)
             for other in others:
                 served.add(other, started_ns, timing, before, counts)
-            if counts[1:] != before[1:]:
+            if counts != before:
                 served.note(place, before, counts)
-            if self._ended_ns > line.until_ns:
+            if ended_ns > line.until_ns:
                 line.close()
 
     def _together(self, place: int, others: Sequence[int]) -> Call:
@@ -220,7 +220,8 @@ class _Server:
 
         return issue_all
 
-    def _fault(self, timing: Timing) -> MeasureError:
-        if not 0 < timing.wall < _LONGEST_NS:
-            return fault(f"a query took {timing.wall} ns")
-        return fault("a query started before the one before it had ended")
+
+def _fault(timing: Timing) -> MeasureError:
+    if not 0 < timing.wall < _LONGEST_NS:
+        return fault(f"a query took {timing.wall} ns")
+    return fault("a query started before the one before it had ended")
