@@ -19,7 +19,13 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
-from benchorch.mistakes import Mistakes, composition_errors, first_line, group_options
+from benchorch.mistakes import (
+    Mistakes,
+    composition_errors,
+    first_line,
+    group_names,
+    group_options,
+)
 from benchorch.overrides import (
     CONVERSION,
     EACH,
@@ -90,7 +96,7 @@ class Composer:
         self._first: tuple[tuple[str, ...], _Composed] | None = None
         self._composed: dict[tuple[str, ...], _Composed] = {}
         self._siblings: dict[tuple[str, ...], _Composed] = {}
-        self._groups = frozenset(name for name in loader.list_groups("") if name != "hydra")
+        self._groups = group_names(loader)
         self._mistakes = Mistakes(loader, config_name, self._groups)
 
     @property
