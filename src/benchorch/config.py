@@ -20,7 +20,13 @@ from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
 from benchorch.extensions import extension_directories
-from benchorch.mistakes import Mistakes, composition_errors, first_line, group_options
+from benchorch.mistakes import (
+    Mistakes,
+    composition_errors,
+    first_line,
+    group_names,
+    group_options,
+)
 from benchorch.overrides import (
     CONVERSION,
     EACH,
@@ -112,7 +118,7 @@ class Composer:
         self._first: tuple[tuple[str, ...], _Composed] | None = None
         self._composed: dict[tuple[str, ...], _Composed] = {}
         self._siblings: dict[tuple[str, ...], _Composed] = {}
-        self._groups = frozenset(name for name in loader.list_groups("") if name != "hydra")
+        self._groups = group_names(loader)
         self._mistakes = Mistakes(loader, config_name, self._groups)
 
     @property

@@ -14,14 +14,29 @@ from benchorch.overrides import key_of, parse_override, sweep_jobs
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
+    from hydra.core.object_type import ObjectType
     from hydra.core.override_parser.types import Override
+
+
+def group_names(loader: ConfigLoader) -> frozenset[str]:
+    """The configuration groups a user can choose from."""
+    from hydra.core.object_type import ObjectType
+
+    return frozenset(name for name in _listed(loader, "", ObjectType.GROUP) if name != "hydra")
 
 
 def group_options(loader: ConfigLoader, group: str) -> list[str]:
     """The names one can choose in a group."""
+    from hydra.core.object_type import ObjectType
+
+    return _listed(loader, group, ObjectType.CONFIG)
+
+
+def _listed(loader: ConfigLoader, group: str, kind: ObjectType) -> list[str]:
     # Straight from the repository: the loader would copy all of it to answer.
-    options: list[str] = loader.repository.get_group_options(group)  # type: ignore[attr-defined]
-    return [name for name in options if not name.startswith("_")]
+    repository = loader.repository  # type: ignore[attr-defined]
+    names: list[str] = repository.get_group_options(group, kind)
+    return [name for name in names if not name.startswith("_")]
 
 
 class Mistakes:

@@ -123,7 +123,7 @@ def test_a_bound_call_needs_no_arguments_and_gives_the_same_every_time(loaded: E
 
 
 def test_calls_made_in_its_own_surroundings_give_what_others_give(loaded: Executable) -> None:
-    call = loaded.bind({"input": X})
+    call = loaded.bind({"x": X})
     alone = loaded.outputs(call())["0"].copy()
     with loaded.calling(), loaded.calling():
         np.testing.assert_array_equal(loaded.outputs(call())["0"], alone)

@@ -368,7 +368,7 @@ def test_c9_the_real_clock_sees_the_collector_and_the_compiler(
     made = itertools.count()
 
     def call() -> None:
-        sum(range(200_000))  # longer than blocks are timed together for
+        sum(range(1_000_000))  # longer than blocks are timed together for
         number = next(made)
         if number == 20:
             gc.collect()

@@ -70,16 +70,31 @@ def _contradiction(seen: Sequence[Observations]) -> Iterator[str]:
 
 
 def _never(seen: Sequence[Observations]) -> Iterator[str]:
-    for observed in seen:
-        target, at_full_speed = target_of(observed.loads[-1]), capacity_of(observed)
-        if target is not None and at_full_speed is not None and never(at_full_speed, target):
-            yield (
-                f"No rate can be served within {format_ms(target.target_ms)} ms at "
-                f"{_quantile(target)}: service alone, with nothing waiting, takes longer. "
-                "Try a larger scenario.target_ms, a smaller workload.batch_size or another "
-                "conversion."
-            )
-            return
+    refused = [target for observed in seen if (target := _refused(observed)) is not None]
+    if not refused:
+        return
+    target = refused[0]
+    limit = f"{format_ms(target.target_ms)} ms at {_quantile(target)}"
+    if len(refused) == len(seen):
+        yield (
+            f"No rate can be served within {limit}: service alone, with nothing waiting, takes "
+            "longer. Try a larger scenario.target_ms, a smaller workload.batch_size or another "
+            "conversion."
+        )
+    else:
+        yield (
+            f"In {len(refused)} of {len(seen)} processes no rate could be served within {limit}, "
+            "as service alone took longer; the highest rate is that of the others: try a quieter "
+            "machine, or a larger scenario.target_ms."
+        )
+
+
+def _refused(observed: Observations) -> Target | None:
+    """The target, where service alone took longer than that."""
+    target, at_full_speed = target_of(observed.loads[-1]), capacity_of(observed)
+    if target is None or at_full_speed is None or not never(at_full_speed, target):
+        return None
+    return target
 
 
 def _overload(mains: Sequence[Stretch]) -> Iterator[str]:
@@ -178,9 +193,9 @@ def _wide_peak(seen: Sequence[Observations]) -> Iterator[str]:
 
 def _no_probe(seen: Sequence[Observations]) -> Iterator[str]:
     for observed in seen:
-        target, at_full_speed = target_of(observed.loads[-1]), capacity_of(observed)
-        searched = observed.loads[-1].purpose == CAPACITY
-        if searched and target and at_full_speed and not never(at_full_speed, target):
+        at_full_speed = capacity_of(observed)
+        unsearched = observed.loads[-1].purpose == CAPACITY and _refused(observed) is None
+        if at_full_speed is not None and unsearched:
             capacity_per_s = at_full_speed.settled().completed_per_s()
             yield (
                 f"No rate was offered: at {capacity_per_s:.3g} queries a second at most, the "

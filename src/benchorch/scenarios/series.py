@@ -35,9 +35,9 @@ UNSETTLING = ("compilation", "allocator_retry")
 MOST_RESTARTS = 16
 
 # Short blocks follow each other so long before anything else is done with them: between two of them
-# next to nothing runs, and what happens to the process is still told to the millisecond.
-BURST_NS = 1_000_000
-MOST_BLOCKS = 32
+# next to nothing runs. What happens to the process is still told to a few milliseconds.
+BURST_NS = 4_000_000
+MOST_BLOCKS = 128
 
 # More calls than that take longer than any clock's step.
 STALLED_AFTER_CALLS = 10**7
@@ -93,7 +93,7 @@ class Series:
         self._add(for_ns=0)
 
     def add_blocks(self) -> None:
-        """Time as many blocks as fit into a millisecond, and at least one."""
+        """Time as many blocks as fit into a few milliseconds, and at least one."""
         self._add(for_ns=0 if self._cold else BURST_NS)
 
     def _add(self, for_ns: int) -> None:

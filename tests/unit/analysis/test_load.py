@@ -109,6 +109,15 @@ def test_a_wide_search_is_doubted() -> None:
     assert any("larger scenario.budget_s" in doubt for doubt in load_doubts([found]))
 
 
+def test_one_process_that_could_serve_no_rate_is_told_beside_those_that_could() -> None:
+    slow = QuickClock()
+    scenario = PeakRate(target_ms=10, budget_s=20, duration_s=2, seed=1)
+    both = [process(run(scenario)), process(run(scenario, constant(slow, 11.0), slow))]
+    first, *_ = load_doubts(both)
+    assert first.startswith("In 1 of 2 processes no rate could be served within 10 ms at p99")
+    assert load_metrics(both)["target_rate_per_s/max"].n == 1
+
+
 def test_a_budget_too_small_for_one_probe_ends_with_a_verdict() -> None:
     clock = QuickClock()
     scenario = PeakRate(target_ms=100_000, budget_s=5, seed=1)

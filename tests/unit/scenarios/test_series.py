@@ -22,11 +22,11 @@ def observe(clock: VirtualClock, call: Callable[[], object], blocks: int) -> Obs
 
 
 def at(numbers: set[int], clock: VirtualClock, **counts: int) -> Callable[[], None]:
-    """A call of a millisecond in which, at its so-and-so-many-th time, something happens."""
+    """A call of five milliseconds in which, at its so-and-so-many-th time, something happens."""
     made = itertools.count()
 
     def call() -> None:
-        clock.spend(1e6)
+        clock.spend(5e6)
         if next(made) in numbers:
             clock.happens(**counts)
 
@@ -68,7 +68,7 @@ def test_what_happens_between_two_blocks_is_neither_s() -> None:
     assert observed.events == {}
 
 
-def test_short_blocks_follow_each_other_for_a_millisecond_before_anything_else_is_done() -> None:
+def test_short_blocks_follow_each_other_for_milliseconds_before_anything_else_is_done() -> None:
     class Watched(VirtualClock):
         log = ""
 
@@ -78,10 +78,10 @@ def test_short_blocks_follow_each_other_for_a_millisecond_before_anything_else_i
             return blocks
 
     clock = Watched(turn_ns=0, read_ns=0)
-    observe(clock, Costs(clock, 250_000), 10)
+    observe(clock, Costs(clock, 1_000_000), 10)
     assert clock.log == "bbbb bbbb bbbb "
     clock.log = ""
-    observe(clock, Costs(clock, 1_000_000), 3)
+    observe(clock, Costs(clock, 4_000_000), 3)
     assert clock.log == "b b b "
     clock.log = ""
     series = Series([Costs(clock, 1_000)], clock, 1)
@@ -99,19 +99,19 @@ def test_short_blocks_take_turns_too_and_stop_is_asked_after_every_one() -> None
     asked: list[tuple[int, int, int]] = []
 
     def bound(number: int) -> Callable[[], object]:
-        return lambda: (seen.append(number), clock.spend(100_000))  # type: ignore[func-returns-value]
+        return lambda: (seen.append(number), clock.spend(400_000))  # type: ignore[func-returns-value]
 
     series = Series([bound(number) for number in range(3)], clock, 1)
     fill(series, Asked(count=25))
     assert seen == [number % 3 for number in range(30)]
-    assert asked == [(n, n * 100_000, n * 100_000) for n in range(1, 26)]
+    assert asked == [(n, n * 400_000, n * 400_000) for n in range(1, 26)]
 
 
 def test_an_event_among_short_blocks_is_held_to_the_last_that_were_timed_with_it() -> None:
     clock, made = VirtualClock(turn_ns=0, read_ns=0), itertools.count()
 
     def call() -> None:
-        clock.spend(250_000)
+        clock.spend(1_000_000)
         if next(made) == 5:
             clock.happens(collections=1, preemptions=1)
 
@@ -124,7 +124,7 @@ def test_a_compilation_ends_the_blocks_that_are_timed_together() -> None:
     clock, made = VirtualClock(turn_ns=0, read_ns=0), itertools.count()
 
     def call() -> None:
-        clock.spend(250_000)
+        clock.spend(1_000_000)
         if next(made) == 5:
             clock.spend(1e9)
             clock.happens(compilations=1)

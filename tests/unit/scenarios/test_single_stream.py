@@ -27,13 +27,13 @@ def run(
 
 def test_every_block_is_kept_from_the_very_first() -> None:
     clock = VirtualClock()
-    costs = iter([9e6, 3e6, *[1e6] * 50])
+    costs = iter([19e6, 13e6, *[11e6] * 50])
 
     def call() -> None:
         clock.spend(next(costs))
 
     observed = run(clock, [call])
-    assert [round(d / 1e6) for d in observed.durations_ns[:3]] == [9, 3, 1]
+    assert [round(d / 1e6) for d in observed.durations_ns[:3]] == [19, 13, 11]
     assert observed.started_ns[0] == 0
     assert list(observed.started_ns) == sorted(observed.started_ns)
     assert len(observed.started_ns) == len(observed.preempted) == 12
@@ -45,7 +45,7 @@ def test_the_calls_take_turns() -> None:
     def bound(name: str) -> Callable[[], object]:
         def call() -> None:
             seen.append(name)
-            clock.spend(1e6)
+            clock.spend(5e6)
 
         return call
 
@@ -57,7 +57,7 @@ def test_a_block_in_which_the_thread_was_switched_out_is_marked() -> None:
     clock, turn = VirtualClock(), iter(range(100))
 
     def call() -> None:
-        clock.spend(1e6)
+        clock.spend(5e6)
         clock.happens(preemptions=next(turn) == 6)
 
     observed = run(clock, [call])
@@ -71,7 +71,7 @@ def test_garbage_is_collected_before_and_not_during_the_run(enabled: bool) -> No
 
     def call() -> None:
         states.append(gc.isenabled())
-        clock.spend(1e6)
+        clock.spend(5e6)
 
     try:
         (gc.enable if enabled else gc.disable)()
