@@ -46,8 +46,10 @@ def save_program(program: torch.export.ExportedProgram, directory: Path) -> None
 
 
 def arguments_of(program: torch.export.ExportedProgram) -> dict[str, str | None]:
-    """What the program is called with, in its order: each keyword with the name that the graph has
-    for the tensor, or None where the argument is no tensor."""
+    """What the program is called with, in its order: keywords and the graph's names for them.
+
+    None stands for the name of what is no tensor.
+    """
     from torch.export.graph_signature import InputKind, TensorArgument
     from torch.utils import _pytree
 

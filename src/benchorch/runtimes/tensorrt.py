@@ -90,7 +90,7 @@ def _prepare(engine: Any, outputs: tuple[str, ...], tensors: Mapping[str, torch.
         context.set_tensor_address(name, buffer.data_ptr())
     results = [buffers[name] for name in outputs]
     # On the default stream TensorRT would wait for the GPU around every call.
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def call(_inputs_live_as_long: object = buffers) -> object:
         current = torch.cuda.current_stream()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 from zipfile import BadZipFile
 
 from benchorch.compile_facts import compile_facts
@@ -98,7 +98,7 @@ class TorchTensorRtJit(Runtime):
 
         torch.set_num_threads(request.threads)
         module = module_in(request)
-        options = {
+        options: dict[str, Any] = {
             "disable_tf32": not self.tf32,
             "min_block_size": self.min_block_size,
             # Else the backend runs with PyTorch what it cannot build, and says so in a log alone.

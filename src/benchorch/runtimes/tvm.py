@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -57,6 +58,8 @@ def _machine(path: str, threads: int) -> Any:
     import tvm
     from tvm import relax
 
+    # Half the processors else, whatever the pool is told: the variable is the pool's upper bound.
+    os.environ["TVM_NUM_THREADS"] = str(threads)
     tvm.get_global_func("runtime.config_threadpool")(_PERFORMANCE_CORES, threads)
     return relax.VirtualMachine(tvm.runtime.load_module(path), tvm.cpu())
 
@@ -86,9 +89,9 @@ class TvmExecutable(Executable):
 
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
         """What a call returned, half precision widened to float32."""
-        import torch
+        from torch.utils.dlpack import from_dlpack
 
-        return arrays_in([torch.from_dlpack(each) for each in _flat(raw)])
+        return arrays_in([from_dlpack(each) for each in _flat(raw)])
 
     def facts(self) -> Mapping[str, Json]:
         """The weights' dtype and the pool's size."""
