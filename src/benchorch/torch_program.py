@@ -45,6 +45,26 @@ def save_program(program: torch.export.ExportedProgram, directory: Path) -> None
     torch.export.save(program, directory / PROGRAM_FILE)
 
 
+def arguments_of(program: torch.export.ExportedProgram) -> dict[str, str | None]:
+    """What the program is called with, in its order: keywords and the graph's names for them.
+
+    None stands for the name of what is no tensor.
+    """
+    from torch.export.graph_signature import InputKind, TensorArgument
+    from torch.utils import _pytree
+
+    given = [
+        each.arg
+        for each in program.graph_signature.input_specs
+        if each.kind is InputKind.USER_INPUT
+    ]
+    _, keywords = _pytree.tree_unflatten(given, program.call_spec.in_spec)
+    return {
+        name: each.name if isinstance(each, TensorArgument) else None
+        for name, each in keywords.items()
+    }
+
+
 def _needed(path: Path) -> list[str]:
     """The modules whose operators the program's graph names."""
     from zipfile import ZipFile

@@ -1,0 +1,83 @@
+"""ExecuTorch: an exported program becomes one small file for its own runtime."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, final
+from zipfile import BadZipFile
+
+from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
+from benchorch.errors import BuildError
+from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.refusal import refusal
+from benchorch.torch_call import floating_dtypes
+from benchorch.torch_program import arguments_of, load_program
+
+if TYPE_CHECKING:
+    import torch
+
+PROGRAM_FILE = "model.pte"
+NOTES_FILE = "model.json"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorchLower(FileStep):
+    """XNNPACK gets what it takes; portable kernels run the rest, slowly, and are counted."""
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.EXPORTED_PROGRAM,)
+    produces: ClassVar[Format] = Format.EXECUTORCH_PROGRAM
+    requires: ClassVar[tuple[str, ...]] = ("torch", "executorch")
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
+
+    def unavailable(self, device: str) -> str | None:
+        """On NVIDIA GPUs."""
+        if device == "cuda":
+            return "XNNPACK, to which ExecuTorch hands the model here, runs on processors alone"
+        return None
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``model.pte``, and how it is to be called into ``model.json``."""
+        with refusal(BuildError, "The exported program cannot be loaded", BadZipFile):
+            program = load_program(request.sources[Format.EXPORTED_PROGRAM])
+        notes: dict[str, Json] = {
+            "arguments": list(arguments_of(program)),
+            "dtypes": list(floating_dtypes(program.module())),
+        }
+        with refusal(BuildError, "ExecuTorch refused the exported program", *_own_errors()):
+            edge = _lowered(program)
+            notes.update(_delegated(edge))
+            file = edge.to_executorch().buffer
+        (request.out_dir / PROGRAM_FILE).write_bytes(file)
+        (request.out_dir / NOTES_FILE).write_text(json.dumps(notes, indent=1))
+
+
+def _lowered(program: torch.export.ExportedProgram) -> Any:
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    return to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+
+
+def _own_errors() -> tuple[type[Exception], ...]:
+    """ExecuTorch's classes that derive from Exception alone."""
+    from executorch.exir.error import ExportError, InternalError
+
+    return (ExportError, InternalError)
+
+
+def _delegated(edge: Any) -> dict[str, Json]:
+    """How many operators of the graph XNNPACK runs, in how many calls."""
+    from executorch.devtools.backend_debug import get_delegation_info
+
+    told = get_delegation_info(edge.exported_program().graph_module)
+    inside, outside = told.num_delegated_nodes, told.num_non_delegated_nodes
+    return {
+        "delegate_calls": told.num_delegated_subgraphs,
+        "delegated_nodes": inside,
+        "fallback_nodes": outside,
+        "delegated_share": round(inside / (inside + outside), 4) if inside + outside else 0.0,
+    }

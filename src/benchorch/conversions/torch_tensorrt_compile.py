@@ -1,0 +1,69 @@
+"""Torch-TensorRT: the parts of an exported program that TensorRT takes become its engines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+from zipfile import BadZipFile
+
+from benchorch.domain.artifact import Format
+from benchorch.errors import BuildError
+from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.refusal import refusal
+from benchorch.torch_call import floating_dtypes, program_on, tensors_of
+from benchorch.torch_program import PROGRAM_FILE, load_program
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchTensorRtCompile(FileStep):
+    """The rest stays with PyTorch, and is counted when it is loaded.
+
+    Args:
+        tf32: let float32 products be rounded to 10 bits of mantissa, as tensor cores want them.
+        min_block_size: of how many operators an engine must consist at least.
+    """
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.EXPORTED_PROGRAM,)
+    # Not a plain exported program: only who has Torch-TensorRT can read it.
+    produces: ClassVar[Format] = Format("torch_tensorrt_program")
+    requires: ClassVar[tuple[str, ...]] = ("torch", "torch-tensorrt")
+    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability")
+    version: ClassVar[int] = 1
+
+    tf32: bool = False
+    min_block_size: int = 1
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """What such products may cost, or another order of the same operations."""
+        return 5e-3 if self.tf32 else 1e-4
+
+    def unavailable(self, device: str) -> str | None:
+        """Anywhere but on NVIDIA GPUs."""
+        return None if device == "cuda" else "TensorRT runs on NVIDIA GPUs alone: hardware=cuda"
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``program.pt2`` with the engines in it."""
+        if request.example.dynamic:
+            raise BuildError(
+                "TensorRT needs bounds for open sizes, and workload.dynamic names none.",
+                remedy="workload.dynamic=[]",
+            )
+        with refusal(BuildError, "The exported program cannot be loaded", BadZipFile):
+            program = program_on(load_program(request.sources[Format.EXPORTED_PROGRAM]), "cuda")
+        dtypes = floating_dtypes(program.module())
+        tensors = tensors_of(request.example.arrays, "cuda", dtypes)
+        arguments = {**tensors, **request.example.keywords}
+        with refusal(BuildError, "Torch-TensorRT refused the exported program"):
+            import torch_tensorrt
+
+            compiled = torch_tensorrt.dynamo.compile(
+                program,
+                arg_inputs=(),
+                kwarg_inputs=arguments,
+                disable_tf32=not self.tf32,
+                min_block_size=self.min_block_size,
+            )
+            file = str(request.out_dir / PROGRAM_FILE)
+            torch_tensorrt.save(compiled, file, arg_inputs=(), kwarg_inputs=arguments)

@@ -1,0 +1,75 @@
+"""TVM: an exported program becomes a library of generated kernels that nothing has tuned."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, final
+from zipfile import BadZipFile
+
+from benchorch.domain.artifact import Format
+from benchorch.errors import BuildError
+from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.refusal import refusal
+from benchorch.torch_call import floating_dtypes
+from benchorch.torch_program import arguments_of, load_program
+
+if TYPE_CHECKING:
+    import torch
+
+LIBRARY_FILE = "model.so"
+NOTES_FILE = "model.json"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TvmCompile(FileStep):
+    """For any processor of the architecture, without a search for better schedules."""
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.EXPORTED_PROGRAM,)
+    produces: ClassVar[Format] = Format.TVM_LIBRARY
+    requires: ClassVar[tuple[str, ...]] = ("torch", "apache-tvm")
+    depends_on: ClassVar[tuple[str, ...]] = ("arch",)
+    version: ClassVar[int] = 1
+
+    def unavailable(self, device: str) -> str | None:
+        """On NVIDIA GPUs, whose kernels TVM cannot make without tuning."""
+        if device == "cuda":
+            return "TVM compiles for processors here: its kernels for GPUs need a tuned schedule"
+        return None
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``model.so``, and how it is to be called into ``model.json``."""
+        with refusal(BuildError, "The exported program cannot be loaded", BadZipFile):
+            program = load_program(request.sources[Format.EXPORTED_PROGRAM])
+        notes = {
+            "arguments": [name for name, tensor in arguments_of(program).items() if tensor],
+            "dtypes": list(floating_dtypes(program.module())),
+        }
+        with refusal(BuildError, "TVM refused the exported program"):
+            _compile(program, str(request.out_dir / LIBRARY_FILE))
+        (request.out_dir / NOTES_FILE).write_text(json.dumps(notes, indent=1))
+
+
+def _compile(program: torch.export.ExportedProgram, path: str) -> None:
+    import tvm
+    from tvm.relax.frontend.torch import from_exported_program
+
+    core = _with_tensors_alone(program.run_decompositions())
+    module = from_exported_program(core, run_ep_decomposition=False)
+    tvm.compile(module, target="llvm").export_library(path)
+
+
+def _with_tensors_alone(
+    program: torch.export.ExportedProgram,
+) -> torch.export.ExportedProgram:
+    """The program, changed, without the inputs that are built in: TVM takes all for tensors."""
+    from torch.export.graph_signature import ConstantArgument
+
+    specs = program.graph_signature.input_specs
+    constants = {each.arg.name for each in specs if isinstance(each.arg, ConstantArgument)}
+    for node in list(program.graph.nodes):
+        if node.op == "placeholder" and node.name in constants:
+            program.graph.erase_node(node)
+    specs[:] = [each for each in specs if each.arg.name not in constants]
+    return program

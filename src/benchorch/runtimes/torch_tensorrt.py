@@ -1,0 +1,125 @@
+"""A program with TensorRT's engines in it, and torch.compile with TensorRT behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, final
+from zipfile import BadZipFile
+
+from benchorch.compile_facts import compile_facts
+from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
+from benchorch.errors import MeasureError
+from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
+from benchorch.refusal import refusal
+from benchorch.runtimes.dynamo_backend import raised_by_backend
+from benchorch.torch_call import live_executable, missing_torch, module_in
+from benchorch.torch_program import load_program
+
+if TYPE_CHECKING:
+    import torch
+
+_PROGRAM = Format("torch_tensorrt_program")
+_ELSEWHERE = "TensorRT runs on NVIDIA GPUs alone: hardware=cuda"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchTensorRt(Runtime):
+    """PyTorch calls the engines, and runs itself what they leave out."""
+
+    consumes: ClassVar[tuple[Format, ...]] = (_PROGRAM,)
+    requires: ClassVar[tuple[str, ...]] = ("torch", "torch-tensorrt")
+    version: ClassVar[int] = 1
+
+    def unavailable(self, device: str) -> str | None:
+        """Without torch, and anywhere but on NVIDIA GPUs."""
+        return _ELSEWHERE if device != "cuda" else missing_torch()
+
+    def load(self, request: LoadRequest) -> Executable:
+        """Ready to be called; MeasureError where no part of the program is an engine."""
+        import torch
+
+        torch.set_num_threads(request.threads)
+        with refusal(MeasureError, "The Torch-TensorRT program cannot be loaded", BadZipFile):
+            import torch_tensorrt  # noqa: F401  # registers what the program calls
+
+            program = load_program(request.sources[_PROGRAM])
+            module = program.module()
+        counts = _engine_counts(program)
+        if not counts["engines"]:
+            raise MeasureError(
+                "TensorRT runs no part of the model: all of it was left to PyTorch.",
+                kind="provider_fallback",
+                remedy="conversion=tensorrt",
+            )
+        return live_executable(request, module, module, "Torch-TensorRT", counts=lambda: counts)
+
+
+def _engine_counts(program: torch.export.ExportedProgram) -> Mapping[str, Json]:
+    """How many engines the program calls, and how many operators of PyTorch's beside them."""
+    targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+    engines = sum("execute_engine" in target for target in targets)
+    picked = sum("getitem" in target for target in targets)
+    return {"engines": engines, "fallback_nodes": len(targets) - engines - picked}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchTensorRtJit(Runtime):
+    """torch.compile with TensorRT's backend: engines are built anew in every process.
+
+    Args:
+        tf32: let float32 products be rounded to 10 bits of mantissa, as tensor cores want them.
+        min_block_size: of how many operators an engine must consist at least.
+    """
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
+    requires: ClassVar[tuple[str, ...]] = ("torch", "torch-tensorrt")
+    version: ClassVar[int] = 1
+
+    tf32: bool = False
+    min_block_size: int = 1
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """What such products may cost, or another order of the same operations."""
+        return 5e-3 if self.tf32 else 1e-4
+
+    def unavailable(self, device: str) -> str | None:
+        """Without torch, and anywhere but on NVIDIA GPUs."""
+        return _ELSEWHERE if device != "cuda" else missing_torch()
+
+    def load(self, request: LoadRequest) -> Executable:
+        """Compiled by one call; MeasureError where TensorRT refuses a part that it ought to run."""
+        import torch
+
+        torch.set_num_threads(request.threads)
+        module = module_in(request)
+        options: dict[str, Any] = {
+            "disable_tf32": not self.tf32,
+            "min_block_size": self.min_block_size,
+            # Else the backend runs with PyTorch what it cannot build, and says so in a log alone.
+            "pass_through_build_failures": True,
+        }
+        with ExitStack() as loading, refusal(MeasureError, "torch.compile with TensorRT failed"):
+            loading.callback(torch._dynamo.reset)
+            import torch_tensorrt  # noqa: F401  # registers the backend
+
+            # Sizes are constants: the backend wants bounds for open ones.
+            compiled = torch.compile(module, backend="tensorrt", dynamic=False, options=options)
+            kept = ExitStack()
+            executable = live_executable(
+                request,
+                module,
+                compiled,
+                "TensorRT under torch.compile",
+                counts=compile_facts(request.device),
+                resources=kept,
+            )
+            with raised_by_backend():
+                executable.bind(request.example.arrays)()
+            kept.push(loading.pop_all())
+        return executable

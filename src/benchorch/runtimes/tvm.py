@@ -1,0 +1,117 @@
+"""TVM's virtual machine on the processor."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
+from benchorch.errors import MeasureError
+from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
+from benchorch.refusal import refusal
+from benchorch.torch_call import Bound, arrays_in, missing_torch, tensors_of
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+_LIBRARY_FILE = "model.so"
+_NOTES_FILE = "model.json"
+_PERFORMANCE_CORES = 1  # config_threadpool's word for "the fast ones first"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tvm(Runtime):
+    """Tensors are shared with torch, which knows the types that numpy lacks."""
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.TVM_LIBRARY,)
+    requires: ClassVar[tuple[str, ...]] = ("torch", "apache-tvm")
+    version: ClassVar[int] = 1
+    cohabits: ClassVar[bool] = False  # one pool of threads for all libraries of a process
+
+    def unavailable(self, device: str) -> str | None:
+        """Without torch, and on NVIDIA GPUs."""
+        if device == "cuda":
+            return "TVM compiles for processors here: its kernels for GPUs need a tuned schedule"
+        return missing_torch()
+
+    def load(self, request: LoadRequest) -> Executable:
+        """Ready to be called; MeasureError where the library cannot be loaded."""
+        source = request.sources[Format.TVM_LIBRARY]
+        with refusal(MeasureError, "The TVM library cannot be loaded"):
+            notes = json.loads((source / _NOTES_FILE).read_text())
+            machine = _machine(str(source / _LIBRARY_FILE), request.threads)
+        return TvmExecutable(
+            function=machine["main"],
+            arguments=tuple(notes["arguments"]),
+            dtypes=tuple(notes["dtypes"]),
+        )
+
+
+def _machine(path: str, threads: int) -> Any:
+    import tvm
+    from tvm import relax
+
+    # Half the processors else, whatever the pool is told: the variable is the pool's upper bound.
+    os.environ["TVM_NUM_THREADS"] = str(threads)
+    tvm.get_global_func("runtime.config_threadpool")(_PERFORMANCE_CORES, threads)
+    return relax.VirtualMachine(tvm.runtime.load_module(path), tvm.cpu())
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TvmExecutable(Executable):
+    """A function of the machine.
+
+    Attributes:
+        function: takes and returns TVM's tensors.
+        arguments: the keywords of its inputs, in their order.
+        dtypes: floating dtypes of its weights.
+    """
+
+    function: Any
+    arguments: tuple[str, ...]
+    dtypes: tuple[str, ...]
+
+    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Bound:
+        """A call on tensors of TVM's."""
+        import tvm
+
+        tensors = tensors_of(arrays, "cpu", self.dtypes)
+        placed = [tvm.runtime.from_dlpack(tensors[name]) for name in self.arguments]
+        return partial(self.function, *placed)
+
+    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
+        """What a call returned, half precision widened to float32."""
+        from torch.utils.dlpack import from_dlpack
+
+        return arrays_in([from_dlpack(each) for each in _flat(raw)])
+
+    def facts(self) -> Mapping[str, Json]:
+        """The weights' dtype and the pool's size."""
+        import tvm
+
+        return {
+            "dtype": "+".join(self.dtypes) or "none",
+            "threads": int(tvm.get_global_func("runtime.NumThreads")()),
+            "provider": "TVM llvm, untuned",
+            "device": "cpu",
+        }
+
+    def close(self) -> None:
+        """Nothing was changed outside of the library."""
+
+
+def _flat(raw: Any) -> Iterator[Any]:
+    """The tensors of TVM's arrays in arrays."""
+    if hasattr(raw, "__dlpack__"):
+        yield raw
+    else:
+        for each in raw:
+            yield from _flat(each)
