@@ -18,7 +18,7 @@ import matplotlib as mpl
 import numpy as np
 
 from benchorch import journal
-from benchorch.analysis.latency import queries_ms, median_ms
+from benchorch.analysis.latency import median_ms, queries_ms
 from benchorch.analysis.pairs import log_ratios
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import TrialResult

@@ -42,6 +42,7 @@ ENVIRONMENT = {
     "invocations.py": "the user's choice of where caches are",
     "recorders/location.py": "a tracker's password is kept nowhere else",
     "recorders/mlflow.py": "MLflow takes its limits from nowhere else",
+    "runtimes/tvm.py": "TVM takes its number of threads from nowhere else",
     "channel.py": "is told which pipe leads to its parent",
     "supervise.py": "gives a child its parent's variables and its own",
     "supervisor.py": "puts the user's factories on a child's import path",
