@@ -58,8 +58,8 @@ def _machine(path: str, threads: int) -> Any:
     import tvm
     from tvm import relax
 
-    # Half the processors else, whatever the pool is told: the variable is the pool's upper bound.
-    os.environ["TVM_NUM_THREADS"] = str(threads)
+    # The pool's upper bound for good, read when it is made; it would be half the processors.
+    os.environ["TVM_NUM_THREADS"] = str(max(threads, os.cpu_count() or 1))
     tvm.get_global_func("runtime.config_threadpool")(_PERFORMANCE_CORES, threads)
     return relax.VirtualMachine(tvm.runtime.load_module(path), tvm.cpu())
 
