@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from benchorch.analysis.looks import LEAST_PAIRS
 from benchorch.analysis.pairs import SEQUENTIAL, Pair
 from benchorch.analysis.processes import bounded_exp, student_t
 from benchorch.analysis.quantiles import ALPHA, LEVEL_RATIO
@@ -16,9 +17,6 @@ DELTA_RATIO = 0.01
 WELCH = "ratio of medians; Welch t on logarithms of independent processes"
 PAIRED = "ratio of medians; paired t on logarithms"
 INCONCLUSIVE = "inconclusive"
-
-LEAST_PAIRS = 3
-"""With fewer, Student's t says more about luck than about a spread."""
 
 LEAST_MATERIAL = 5
 """With fewer, an interval lies beyond what matters by luck more often than once in 200 times."""

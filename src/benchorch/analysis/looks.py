@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
+LEAST_PAIRS = 3
+"""With fewer, Student's t says more about luck than about a spread."""
+
 _LAST_LOOK = 10**9
 
 # All six together err at 4.8 % (400 000 simulated sequences); Pocock's own constant for normal

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import final
 
 from benchorch.analysis import looks as schedule
-from benchorch.analysis.compare import LEAST_PAIRS, is_settled
 from benchorch.analysis.processes import half_width_ratio
 from benchorch.analysis.quantiles import ALPHA
 from benchorch.analysis.stability import stability
@@ -71,7 +70,7 @@ class Precision(Stopping):
             "looks: increasing counts from 2 on": (
                 list(self.looks) == sorted(set(self.looks)) and min(self.looks, default=0) >= 2
             ),
-            "min_pairs: at least 3": self.min_pairs >= LEAST_PAIRS,
+            "min_pairs: at least 3": self.min_pairs >= schedule.LEAST_PAIRS,
             "min_processes: at least 1, at most max_processes": (
                 1 <= self.min_processes <= self.max_processes
             ),
@@ -129,6 +128,8 @@ class Precision(Stopping):
     def _decided(self, log_ratios: Sequence[float], delta_ratio: float) -> bool:
         if not log_ratios:
             return True
+        from benchorch.analysis.compare import is_settled  # a plan has no use for it
+
         alpha = self._look_alpha
         enough = len(log_ratios) >= self.min_pairs
         return enough and is_settled(log_ratios, delta_ratio=delta_ratio, alpha=alpha)
