@@ -1,0 +1,103 @@
+"""How soon is there a first estimate, how soon five processes, and how much of it is measuring?
+
+An eager MLP whose reference is in the store, then a sweep whose builds are, timed from the moment
+the command is started.
+
+    python benchmarks/first_estimate.py [ROUNDS] [MODEL] [CONVERSIONS]
+
+The useful fraction is the time of calls that count, alone and in turns with the baseline, over the
+time that the stages held the machine; goal 50 % for ten conversions of BERT.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FIRST_S, FIVE_S, USEFUL_RATIO = 3.0, 15.0, 0.5
+SAID = "so far"
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-u", "-m", "benchorch", *words, "tracking=none"]
+
+
+def run(place: Path, *words: str) -> tuple[float | None, float]:
+    """Seconds until the first estimate is printed, and until the command has ended."""
+    environment = {**os.environ, "BENCHORCH_CACHE_DIR": str(place / "store")}
+    environment["XDG_STATE_HOME"] = str(place / "state")
+    started = time.perf_counter()
+    first: float | None = None
+    with subprocess.Popen(
+        command(*words), cwd=place, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if first is None and SAID in line:
+                first = time.perf_counter() - started
+        if process.wait() not in (
+            0,
+            1,
+        ):  # 1: a conversion was disqualified, and measured all the same
+            raise SystemExit(f"benchorch {' '.join(words)} ended with {process.returncode}")
+    return first, time.perf_counter() - started
+
+
+def useful_ratio(directory: Path) -> float:
+    """Seconds of calls that count over seconds that the stages took, over all trials of a run."""
+    calls_s = held_s = 0.0
+    for line in (directory / "results.jsonl").read_text().splitlines():
+        trial = json.loads(line)
+        held_s += sum(trial["stages_s"].values())
+        series = directory / "trials" / trial["trial_id"] / "observations.jsonl"
+        for number, text in enumerate(series.read_text().splitlines()):
+            process = trial["processes"][number]
+            if not process["disturbance"]:
+                calls_s += _counted_s(json.loads(text), process["steady_from"] or 0)
+    return calls_s / held_s
+
+
+def _counted_s(series: Mapping[str, Any], steady_from: int) -> float:
+    total = sum(series["observations"]["durations_ns"][steady_from:])
+    paired = series["paired"]
+    for side in ("ours", "theirs") if paired else ():
+        if paired[side]:
+            total += sum(paired[side]["durations_ns"][paired[f"{side}_from"] :])
+    return total / 1e9
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    model = sys.argv[2] if len(sys.argv) > 2 else "bert_tiny"
+    names = sys.argv[3] if len(sys.argv) > 3 else "eager,onnxruntime,torchscript,export"
+    with tempfile.TemporaryDirectory() as at:
+        place = Path(at)
+        mlp = ("model=mlp", "conversion=eager", "stopping=quick")
+        run(place, *mlp)
+        seen = [run(place, *mlp) for _ in range(rounds)]
+        firsts = [first for first, _ in seen if first is not None]
+        ends = [end for _, end in seen]
+        print(f"first estimate   {_spread(firsts)} s   goal {FIRST_S:g} s")
+        print(f"five processes   {_spread(ends)} s   goal {FIVE_S:g} s")
+        sweep = (f"model={model}", f"conversion=[{names}]")
+        run(place, *sweep, "stopping=quick", "hydra.run.dir=cold")
+        run(place, *sweep, "hydra.run.dir=warm")
+        ratio = useful_ratio(place / "warm")
+        print(f"useful fraction  {ratio:.1%} of {model} through {names}   goal {USEFUL_RATIO:.0%}")
+
+
+def _spread(seconds: list[float]) -> str:
+    middle = statistics.median(seconds)
+    return f"{middle:.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
+
+
+if __name__ == "__main__":
+    main()
