@@ -225,6 +225,7 @@ def check(request: Node, subject: Subject) -> Verdict:
         least_score=cast("float | None", asked.get("least_score")),
     )
     if verdict.passed:
+        reset_own_peak()  # outputs and references were here for a moment
         return verdict
     told = first_divergence(
         original=module_of(replace(chain, steps=()), {}),

@@ -59,7 +59,9 @@ def best_design(chain: Chain, rival: Rival | None) -> str:
     if rival is None or NONE in (wanted, at_best):
         return NONE
     runtimes = (chain.runtime, open_chain(rival.spec).runtime)
-    possible = at_best == ALTERNATED and all(type(runtime).cohabits for runtime in runtimes)
+    together = all(type(runtime).cohabits for runtime in runtimes)
+    # Turns of many calls warm the caches that cold ones must not find.
+    possible = at_best == ALTERNATED and together and not chain.protocol.cold_caches
     return ALTERNATED if possible and wanted != ADJACENT else ADJACENT
 
 
@@ -147,7 +149,10 @@ class Processes:
         before = self._baseline() if theirs_first else None
         record = self._candidate()
         theirs = before if theirs_first else self._baseline()
-        return record if theirs is None else replace(record, paired=self._adjacent(theirs))
+        if theirs is None:
+            return record
+        disturbed = self._judged(theirs).disturbance
+        return replace(record, paired=self._adjacent(theirs), disturbance=disturbed)
 
     def _candidate(self) -> ProcessRecord:
         """A process of the trial itself; it alternates with the baseline if that is the design."""
@@ -205,6 +210,8 @@ class Processes:
 
     def _judged(self, record: ProcessRecord) -> ProcessRecord:
         """The record, marked where the machine was not itself around it."""
+        if record.disturbance:  # its baseline's machine was not itself
+            return record
         tolerance = self._tolerance_ratio()
         before = record.conditions.canary_before_ns
         after = record.conditions.canary_after_ns

@@ -127,7 +127,14 @@ class _Progress:
         request["built"] = built
         self._measure(request, chain)
         if chain.protocol.energy_windows:
-            self._energy = decode(EnergyRecord, self._run_stage("energy", request))
+            self._energy = self._energy_record(request)
+
+    def _energy_record(self, request: Node) -> EnergyRecord:
+        """What the energy stage found; where it fails, what was measured before it stands."""
+        try:
+            return decode(EnergyRecord, self._run_stage("energy", request))
+        except StageFailed as failed:
+            return EnergyRecord(unavailable=f"{failed.failure.kind}: {failed.failure.message}")
 
     def _measure(self, request: Node, chain: Chain) -> None:
         self._processes = Processes(
@@ -157,7 +164,12 @@ class _Progress:
         if conversion is None or self._trial.baseline_id is None:
             return None
         spec = {**self._trial.spec, "conversion": conversion}
-        if open_chain(spec).leaves_files:
+        try:
+            leaves_files = open_chain(spec).leaves_files
+        except ConfigError as error:
+            self._pairing = f"none: the baseline cannot be opened here ({error.problems[0]})"
+            return None
+        if leaves_files:
             asked = {**request, "spec": spec, "name": f"{request['name']} baseline"}
             try:
                 built = cast(Node, self._run_stage("build", asked))

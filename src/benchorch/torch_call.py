@@ -142,7 +142,8 @@ def know_dataclasses(raw: object) -> None:
 
     for leaf in _pytree.tree_leaves(raw):
         if is_dataclass(leaf) and not isinstance(leaf, type):
-            torch.export.register_dataclass(type(leaf))
+            if type(leaf) not in _pytree.SUPPORTED_NODES:
+                torch.export.register_dataclass(type(leaf))
             know_dataclasses(leaf)
 
 

@@ -262,6 +262,24 @@ def test_a_disturbed_process_is_kept_does_not_count_and_is_measured_again() -> N
     assert "20.0%" in found.records[1].disturbance
 
 
+def test_a_pair_does_not_count_where_the_machine_changed_under_its_baseline() -> None:
+    looks = iter([1000, 1300, 1000])
+
+    def answer(request: dict[str, Any]) -> Json:
+        ours = request["spec"]["conversion"] == "theirs"
+        return reply(record(canary_ns=1000 if ours else next(looks, 1000)))
+
+    children = Children(answer)
+    found = run(children, count=3, pairing="adjacent", tolerance_ratio=0.02)
+    assert [bool(seen.disturbance) for seen in found.records].count(True) == 1
+    assert len(found.valid) == 3
+
+
+def test_cold_caches_are_compared_in_processes_of_their_own() -> None:
+    found = run(Children(lambda request: reply(record())), cold_caches=True)
+    assert designs(found) == ["adjacent"] * 6
+
+
 def test_no_more_is_repeated_than_allowed() -> None:
     looks = [1000, *[1300] * 8]
     found = with_canaries(looks, count=5, tolerance_ratio=0.02, repeats=2)

@@ -121,3 +121,21 @@ def test_under_load_a_trial_is_ranked_by_its_response_or_by_the_rate_it_sustains
         said = conclusion(sheet.plan, sheet.results, sheet.summaries)
         assert "inductor on local is fastest" in said
         assert words in said
+
+
+def test_what_pairs_showed_to_be_faster_wins_over_a_headline_taken_at_another_time():
+    sheet = Sheet().add("eager", 9.8).add("inductor", 10.0)
+    assert "inductor on local is fastest" in conclusion(sheet.plan, sheet.results, sheet.summaries)
+
+
+def test_scenarios_are_told_apart_because_their_figures_cannot_be_compared():
+    sheet = Sheet().add("eager", 3.0).add("eager offline")
+    trial = sheet.trials[1]
+    labels = {**trial.labels, "conversion": "eager", "scenario": "offline"}
+    sheet.trials[1] = Trial(trial_id=trial.trial_id, labels=labels, spec={})
+    sheet.summaries["eager offline"] = Summary(
+        metrics={"throughput_items_per_s/mean": estimate(1000.0)}, speedup=None, steady=True
+    )
+    said = conclusion(sheet.plan, sheet.results, sheet.summaries).splitlines()
+    assert len(said) == 2
+    assert "offline" in said[1]

@@ -118,7 +118,8 @@ def _tensors(module: torch.nn.Module) -> dict[str, Any]:
 def _layers(module: torch.nn.Module) -> dict[str, torch.nn.Module]:
     """What can be replaced, by every name it has; not the model itself, which has none."""
     named = module.named_modules(remove_duplicate=False)
-    return {name: each for name, each in named if name and isinstance(each, _kinds())}
+    # By exact type, as torch does: attention has a Linear of its own kind, never quantised.
+    return {name: each for name, each in named if name and type(each) in _kinds()}
 
 
 def _kinds() -> tuple[type[torch.nn.Module], ...]:

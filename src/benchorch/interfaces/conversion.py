@@ -74,6 +74,11 @@ class Step(ABC):
         """The relative L2 error of outputs that this step alone may well cause."""
         return SAME_ARITHMETIC_RATIO
 
+    @property
+    def calibrated_on(self) -> int:
+        """How many calibration inputs determine its files: its parameter ``samples``, if any."""
+        return int(getattr(self, "samples", 0))
+
     def unavailable(self, device: str) -> str | None:
         """Why it cannot be done for this device on any machine, or None; imports nothing heavy."""
         return None

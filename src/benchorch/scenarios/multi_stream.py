@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import ClassVar, final
 
 from benchorch.domain.measurement import Calibration, Observations
 from benchorch.interfaces.hardware import Clock
@@ -24,6 +24,9 @@ class MultiStream(Scenario):
     Attributes:
         samples_per_query: calls that one query is made of.
     """
+
+    # Turns are of single calls, which say nothing of whole queries.
+    pairing: ClassVar[str] = "adjacent"
 
     samples_per_query: int = 8
 

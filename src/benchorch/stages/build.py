@@ -17,7 +17,6 @@ from benchorch.domain.artifact import Artifact, BuildKey, Format, digest_of
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.result import BuildRecord, ModelCounts
 from benchorch.domain.session import Session
-from benchorch.domain.tensors import Example
 from benchorch.domain.trial import Node
 from benchorch.environment import available_memory_bytes
 from benchorch.errors import BuildError
@@ -101,7 +100,7 @@ def build(
     for index, (step_name, step) in enumerate(chain.steps, start=1):
         if not isinstance(step, FileStep):
             continue
-        key = chain.key(identity, index, facts)
+        key = _with_calibration(chain.key(identity, index, facts), chain, index)
         request = BuildRequest(
             module=made.module_before(index - 1),
             source=made.source.path if made.source else None,
@@ -287,18 +286,28 @@ def _reference_key(chain: Chain, identity: Node, inputs: int) -> BuildKey:
         **plain.key(identity, 0, {}).fields,
         "reference": {"version": REFERENCE_VERSION, "inputs": inputs},
         "input_values": [
-            _values_digest(chain.example(chain.workload.seed + index)) for index in range(inputs)
+            _values_digest(chain.example(chain.workload.seed + index).arrays)
+            for index in range(inputs)
         ],
     }
     return BuildKey(fields=fields)
 
 
-def _values_digest(example: Example) -> str:
+def _with_calibration(key: BuildKey, chain: Chain, n_steps: int) -> BuildKey:
+    """The key with the values of what was calibrated on, which determine scales."""
+    count = max((step.calibrated_on for _, step in chain.steps[:n_steps]), default=0)
+    if not count:
+        return key
+    seen = [_values_digest(chain.calibration(number)) for number in range(count)]
+    return BuildKey(fields={**key.fields, "calibration": seen})
+
+
+def _values_digest(arrays: Mapping[str, NDArray[generic]]) -> str:
     """SHA-256 (hex) over every input's bytes: other values have other outputs."""
     import numpy as np
 
     total = hashlib.sha256()
-    for name, array in example.arrays.items():
+    for name, array in arrays.items():
         total.update(f"{name}|{array.dtype}|{array.shape}|".encode())
         total.update(np.ascontiguousarray(array).data)
     return total.hexdigest()
