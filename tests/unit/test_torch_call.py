@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import threading
 from typing import Any
 
@@ -15,6 +16,7 @@ from benchorch.torch_call import (
     call_live,
     floating_dtypes,
     live_tensors,
+    tensors_in,
     tensors_of,
 )
 from benchorch.torch_trace import open_shapes, traceable
@@ -135,3 +137,12 @@ def test_only_open_axes_are_declared_open() -> None:
     assert shapes is not None
     assert shapes["flag"] is None
     assert list(shapes["x"] or ()) == [0]
+
+
+def test_a_dataclass_may_occur_more_than_once_in_a_result() -> None:
+    @dataclasses.dataclass
+    class Box:
+        corner: torch.Tensor
+
+    found = tensors_in([Box(torch.zeros(2)), Box(torch.ones(2))])
+    assert [float(each.sum()) for each in found] == [0.0, 2.0]

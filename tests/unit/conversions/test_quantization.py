@@ -248,6 +248,49 @@ def test_recurrent_layers_come_back_as_they_were(dtype: Any, tmp_path: Path) -> 
     assert type(restored.forget).__module__.startswith("torch.ao.nn.quantized.dynamic")
 
 
+class Attentive(torch.nn.Module):
+    """Attention, whose own projection is a Linear that torch never quantises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(64, 4, batch_first=True)
+        self.head = torch.nn.Linear(64, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.attention(x, x, x, need_weights=False)[0])
+
+
+def test_the_projection_of_attention_is_left_as_torch_leaves_it(tmp_path: Path) -> None:
+    def fresh() -> torch.nn.Module:
+        torch.manual_seed(0)
+        return Attentive().eval().requires_grad_(False)
+
+    step, chain, changed = DynamicQuantization(dtype="int8"), lab.chain_of("eager", "Wide"), fresh()
+    step.build(request_of(chain, tmp_path, module=changed))
+    restored = step.restore(fresh(), tmp_path, chain.example(0))
+
+    x = torch.randn(3, 5, 64)
+    assert torch.equal(restored(x), changed(x))
+    assert type(restored.head).__module__.startswith("torch.ao.nn.quantized.dynamic")
+
+
+def test_other_calibration_inputs_are_another_artifact(monkeypatch: pytest.MonkeyPatch) -> None:
+    def digest(name: str) -> str:
+        chain = lab.chain_of(name)
+        key = chain.key({}, len(chain.steps), {})
+        return lab.stage._with_calibration(key, chain, len(chain.steps)).digest
+
+    calibrated, plain = digest("fx_int8"), digest("export")
+    own = lab.TinyModel.batch
+
+    def louder(self: Any, workload: Any, seed: int) -> Any:
+        return {name: array * 8 for name, array in own(self, workload, seed).items()}
+
+    monkeypatch.setattr(lab.TinyModel, "batch", louder)
+    assert digest("fx_int8") != calibrated
+    assert digest("export") == plain
+
+
 class Copies(torch.nn.Module):
     """Nothing to quantise."""
 
