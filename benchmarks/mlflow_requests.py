@@ -56,7 +56,7 @@ def plan_of(name: str, count: int) -> Plan:
 
 def result_of(trial: Trial) -> TrialResult:
     observed = Observations(
-        durations_ns=tuple(range(OBSERVATIONS)),
+        durations_ns=tuple(range(1, OBSERVATIONS + 1)),
         started_ns=tuple(range(OBSERVATIONS)),
         calls_per_block=1,
         items_per_call=1,

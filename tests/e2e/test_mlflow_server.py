@@ -116,7 +116,7 @@ def plan_of(name: str, count: int) -> Plan:
 
 def end(directory: Path, trial: Trial) -> None:
     observed = Observations(
-        durations_ns=tuple(range(1000)),
+        durations_ns=tuple(range(1, 1001)),
         started_ns=tuple(range(1000)),
         calls_per_block=1,
         items_per_call=1,
