@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from benchorch.analysis.pairs import ALTERNATED
 from benchorch.chain import Chain, open_chain
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import decode
@@ -177,7 +178,7 @@ def meet(request: Node, subject: Subject, say: Say) -> Paired:
     executable.close()
     return Paired(
         baseline_id=cast(str, rival["trial_id"]),
-        design="alternated",
+        design=ALTERNATED,
         ours=found.ours,
         theirs=found.theirs,
         ours_from=found.ours_from,
@@ -212,7 +213,7 @@ def check(request: Node, subject: Subject) -> Verdict:
     built = decode(Built, request["built"])
     asked = cast(Node, cast(Node, request["spec"])["parity"])
     count = parity_inputs(request)
-    inputs = [chain.example(chain.workload.seed + index).arrays for index in range(count)]
+    inputs = _first_inputs(subject, count)
     files = [referee_file(built.reference, index) for index in range(count)]
     verdict = verify(
         [_kept(executable.outputs(executable.bind(arrays)())) for arrays in inputs],
@@ -237,6 +238,13 @@ def check(request: Node, subject: Subject) -> Verdict:
     )
     reset_own_peak()  # two more models were here for a moment
     return replace(verdict, first_divergence=told)
+
+
+def _first_inputs(subject: Subject, count: int) -> list[Mapping[str, NDArray[generic]]]:
+    """Those that the calls are bound to, and further ones where more are compared."""
+    chain, bound = subject.chain, list(subject.batches[:count])
+    more = range(len(bound), count)
+    return bound + [chain.example(chain.workload.seed + index).arrays for index in more]
 
 
 def _kept(outputs: Mapping[str, NDArray[generic]]) -> dict[str, NDArray[generic]]:

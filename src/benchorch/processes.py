@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from benchorch.analysis.pairs import interferes, log_ratios
+from benchorch.analysis.pairs import ADJACENT, ALTERNATED, interferes, log_ratios
 from benchorch.analysis.processes import headline_ns
 from benchorch.chain import Chain, open_chain
 from benchorch.domain.codec import Json, decode
@@ -20,7 +20,7 @@ from benchorch.domain.trial import Node
 from benchorch.domain.verdict import Verdict
 from benchorch.machine.canary import disturbance
 
-ALTERNATED, ADJACENT, NONE = "alternated", "adjacent", "none"
+NONE = "none"
 # With fewer, nothing can be said about interference.
 LEAST_TO_JUDGE = 5
 

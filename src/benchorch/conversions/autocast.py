@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
-from benchorch.interfaces.conversion import ModuleStep
+from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, ModuleStep
 from benchorch.torch_trace import take_signature
 
 if TYPE_CHECKING:
     import torch
-
-_TOLERANCE_RATIOS = {"bfloat16": 3e-2, "float16": 5e-3}
 
 
 @final
@@ -39,7 +37,7 @@ class Autocast(ModuleStep):
     @property
     def tolerance_ratio(self) -> float:
         """What rounding the factors of every product to 8 or to 11 bits may cost."""
-        return _TOLERANCE_RATIOS[self.dtype]
+        return HALF_PRECISION_RATIOS[self.dtype]
 
     def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:
         """A module of the same signature around this one."""

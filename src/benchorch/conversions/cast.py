@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
-from benchorch.interfaces.conversion import ModuleStep
+from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, ModuleStep
 
 if TYPE_CHECKING:
     import torch
-
-
-TOLERANCE_RATIOS = {"bfloat16": 3e-2, "float16": 5e-3}
-"""What it costs to compute in a dtype, whoever computes."""
 
 
 @final
@@ -39,7 +35,7 @@ class Cast(ModuleStep):
     @property
     def tolerance_ratio(self) -> float:
         """What rounding every value to 8 or to 11 bits may cost."""
-        return TOLERANCE_RATIOS[self.dtype]
+        return HALF_PRECISION_RATIOS[self.dtype]
 
     def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:
         """The same module, cast in place."""

@@ -12,6 +12,7 @@ from benchorch.errors import BuildError
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 from benchorch.onnx_files import MODEL_FILE
 from benchorch.refusal import refusal
+from benchorch.tensorrt_rules import ELSEWHERE, products_ratio, refuse_open_sizes
 
 ENGINE_FILE = "model.engine"
 NOTES_FILE = "model.json"
@@ -38,19 +39,15 @@ class TensorRtBuild(FileStep):
     @property
     def tolerance_ratio(self) -> float:
         """What such products may cost, or another order of the same operations."""
-        return 5e-3 if self.tf32 else 1e-4
+        return products_ratio(tf32=self.tf32)
 
     def unavailable(self, device: str) -> str | None:
         """Anywhere but on NVIDIA GPUs."""
-        return None if device == "cuda" else "TensorRT runs on NVIDIA GPUs alone: hardware=cuda"
+        return None if device == "cuda" else ELSEWHERE
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.engine``, and what it computes in into ``model.json``."""
-        if request.example.dynamic:
-            raise BuildError(
-                "TensorRT needs bounds for open sizes, and workload.dynamic names none.",
-                remedy="workload.dynamic=[]",
-            )
+        refuse_open_sizes(request.example)
         with refusal(BuildError, "TensorRT refused the ONNX graph"):
             network, engine = self._built(request.sources[Format.ONNX] / MODEL_FILE)
         notes = {

@@ -10,6 +10,7 @@ from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 from benchorch.refusal import refusal
+from benchorch.tensorrt_rules import ELSEWHERE, products_ratio, refuse_open_sizes
 from benchorch.torch_call import floating_dtypes, program_on, tensors_of
 from benchorch.torch_program import PROGRAM_FILE, load_program
 
@@ -37,19 +38,15 @@ class TorchTensorRtCompile(FileStep):
     @property
     def tolerance_ratio(self) -> float:
         """What such products may cost, or another order of the same operations."""
-        return 5e-3 if self.tf32 else 1e-4
+        return products_ratio(tf32=self.tf32)
 
     def unavailable(self, device: str) -> str | None:
         """Anywhere but on NVIDIA GPUs."""
-        return None if device == "cuda" else "TensorRT runs on NVIDIA GPUs alone: hardware=cuda"
+        return None if device == "cuda" else ELSEWHERE
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``program.pt2`` with the engines in it."""
-        if request.example.dynamic:
-            raise BuildError(
-                "TensorRT needs bounds for open sizes, and workload.dynamic names none.",
-                remedy="workload.dynamic=[]",
-            )
+        refuse_open_sizes(request.example)
         with refusal(BuildError, "The exported program cannot be loaded", BadZipFile):
             program = program_on(load_program(request.sources[Format.EXPORTED_PROGRAM]), "cuda")
         dtypes = floating_dtypes(program.module())

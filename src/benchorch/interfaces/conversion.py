@@ -50,6 +50,9 @@ class BuildRequest:
 SAME_ARITHMETIC_RATIO = 1e-4
 """What another order of the same float32 operations may cost."""
 
+HALF_PRECISION_RATIOS = {"bfloat16": 3e-2, "float16": 5e-3}
+"""What it costs to compute in a dtype of 8 or of 11 bits, whoever computes."""
+
 
 class Step(ABC):
     """A link of a chain; deterministic.

@@ -13,6 +13,7 @@ from benchorch.domain.artifact import Format
 from benchorch.errors import MeasureError
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.refusal import refusal
+from benchorch.tensorrt_rules import ELSEWHERE
 from benchorch.torch_call import Bound, TorchExecutable, missing_torch, tensors_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class TensorRt(Runtime):
     def unavailable(self, device: str) -> str | None:
         """Without torch, and anywhere but on NVIDIA GPUs."""
         if device != "cuda":
-            return "TensorRT runs on NVIDIA GPUs alone: hardware=cuda"
+            return ELSEWHERE
         return missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:

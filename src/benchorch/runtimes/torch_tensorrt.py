@@ -15,6 +15,7 @@ from benchorch.errors import MeasureError
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.refusal import refusal
 from benchorch.runtimes.dynamo_backend import raised_by_backend
+from benchorch.tensorrt_rules import ELSEWHERE, products_ratio
 from benchorch.torch_call import live_executable, missing_torch, module_in
 from benchorch.torch_program import load_program
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import torch
 
 _PROGRAM = Format("torch_tensorrt_program")
-_ELSEWHERE = "TensorRT runs on NVIDIA GPUs alone: hardware=cuda"
 
 
 @final
@@ -36,7 +36,7 @@ class TorchTensorRt(Runtime):
 
     def unavailable(self, device: str) -> str | None:
         """Without torch, and anywhere but on NVIDIA GPUs."""
-        return _ELSEWHERE if device != "cuda" else missing_torch()
+        return ELSEWHERE if device != "cuda" else missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
         """Ready to be called; MeasureError where no part of the program is an engine."""
@@ -86,11 +86,11 @@ class TorchTensorRtJit(Runtime):
     @property
     def tolerance_ratio(self) -> float:
         """What such products may cost, or another order of the same operations."""
-        return 5e-3 if self.tf32 else 1e-4
+        return products_ratio(tf32=self.tf32)
 
     def unavailable(self, device: str) -> str | None:
         """Without torch, and anywhere but on NVIDIA GPUs."""
-        return _ELSEWHERE if device != "cuda" else missing_torch()
+        return ELSEWHERE if device != "cuda" else missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
         """Compiled by one call; MeasureError where TensorRT refuses a part that it ought to run."""

@@ -96,11 +96,12 @@ def build(
         lambda out: _write_reference(chain, load, out, inputs, threads),
     )
     made = _Made(chain=chain, load=load)
+    calibrated = cache(lambda number: _values_digest(chain.calibration(number)))
     facts = {**chain.hardware.facts(), "threads": threads}
     for index, (step_name, step) in enumerate(chain.steps, start=1):
         if not isinstance(step, FileStep):
             continue
-        key = _with_calibration(chain.key(identity, index, facts), chain, index)
+        key = _with_calibration(chain.key(identity, index, facts), chain, index, calibrated)
         request = BuildRequest(
             module=made.module_before(index - 1),
             source=made.source.path if made.source else None,
@@ -293,12 +294,14 @@ def _reference_key(chain: Chain, identity: Node, inputs: int) -> BuildKey:
     return BuildKey(fields=fields)
 
 
-def _with_calibration(key: BuildKey, chain: Chain, n_steps: int) -> BuildKey:
-    """The key with the values of what was calibrated on, which determine scales."""
+def _with_calibration(
+    key: BuildKey, chain: Chain, n_steps: int, digest: Callable[[int], str]
+) -> BuildKey:
+    """The key with the digests of what was calibrated on, whose values determine scales."""
     count = max((step.calibrated_on for _, step in chain.steps[:n_steps]), default=0)
     if not count:
         return key
-    seen = [_values_digest(chain.calibration(number)) for number in range(count)]
+    seen = [digest(number) for number in range(count)]
     return BuildKey(fields={**key.fields, "calibration": seen})
 
 

@@ -278,7 +278,8 @@ def test_other_calibration_inputs_are_another_artifact(monkeypatch: pytest.Monke
     def digest(name: str) -> str:
         chain = lab.chain_of(name)
         key = chain.key({}, len(chain.steps), {})
-        return lab.stage._with_calibration(key, chain, len(chain.steps)).digest
+        values = lambda number: lab.stage._values_digest(chain.calibration(number))  # noqa: E731
+        return lab.stage._with_calibration(key, chain, len(chain.steps), values).digest
 
     calibrated, plain = digest("fx_int8"), digest("export")
     own = lab.TinyModel.batch
