@@ -1,0 +1,173 @@
+"""The dependency graph of a trace: time points, and what had to pass before each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from numpy import bool_, int8, int32, int64
+    from numpy.typing import NDArray
+
+NOBODY = -1  # the owner of time that belongs to no event
+
+
+class Tier(IntEnum):
+    """How well a dependency is known."""
+
+    RECORDED = 0
+    SEMANTIC = 1  # what the called function means
+    INFERRED = 2  # from coincidence in time, conservatively
+    UNEXPLAINED = 3
+
+
+class EdgeKind(IntEnum):
+    """Why one point cannot come before another."""
+
+    WORK = 0  # a device's event from its start to its end
+    CHAIN = 1  # the next point of a host thread
+    LAUNCH = 2  # host call to device event
+    STREAM = 3  # one after another on a stream
+    SYNC = 4  # device to host, or stream to stream
+    WAIT = 5  # a host range that waits for another thread
+    FORK = 6  # a thread's burst after what started it
+    JOIN = 7  # and what waited for it
+    DATA = 8  # producer to consumer in a known graph
+    CARRY_IN = 9  # from the source to work that was under way
+    BOUNDARY = 10  # from the source, to the sink
+
+
+class Class(StrEnum):
+    """What a stretch of time was spent on; every stretch has exactly one."""
+
+    GPU_COMPUTE = "gpu_compute"
+    GPU_MEMORY = "gpu_memory"
+    GPU_COPY = "gpu_copy"
+    GPU_COMM = "gpu_comm"
+    STREAM_GAP = "stream_gap"
+    LAUNCH_LATENCY = "launch_latency"
+    SYNC_EXIT = "sync_exit"
+    CPU_COMPUTE = "cpu_compute"
+    CPU_FRAMEWORK = "cpu_framework"
+    CPU_RUNTIME = "cpu_runtime"
+    CPU_PYTHON = "cpu_python"
+    DATA_LOADING = "data_loading"
+    BACKPRESSURE = "backpressure"
+    LOCK = "lock"
+    PROFILER = "profiler"
+    CARRY_IN = "carry_in"
+    UNEXPLAINED = "unexplained"
+
+
+CLASSES = tuple(Class)  # an edge's `label` is an index into these
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The stretch of a trace that is looked at.
+
+    Attributes:
+        start_ns, end_ns: on the trace's clock; the end is that of the last device work launched.
+        name: of the range that marks it, or ``trace`` for all of it.
+        iteration: which of the ranges of that name, from 0.
+    """
+
+    start_ns: int
+    end_ns: int
+    name: str = "trace"
+    iteration: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dag:
+    """Points in topological order, edges sorted by head; V points, E edges.
+
+    An edge says: `head` comes at least `weight_ns` after `tail`, where
+    ``0 <= weight_ns <= time_ns[head] - time_ns[tail]``. Time that no edge into a point explains
+    is that point's residual: ``residual_ns[v] = time_ns[v] - max(time_ns[tail] + weight_ns)``.
+    Replaying the graph therefore gives every observed time to the nanosecond.
+
+    Attributes:
+        time_ns: (V,) observed times; point 0 is the source, the last one the sink.
+        event: (V,) the event that starts or ends there, NOBODY for source and sink.
+        lane: (V,) its lane.
+        is_end: (V,) whether the event ends there.
+        residual_ns: (V,) unexplained time, 0 at the source.
+        tail, head: (E,) points; ``tail < head``.
+        weight_ns: (E,) rigid time: work, overhead, gaps of Python; waiting is never a weight.
+        kind: (E,) an `EdgeKind`.
+        tier: (E,) a `Tier`.
+        label: (E,) index into `CLASSES` of what its weight is spent on.
+        owner: (E,) the event that its weight belongs to, or NOBODY.
+        window: what was looked at.
+        facts: fitted floors (launch latency, stream gap), dropped edges, lanes left out, ...
+        repairs: what had to be mended, each with how often.
+    """
+
+    time_ns: NDArray[int64]
+    event: NDArray[int32]
+    lane: NDArray[int32]
+    is_end: NDArray[bool_]
+    residual_ns: NDArray[int64]
+    tail: NDArray[int32]
+    head: NDArray[int32]
+    weight_ns: NDArray[int64]
+    kind: NDArray[int8]
+    tier: NDArray[int8]
+    label: NDArray[int8]
+    owner: NDArray[int32]
+    window: Window
+    facts: Mapping[str, float] = field(default_factory=dict)
+    repairs: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def points(self) -> int:
+        """How many points there are."""
+        return len(self.time_ns)
+
+    @property
+    def edges(self) -> int:
+        """How many edges there are."""
+        return len(self.tail)
+
+    @property
+    def makespan_ns(self) -> int:
+        """From the source to the sink."""
+        return int(self.time_ns[-1] - self.time_ns[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriticalPath:
+    """The chain of stretches that the makespan consists of, in order of time; S stretches.
+
+    They tile the window: each starts where the one before ended, the first at the source, the
+    last ends at the sink. An edge on the path gives up to two: its weight, then the residual of
+    its head.
+
+    Attributes:
+        start_ns, duration_ns: (S,).
+        edge: (S,) the edge that was followed.
+        residual: (S,) whether it is the unexplained rest at the edge's head.
+        owner: (S,) the event it belongs to, or NOBODY.
+        label: (S,) index into `CLASSES`.
+        tier: (S,) how well it is known; of a residual UNEXPLAINED.
+    """
+
+    start_ns: NDArray[int64]
+    duration_ns: NDArray[int64]
+    edge: NDArray[int32]
+    residual: NDArray[bool_]
+    owner: NDArray[int32]
+    label: NDArray[int8]
+    tier: NDArray[int8]
+
+    def __len__(self) -> int:
+        """How many stretches there are."""
+        return len(self.start_ns)
+
+    @property
+    def length_ns(self) -> int:
+        """Their sum, which is the makespan."""
+        return int(self.duration_ns.sum())

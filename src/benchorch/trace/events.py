@@ -1,0 +1,120 @@
+"""A trace as columns: every complete event of a profile, whatever tool wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from numpy import int8, int32, int64
+    from numpy.typing import NDArray
+
+NOTHING = -1  # in every integer column: the trace does not say
+
+
+class Category(IntEnum):
+    """What kind of thing an event is; every reader maps its own words to these."""
+
+    OPERATOR = 0  # a framework's operator on the host
+    ANNOTATION = 1  # a range that somebody named: steps, ``mod:*``, ``wait:*``
+    PYTHON = 2  # a Python frame
+    RUNTIME = 3  # a host call into a device's runtime or driver
+    KERNEL = 4  # work of a device ...
+    COPY = 5  # ... its copies ...
+    FILL = 6  # ... and its fills
+    SYNC = 7  # a recorded synchronisation: who waited for which stream or event
+    RECORD = 8  # a recorded event of a stream
+    OVERHEAD = 9  # the profiler's own time
+    NODE = 10  # a node of an ONNX Runtime graph
+    SESSION = 11  # a range of an ONNX Runtime session
+    OTHER = 12
+
+
+DEVICE_WORK = (Category.KERNEL, Category.COPY, Category.FILL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """Where events happen one inside or after another: a host thread or a device's stream.
+
+    Attributes:
+        process, thread: as the trace spells them; of a stream, its device and its number.
+        device, stream: numbers of a device's stream; NOTHING for a host thread.
+        label: what a person calls it.
+    """
+
+    process: str
+    thread: str
+    device: int = NOTHING
+    stream: int = NOTHING
+    label: str = ""
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it is a stream."""
+        return self.stream != NOTHING
+
+
+class Details(Protocol):
+    """What an event says besides its columns; read again from the file when somebody asks."""
+
+    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
+        """The arguments of some events by index; an empty mapping for those that have none."""
+
+
+class NoDetails:
+    """Of events that were never in a file."""
+
+    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
+        """Nothing, for each."""
+        return {index: {} for index in indices}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """All complete events of one trace, in the order of the file; arrays have shape ``(n,)``.
+
+    Attributes:
+        start_ns, duration_ns: integer nanoseconds on the trace's own clock, durations >= 0.
+        name: index into `names`.
+        lane: index into `lanes`.
+        category: a `Category`.
+        correlation: joins a host call with what it started on a device.
+        external_id: joins a host call or device event with its operator.
+        sequence: joins an operator of the forward pass with those of its backward pass.
+        forward_lane: lane of that forward operator.
+        stream: of device work, and of a synchronisation the stream it is about.
+        awaited: of a SYNC, the correlation of the event record that it waits for.
+        graph_node: of device work in a launched graph, its node there.
+        repairs: what had to be mended while reading, each with how often.
+        facts: what the file says of itself: device properties, versions, the profiler's schedule.
+    """
+
+    start_ns: NDArray[int64]
+    duration_ns: NDArray[int64]
+    name: NDArray[int32]
+    lane: NDArray[int32]
+    category: NDArray[int8]
+    correlation: NDArray[int64]
+    external_id: NDArray[int64]
+    sequence: NDArray[int64]
+    forward_lane: NDArray[int32]
+    stream: NDArray[int32]
+    awaited: NDArray[int64]
+    graph_node: NDArray[int64]
+    names: tuple[str, ...]
+    lanes: tuple[Lane, ...]
+    details: Details = field(default_factory=NoDetails)
+    repairs: Mapping[str, int] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.start_ns)
+
+    @property
+    def end_ns(self) -> NDArray[int64]:
+        """When each ended."""
+        return self.start_ns + self.duration_ns
