@@ -8,6 +8,7 @@
     │   ├── BuildError            a step or a runtime refused the model
     │   └── MeasureError          a clock, a device or the model's own call failed
     ├── ExecutorError             the worker died; trying again is reasonable
+    ├── TraceError                a profile cannot be read, or a what-if cannot be asked of it
     ├── StoreError                an artifact can be neither read nor written
     └── RecordError               results exist but are not recorded; names the file that has them
 
@@ -69,3 +70,7 @@ class StoreError(BenchorchError):
 
 class RecordError(BenchorchError):
     """Results exist on disk but did not reach the tracking server."""
+
+
+class TraceError(BenchorchError):
+    """A profile that cannot be read, or a question that cannot be asked of it."""
