@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, EdgeKind, Tier
 
 if TYPE_CHECKING:
-    from numpy import int64
+    from numpy import int32, int64
     from numpy.typing import NDArray
 
     from benchorch.trace.dag import Dag
@@ -23,45 +23,21 @@ def critical_path(dag: Dag) -> CriticalPath:
     """
     import numpy as np
 
-    edge = _walk_back(dag)
-    head = dag.head[edge]
-    weight_ns, residual_ns = dag.weight_ns[edge], dag.residual_ns[head]
-    start_ns = dag.time_ns[dag.tail[edge]]
-    duration_ns = np.stack([weight_ns, residual_ns], axis=1).ravel()
-    took_time = duration_ns > 0
-    residual = np.tile([False, True], len(edge))[took_time]
-    edge = np.repeat(edge, 2)[took_time]
-    unexplained = CLASSES.index(Class.UNEXPLAINED)
-    return CriticalPath(
-        start_ns=np.stack([start_ns, start_ns + weight_ns], axis=1).ravel()[took_time],
-        duration_ns=duration_ns[took_time],
-        edge=edge.astype(np.int32),
-        residual=residual,
-        owner=np.where(residual, NOBODY, dag.owner[edge]).astype(np.int32),
-        label=np.where(residual, unexplained, dag.label[edge]).astype(np.int8),
-        tier=np.where(residual, Tier.UNEXPLAINED, dag.tier[edge]).astype(np.int8),
-    )
-
-
-def _walk_back(dag: Dag) -> NDArray[int64]:
-    """The edges of the path, in order of time."""
-    import numpy as np
-
-    binding = binding_edges(dag)
-    before = np.where(binding >= 0, dag.tail[binding] if dag.edges else -1, -1).tolist()
-    point, points = dag.points - 1, []
-    while before[point] >= 0:
-        points.append(point)
-        point = before[point]
-    return binding[np.array(points[::-1], dtype=np.int64)]
-
-
-def binding_edges(dag: Dag) -> NDArray[int64]:
-    """The edge that held each point up, (V,), by the rule of `critical_path`; -1 at the source."""
-    import numpy as np
-
     earliest = dag.time_ns[dag.tail] + dag.weight_ns + dag.residual_ns[dag.head]
     tight = np.flatnonzero(earliest == dag.time_ns[dag.head])
+    edges = walk_back(dag.tail, binding_edges(dag, tight))
+    return path_along(dag, edges, dag.weight_ns, dag.residual_ns)
+
+
+def binding_edges(dag: Dag, tight: NDArray[int64]) -> NDArray[int64]:
+    """Which edge holds each point up, by the rule of `critical_path`: (V,), -1 for none.
+
+    Args:
+        dag: whose edges they are.
+        tight: the edges to choose from, ascending: those that let their head come no sooner.
+    """
+    import numpy as np
+
     binding = np.full(dag.points, -1, dtype=np.int64)
     if not len(tight):
         return binding
@@ -73,3 +49,52 @@ def binding_edges(dag: Dag) -> NDArray[int64]:
     chosen = np.flatnonzero(key == least)[::-1]  # of equals the first is written last
     binding[head[chosen]] = tight[chosen]
     return binding
+
+
+def walk_back(tail: NDArray[int32], binding: NDArray[int64]) -> NDArray[int64]:
+    """The edges from the first point to the last by which holds each up, in order of time.
+
+    Args:
+        tail: (E,) where each edge comes from.
+        binding: (V,) the edge that holds each point up, -1 where none does.
+    """
+    import numpy as np
+
+    before = np.full(len(binding), -1, dtype=np.int64)
+    held = binding >= 0
+    before[held] = tail[binding[held]]
+    earlier = before.tolist()
+    point, points = len(binding) - 1, []
+    while earlier[point] >= 0:
+        points.append(point)
+        point = earlier[point]
+    return binding[np.array(points[::-1], dtype=np.int64)]
+
+
+def path_along(
+    dag: Dag, edges: NDArray[int64], weight_ns: NDArray[int64], residual_ns: NDArray[int64]
+) -> CriticalPath:
+    """The stretches that edges which follow each other make, with these weights and residuals.
+
+    Args:
+        dag: whose edges they are.
+        edges: from the source, each one's tail the head of the one before.
+        weight_ns: (E,), residual_ns: (V,): of the whole graph, as `replay` takes them.
+    """
+    import numpy as np
+
+    both_ns = np.stack([weight_ns[edges], residual_ns[dag.head[edges]]], axis=1).ravel()
+    start_ns = dag.time_ns[0] + np.cumsum(both_ns) - both_ns
+    took_time = both_ns > 0
+    residual = np.tile([False, True], len(edges))[took_time]
+    edge = np.repeat(edges, 2)[took_time]
+    unexplained = CLASSES.index(Class.UNEXPLAINED)
+    return CriticalPath(
+        start_ns=start_ns[took_time],
+        duration_ns=both_ns[took_time],
+        edge=edge.astype(np.int32),
+        residual=residual,
+        owner=np.where(residual, NOBODY, dag.owner[edge]).astype(np.int32),
+        label=np.where(residual, unexplained, dag.label[edge]).astype(np.int8),
+        tier=np.where(residual, Tier.UNEXPLAINED, dag.tier[edge]).astype(np.int8),
+    )
