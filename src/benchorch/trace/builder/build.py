@@ -8,7 +8,10 @@ from benchorch.trace.builder.assemble import assemble, times
 from benchorch.trace.builder.chains import chains
 from benchorch.trace.builder.classes import labels
 from benchorch.trace.builder.cpu_lanes import cpu_lanes
+from benchorch.trace.builder.device_lanes import device_lanes, fitted
+from benchorch.trace.builder.queues import queues
 from benchorch.trace.builder.scope import scope as scope_of
+from benchorch.trace.builder.syncs import notes, stream_waits, syncs
 from benchorch.trace.builder.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -43,6 +46,11 @@ def build_dag(
     chain = chains(scope)
     time_ns = times(scope)
     label = labels(scope)
-    found: list[Found] = []
+    fit, queue, note = fitted(scope), queues(scope), notes(scope)
+    found: list[Found] = [
+        device_lanes(scope, fit, label),
+        syncs(scope, queue, note),
+        stream_waits(scope, queue, note, fit),
+    ]
     found = [cpu_lanes(scope, chain, time_ns, label, found), *found]
     return assemble(scope, chain, time_ns, found)
