@@ -41,7 +41,7 @@ class Recording:
         moved_syncs: whether rows of synchronisations have a thread number of their own.
         flows: whether arrows are in the file.
         shift_ns: added to all times; `shuffle` is the seed of another order of rows.
-        numbers: thread numbers by name, to rename lanes.
+        numbers: thread numbers by name, to rename lanes; `scale` multiplies all times.
     """
 
     stamps: Stamps = Stamps.NANOSECONDS
@@ -205,7 +205,8 @@ class _Writer:
         """The row of the device's side of a synchronisation: a little inside the host's call."""
         facts = interval.facts
         stream = int(facts["stream"])
-        inner_ns = (start_ns + 100, max(start_ns + 100, end_ns - 150))
+        first_ns = start_ns + 100 * self.how.scale
+        inner_ns = (first_ns, max(first_ns, end_ns - 150 * self.how.scale))
         args: dict[str, Any] = {
             "cuda_sync_kind": facts["sync"],
             "stream": self.number(stream),
