@@ -5,17 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchorch.trace.builder.assemble import assemble, times
+from benchorch.trace.builder.bursts import bursts
 from benchorch.trace.builder.chains import chains
 from benchorch.trace.builder.classes import labels
 from benchorch.trace.builder.cpu_lanes import cpu_lanes
+from benchorch.trace.builder.data_edges import data_edges
 from benchorch.trace.builder.device_lanes import device_lanes, fitted
 from benchorch.trace.builder.queues import queues
 from benchorch.trace.builder.scope import scope as scope_of
+from benchorch.trace.builder.searches import timetable
 from benchorch.trace.builder.syncs import notes, stream_waits, syncs
+from benchorch.trace.builder.threads import (
+    backward_after_forward,
+    backward_bursts,
+    inferred,
+    regions,
+)
 from benchorch.trace.builder.thresholds import Thresholds
+from benchorch.trace.builder.waits import waits
 
 if TYPE_CHECKING:
+    from numpy import int8, int64
+    from numpy.typing import NDArray
+
+    from benchorch.trace.builder.chains import Chains
     from benchorch.trace.builder.edges import Found
+    from benchorch.trace.builder.scope import Scope
     from benchorch.trace.dag import Dag, Window
     from benchorch.trace.events import Events
     from benchorch.trace.operator_graph import OperatorGraph
@@ -42,15 +57,49 @@ def build_dag(
     thresholds : Thresholds, optional
         What inference needs; they scale with the trace's clock.
     """
+    thresholds = thresholds or Thresholds()
     scope = scope_of(events, window)
     chain = chains(scope)
     time_ns = times(scope)
     label = labels(scope)
+    found = [
+        *_devices(scope, label),
+        *_threads(scope, chain, time_ns, label, thresholds),
+        data_edges(scope, chain, time_ns, graph),
+    ]
+    return assemble(scope, chain, time_ns, [cpu_lanes(scope, chain, time_ns, label, found), *found])
+
+
+def _devices(scope: Scope, label: NDArray[int8]) -> list[Found]:
+    """What devices and the calls to them depend on."""
     fit, queue, note = fitted(scope), queues(scope), notes(scope)
-    found: list[Found] = [
+    return [
         device_lanes(scope, fit, label),
         syncs(scope, queue, note),
         stream_waits(scope, queue, note, fit),
     ]
-    found = [cpu_lanes(scope, chain, time_ns, label, found), *found]
-    return assemble(scope, chain, time_ns, found)
+
+
+def _threads(
+    scope: Scope,
+    chain: Chains,
+    time_ns: NDArray[int64],
+    label: NDArray[int8],
+    thresholds: Thresholds,
+) -> list[Found]:
+    """What threads depend on each other for; inferred only where nothing else explains a gap."""
+    import numpy as np
+
+    burst = bursts(scope, chain, time_ns, thresholds)
+    table = timetable(scope, chain, time_ns)
+    known = [
+        waits(scope, chain, time_ns, label, burst, thresholds),
+        backward_after_forward(scope),
+        backward_bursts(scope, chain, time_ns, burst, table),
+    ]
+    explained = np.concatenate([one.waits for one in known])
+    return [
+        *known,
+        regions(scope, chain, time_ns, burst, table),
+        inferred(scope, chain, time_ns, burst, explained, thresholds),
+    ]

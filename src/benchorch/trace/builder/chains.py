@@ -23,7 +23,7 @@ class Chains:
         walk: (p,) all points, lane by lane and in order.
         tail, head: points; heads are unique, and in the order of the walk.
         owner: the event in whose own time it lies, NOBODY between outermost events.
-        first: (lanes,) the first point of each thread.
+        first: (lanes,) the place in the walk of each thread's first point.
     """
 
     walk: NDArray[int64]
@@ -47,7 +47,7 @@ def chains(scope: Scope) -> Chains:
         tail=walk[:-1][within],
         head=walk[1:][within],
         owner=owner[:-1][within],
-        first=walk[first],
+        first=np.flatnonzero(first),
     )
 
 

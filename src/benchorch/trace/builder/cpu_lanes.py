@@ -56,7 +56,8 @@ def _first(scope: Scope, chains: Chains, time_ns: NDArray[int64]) -> Edges:
     """From the source to the main thread's first point: Python that ran before it."""
     import numpy as np
 
-    first = chains.first[scope.lane[chains.first >> 1] == scope.main_lane]
+    first = chains.walk[chains.first]
+    first = first[scope.lane[first >> 1] == scope.main_lane]
     return edges(
         np.full(len(first), 2 * len(scope)),
         first,

@@ -66,7 +66,7 @@ def _host_ranks(chains: Chains, time_ns: NDArray[int64]) -> NDArray[int64]:
     instant = time_ns[walk] == time_ns[walk ^ 1]
     rank = np.where(instant, _HOST_INSTANT, np.where(ends, _HOST_END, _HOST_START))
     moves = np.append(True, time_ns[walk[1:]] != time_ns[walk[:-1]])[: len(walk)]
-    moves |= np.isin(walk, chains.first)
+    moves[chains.first] = True
     base = np.cumsum(moves) * _RANKS
     risen: NDArray[int64] = np.maximum.accumulate(base + rank) - base
     return risen

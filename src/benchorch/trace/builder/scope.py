@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.trace.builder.lanes import HOST, among, daemons, main_lane, on_device
 from benchorch.trace.builder.launches import join, skew_ns
-from benchorch.trace.builder.nested import nested
 from benchorch.trace.builder.overhead import with_overhead
 from benchorch.trace.dag import Window
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
+from benchorch.trace.nesting import nest
 
 if TYPE_CHECKING:
     from numpy import bool_, int8, int32, int64
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from benchorch.trace.events import Events
 
 
+_OUTSIDE_FIRST = (
+    Category.SESSION,
+    Category.ANNOTATION,
+    Category.PYTHON,
+    Category.OPERATOR,
+    Category.NODE,
+)
 _NOTES = (Category.SYNC, Category.RECORD, Category.OVERHEAD)
 
 
@@ -36,11 +43,13 @@ class Scope:
         window: what is looked at.
         event: (n,) indices into `events`.
         hosts, works: how many host events and how much device work there are.
-        start_ns, end_ns, lane, name, category, correlation, stream, awaited: (n,) as in `Events`.
+        start_ns, end_ns, lane, name, category, correlation, stream, awaited, sequence,
+            forward_lane, graph_node: (n,) as in `Events`.
         launch: (n,) of device work the scope's index of the host call that started it.
         carried: (n,) of device work whether it was launched before the window.
         overhead: indices of the profiler's intervals that fall into a thread's time.
-        parent, depth, after: (hosts,) how host events lie inside each other, as in `Nested`.
+        parent, depth: (hosts,) how host events lie inside each other, as in `Nesting`.
+        after: (hosts,) the next host event that is not inside each.
         main_lane: the thread whose gaps are Python at work, -1 where there is no thread.
         facts, repairs: for the graph's own.
     """
@@ -58,11 +67,14 @@ class Scope:
     correlation: NDArray[int64]
     stream: NDArray[int32]
     awaited: NDArray[int64]
+    sequence: NDArray[int64]
+    forward_lane: NDArray[int32]
+    graph_node: NDArray[int64]
     launch: NDArray[int64]
     carried: NDArray[bool_]
     overhead: NDArray[int64]
-    parent: NDArray[int64]
-    depth: NDArray[int64]
+    parent: NDArray[int32]
+    depth: NDArray[int32]
     after: NDArray[int64]
     main_lane: int
     facts: Mapping[str, float] = field(default_factory=dict)
@@ -92,6 +104,16 @@ class Scope:
         """Those of some categories whose names are flagged in a table of all names."""
         these = self.indices(*categories)
         return these[flags[self.name[these]]]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spans:
+    """Host events as they are nested."""
+
+    lane: NDArray[int32]
+    start_ns: NDArray[int64]
+    end_ns: NDArray[int64]
 
 
 def scope(events: Events, window: Window | None = None) -> Scope:
@@ -220,7 +242,11 @@ def _still_to_do(
 
 
 def _by_depth(events: Events, host: NDArray[int64]) -> NDArray[int64]:
-    """By lane, start and length: what begins together is one inside the other, the longer first."""
+    """By lane, start and length: what begins together is one inside the other, the longer first.
+
+    Of equal ones the outer kind of event comes first, then the lower name: so the order of the
+    file does not matter.
+    """
     import numpy as np
 
     host = _by_start(events, host)
@@ -229,7 +255,11 @@ def _by_depth(events: Events, host: NDArray[int64]) -> NDArray[int64]:
     together = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
     if len(together):  # few: sorting all by three keys costs more than everything else here
         some = host[together]
-        keys = (some, -events.duration_ns[some], events.start_ns[some], events.lane[some])
+        rank = np.full(len(Category), len(_OUTSIDE_FIRST))
+        rank[list(_OUTSIDE_FIRST)] = np.arange(len(_OUTSIDE_FIRST))
+        kind = rank[events.category[some]]
+        start_ns, took_ns = events.start_ns[some], events.duration_ns[some]
+        keys = (events.name[some], kind, -took_ns, start_ns, events.lane[some])
         host[together] = some[np.lexsort(keys)]
     return host
 
@@ -273,7 +303,7 @@ def _gather(
     shift = shift_ns[lane] if shift_ns.any() else 0
     start_ns = np.clip(start_ns + shift, window.start_ns, latest)
     end_ns = np.clip(end_ns + shift, window.start_ns, latest)
-    tree = nested(lane[:hosts], start_ns[:hosts], end_ns[:hosts])
+    tree = nest(_Spans(lane=lane[:hosts], start_ns=start_ns[:hosts], end_ns=end_ns[:hosts]))
     end_ns[:hosts] = tree.end_ns
     taking_part = np.zeros(len(events.lanes), dtype=np.bool_)
     taking_part[lane[:hosts]] = True
@@ -291,13 +321,33 @@ def _gather(
         correlation=events.correlation[order],
         stream=events.stream[order],
         awaited=events.awaited[order],
+        sequence=events.sequence[order],
+        forward_lane=events.forward_lane[order],
+        graph_node=events.graph_node[order],
         launch=launch,
         carried=early,
         overhead=np.zeros(0, dtype=np.int64),
         parent=tree.parent,
         depth=tree.depth,
-        after=tree.after,
+        after=_after(lane[:hosts], start_ns[:hosts], tree.end_ns),
         main_lane=main_lane(events, taking_part),
         facts=facts,
         repairs={**repairs, **({"clipped_children": tree.clipped} if tree.clipped else {})},
     )
+
+
+def _after(
+    lane: NDArray[int32], start_ns: NDArray[int64], end_ns: NDArray[int64]
+) -> NDArray[int64]:
+    """For each host event the first one of its lane from its end on, itself excepted."""
+    import numpy as np
+
+    if not len(lane):
+        return np.zeros(0, dtype=np.int64)
+    first_ns = start_ns.min()
+    span_ns = int(end_ns.max() - first_ns) + 1
+    rank = np.cumsum(np.diff(lane, prepend=lane[0]) != 0)
+    begins = rank * span_ns + (start_ns - first_ns)
+    after: NDArray[int64] = np.searchsorted(begins, rank * span_ns + (end_ns - first_ns))
+    np.maximum(after, np.arange(1, len(lane) + 1), out=after)
+    return after

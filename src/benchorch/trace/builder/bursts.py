@@ -1,0 +1,108 @@
+"""When did a thread work, and when was it idle?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from benchorch.trace.builder.classes import waiting
+from benchorch.trace.dag import NOBODY
+
+if TYPE_CHECKING:
+    from numpy import bool_, int32, int64
+    from numpy.typing import NDArray
+
+    from benchorch.trace.builder.chains import Chains
+    from benchorch.trace.builder.scope import Scope
+    from benchorch.trace.builder.thresholds import Thresholds
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bursts:
+    """The stretches of work of every thread, lane by lane and in order; b bursts, s stretches.
+
+    Attributes:
+        start, end: (b,) points.
+        lane: (b,).
+        gap: (s,) whether a stretch of the chains lies between events, or in one around others.
+        idle: (s,) whether the thread did nothing in it: a long gap, or the last of a wait.
+        wait: (s,) whether it is the last of a range that says it waits.
+        before: (b,) the stretch before each, NOBODY for a thread's first burst.
+    """
+
+    start: NDArray[int64]
+    end: NDArray[int64]
+    lane: NDArray[int32]
+    gap: NDArray[bool_]
+    idle: NDArray[bool_]
+    wait: NDArray[bool_]
+    before: NDArray[int64]
+
+
+def bursts(scope: Scope, chains: Chains, time_ns: NDArray[int64], thresholds: Thresholds) -> Bursts:
+    """Bursts end where a thread idles: at the top level, in a container, or in a wait."""
+    import numpy as np
+
+    lane = scope.lane[chains.head >> 1]
+    owner = chains.owner
+    waits = np.zeros(len(scope) + 1, dtype=np.bool_)  # the last one is NOBODY's
+    waits[waiting(scope)] = True
+    container = np.zeros(len(scope) + 1, dtype=np.bool_)
+    container[: scope.hosts] = scope.after > np.arange(1, scope.hosts + 1)
+    container[NOBODY] = True
+    wait = waits[owner] & (chains.head == 2 * owner + 1)
+    gap = container[owner] & ~waits[owner]
+    elapsed_ns = time_ns[chains.head] - time_ns[chains.tail]
+    idle = wait | gap & (elapsed_ns > _idle_ns(lane, elapsed_ns, gap, thresholds)[lane])
+    return _between(scope, chains, gap=gap, idle=idle, wait=wait)
+
+
+def _idle_ns(
+    lane: NDArray[int32], elapsed_ns: NDArray[int64], gap: NDArray[bool_], thresholds: Thresholds
+) -> NDArray[int64]:
+    """By lane how long a gap at least is no pause between two operators.
+
+    Lanes with long gaps only have a long median: it counts up to ten times the general bound.
+    """
+    import numpy as np
+
+    idle = np.full(int(lane.max(initial=0)) + 1, thresholds.idle_ns, dtype=np.int64)
+    for one in np.unique(lane):
+        gaps = elapsed_ns[gap & (lane == one)]
+        usual = thresholds.idle_gaps_ratio * float(np.median(gaps)) if len(gaps) else 0.0
+        idle[one] = int(np.clip(usual, thresholds.idle_ns, 10 * thresholds.idle_ns))
+    return idle
+
+
+def _between(
+    scope: Scope,
+    chains: Chains,
+    *,
+    gap: NDArray[bool_],
+    idle: NDArray[bool_],
+    wait: NDArray[bool_],
+) -> Bursts:
+    """What lies between idle stretches; a single point between two of them is none."""
+    import numpy as np
+
+    walk = chains.walk
+    begins = np.zeros(len(walk), dtype=np.bool_)
+    begins[chains.first] = True
+    stretch = np.full(len(walk), NOBODY, dtype=np.int64)  # that ends at each point of the walk
+    stretch[~begins] = np.arange(len(idle))
+    after_idle = begins.copy()
+    after_idle[~begins] = idle
+    first = np.flatnonzero(after_idle)
+    last = np.append(first[1:], len(walk))[: len(first)] - 1
+    some = first < last
+    first, last = first[some], last[some]
+    return Bursts(
+        start=walk[first],
+        end=walk[last],
+        lane=scope.lane[walk[first] >> 1],
+        gap=gap,
+        idle=idle,
+        wait=wait,
+        before=stretch[first],
+    )
