@@ -1,0 +1,176 @@
+"""How long would it have taken?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from benchorch.errors import TraceError
+from benchorch.trace.contraction import contract
+from benchorch.trace.dag import CLASSES, NOBODY, Tier
+from benchorch.trace.path import path_along
+from benchorch.trace.replay import steps
+from benchorch.trace.whatif.basis import Analyzed, Basis, prepare
+from benchorch.trace.whatif.prediction import Moved, Prediction
+from benchorch.trace.whatif.rewiring import rewired
+from benchorch.trace.whatif.scenario import Scenario, unchanged
+
+if TYPE_CHECKING:
+    from numpy import bool_, int64
+    from numpy.typing import NDArray
+
+    from benchorch.trace.dag import CriticalPath, Dag
+    from benchorch.trace.roofline import Peaks
+    from benchorch.trace.whatif.transforms import Transform
+
+MOST_MOVED = 20
+UNNAMED = "(between events)"
+
+
+def predict(
+    analysis: Analyzed | Basis,
+    changes: Sequence[Transform],
+    *,
+    name: str = "what-if",
+    peaks: Peaks | None = None,
+    others: Mapping[str, Analyzed] | None = None,
+) -> Prediction:
+    """The run with the changes made one after another.
+
+    Args:
+        analysis: of the observed run; what `prepare` made of it, if several are to be asked.
+        changes: in order; none at all gives the observed run again.
+        name: of the what-if.
+        peaks: what the machine can do, for changes that need to know.
+        others: trials by name, for changes that take times from them.
+
+    Raises:
+        TraceError: with everything that cannot be asked of this trace.
+    """
+    basis = prepare(analysis, peaks, others)
+    found = [
+        f"change {number}: {problem}"
+        for number, change in enumerate(changes, 1)
+        for problem in change.problems(basis)
+    ]
+    if found:
+        raise TraceError("\n".join(found))
+    scenario = scenario_of(basis, changes)
+    predicted_ns, path = outcome(basis, scenario)
+    other_ns = _without_residual(basis, scenario, predicted_ns)
+    return Prediction(
+        name=name,
+        changes=tuple(map(str, changes)),
+        makespan_ns=basis.dag.makespan_ns,
+        predicted_ns=predicted_ns,
+        low_ns=min(predicted_ns, other_ns),
+        high_ns=max(predicted_ns, other_ns),
+        classes=by_class(basis.path),
+        predicted_classes=by_class(path),
+        tiers=by_tier(path),
+        moved=_moved(basis, path),
+        bound_path=_bound_path(basis, scenario),
+        bound_work=_bound_work(basis, scenario),
+        notes=scenario.notes,
+    )
+
+
+def scenario_of(basis: Basis, changes: Sequence[Transform]) -> Scenario:
+    """The weights that the changes lead to."""
+    scenario = unchanged(basis.dag)
+    for change in changes:
+        scenario = change.apply(basis, scenario)
+    return scenario
+
+
+def makespan_ns(basis: Basis, scenario: Scenario) -> int:
+    """Of a replay with the scenario's weights; for when that alone is wanted."""
+    dag, rounded = rewired(basis.dag, scenario)
+    contracted = basis.contracted if dag is basis.dag else contract(dag)
+    return contracted.makespan_ns(steps(dag, *rounded))
+
+
+def by_class(path: CriticalPath) -> Mapping[str, int]:
+    """Time on a path by class, the largest first; what there is none of is left out."""
+    sums = {
+        str(one): int(path.duration_ns[path.label == index].sum())
+        for index, one in enumerate(CLASSES)
+    }
+    return {name: sums[name] for name in sorted(sums, key=lambda one: -sums[one]) if sums[name]}
+
+
+def by_tier(path: CriticalPath) -> Mapping[str, int]:
+    """Time on a path by how well its dependencies are known."""
+    return {tier.name.lower(): int(path.duration_ns[path.tier == tier].sum()) for tier in Tier}
+
+
+def outcome(basis: Basis, scenario: Scenario) -> tuple[int, CriticalPath]:
+    """The new makespan, and the path that it consists of."""
+    dag, (weight_ns, residual_ns, dropped) = rewired(basis.dag, scenario)
+    contracted = basis.contracted if dag is basis.dag else contract(dag)
+    total_ns, edges = contracted.longest(steps(dag, weight_ns, residual_ns, dropped))
+    held = _held(dag, weight_ns, dropped)
+    return total_ns, path_along(dag, edges, held, residual_ns)
+
+
+def _held(dag: Dag, weight_ns: NDArray[int64], dropped: NDArray[bool_] | None) -> NDArray[int64]:
+    """Weights, 0 where an edge stays for the order alone."""
+    import numpy as np
+
+    return weight_ns if dropped is None else np.where(dropped, 0, weight_ns)
+
+
+def _without_residual(basis: Basis, scenario: Scenario, predicted_ns: int) -> int:
+    """The observed makespan times the change that a run without unexplained time would see."""
+    if not basis.dag.residual_ns.any():
+        return predicted_ns
+    none = scenario.residual_ns * 0.0
+    before = makespan_ns(basis, replace(unchanged(basis.dag), residual_ns=none))
+    after = makespan_ns(basis, replace(scenario, residual_ns=none))
+    return round(basis.dag.makespan_ns * after / before) if before else predicted_ns
+
+
+def _moved(basis: Basis, path: CriticalPath) -> tuple[Moved, ...]:
+    """What gained and lost time on the path, by name."""
+    import numpy as np
+
+    size = len(basis.events.names) + 1
+
+    def on(one: CriticalPath) -> NDArray[int64]:
+        named = np.append(basis.events.name, NOBODY)[one.owner]
+        sums = np.zeros(size, dtype=np.int64)
+        np.add.at(sums, named, one.duration_ns)
+        return sums
+
+    before, after = on(basis.path), on(path)
+    order = np.argsort(-np.abs(after - before), kind="stable")[:MOST_MOVED].tolist()
+    names = (*basis.events.names, UNNAMED)
+    return tuple(
+        Moved(name=names[code], before_ns=int(before[code]), after_ns=int(after[code]))
+        for code in order
+        if before[code] != after[code]
+    )
+
+
+def _bound_path(basis: Basis, scenario: Scenario) -> float | None:
+    """Amdahl's limit by what is saved on the old path, which is still there and as long as that."""
+    on_path = basis.path.edge
+    if not len(on_path) or scenario.dropped[on_path].any():
+        return None
+    edges = on_path[~basis.path.residual]
+    rests = basis.dag.head[on_path[basis.path.residual]]
+    left = scenario.weight_ns[edges].sum() + scenario.residual_ns[rests].sum()
+    return basis.dag.makespan_ns / float(left) if left > 0 else None
+
+
+def _bound_work(basis: Basis, scenario: Scenario) -> float | None:
+    """The same by all that is saved anywhere, which is looser."""
+    import numpy as np
+
+    if scenario.dropped.any():
+        return None
+    saved = np.maximum(basis.dag.weight_ns - scenario.weight_ns, 0.0).sum()
+    saved += np.maximum(basis.dag.residual_ns - scenario.residual_ns, 0.0).sum()
+    left = basis.dag.makespan_ns - float(saved)
+    return basis.dag.makespan_ns / left if left > 0 else None
