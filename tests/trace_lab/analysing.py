@@ -9,6 +9,7 @@ from benchorch.trace.builder.build import build_dag
 from benchorch.trace.builder.thresholds import Thresholds
 from benchorch.trace.dag import CriticalPath, Dag
 from benchorch.trace.events import Events
+from benchorch.trace.operator_graph import OperatorGraph
 from benchorch.trace.path import critical_path
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.windows import windows
@@ -19,12 +20,12 @@ from trace_lab.simulator import Run, simulate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysed:
-    """A run, and what is said of it."""
+    """What is said of a trace."""
 
-    run: Run
     events: Events
     dag: Dag
     path: CriticalPath
+    graph: OperatorGraph | None = None
 
 
 def analysed(
@@ -32,10 +33,10 @@ def analysed(
     place: Path,
     recording: Recording | None = None,
     thresholds: Thresholds | None = None,
-) -> Analysed:
-    """What is said of a program's marked range, or of all of it, from a file in `place`."""
+) -> tuple[Run, Analysed]:
+    """A program's run, and what is said of its marked range or of all of it; by way of a file."""
     run = simulate(program)
     events = read_events(write(run, place / "trace.json", recording))
     window = windows(events, None)[0] if program.marker else None
     dag = build_dag(events, window, thresholds=thresholds)
-    return Analysed(run=run, events=events, dag=dag, path=critical_path(dag))
+    return run, Analysed(events=events, dag=dag, path=critical_path(dag))

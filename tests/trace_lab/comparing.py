@@ -24,6 +24,7 @@ CROSS_KINDS = (
     EdgeKind.DATA,
 )
 CROSS_CAUSES = (Why.LAUNCH, Why.STREAM, Why.EVENT, Why.GRAPH, Why.SYNC, Why.SIGNAL)
+BLUR_NS = 1_000
 Boundary = tuple[int, bool]  # of an interval, and whether it is its end
 
 
@@ -116,15 +117,18 @@ def _recall(dag: Dag, points: Mapping[Boundary, int], run: Run) -> dict[str, Rat
     hits: Counter[str] = Counter()
     totals: Counter[str] = Counter()
     for why, tail, head in true_edges(run, points):
-        totals[why.value] += 1
-        hits[why.value] += bool(before[points[head]] >> points[tail] & 1)
+        totals[why] += 1
+        hits[why] += bool(before[points[head]] >> points[tail] & 1)
     return {why: Ratio(hits=hits[why], total=totals[why]) for why in totals}
 
 
 def true_edges(
     run: Run, recorded: Mapping[Boundary, Any]
-) -> Iterator[tuple[Why, Boundary, Boundary]]:
-    """Dependencies between lanes, each from the last to the first boundary that was recorded."""
+) -> Iterator[tuple[str, Boundary, Boundary]]:
+    """Dependencies between lanes, each from the last to the first boundary that was recorded.
+
+    A thread that found its flag up did not wait: nothing shows whom it would have waited for.
+    """
     boundaries = {
         point: boundary for boundary, point in _truth(run).items() if boundary in recorded
     }
@@ -141,7 +145,9 @@ def true_edges(
             tail = _latest(run, cause.point, boundaries)
             head = _earliest(point, boundaries, owners, lanes)
             if tail is not None and head is not None:
-                yield cause.why, boundaries[tail], boundaries[head]
+                idle = cause.why is Why.SIGNAL and run.binding(point) is not cause
+                why = f"{cause.why.value}, not waited for" if idle else cause.why.value
+                yield why, boundaries[tail], boundaries[head]
 
 
 def _truth(run: Run) -> dict[Boundary, int]:
@@ -188,11 +194,26 @@ def _precision(
             continue
         tier = Tier(int(dag.tier[edge])).name.lower()
         totals[tier] += 1
-        if before[truth[ends[1]]] >> truth[ends[0]] & 1:
+        if _follows(run, before[truth[ends[1]]], truth[ends[0]]):
             hits[tier] += 1
         else:
             wrong.append(_words(run, EdgeKind(int(dag.kind[edge])), tier, *ends))
     return {t: Ratio(hits=hits[t], total=totals[t]) for t in totals}, tuple(wrong)
+
+
+def _follows(run: Run, before: int, point: int) -> bool:
+    """Whether a point, or one of its thread just before it, is among those that come before.
+
+    Flags are raised inside ranges, whose ends are the next thing that a profiler records.
+    """
+    since_ns = run.times_ns[point] - BLUR_NS
+    while run.times_ns[point] >= since_ns:
+        if before >> point & 1:
+            return True
+        if not run.causes[point] or run.causes[point][0].why is not Why.HOST:
+            return False
+        point = run.causes[point][0].point
+    return False
 
 
 def _words(run: Run, kind: EdgeKind, tier: str, tail: Boundary, head: Boundary) -> str:

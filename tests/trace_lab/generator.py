@@ -71,6 +71,7 @@ class _Author:
         self.count = 0
         self.tasks: list[list[tuple[str, str]]] = [[] for _ in range(style.workers)]
         self.pending: list[str] = []
+        self.graphs: list[GraphLaunch] = []
 
     def program(self) -> Program:
         steps = tuple(self.main())
@@ -188,19 +189,22 @@ class _Author:
             yield StreamWait(event=back, stream=MAIN_STREAM)
 
     def graph(self) -> GraphLaunch:
-        """A chain, or a fork of two chains that meet again."""
+        """A chain, or a fork of two chains that meet again; every other one is launched again."""
+        if self.graphs and self.rng.random() < 0.6:
+            return self.rng.choice(self.graphs)
         self.count += 1
         forked = self.rng.random() < 0.5
         nodes = [
             GraphKernel(
                 name=f"graph_{self.count}_kernel_{position}",
                 ns=self.rng.randint(2_000, 60_000),
-                stream=GRAPH_STREAM + (forked and position in (3, 4)),
+                stream=GRAPH_STREAM if forked and position in (3, 4) else MAIN_STREAM,
                 after=self.after(position, forked),
             )
             for position in range(6)
         ]
-        return GraphLaunch(graph=self.count, nodes=tuple(nodes), stream=MAIN_STREAM)
+        self.graphs.append(GraphLaunch(graph=self.count, nodes=tuple(nodes), stream=MAIN_STREAM))
+        return self.graphs[-1]
 
     @staticmethod
     def after(position: int, forked: bool) -> tuple[int, ...]:

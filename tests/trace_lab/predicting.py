@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,13 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.builder.build import build_dag
-from benchorch.trace.dag import NOBODY, Dag, Window
+from benchorch.trace.dag import NOBODY, Dag
 from benchorch.trace.events import Events
 from benchorch.trace.nesting import nest
 from benchorch.trace.operator_graph import OperatorGraph
+from benchorch.trace.path import critical_path
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.replay import replay
+from benchorch.trace.whatif.predict import predict
+from benchorch.trace.whatif.selector import Selector
+from benchorch.trace.whatif.transforms import Speedup
 from benchorch.trace.windows import windows
+from trace_lab.analysing import Analysed
 
 
 def factors_by_event(
@@ -48,9 +54,13 @@ def predicted_ns(
     return int(times_ns[-1] - times_ns[0])
 
 
-def fastest(events: Events) -> Window:
-    """Of the recorded iterations the shortest."""
-    return min(windows(events, None), key=lambda window: window.end_ns - window.start_ns)
+def asked_ns(analysed: Analysed, factors: Mapping[str, float], *, alone: bool) -> int:
+    """The same as somebody would ask for it: a what-if of speedups by name."""
+    changes = [
+        Speedup(select=Selector(name=name, alone=alone), speedup=1 / factor if factor else math.inf)
+        for name, factor in factors.items()
+    ]
+    return predict(analysed, changes).predicted_ns
 
 
 def predicted_ratio(
@@ -58,5 +68,7 @@ def predicted_ratio(
 ) -> float:
     """The makespan of the changed program over that of the fastest iteration of a trace."""
     events = read_events(trace)
-    dag = build_dag(events, fastest(events), graph)
-    return predicted_ns(events, dag, factors) / dag.makespan_ns
+    window = min(windows(events, None), key=lambda one: one.end_ns - one.start_ns)
+    dag = build_dag(events, window, graph)
+    found = Analysed(events=events, dag=dag, path=critical_path(dag), graph=graph)
+    return asked_ns(found, factors, alone=False) / dag.makespan_ns

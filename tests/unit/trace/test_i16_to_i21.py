@@ -66,7 +66,7 @@ def test_i16_neither_the_clock_nor_names_of_lanes_nor_the_order_of_rows_matter(
     seed: int, style: Style, recording: Recording, tmp_path: Path
 ) -> None:
     program = draw(seed, style)
-    plain, other = analysed(program, tmp_path), analysed(program, tmp_path, recording)
+    (_, plain), (_, other) = analysed(program, tmp_path), analysed(program, tmp_path, recording)
     assert stretches(other) == stretches(plain)
     assert sorted(other.dag.weight_ns) == sorted(plain.dag.weight_ns)
 
@@ -78,7 +78,7 @@ def test_i17_a_slower_clock_gives_the_same_path_so_many_times_as_long(
     seed: int, style: Style, scale: int, tmp_path: Path
 ) -> None:
     program = draw(seed, style)
-    plain = analysed(program, tmp_path)
+    _, plain = analysed(program, tmp_path)
     thresholds = Thresholds()
     longer = replace(
         thresholds,
@@ -86,7 +86,7 @@ def test_i17_a_slower_clock_gives_the_same_path_so_many_times_as_long(
         wake_ns=thresholds.wake_ns * scale,
         stalled_ns=thresholds.stalled_ns * scale,
     )
-    slower = analysed(program, tmp_path, Recording(scale=scale), longer)
+    _, slower = analysed(program, tmp_path, Recording(scale=scale), longer)
     assert stretches(slower) == [
         (name, ns * scale, label, tier) for name, ns, label, tier in stretches(plain)
     ]
@@ -107,8 +107,8 @@ def test_i18_copies_one_after_another_have_the_classes_of_one(
     seed: int, style: Style, tmp_path: Path
 ) -> None:
     program = draw(seed, style)
-    one = analysed(repeated(program, 1), tmp_path)
-    four = analysed(repeated(program, 4), tmp_path)
+    _, one = analysed(repeated(program, 1), tmp_path)
+    _, four = analysed(repeated(program, 4), tmp_path)
     assert four.dag.makespan_ns == 4 * one.dag.makespan_ns
     expected = classes(one)
     assert {label: ns / 4 for label, ns in classes(four).items()} == pytest.approx(
@@ -141,8 +141,8 @@ def test_i19_splitting_an_operator_or_wrapping_it_changes_no_class(
 ) -> None:
     program = draw(seed, Style(device=False))
     thread = Thread(name="main", steps=rewritten(program.threads[0].steps, wrapped))
-    other = analysed(Program(threads=(thread,), marker=MARKER), tmp_path)
-    plain = analysed(program, tmp_path)
+    _, other = analysed(Program(threads=(thread,), marker=MARKER), tmp_path)
+    _, plain = analysed(program, tmp_path)
     assert other.dag.makespan_ns == plain.dag.makespan_ns
     assert classes(other) == classes(plain)
 
@@ -152,7 +152,8 @@ def test_i19_splitting_an_operator_or_wrapping_it_changes_no_class(
 def test_i21_the_makespan_lies_between_those_of_host_and_device_alone_and_their_sum(
     seed: int, style: Style, tmp_path: Path
 ) -> None:
-    dag = analysed(draw(seed, style), tmp_path).dag
+    _, found = analysed(draw(seed, style), tmp_path)
+    dag = found.dag
 
     def without(chosen: np.ndarray) -> int:
         times_ns = replayed(dag, np.where(chosen, 0, dag.weight_ns))
@@ -164,5 +165,5 @@ def test_i21_the_makespan_lies_between_those_of_host_and_device_alone_and_their_
 
 
 def test_i21_a_program_of_one_thread_is_all_host(tmp_path: Path) -> None:
-    found = analysed(draw(0, Style(device=False)), tmp_path)
+    _, found = analysed(draw(0, Style(device=False)), tmp_path)
     assert not set(classes(found)) & {Class.GPU_COMPUTE.value, Class.LAUNCH_LATENCY.value}
