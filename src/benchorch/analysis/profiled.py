@@ -19,5 +19,5 @@ def _dilation_doubts(record: ProfileRecord) -> tuple[str, ...]:
         return ()
     return (
         "The profiler made its calls longer by more than "
-        f"{DILATION_LIMIT_RATIO - 1:.0%}: what limits them is told from slowed calls.",
+        f"{100 * (DILATION_LIMIT_RATIO - 1):.0f} %: what limits them is told from slowed calls.",
     )

@@ -48,7 +48,8 @@ def find_peaks(device: str, threads: int) -> Peaks:
 def known_peaks(device: str, threads: int) -> Peaks | None:
     """Those that were measured before, or None; imports nothing heavy."""
     with contextlib.suppress(OSError, ValueError, TypeError):
-        return decode(Peaks, json.loads(_file(device, threads).read_text()))
+        found = decode(Peaks, json.loads(_file(device, threads).read_text()))
+        return found if isinstance(found, Peaks) else None
     return None
 
 

@@ -109,9 +109,7 @@ def test_ranges_tell_iterations_and_the_recorded_stretch_holds_the_active_calls_
     monkeypatch.setattr(nsys, "_recorded", lambda: note("recorded"))
     clock = VirtualClock()
     loaded = Loaded(executable=Executable(), calls=[lambda: said.append("call")])  # type: ignore[arg-type]
-    request = CaptureRequest(
-        load=lambda _: loaded, clock=clock, device="cuda", directory=tmp_path
-    )
+    request = CaptureRequest(load=lambda _: loaded, clock=clock, device="cuda", directory=tmp_path)
     found = Nsys(wait=2, warmup=1, active=2).capture(request)
     one = ["forward", "call", "/forward"]
     assert said == [
