@@ -40,11 +40,11 @@ class Selector:
         op: name of an operator, or type of an ONNX node.
         kernel: name of device work.
         module: qualified name of a module; those inside it are included.
-        lane: thread or stream, by its label or number.
         graph_node: node of an operator graph, or the number of one in a launched graph.
         dtype, shape: of an operator's inputs, ``float32`` and ``64x128, 128x32``.
-        phase: one of `PHASES`.
-        iteration: which of the window's ranges, from 0.
+        lane: only time on a thread or stream, by its label or number.
+        phase: only time in one of `PHASES`.
+        iteration: only time in one of the window's ranges, from 0.
         classes: only time that is spent on these; by default on any `WORK`.
         alone: only an event's own time, not that of what it calls and launches.
     """
@@ -61,11 +61,6 @@ class Selector:
     iteration: int | None = None
     classes: tuple[Class, ...] = ()
     alone: bool = False
-
-    @property
-    def everything(self) -> bool:
-        """Whether any event will do."""
-        return self == Selector(classes=self.classes, alone=self.alone)
 
 
 @final
@@ -88,20 +83,24 @@ def select(basis: Basis, selector: Selector) -> Selection:
     """What the selector is about; empty where nothing fits."""
     import numpy as np
 
-    classes = basis.labelled(*(selector.classes or WORK))
-    if selector.everything:
-        everything = np.ones(len(basis.events), dtype=np.bool_)
-        return Selection(
-            chosen=everything, root=np.arange(len(basis.events), dtype=np.int64), edges=classes
-        )
-    chosen = np.ones(len(basis.events), dtype=np.bool_)
-    for fitting in _conditions(basis, selector):
+    events = len(basis.events)
+    own = np.arange(events, dtype=np.int64)
+    chosen = np.ones(events, dtype=np.bool_)
+    conditions = list(_conditions(basis, selector))
+    for fitting in conditions:
         chosen &= fitting
     if selector.dtype or selector.shape:
-        chosen = _of_tensors(basis, selector, chosen)
-    own = np.arange(len(chosen), dtype=np.int64)
-    root = np.where(chosen, own, NOTHING) if selector.alone else basis.within(chosen)
-    return Selection(chosen=chosen, root=root, edges=basis.owned_by(root != NOTHING) & classes)
+        conditions.append(_of_tensors(basis, selector, chosen))
+        chosen &= conditions[-1]
+    enclosing = conditions and not selector.alone
+    root = basis.within(chosen) if enclosing else np.where(chosen, own, NOTHING)
+    edges = basis.labelled(*(selector.classes or WORK))
+    limits = list(_limits(basis, selector))
+    for fitting in limits:
+        root = np.where(fitting, root, NOTHING)
+    if conditions or limits:
+        edges &= basis.owned_by(root != NOTHING)
+    return Selection(chosen=chosen, root=root, edges=edges)
 
 
 def problems(basis: Basis, selector: Selector) -> list[str]:
@@ -137,10 +136,14 @@ def _conditions(basis: Basis, selector: Selector) -> Iterator[NDArray[bool_]]:
         yield work & flags(events.names, selector.kernel)[events.name]
     if selector.module:
         yield _in_module(basis, selector.module)
-    if selector.lane:
-        yield _on_lane(basis, selector.lane)[events.lane]
     if selector.graph_node:
         yield _of_node(basis, selector.graph_node)
+
+
+def _limits(basis: Basis, selector: Selector) -> Iterator[NDArray[bool_]]:
+    """Of each limit on time that is given the events whose own time is within it, (n,)."""
+    if selector.lane:
+        yield _on_lane(basis, selector.lane)[basis.events.lane]
     if selector.phase:
         yield _in_phase(basis, selector.phase)
     if selector.iteration is not None:
@@ -253,7 +256,7 @@ def _in_iteration(basis: Basis, iteration: int) -> NDArray[bool_]:
 
 
 def _of_tensors(basis: Basis, selector: Selector, chosen: NDArray[bool_]) -> NDArray[bool_]:
-    """Those of the chosen whose innermost operator was given such tensors."""
+    """Events whose innermost operator was given such tensors; only the chosen are looked at."""
     import numpy as np
 
     operators = np.unique(basis.owned.operator[chosen])
@@ -263,5 +266,5 @@ def _of_tensors(basis: Basis, selector: Selector, chosen: NDArray[bool_]) -> NDA
     for event, arguments in said.items():
         call = recorded(arguments)
         right[event] = call is not None and of_type(call.dtype) and of_shape(call.shapes)
-    found: NDArray[bool_] = chosen & right[basis.owned.operator]
+    found: NDArray[bool_] = right[basis.owned.operator]
     return found
