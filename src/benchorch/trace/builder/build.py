@@ -93,7 +93,7 @@ def _threads(
     burst = bursts(scope, chain, time_ns, thresholds)
     table = timetable(scope, chain, time_ns)
     known = [
-        waits(scope, chain, time_ns, label, burst, thresholds),
+        waits(scope, chain, time_ns, label, burst, table, thresholds),
         backward_after_forward(scope),
         backward_bursts(scope, chain, time_ns, burst, table),
     ]

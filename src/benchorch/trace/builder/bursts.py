@@ -83,7 +83,10 @@ def _between(
     idle: NDArray[bool_],
     wait: NDArray[bool_],
 ) -> Bursts:
-    """What lies between idle stretches; a single point between two of them is none."""
+    """What lies between idle stretches; a single point between two of them is none.
+
+    Where a wait begins, the burst ended with the point before: there may have been nothing after.
+    """
     import numpy as np
 
     walk = chains.walk
@@ -97,6 +100,10 @@ def _between(
     last = np.append(first[1:], len(walk))[: len(first)] - 1
     some = first < last
     first, last = first[some], last[some]
+    waits = np.zeros(len(scope), dtype=np.bool_)
+    waits[waiting(scope)] = True
+    begins_wait = (walk[last] & 1 == 0) & waits[walk[last] >> 1]
+    last = np.where(begins_wait, np.maximum(last - 1, first), last)
     return Bursts(
         start=walk[first],
         end=walk[last],

@@ -215,12 +215,14 @@ def _stream(scope: Scope, queue: Queues, note: Notes) -> Awaited:
 
 
 def _event(scope: Scope, queue: Queues, note: Notes) -> Awaited:
-    """What was launched before the event was recorded, on the stream where it was."""
+    """What was launched before the event was recorded, on the stream where it was.
+
+    Where the record is not known, before the call; where the stream is not, on the likeliest.
+    """
     import numpy as np
 
     call = _named(scope, runtime.EVENT_SYNC)
-    record = note.record[call]
-    call, record = call[record != NOTHING], record[record != NOTHING]
+    record = np.where(note.record[call] != NOTHING, note.record[call], call)
     said = note.recorded[record] != NOTHING
     told = _awaited(
         call[said],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from benchorch.trace.builder.classes import flags
+from benchorch.trace.builder.classes import flags, waiting
 from benchorch.trace.builder.edges import edges, found
 from benchorch.trace.builder.searches import moments
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
@@ -140,10 +140,10 @@ def _first_in(stretch: NDArray[int64], lane: NDArray[int64]) -> NDArray[bool_]:
 def regions(
     scope: Scope, chains: Chains, time_ns: NDArray[int64], burst: Bursts, table: Timetable
 ) -> Found:
-    """A burst that lies inside an event of the main thread comes after its start, before its end.
+    """A burst that lies inside a range of the main thread comes after its start, before its end.
 
-    These do not say that the main thread waits: they only keep its range around the burst where
-    something else becomes faster or slower.
+    Ranges are those that somebody named: that an operator lasts longer means nothing. The main
+    thread does not wait for it; its range only stays around the burst when other things change.
     """
     import numpy as np
 
@@ -152,10 +152,13 @@ def regions(
     stretch = table.stretch_at(np.full(len(other), scope.main_lane), start_ns)
     other, end_ns = other[stretch != NOTHING], end_ns[stretch != NOTHING]
     event = chains.owner[stretch[stretch != NOTHING]]
-    short = (event != NOBODY) & (scope.end_ns[event] < end_ns)
+    named = np.zeros(len(scope), dtype=np.bool_)
+    named[scope.indices(Category.ANNOTATION, Category.SESSION)] = True
+    named[waiting(scope)] = False
+    short = (event != NOBODY) & ((scope.end_ns[event] < end_ns) | ~named[event])
     while short.any():
         event = np.where(short, _around(scope, event), event)
-        short = (event != NOBODY) & (scope.end_ns[event] < end_ns)
+        short = (event != NOBODY) & ((scope.end_ns[event] < end_ns) | ~named[event])
     other, event = other[event != NOBODY], event[event != NOBODY]
     return found(
         _inferred(2 * event, burst.start[other], EdgeKind.FORK),

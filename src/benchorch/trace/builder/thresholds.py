@@ -17,6 +17,7 @@ class Thresholds:
         idle_ns: a lane is idle in a gap longer than this ...
         idle_gaps_ratio: ... and than so many times the lane's median gap.
         wake_ns: what ended a gap ended at most this long before it.
+        woken_ns: ... and if anything did, so much before it, for a thread takes time to wake up.
         stalled_ns: a kernel that starts so much later than is explained waited for something.
         blocked_ratio: a call that takes so many times its median was held up.
         queue: launches that a stream holds at least before a launch blocks.
@@ -25,6 +26,7 @@ class Thresholds:
     idle_ns: int = 100_000
     idle_gaps_ratio: float = 20.0
     wake_ns: int = 300_000
+    woken_ns: int = 8_000
     stalled_ns: int = 20_000
     blocked_ratio: float = 3.0
     queue: int = 500
