@@ -57,10 +57,11 @@ def dag_of(
 
 
 @st.composite
-def dags(draw: st.DrawFn, *, most_points: int = 14, residuals: bool = True) -> Dag:
+def dags(draw: st.DrawFn, *, most_points: int = 14, residuals: bool = True, owners: int = 5) -> Dag:
     """Any graph that the rules allow: parallel edges, ties, zero weights, dead ends, long chains.
 
-    Without residuals every point has one edge that explains all of its time.
+    Without residuals every point has one edge that explains all of its time. Weights belong to
+    events 0 to `owners` - 1, or to nobody.
     """
     points = draw(st.integers(1, most_points))
     start = draw(st.sampled_from([0, 1_000, -500]))
@@ -83,7 +84,7 @@ def dags(draw: st.DrawFn, *, most_points: int = 14, residuals: bool = True) -> D
                     kind=draw(st.sampled_from(EdgeKind)),
                     tier=draw(st.sampled_from([Tier.RECORDED, Tier.SEMANTIC, Tier.INFERRED])),
                     label=draw(st.sampled_from(CLASSES[:4])),
-                    owner=draw(st.integers(NOBODY, 4)),
+                    owner=draw(st.integers(NOBODY, owners - 1)),
                 )
             )
     return dag_of(times, edges)

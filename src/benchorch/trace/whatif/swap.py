@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, final
 
 from benchorch.trace.attribution.workloads import op_type
-from benchorch.trace.events import DEVICE_WORK, NOTHING
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
 from benchorch.trace.shapes import recorded
 from benchorch.trace.whatif.patterns import suggest
 from benchorch.trace.whatif.selector import WORK, select
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from benchorch.trace.whatif.basis import Basis
     from benchorch.trace.whatif.scenario import Scenario
 
+_SIDES = 3  # a thread's own work, calls into the runtime, and a device's work
 Key: TypeAlias = tuple[str, ...]
-Times: TypeAlias = tuple[float, float]  # on the host and on a device
+Times: TypeAlias = tuple[float, ...]  # by side
 
 
 @final
@@ -32,8 +33,8 @@ class Swap(OnSelection):
     """Chosen operators take as long as the same ones in another trial, at the median.
 
     The same is: the same node of the operator graph or, where that is not known in both, the same
-    operator in the same module on the same shapes and dtype. Host and device time are swapped each
-    for itself. What the other trial does not have stays as it is.
+    operator in the same module on the same shapes and dtype. Time of threads, of calls into the
+    runtime and of the device is swapped each for itself. What the other trial lacks stays.
     """
 
     trial: str
@@ -46,7 +47,7 @@ class Swap(OnSelection):
         unit, side = _units(basis)
         ours = _times(basis, unit, side, scenario.weight_ns)
         theirs = _medians(basis.others[self.trial])
-        ratio = np.ones((len(basis.events) + 1, 2))
+        ratio = np.ones((len(basis.events) + 1, _SIDES))
         matched = np.zeros(len(basis.events) + 1, dtype=np.bool_)
         for event, keys in _keys(basis, unit).items():
             times = next((theirs[key] for key in keys if key in theirs), None)
@@ -74,27 +75,29 @@ class Swap(OnSelection):
 
 
 def _units(basis: Basis) -> tuple[NDArray[int64], NDArray[int64]]:
-    """The operator each edge works for, NOTHING for none, and whether on a device, (E,)."""
+    """The operator each edge works for, NOTHING for none, and on which side, (E,)."""
     import numpy as np
 
     nodes = basis.nodes()
     of_event = np.where(nodes.part >= 0, nodes.instance, basis.owned.operator)
     unit = np.append(of_event, NOTHING)[basis.dag.owner]
-    device = np.append(np.isin(basis.events.category, DEVICE_WORK), False)
+    category = basis.events.category
+    side = np.where(category == Category.RUNTIME, 1, 0)
+    side[np.isin(category, DEVICE_WORK)] = 2
     work = basis.labelled(*WORK)
-    return np.where(work, unit, NOTHING), device[basis.dag.owner].astype(np.int64)
+    return np.where(work, unit, NOTHING), np.append(side, 0)[basis.dag.owner]
 
 
 def _times(
     basis: Basis, unit: NDArray[int64], side: NDArray[int64], weight_ns: NDArray[float64]
 ) -> NDArray[float64]:
-    """Of each event what is done for it on the host and on a device, (n + 1, 2)."""
+    """Of each event what is done for it by side, (n + 1, sides)."""
     import numpy as np
 
     size, known = len(basis.events) + 1, unit >= 0
-    place = 2 * unit[known] + side[known]
-    sums = np.bincount(place, weights=weight_ns[known], minlength=2 * size)
-    return sums.astype(np.float64).reshape(size, 2)
+    place = _SIDES * unit[known] + side[known]
+    sums = np.bincount(place, weights=weight_ns[known], minlength=_SIDES * size)
+    return sums.astype(np.float64).reshape(size, _SIDES)
 
 
 def _medians(basis: Basis) -> Mapping[Key, Times]:
@@ -106,12 +109,9 @@ def _medians(basis: Basis) -> Mapping[Key, Times]:
     found: dict[Key, list[Times]] = defaultdict(list)
     for event, keys in _keys(basis, unit).items():
         for key in keys:
-            found[key].append((float(times[event, 0]), float(times[event, 1])))
+            found[key].append(tuple(times[event].tolist()))
     return {
-        key: (
-            statistics.median(host for host, _ in listed),
-            statistics.median(device for _, device in listed),
-        )
+        key: tuple(map(statistics.median, zip(*listed, strict=True)))
         for key, listed in found.items()
     }
 

@@ -48,7 +48,7 @@ def grouped(draw: st.DrawFn) -> tuple[Dag, dict[str, Grouping], dict[str, list[f
 
 
 @given(case=grouped(), most=st.integers(2, 8))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_a_page_says_what_a_replay_says_up_to_what_was_left_out(
     case: tuple[Dag, dict[str, Grouping], dict[str, list[float]]], most: int
 ) -> None:
@@ -66,7 +66,7 @@ def test_a_page_says_what_a_replay_says_up_to_what_was_left_out(
 
 
 @given(case=grouped(), most=st.integers(2, 8))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_unscaled_it_is_the_observed_run(
     case: tuple[Dag, dict[str, Grouping], dict[str, list[float]]], most: int
 ) -> None:
