@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -66,39 +66,39 @@ class Outcome:
 
 
 def sleeping(place: Path) -> Iterator[Outcome]:
-    """One profile per program, then the median of five executions of each."""
+    """One profile per program; then it and the changed one in turns, the median of five each."""
     for name, family in FAMILIES.items():
         base = partial(family.run, sleeper(family.stages_ms))
         profiled(base, place / "warm.json")
         trace = profiled(base, place / "trace.json")
-        base_ns = statistics.median(taken_ns(base) for _ in range(5))
         for change, factors in family.changes.items():
             after = partial(family.run, sleeper(scaled(family.stages_ms, factors)))
+            base_ns, after_ns = _in_turns([base, after], 5, statistics.median)
             delta_ms = sum(family.stages_ms[stage] * (f - 1) for stage, f in factors.items())
             yield Outcome(
                 program=f"sleep: {name}",
                 change=change,
                 predicted=predicted_ratio(trace, factors),
                 naive=1 + delta_ms * 1e6 / base_ns,
-                measured=statistics.median(taken_ns(after) for _ in range(5)) / base_ns,
+                measured=after_ns / base_ns,
             )
 
 
 def operators(place: Path) -> Iterator[Outcome]:
-    """Stages repeat an operator of two milliseconds; a change is another number of repetitions."""
+    """Stages repeat an operator; a change is another number of repetitions."""
     import torch
 
     torch.set_num_threads(1)
     for work, operator in _operators().items():
-        each_ms = _fastest_ns([operator], 30)[0] / 1e6
+        each_ms = _in_turns([operator], 30, min)[0] / 1e6
         for name, family in FAMILIES.items():
-            counts = {stage: 2 * max(1, round(ms / 4)) for stage, ms in family.stages_ms.items()}
+            counts = {stage: max(2, 2 * round(ms / 8)) for stage, ms in family.stages_ms.items()}
             base = partial(family.run, _repeating(operator, counts))
             profiles = [profiled(base, place / f"trace{i}.json") for i in range(6)]
             for change, factors in family.changes.items():
                 changed = {stage: round(n * factors.get(stage, 1)) for stage, n in counts.items()}
                 after = partial(family.run, _repeating(operator, changed))
-                base_ns, after_ns = _fastest_ns([base, after], 9)
+                base_ns, after_ns = _in_turns([base, after], 7, min)
                 exact = {stage: changed[stage] / n for stage, n in counts.items() if n}
                 delta_ms = each_ms * (sum(changed.values()) - sum(counts.values()))
                 predictions = [predicted_ratio(trace, exact) for trace in profiles[1:]]
@@ -133,14 +133,12 @@ def _repeating(operator: Callable[[], object], counts: Mapping[str, int]) -> Sta
     return stage
 
 
-def _fastest_ns(programs: list[Callable[[], Any]], rounds: int) -> list[int]:
-    """The fastest execution of each, in turns: others may share the machine."""
-    return [
-        min(taken)
-        for taken in zip(
-            *([taken_ns(program) for program in programs] for _ in range(rounds)), strict=True
-        )
-    ]
+def _in_turns(
+    programs: Sequence[Callable[[], Any]], rounds: int, best: Callable[[Iterable[int]], float]
+) -> list[float]:
+    """Nanoseconds of each program, in turns; the fastest of many where others share the machine."""
+    series = ([taken_ns(program) for program in programs] for _ in range(rounds))
+    return [best(taken) for taken in zip(*series, strict=True)]
 
 
 def onnx_sessions(place: Path) -> Iterator[Outcome]:
@@ -158,7 +156,8 @@ def onnx_sessions(place: Path) -> Iterator[Outcome]:
     }
     for change, removed in sets.items():
         both = [_session(place, frozenset(names)) for names in ((), removed)]
-        base_ns, after_ns = _fastest_ns([partial(one.run, None, inputs) for one in both], 400)
+        runs = [partial(one.run, None, inputs) for one in both]
+        base_ns, after_ns = _in_turns(runs, 400, min)
         ratio = predicted_ratio(trace, dict.fromkeys(removed, 0.0))
         yield Outcome(
             program="ONNX Runtime",
@@ -190,7 +189,7 @@ def _session(place: Path, removed: frozenset[str], *, profiled: bool = False) ->
             nodes.append(helper.make_node("MatMul", [end, f"{name}.weight"], [name], name=name))
             end = name
         ends.append(end)
-    nodes.append(helper.make_node("Add", ends, ["y"], name="join"))
+    nodes.append(helper.make_node("Mul", ends, ["y"], name="join"))
     shape = [192, 192]
     values = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, shape) for n in ("x", "y")]
     graph = helper.make_graph(nodes, "branches", values[:1], values[1:], weights)
