@@ -85,7 +85,9 @@ class Basis:
         """The edges whose weight is spent on one of some classes, (E,)."""
         import numpy as np
 
-        return np.isin(self.dag.label, [CLASSES.index(one) for one in classes])
+        meant = np.array([one in classes for one in CLASSES])
+        found: NDArray[bool_] = meant[self.dag.label]
+        return found
 
     def owned_by(self, chosen: NDArray[bool_]) -> NDArray[bool_]:
         """The edges whose weight belongs to chosen events, (E,)."""

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, final
 
 from benchorch.trace.contraction import contract
-from benchorch.trace.dag import CLASSES
 from benchorch.trace.events import NOTHING
 from benchorch.trace.replay import NEVER, steps
 from benchorch.trace.slack import slack
-from benchorch.trace.whatif.selector import WORK
 
 if TYPE_CHECKING:
     from numpy import bool_, int64
@@ -25,10 +23,8 @@ if TYPE_CHECKING:
 
     from benchorch.trace.contraction import Contracted
     from benchorch.trace.dag import Dag
-    from benchorch.trace.whatif.basis import Basis
 
 MOST_JUNCTIONS = 20_000
-MOST_ROWS = 40
 
 Grouping: TypeAlias = "tuple[Sequence[str], NDArray[int64]]"
 """Names of rows, and for each edge of the graph the row that its weight belongs to, or NOTHING."""
@@ -96,37 +92,6 @@ def exported(
         makespan_ns=dag.makespan_ns,
         exact_gain_ns=exact_ns,
     )
-
-
-def groupings(basis: Basis, most: int = MOST_ROWS) -> Mapping[str, Grouping]:
-    """By operator, by module and by class; of the first two those with the most work."""
-    import numpy as np
-
-    events, work = basis.events, basis.labelled(*WORK)
-    operator = np.append(basis.owned.operator, NOTHING)[basis.dag.owner]
-    by_name = np.where((operator >= 0) & work, events.name[operator], NOTHING)
-    by_module = np.where(work, np.append(basis.module, NOTHING)[basis.dag.owner], NOTHING)
-    weight_ns = basis.dag.weight_ns
-    return {
-        "operator": _largest(events.names, by_name, weight_ns, most),
-        "module": _largest(basis.modules, by_module, weight_ns, most),
-        "class": _largest(CLASSES, basis.dag.label.astype(np.int64), weight_ns, len(CLASSES)),
-    }
-
-
-def _largest(
-    names: Sequence[str], row: NDArray[int64], weight_ns: NDArray[int64], most: int
-) -> Grouping:
-    """The rows with the most time, in that order; the others belong to none."""
-    import numpy as np
-
-    known = row >= 0
-    total_ns = np.bincount(row[known], weights=weight_ns[known], minlength=len(names))
-    order = np.argsort(-total_ns, kind="stable")[:most]
-    order = order[total_ns[order] > 0]
-    place = np.full(len(names) + 1, NOTHING, dtype=np.int64)
-    place[order] = np.arange(len(order))
-    return [str(names[code]) for code in order], place[row]
 
 
 def _small(dag: Dag, spare_ns: NDArray[int64], most: int) -> tuple[NDArray[bool_], int | None]:

@@ -17,7 +17,7 @@ from benchorch.trace.whatif.rewiring import rewired
 from benchorch.trace.whatif.scenario import Scenario, unchanged
 
 if TYPE_CHECKING:
-    from numpy import bool_, int64
+    from numpy import bool_, int8, int64
     from numpy.typing import NDArray
 
     from benchorch.trace.dag import CriticalPath, Dag
@@ -93,16 +93,22 @@ def makespan_ns(basis: Basis, scenario: Scenario) -> int:
 
 def by_class(path: CriticalPath) -> Mapping[str, int]:
     """Time on a path by class, the largest first; what there is none of is left out."""
-    sums = {
-        str(one): int(path.duration_ns[path.label == index].sum())
-        for index, one in enumerate(CLASSES)
-    }
+    sums = {str(one): total for one, total in zip(CLASSES, _sums(path, path.label), strict=True)}
     return {name: sums[name] for name in sorted(sums, key=lambda one: -sums[one]) if sums[name]}
 
 
 def by_tier(path: CriticalPath) -> Mapping[str, int]:
     """Time on a path by how well its dependencies are known."""
-    return {tier.name.lower(): int(path.duration_ns[path.tier == tier].sum()) for tier in Tier}
+    sums = _sums(path, path.tier)
+    return {tier.name.lower(): sums[tier] for tier in Tier}
+
+
+def _sums(path: CriticalPath, column: NDArray[int8]) -> list[int]:
+    """Time by the value of a column; as doubles, which are exact up to a hundred days."""
+    import numpy as np
+
+    totals = np.bincount(column, weights=path.duration_ns, minlength=len(CLASSES))
+    return [int(total) for total in totals]
 
 
 def outcome(basis: Basis, scenario: Scenario) -> tuple[int, CriticalPath]:

@@ -83,29 +83,22 @@ def select(basis: Basis, selector: Selector) -> Selection:
     """What the selector is about; empty where nothing fits."""
     import numpy as np
 
-    events = len(basis.events)
-    own = np.arange(events, dtype=np.int64)
-    chosen = np.ones(events, dtype=np.bool_)
-    conditions = list(_conditions(basis, selector))
-    for fitting in conditions:
-        chosen &= fitting
-    if selector.dtype or selector.shape:
-        conditions.append(_of_tensors(basis, selector, chosen))
-        chosen &= conditions[-1]
-    enclosing = conditions and not selector.alone
-    root = basis.within(chosen) if enclosing else np.where(chosen, own, NOTHING)
-    edges = basis.labelled(*(selector.classes or WORK))
+    chosen = _fitting(basis, selector)
+    everything = np.ones(len(basis.events), dtype=np.bool_) if chosen is None else chosen
+    own = np.where(everything, np.arange(len(basis.events), dtype=np.int64), NOTHING)
+    root = own if chosen is None or selector.alone else basis.within(chosen)
     limits = list(_limits(basis, selector))
     for fitting in limits:
         root = np.where(fitting, root, NOTHING)
-    if conditions or limits:
+    edges = basis.labelled(*(selector.classes or WORK))
+    if limits or chosen is not None:
         edges &= basis.owned_by(root != NOTHING)
-    return Selection(chosen=chosen, root=root, edges=edges)
+    return Selection(chosen=everything, root=root, edges=edges)
 
 
 def problems(basis: Basis, selector: Selector) -> list[str]:
     """Why the selector finds no work that the graph knows of; nothing where it does."""
-    if select(basis, selector).edges.any():
+    if _finds_own_time(basis, selector) or select(basis, selector).edges.any():
         return []
     events = basis.events
     found = []
@@ -120,6 +113,27 @@ def problems(basis: Basis, selector: Selector) -> list[str]:
             listed = "" if known else " This trace has none at all."
             found.append(f"{what} {wanted!r} fits nothing.{suggest(wanted, known)}{listed}")
     return found or ["nothing in the analysed window fits all of it; leave out a condition."]
+
+
+def _fitting(basis: Basis, selector: Selector) -> NDArray[bool_] | None:
+    """The events that fit all conditions, (n,); None where there is none."""
+    import numpy as np
+
+    conditions = list(_conditions(basis, selector))
+    chosen = np.logical_and.reduce(conditions) if conditions else None
+    if selector.dtype or selector.shape:
+        looked_at = np.ones(len(basis.events), dtype=np.bool_) if chosen is None else chosen
+        chosen = looked_at & _of_tensors(basis, selector, looked_at)
+    return chosen
+
+
+def _finds_own_time(basis: Basis, selector: Selector) -> bool:
+    """Whether what fits has time of its own, so that what it calls need not be looked for."""
+    chosen = _fitting(basis, selector)
+    if chosen is None or any(True for _ in _limits(basis, selector)):
+        return False
+    edges = basis.labelled(*(selector.classes or WORK)) & basis.owned_by(chosen)
+    return bool(edges.any())
 
 
 def _conditions(basis: Basis, selector: Selector) -> Iterator[NDArray[bool_]]:

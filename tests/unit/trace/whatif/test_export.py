@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchorch.domain.codec import decode, encode
-from benchorch.trace.dag import Dag
+from benchorch.trace.dag import CLASSES, Class, Dag
 from benchorch.trace.replay import replay
-from benchorch.trace.whatif.export import Exported, Grouping, exported, groupings
-from benchorch.trace.whatif.predict import makespan_ns
-from benchorch.trace.whatif.scenario import unchanged
+from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.whatif.export import Exported, Grouping, exported
+from benchorch.trace.whatif.predict import makespan_ns, scenario_of
+from benchorch.trace.whatif.selector import Selector
+from benchorch.trace.whatif.transforms import Speedup
 from random_dags import dags, lane_dags
 from whatif_programs import basis_of, layer, mm, relu
 
@@ -75,21 +77,23 @@ def test_unscaled_it_is_the_observed_run(
     assert swept(exported(dag, groups, most), ones) == dag.makespan_ns
 
 
+def by_class(basis: Basis) -> dict[str, Grouping]:
+    return {"class": ([str(one) for one in CLASSES], basis.dag.label.astype(np.int64))}
+
+
 def test_rows_of_a_trace_scale_as_a_what_if_does(tmp_path: Path) -> None:
     basis = basis_of(layer(mm(), relu(), mm(), relu()), tmp_path)
-    groups = groupings(basis)
+    groups = by_class(basis)
     page = exported(basis.dag, groups)
     assert page.exact_gain_ns is None
-    assert {"aten::mm", "aten::relu"} <= set(page.rows["operator"])
-    for name, (rows, of_edge) in groups.items():
-        for row in range(len(rows)):
-            scales = {other: [1.0] * len(names) for other, names in page.rows.items()}
-            scales[name][row] = 0.5
-            scenario = unchanged(basis.dag).scaled(of_edge == row, 0.5)
-            assert swept(page, scales) == makespan_ns(basis, scenario)
+    for number, name in enumerate(page.rows["class"]):
+        scales = [1.0] * len(CLASSES)
+        scales[number] = 0.5
+        scenario = scenario_of(basis, [Speedup(select=Selector(classes=(Class(name),)), speedup=2)])
+        assert swept(page, {"class": scales}) == makespan_ns(basis, scenario)
 
 
 def test_a_page_gets_it_as_json(tmp_path: Path) -> None:
     basis = basis_of(layer(mm(), relu()), tmp_path)
-    page = exported(basis.dag, groupings(basis))
+    page = exported(basis.dag, by_class(basis))
     assert decode(Exported, json.loads(json.dumps(encode(page)))) == page
