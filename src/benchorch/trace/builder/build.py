@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchorch.trace.builder.assemble import assemble, times
+from benchorch.trace.builder.blocking import full_streams, locks
 from benchorch.trace.builder.bursts import bursts
 from benchorch.trace.builder.chains import chains
 from benchorch.trace.builder.classes import labels
 from benchorch.trace.builder.cpu_lanes import cpu_lanes
 from benchorch.trace.builder.data_edges import data_edges
 from benchorch.trace.builder.device_lanes import device_lanes, fitted
+from benchorch.trace.builder.graph_launches import graph_launches
 from benchorch.trace.builder.queues import queues
 from benchorch.trace.builder.scope import scope as scope_of
 from benchorch.trace.builder.searches import timetable
-from benchorch.trace.builder.syncs import notes, stream_waits, syncs
+from benchorch.trace.builder.syncs import held, notes, stream_waits, streams, syncs, unknown_waits
 from benchorch.trace.builder.threads import (
     backward_after_forward,
     backward_bursts,
@@ -63,20 +65,29 @@ def build_dag(
     time_ns = times(scope)
     label = labels(scope)
     found = [
-        *_devices(scope, label),
+        *_devices(scope, label, thresholds),
         *_threads(scope, chain, time_ns, label, thresholds),
         data_edges(scope, chain, time_ns, graph),
     ]
     return assemble(scope, chain, time_ns, [cpu_lanes(scope, chain, time_ns, label, found), *found])
 
 
-def _devices(scope: Scope, label: NDArray[int8]) -> list[Found]:
+def _devices(scope: Scope, label: NDArray[int8], thresholds: Thresholds) -> list[Found]:
     """What devices and the calls to them depend on."""
-    fit, queue, note = fitted(scope), queues(scope), notes(scope)
+    import numpy as np
+
+    note = notes(scope)
+    queued = streams(scope, queues(scope), note)
+    known, unknown = held(scope, queued, note)
+    fit = fitted(scope, np.concatenate([known, unknown]))
+    waited = [syncs(scope, queued, note), full_streams(scope, queued.queue, thresholds)]
     return [
         device_lanes(scope, fit, label),
-        syncs(scope, queue, note),
-        stream_waits(scope, queue, note, fit),
+        graph_launches(scope, queued.queue, fit),
+        stream_waits(scope, queued, fit),
+        unknown_waits(scope, unknown, fit, thresholds),
+        *waited,
+        locks(scope, np.concatenate([one.waits for one in waited]), thresholds),
     ]
 
 

@@ -37,8 +37,11 @@ class Fitted:
     gap_ns: NDArray[int64]
 
 
-def fitted(scope: Scope) -> Fitted:
-    """The floors of the trace itself: by device, and of launches by the function called."""
+def fitted(scope: Scope, held: NDArray[int64]) -> Fitted:
+    """The floors of the trace itself: by device, and of launches by the function called.
+
+    What was held up by events of other streams (`held`, indices of work) says nothing about them.
+    """
     import numpy as np
 
     work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
@@ -51,8 +54,16 @@ def fitted(scope: Scope) -> Fitted:
     ended_ns = np.where(follows, scope.end_ns[before], scope.window.start_ns)
     gap_ns = scope.start_ns[work] - ended_ns
     device, devices = _devices(scope, work)
-    idle = launched & (ended_ns <= called_ns) & (latency_ns >= 0) & _first_of_launch(scope, work)
-    queued = follows & (called_ns < ended_ns) & (gap_ns >= 0)
+    free = np.ones(len(work), dtype=np.bool_)
+    free[held - scope.hosts] = False
+    idle = (
+        free
+        & launched
+        & (ended_ns <= called_ns)
+        & (latency_ns >= 0)
+        & _first_of_launch(scope, work)
+    )
+    queued = free & follows & (called_ns < ended_ns) & (gap_ns >= 0)
     names = len(scope.events.names)
     function = device * (names + 1) + np.where(launched, scope.name[call], names)
     by_device = floors(latency_ns[idle], device[idle], devices)

@@ -52,7 +52,32 @@ class Queues:
         if not len(self.work):
             return np.full(len(lane), NOTHING, dtype=np.int64)
         at = self._before(lane, at_ns) - 1
-        return np.where((at >= 0) & (self.lane[at] == lane), self.latest[at], NOTHING)
+        work: NDArray[int64] = np.where(
+            (at >= 0) & (self.lane[at] == lane), self.latest[at], NOTHING
+        )
+        return work
+
+    def launched_before(self, lane: NDArray[int64], at_ns: NDArray[int64]) -> NDArray[int64]:
+        """When the last work before some time was launched on a lane; long ago if there is none."""
+        import numpy as np
+
+        ever_ns = np.minimum(at_ns, self.launched_ns.min(initial=int(at_ns.min(initial=0)))) - 1
+        if not len(self.work):
+            return np.asarray(ever_ns)
+        at = self._before(lane, at_ns) - 1
+        since_ns: NDArray[int64] = np.where(
+            (at >= 0) & (self.lane[at] == lane), self.launched_ns[at], ever_ns
+        )
+        return since_ns
+
+    def next_anywhere(self, at_ns: NDArray[int64]) -> NDArray[int64]:
+        """The first work that was launched on any stream from some time on, or NOTHING."""
+        import numpy as np
+
+        order = np.argsort(self.launched_ns, kind="stable")
+        at = np.searchsorted(self.launched_ns[order], at_ns)
+        work: NDArray[int64] = np.append(self.work[order], NOTHING)[at]
+        return work
 
     def next_from(self, lane: NDArray[int64], at_ns: NDArray[int64]) -> NDArray[int64]:
         """The first work that was launched on a lane from some time on, or NOTHING."""
@@ -62,7 +87,10 @@ class Queues:
             return np.full(len(lane), NOTHING, dtype=np.int64)
         at = self._before(lane, at_ns)
         inside = np.minimum(at, len(self.work) - 1)
-        return np.where((at == inside) & (self.lane[inside] == lane), self.work[inside], NOTHING)
+        work: NDArray[int64] = np.where(
+            (at == inside) & (self.lane[inside] == lane), self.work[inside], NOTHING
+        )
+        return work
 
 
 def queues(scope: Scope) -> Queues:

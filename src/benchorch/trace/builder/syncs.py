@@ -10,6 +10,8 @@ from benchorch.trace.builder.classes import flags
 from benchorch.trace.builder.edges import edges, found
 from benchorch.trace.builder.floors import floors
 from benchorch.trace.builder.launches import join
+from benchorch.trace.builder.searches import moments
+from benchorch.trace.builder.streams import Streams
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from benchorch.trace.builder.edges import Edges, Found
     from benchorch.trace.builder.queues import Queues
     from benchorch.trace.builder.scope import Scope
+    from benchorch.trace.builder.thresholds import Thresholds
 
 
 @final
@@ -117,7 +120,7 @@ def lanes_of(scope: Scope, stream: NDArray[int64], device: NDArray[int64]) -> ND
     return np.array(lanes, dtype=np.int64)
 
 
-def syncs(scope: Scope, queue: Queues, note: Notes) -> Found:
+def syncs(scope: Scope, streams: Streams, note: Notes) -> Found:
     """From device work to the host calls that wait for it, those included that were not late.
 
     A call waited if any of its work ended after it began; then its own time is what such a call
@@ -126,9 +129,9 @@ def syncs(scope: Scope, queue: Queues, note: Notes) -> Found:
     import numpy as np
 
     parts = (
-        _context(scope, queue, note),
-        _stream(scope, queue, note),
-        _event(scope, queue, note),
+        _context(scope, streams, note),
+        _stream(scope, streams, note),
+        _event(scope, streams, note),
         _copies(scope),
     )
     call = np.concatenate([part.call for part in parts])
@@ -182,39 +185,28 @@ def _named(scope: Scope, pattern: re.Pattern[str]) -> NDArray[int64]:
     return scope.named(flags(scope, pattern), Category.RUNTIME)
 
 
-def _context(scope: Scope, queue: Queues, note: Notes) -> Awaited:
+def _context(scope: Scope, streams: Streams, note: Notes) -> Awaited:
     """Everything that was launched before, on all streams of the device, or of all devices."""
     import numpy as np
 
     copies = np.setdiff1d(_named(scope, runtime.BLOCKING_COPY), scope.launch[scope.device])
     call = np.concatenate([_named(scope, runtime.CONTEXT_SYNC), copies])
-    pairs = np.repeat(call, len(queue.lanes)), np.tile(queue.lanes, len(call))
+    lanes = streams.queue.lanes
+    call, lane = np.repeat(call, len(lanes)), np.tile(lanes, len(call))
     devices = np.array([lane.device for lane in scope.events.lanes] or [NOTHING], dtype=np.int64)
-    own = (note.device[pairs[0]] == NOTHING) | (note.device[pairs[0]] == devices[pairs[1]])
-    call, lane = pairs[0][own], pairs[1][own]
-    work = queue.last_before(lane, scope.start_ns[call])
-    return _awaited(call, work, Tier.SEMANTIC)
+    own = (note.device[call] == NOTHING) | (note.device[call] == devices[lane])
+    call, lane = call[own], lane[own]
+    return _reached(streams, call, lane, scope.start_ns[call], Tier.SEMANTIC)
 
 
-def _stream(scope: Scope, queue: Queues, note: Notes) -> Awaited:
+def _stream(scope: Scope, streams: Streams, note: Notes) -> Awaited:
     """What was launched before on the stream, known from the record, else the likeliest one."""
-    import numpy as np
-
     call = _named(scope, runtime.STREAM_SYNC)
     lane = lanes_of(scope, note.stream[call], note.device[call])
-    said = lane != NOTHING
-    told = _awaited(
-        call[said], queue.last_before(lane[said], scope.start_ns[call[said]]), Tier.RECORDED
-    )
-    guessed = _likeliest(scope, queue, call[~said], scope.start_ns[call[~said]])
-    return Awaited(
-        call=np.concatenate([told.call, guessed.call]),
-        work=np.concatenate([told.work, guessed.work]),
-        tier=np.concatenate([told.tier, guessed.tier]),
-    )
+    return _said_or_likely(scope, streams, call, lane, scope.start_ns[call])
 
 
-def _event(scope: Scope, queue: Queues, note: Notes) -> Awaited:
+def _event(scope: Scope, streams: Streams, note: Notes) -> Awaited:
     """What was launched before the event was recorded, on the stream where it was.
 
     Where the record is not known, before the call; where the stream is not, on the likeliest.
@@ -223,18 +215,38 @@ def _event(scope: Scope, queue: Queues, note: Notes) -> Awaited:
 
     call = _named(scope, runtime.EVENT_SYNC)
     record = np.where(note.record[call] != NOTHING, note.record[call], call)
-    said = note.recorded[record] != NOTHING
-    told = _awaited(
-        call[said],
-        queue.last_before(note.recorded[record[said]], scope.start_ns[record[said]]),
-        Tier.RECORDED,
-    )
-    guessed = _likeliest(scope, queue, call[~said], scope.start_ns[record[~said]])
+    return _said_or_likely(scope, streams, call, note.recorded[record], scope.start_ns[record])
+
+
+def _said_or_likely(
+    scope: Scope,
+    streams: Streams,
+    call: NDArray[int64],
+    lane: NDArray[int64],
+    at_ns: NDArray[int64],
+) -> Awaited:
+    """What was queued on a lane at some time; of all lanes, where the lane is not known."""
+    import numpy as np
+
+    said = lane != NOTHING
+    told = _reached(streams, call[said], lane[said], at_ns[said], Tier.RECORDED)
+    guessed = _likeliest(scope, streams.queue, call[~said], at_ns[~said])
     return Awaited(
         call=np.concatenate([told.call, guessed.call]),
         work=np.concatenate([told.work, guessed.work]),
         tier=np.concatenate([told.tier, guessed.tier]),
     )
+
+
+def _reached(
+    streams: Streams,
+    call: NDArray[int64],
+    lane: NDArray[int64],
+    at_ns: NDArray[int64],
+    tier: Tier,
+) -> Awaited:
+    which, work = streams.reached(lane, at_ns)
+    return _awaited(call[which], work, tier)
 
 
 def _likeliest(
@@ -271,19 +283,77 @@ def _awaited(call: NDArray[int64], work: NDArray[int64], tier: Tier) -> Awaited:
     return Awaited(call=call, work=work, tier=np.full(len(call), tier, dtype=np.int8))
 
 
-def stream_waits(scope: Scope, queue: Queues, note: Notes, fit: Fitted) -> Found:
-    """From work before an event's record to the next work on the stream that waits for it."""
+def streams(scope: Scope, queue: Queues, note: Notes) -> Streams:
+    """The queues, with the waits whose event and stream are recorded."""
     import numpy as np
 
     call = _named(scope, runtime.STREAM_WAIT)
+    call, lane, source = _resolved(scope, call, note)
+    order = np.lexsort((scope.start_ns[call], lane))
+    call = call[order]
+    return Streams(
+        queue=queue,
+        lane=lane[order],
+        called_ns=scope.start_ns[call],
+        source=source[order],
+        recorded_ns=scope.start_ns[note.record[call]],
+    )
+
+
+def _resolved(
+    scope: Scope, call: NDArray[int64], note: Notes
+) -> tuple[NDArray[int64], NDArray[int64], NDArray[int64]]:
+    """Of calls that make a stream wait those of which all is known: with lane and source."""
+    import numpy as np
+
     record, lane = note.record[call], lanes_of(scope, note.stream[call], note.device[call])
     source = np.where(record != NOTHING, note.recorded[record], NOTHING)
     known = (source != NOTHING) & (lane != NOTHING)
-    call, record, lane, source = (column[known] for column in (call, record, lane, source))
-    work = queue.last_before(source, scope.start_ns[record])
-    then = queue.next_from(lane, scope.start_ns[call])
-    both = (work != NOTHING) & (then != NOTHING)
-    work, then = work[both], then[both]
+    return call[known], lane[known], source[known]
+
+
+def held(scope: Scope, streams: Streams, note: Notes) -> tuple[NDArray[int64], NDArray[int64]]:
+    """The work that stream waits made wait: those whose event is known, then all others.
+
+    Where not even the stream is known, that is whatever was launched next.
+    """
+    import numpy as np
+
+    call = _named(scope, runtime.STREAM_WAIT)
+    others = np.setdiff1d(call, _resolved(scope, call, note)[0])
+    lane = lanes_of(scope, note.stream[others], note.device[others])
+    queue, at_ns = streams.queue, scope.start_ns[others]
+    unknown = np.where(lane != NOTHING, queue.next_from(lane, at_ns), queue.next_anywhere(at_ns))
+    known = queue.next_from(streams.lane, streams.called_ns)
+    return known[known != NOTHING], np.unique(unknown[unknown != NOTHING])
+
+
+def unknown_waits(scope: Scope, work: NDArray[int64], fit: Fitted, thresholds: Thresholds) -> Found:
+    """From the latest end on another stream to work that started later than all that is known.
+
+    Only to work before which its stream was told to wait for an event that no record names.
+    """
+    import numpy as np
+
+    at = work - scope.hosts
+    call, before = scope.launch[work], fit.before[at]
+    ready_ns = np.where(call != NOTHING, scope.start_ns[call] + fit.launch_ns[at], NOTHING)
+    after_ns = np.where(before != NOTHING, scope.end_ns[before] + fit.gap_ns[at], NOTHING)
+    ready_ns = np.maximum(ready_ns, after_ns)
+    stalled = scope.start_ns[work] - ready_ns > thresholds.stalled_ns
+    work, ready_ns = work[stalled & (ready_ns >= 0)], ready_ns[stalled & (ready_ns >= 0)]
+    ends = 2 * np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64) + 1
+    known = moments(ends, scope.lane[ends >> 1], scope.end_ns[ends >> 1])
+    other = known.last_elsewhere(scope.lane[work], scope.start_ns[work])
+    during = (other >= 0) & (known.time_ns[other] > ready_ns) if len(ends) else other > NOTHING
+    return found(_after(known.point[other[during]] >> 1, work[during], Tier.INFERRED, fit, scope))
+
+
+def stream_waits(scope: Scope, streams: Streams, fit: Fitted) -> Found:
+    """From work before an event's record to the next work on the stream that waits for it."""
+    which, work = streams.reached(streams.source, streams.recorded_ns)
+    then = streams.queue.next_from(streams.lane, streams.called_ns)[which]
+    work, then = work[then != NOTHING], then[then != NOTHING]
     return found(_after(work, then, Tier.RECORDED, fit, scope))
 
 
