@@ -93,13 +93,26 @@ def _dispatching(scope: Scope) -> NDArray[bool_]:
     inside = before[scope.after] > before[: scope.hosts]
     arranging = flags(scope, _ARRANGING)[scope.name[scope.host]]
     took = (scope.end_ns - scope.start_ns)[scope.host]
-    nested = operators & (scope.parent != NOBODY)
+    caller = _callers(scope, operators)
+    nested = operators & (caller != NOBODY)
     called = np.bincount(
-        scope.parent[nested], weights=took[nested].astype(np.float64), minlength=scope.hosts
+        caller[nested], weights=took[nested].astype(np.float64), minlength=scope.hosts
     )
     calling = (2 * called > took) & (called > 0)
     dispatching: NDArray[bool_] = operators & (inside | arranging | calling)
     return dispatching
+
+
+def _callers(scope: Scope, operators: NDArray[bool_]) -> NDArray[int64]:
+    """The operator around each host event, ranges and frames in between left out, or NOBODY."""
+    import numpy as np
+
+    caller = np.full(scope.hosts, NOBODY, dtype=np.int64)
+    by_depth = np.argsort(scope.depth.astype(np.uint16), kind="stable")
+    for level in np.split(by_depth, np.cumsum(np.bincount(scope.depth))[:-1])[1:]:
+        parent = scope.parent[level]
+        caller[level] = np.where(operators[parent], parent, caller[parent])
+    return caller
 
 
 def gap_labels(scope: Scope) -> NDArray[int8]:
