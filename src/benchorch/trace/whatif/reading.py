@@ -29,7 +29,7 @@ from benchorch.trace.whatif.transforms import (
 T = TypeVar("T")
 Maker: TypeAlias = Callable[[Selector, object], Transform]
 _TEXTS = ("name", "op", "kernel", "module", "lane", "graph_node", "dtype", "shape")
-_SELECTING = (*_TEXTS, "phase", "iteration", "class", "self")
+SELECTING = (*_TEXTS, "phase", "iteration", "class", "self")
 _OF_EVERYTHING = ("host", "launch_latency_ns", "bandwidth", "clock", "residual")
 """Changes of all there is of a kind, which take no selector."""
 
@@ -98,7 +98,7 @@ def change(entry: object) -> Transform:
     if len(doing) != 1:
         seen = f"saw {' and '.join(doing)}" if doing else "saw none"
         problems.append(f"expected one of {', '.join(MAKERS)}; {seen}.")
-    chosen = [key for key in entry if key in _SELECTING]
+    chosen = [key for key in entry if key in SELECTING]
     if doing and doing[0] in _OF_EVERYTHING and chosen:
         problems.append(f"{doing[0]} is about everything and takes no {', '.join(chosen)}.")
     selector = _kept(lambda: selector_of(entry), problems, "")
@@ -208,7 +208,7 @@ MAKERS: Mapping[str, Maker] = {
     "clock": lambda _, value: limits.Clock(speedup=_times(value, "clock")),
     "residual": lambda _, value: Residual(ratio=_ratio_of_residual(value)),
 }
-_KEYS = (*_SELECTING, *MAKERS)
+_KEYS = (*SELECTING, *MAKERS)
 
 
 def _kept(make: Callable[[], T], problems: list[str], where: str) -> list[T]:

@@ -112,6 +112,12 @@ def problems(basis: Basis, selector: Selector) -> list[str]:
         if wanted and not any(map(matcher(wanted), known)):
             listed = "" if known else " This trace has none at all."
             found.append(f"{what} {wanted!r} fits nothing.{suggest(wanted, known)}{listed}")
+    window = basis.dag.window
+    if selector.iteration not in (None, window.iteration) and window.name != "trace":
+        found.append(
+            f"iteration {selector.iteration} was not analysed, but {window.iteration} of "
+            f"{window.name!r}."
+        )
     return found or ["nothing in the analysed window fits all of it; leave out a condition."]
 
 

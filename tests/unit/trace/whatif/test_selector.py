@@ -123,7 +123,10 @@ def test_what_is_called_by_what_is_chosen_counts_once(tmp_path: Path) -> None:
 
 def test_a_selector_that_finds_something_has_no_problems(basis: Basis) -> None:
     assert problems(basis, Selector(op="aten::mm")) == []
-    assert problems(basis, Selector(lane="stream 99"))
+    (said,) = problems(basis, Selector(lane="stream 99"))
+    assert said.startswith("lane 'stream 99' fits nothing.")
+    (said,) = problems(basis, Selector(iteration=3))
+    assert said.startswith("iteration 3 was not analysed, but 0 of ")
 
 
 @pytest.mark.parametrize(
