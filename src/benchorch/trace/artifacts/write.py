@@ -25,6 +25,7 @@ from benchorch.trace.artifacts.summary import summary
 from benchorch.trace.artifacts.table import comma_separated, markdown
 from benchorch.trace.artifacts.whatif_form import whatif_form
 from benchorch.trace.grouping import by_module, by_pattern
+from benchorch.trace.roofline import Peaks
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.predict import outcome, predict, scenario_of
 from benchorch.trace.whatif.prediction import to_json
@@ -35,7 +36,13 @@ WhatIfs = Mapping[str, Sequence[Transform]]
 
 
 def write(
-    analysis: Analysed, directory: Path, *, stem: str = "", whatifs: WhatIfs | None = None
+    analysis: Analysed,
+    directory: Path,
+    *,
+    stem: str = "",
+    whatifs: WhatIfs | None = None,
+    peaks: Peaks | None = None,
+    others: Mapping[str, Analysed] | None = None,
 ) -> tuple[Path, ...]:
     """Write all of it and say where, in the order written; the index, which lists it, is last.
 
@@ -44,21 +51,21 @@ def write(
         directory: made if there is none; files of the same name are replaced.
         stem: begins every file's name, for several windows in one directory.
         whatifs: predictions to write beside it.
+        peaks, others: what the predictions need to know of the machine and of other trials.
 
     Raises:
         StoreError: the directory cannot be written to.
     """
     folder = _Folder(directory=directory, stem=f"{stem}." if stem else "")
     try:
-        _write(analysis, folder, whatifs or {})
+        _write(analysis, folder, prepare(analysis, peaks, others), whatifs or {})
         folder.text("index.json", json_text(_index(analysis, folder)))
     except OSError as error:
         raise StoreError(f"{directory}: the analysis cannot be written there: {error}") from error
     return tuple(folder.written)
 
 
-def _write(analysis: Analysed, folder: _Folder, whatifs: WhatIfs) -> None:
-    basis = prepare(analysis)
+def _write(analysis: Analysed, folder: _Folder, basis: Basis, whatifs: WhatIfs) -> None:
     above = ancestry(analysis.events, basis.owned)
     along = stretches(analysis, above)
     folder.text("summary.json", json_text(summary(analysis)))
@@ -81,7 +88,7 @@ def _model_explorer(analysis: Analysed, folder: _Folder, measured: GraphTimes) -
         folder.text(f"{start}.{metric}.json", json_text(data))
     folder.text(f"{start}.edges.json", json_text(edge_overlays(measured)))
     if analysis.graph is None:
-        folder.text(f"{start}.json", json_text(own_graph(measured.graph)))
+        folder.text(f"{start}.json", json_text(own_graph(measured)))
 
 
 def _pictures(analysis: Analysed, measured: GraphTimes, along: Stretches) -> dict[str, Picture]:
