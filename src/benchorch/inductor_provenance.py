@@ -11,10 +11,13 @@ from pathlib import Path
 MAPPINGS = "inductor_provenance_tracking_node_mappings"
 """What the file's name begins with; a model of several graphs has several files."""
 
+POST_GRAD_GRAPH = "inductor_post_grad_graph"
+"""The operators that code was generated for, by the names that the mappings use."""
+
 _KEPT = {
     MAPPINGS: "json",
     "inductor_provenance_tracking_kernel_stack_traces": "json",
-    "inductor_post_grad_graph": "txt",
+    POST_GRAD_GRAPH: "txt",
     "inductor_output_code": "py",
 }
 # Where torch says what it does while it compiles; what it says is built only if somebody listens.

@@ -175,9 +175,12 @@ def speedup_text(summary: Summary, result: TrialResult) -> str:
 
 def limit_text(result: TrialResult | None) -> str:
     """``compute-bound; linear -38 %``: what limits it, and the largest gain that one thing has."""
-    found = result.profile.bottleneck if result and result.profile else None
-    if found is None:
+    profile = result.profile if result else None
+    if profile is None:
         return "–"
+    found = profile.bottleneck
+    if found is None:
+        return "unknown"  # a note says why
     if not found.largest or found.largest_gain_ratio <= 0:
         return found.limit
     name = found.largest

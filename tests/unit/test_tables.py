@@ -178,7 +178,7 @@ def test_a_trial_that_did_not_run_has_as_many_cells_as_the_others():
     [
         (bound(largest="", gain=0.0), "compute-bound"),
         (bound(largest="k" * 80), f"compute-bound; {'k' * 31}… -38 %"),
-        (ProfileRecord(unavailable="not profiled"), "–"),
+        (ProfileRecord(unavailable="not profiled"), "unknown"),
         (None, "–"),
     ],
 )

@@ -10,6 +10,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import encode
 from benchorch.domain.profile import OPERATORS_FILE
 from benchorch.errors import TraceError
+from benchorch.inductor_provenance import POST_GRAD_GRAPH
 from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.profiler import Capture, CaptureRequest, Loaded, Profiler
 from benchorch.interfaces.runtime import Executable
@@ -74,10 +75,14 @@ def write_operator_graph(directory: Path, sources: Mapping[Format, Path]) -> Pat
 
 def _operator_graph(directory: Path, sources: Mapping[Format, Path]) -> OperatorGraph | None:
     from benchorch.export_operator_graph import read_export_graph
+    from benchorch.inductor_operator_graph import read_inductor_graph
     from benchorch.onnx_operator_graph import read_onnx_graph
 
+    compiled = list(directory.glob(f"{POST_GRAD_GRAPH}_*.txt"))
     if (directory / OPTIMIZED_FILE).exists():
         return read_onnx_graph(directory / OPTIMIZED_FILE)
+    if len(compiled) == 1:  # the names of several graphs' operators are not each other's
+        return read_inductor_graph(compiled[0])
     if Format.EXPORTED_PROGRAM in sources:
         return read_export_graph(sources[Format.EXPORTED_PROGRAM] / PROGRAM_FILE)
     if Format.ONNX in sources:
