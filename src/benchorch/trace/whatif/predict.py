@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -58,14 +58,14 @@ def predict(
         raise TraceError("\n".join(found))
     scenario = scenario_of(basis, changes)
     predicted_ns, path = outcome(basis, scenario)
-    other_ns = _without_residual(basis, scenario, predicted_ns)
+    possible_ns = (predicted_ns, *_otherwise(basis, scenario, predicted_ns))
     return Prediction(
         name=name,
         changes=tuple(map(str, changes)),
         makespan_ns=basis.dag.makespan_ns,
         predicted_ns=predicted_ns,
-        low_ns=min(predicted_ns, other_ns),
-        high_ns=max(predicted_ns, other_ns),
+        low_ns=min(possible_ns),
+        high_ns=max(possible_ns),
         classes=by_class(basis.path),
         predicted_classes=by_class(path),
         tiers=by_tier(path),
@@ -125,6 +125,14 @@ def _held(dag: Dag, weight_ns: NDArray[int64], dropped: NDArray[bool_] | None) -
     import numpy as np
 
     return weight_ns if dropped is None else np.where(dropped, 0, weight_ns)
+
+
+def _otherwise(basis: Basis, scenario: Scenario, predicted_ns: int) -> Iterator[int]:
+    """What else it could be: without unexplained time, and if all goes well."""
+    yield _without_residual(basis, scenario, predicted_ns)
+    best_ns = scenario.weight_ns * scenario.best_ratio
+    if (best_ns != scenario.weight_ns).any():
+        yield makespan_ns(basis, replace(scenario, weight_ns=best_ns))
 
 
 def _without_residual(basis: Basis, scenario: Scenario, predicted_ns: int) -> int:

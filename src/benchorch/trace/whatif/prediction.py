@@ -36,8 +36,8 @@ class Prediction:
     Attributes:
         name: of the what-if; `changes` says what it does, a sentence each.
         makespan_ns, predicted_ns: observed, and with the changes.
-        low_ns, high_ns: the prediction if unexplained time is taken out of both runs, and if it
-            is kept in both; equal where it does not matter.
+        low_ns, high_ns: what else it could be: if unexplained time is taken out of both runs
+            instead of kept in both and, where a change says so, if all goes well.
         classes, predicted_classes: time on the critical path by class, before and after.
         tiers: time on the new path by how well its dependencies are known.
         moved: what has more or less of the path than before, the largest difference first.
@@ -90,8 +90,15 @@ class Prediction:
 
 
 def to_json(prediction: Prediction) -> str:
-    """For ``whatif/<name>.json``."""
-    return json.dumps(encode(prediction), indent=2)
+    """For ``whatif/<name>.json``, with what follows from it."""
+    said = encode(prediction)
+    assert isinstance(said, Mapping)
+    derived = {
+        "change_ratio": prediction.change_ratio,
+        "speedup": prediction.speedup if prediction.predicted_ns else None,
+        "confidence_ratio": prediction.confidence_ratio,
+    }
+    return json.dumps({**said, **derived}, indent=2)
 
 
 def from_json(text: str) -> Prediction:

@@ -11,7 +11,7 @@ from benchorch.trace.whatif.selector import select
 from benchorch.trace.whatif.transforms import OnSelection, into, removed_with
 
 if TYPE_CHECKING:
-    from numpy import bool_
+    from numpy import bool_, int64
     from numpy.typing import NDArray
 
     from benchorch.trace.whatif.basis import Basis
@@ -43,20 +43,28 @@ class OnDeviceWork(OnSelection):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fuse(OnDeviceWork):
-    """Chosen kernels that follow each other on a stream become one.
+    """Chosen device work that follows each other on a stream becomes one, launched as the first.
 
-    It takes as long as they did without the gaps, as if it saved no memory traffic; it has one
-    launch, that of the first.
+    It takes as long as they did without the gaps, as if no memory traffic were saved; at best as
+    long as the longest of them, as if all of the others' were.
     """
 
     def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
         """No launch, dispatch or gap for any but the first of each run of neighbours."""
+        import numpy as np
+
         work = self.work(basis)
-        later = _later_in_run(basis, work)
+        run = _runs(basis, work)
+        firsts = np.unique(run[work], return_index=True)[1]
+        later = work.copy()
+        later[np.flatnonzero(work)[firsts]] = False
         host = removed_with(basis, later) & ~removed_with(basis, work & ~later) & ~later
         spared = _without_launches(basis, scenario, later, host)
+        spared = spared.scaled(into(basis, later, EdgeKind.STREAM), 0.0)
+        shorter = basis.owned_by(work & ~_longest(basis, work, run))
+        best_ratio = np.where(shorter & (basis.dag.kind == EdgeKind.WORK), 0.0, spared.best_ratio)
         note = f"fuse: {work.sum()} pieces of device work become {work.sum() - later.sum()}."
-        return spared.scaled(into(basis, later, EdgeKind.STREAM), 0.0).noting(note)
+        return replace(spared, best_ratio=best_ratio).noting(note)
 
 
 @final
@@ -116,20 +124,30 @@ class Overlap(OnDeviceWork):
         return replace(scenario, dropped=dropped).adding(tail, dag.head[edges], gap_ns)
 
 
-def _later_in_run(basis: Basis, work: NDArray[bool_]) -> NDArray[bool_]:
-    """The chosen work whose predecessor on its stream is chosen too, (n,)."""
+def _runs(basis: Basis, work: NDArray[bool_]) -> NDArray[int64]:
+    """The number of the run of neighbours on a stream that chosen work is in, (n,)."""
     import numpy as np
 
-    events = basis.events
+    events, dag = basis.events, basis.dag
     in_graph = np.zeros(len(events) + 1, dtype=np.bool_)
-    in_graph[basis.dag.event] = True
-    kernels = np.isin(events.category, DEVICE_WORK) & in_graph[:-1]
-    order = np.flatnonzero(kernels)
+    in_graph[dag.event] = True
+    order = np.flatnonzero(np.isin(events.category, DEVICE_WORK) & in_graph[:-1])
     order = order[np.lexsort((events.start_ns[order], events.lane[order]))]
     follows = (np.diff(events.lane[order]) == 0) & work[order[:-1]] & work[order[1:]]
-    later = np.zeros(len(events), dtype=np.bool_)
-    later[order[1:][follows]] = True
-    return later
+    run = np.full(len(events), NOTHING, dtype=np.int64)
+    run[order] = np.cumsum(np.insert(~follows, 0, True)[: len(order)])
+    return np.where(work, run, NOTHING)
+
+
+def _longest(basis: Basis, work: NDArray[bool_], run: NDArray[int64]) -> NDArray[bool_]:
+    """Of each run the longest, the first of equals, (n,)."""
+    import numpy as np
+
+    chosen = np.flatnonzero(work)
+    order = chosen[np.lexsort((-basis.events.duration_ns[chosen], run[chosen]))]
+    found = np.zeros(len(work), dtype=np.bool_)
+    found[order[np.flatnonzero(np.diff(run[order], prepend=NOTHING))]] = True
+    return found
 
 
 def _without_launches(

@@ -21,6 +21,7 @@ class Scenario:
         weight_ns: (E,) not yet rounded, so that the order of scalings does not matter.
         residual_ns: (V,) likewise.
         dropped: (E,) dependencies to be without.
+        best_ratio: (E,) the part of each weight that is left if all goes well.
         added: dependencies that there were not: tail, head and weight, each (A,).
         notes: what the transforms have to say, such as how much of the work they found.
     """
@@ -28,6 +29,7 @@ class Scenario:
     weight_ns: NDArray[float64]
     residual_ns: NDArray[float64]
     dropped: NDArray[bool_]
+    best_ratio: NDArray[float64]
     added: tuple[NDArray[int64], NDArray[int64], NDArray[int64]] | None = None
     notes: tuple[str, ...] = ()
 
@@ -64,4 +66,5 @@ def unchanged(dag: Dag) -> Scenario:
         weight_ns=dag.weight_ns.astype(np.float64),
         residual_ns=dag.residual_ns.astype(np.float64),
         dropped=np.zeros(dag.edges, dtype=np.bool_),
+        best_ratio=np.ones(dag.edges),
     )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,13 @@ def test_a_launched_graph_is_as_fast_as_one_launch(tmp_path: Path) -> None:
     assert said.notes == ("cuda_graph: 7 launches of 8 are spared.",)
 
 
+def test_a_fused_kernel_is_at_best_as_long_as_its_longest_part(basis: Basis) -> None:
+    said = asked(basis, {"kernel": "*", "fuse": True})
+    assert said.notes == ("fuse: 2 pieces of device work become 1.",)
+    assert said.high_ns == said.predicted_ns
+    assert said.low_ns == said.predicted_ns - 60 * US
+
+
 def test_what_moves_on_and_off_the_path_is_named(tmp_path: Path) -> None:
     basis = basis_of(layer(mm(kernel_us=500), relu(host_us=300, kernel_us=5)), tmp_path)
     said = asked(basis, {"kernel": "gemm", "speedup": 50})
@@ -111,6 +119,7 @@ def test_later_changes_see_what_earlier_ones_left(basis: Basis) -> None:
 def test_a_prediction_survives_its_file(basis: Basis) -> None:
     said = asked(basis, {"op": "aten::mm", "speedup": "inf"})
     assert from_json(to_json(said)) == said
+    assert json.loads(to_json(said))["speedup"] == pytest.approx(said.speedup)
 
 
 @pytest.mark.parametrize(
