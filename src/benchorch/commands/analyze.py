@@ -7,6 +7,7 @@ nor the program itself is needed.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -160,7 +161,7 @@ def _one(trace: Path, out: Path, wanted: _Asked, say: Say) -> Reply:
     told: dict[str, object] = summary(analysis)
     data = {
         **told,
-        "whatifs": [to_json(one) for one in predictions],
+        "whatifs": [json.loads(to_json(one)) for one in predictions],
         "files": [str(file) for file in files],
     }
     return Reply(text=_text(analysis, predictions, out, files), data=_plain(data))
@@ -291,8 +292,6 @@ def _time(time_ns: int) -> str:
 
 def _plain(data: Mapping[str, object]) -> Json:
     """As JSON has it: no infinities, no tuples, names as text."""
-    import json
-
     from benchorch.trace.artifacts.markup import json_text
 
     plain: Json = json.loads(json_text(dict(data)))
