@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchorch.trace.builder.classes import flags
@@ -39,8 +40,7 @@ def data_edges(
     parts = [_pool(scope, node)]
     if graph is not None:
         parts.append(_data(scope, node, run, graph))
-    several = found(*parts).edges
-    return found(several, waits=_waits(scope, chains, time_ns, several))
+    return _with_overhead(scope, chains, time_ns, found(*parts).edges)
 
 
 def _runs(scope: Scope, node: NDArray[int64]) -> NDArray[int64]:
@@ -120,18 +120,33 @@ def _semantic(tail: NDArray[int64], head: NDArray[int64], kind: EdgeKind) -> Edg
     return edges(tail, head, kind=kind, tier=Tier.SEMANTIC, label=Class.CPU_FRAMEWORK)
 
 
-def _waits(scope: Scope, chains: Chains, time_ns: NDArray[int64], several: Edges) -> NDArray[int64]:
-    """Points before which a thread stood still while what it needed was made on another."""
+def _with_overhead(scope: Scope, chains: Chains, time_ns: NDArray[int64], several: Edges) -> Found:
+    """The same, with what the executor took after the last of what a point waited for.
+
+    That is where a thread of the pool or the executor stood still until something was made on
+    another thread, and where a thread begins. It took that time whichever came last.
+    """
     import numpy as np
 
     stretch = np.full(len(time_ns), NOTHING, dtype=np.int64)
     stretch[chains.head] = np.arange(len(chains.head))
-    at = stretch[several.head]
-    lane = scope.lane[several.head >> 1]
-    cross = (at != NOTHING) & (scope.lane[several.tail >> 1] != lane)
+    at, head = stretch[several.head], several.head
+    lane = scope.lane[head >> 1]
     owner = chains.owner[at]
     idle = (owner == NOBODY) & (lane != scope.main_lane)
     idle |= (owner != NOBODY) & (scope.category[owner] == Category.SESSION)
+    cross = (at != NOTHING) & (scope.lane[several.tail >> 1] != lane)
     during = time_ns[several.tail] > time_ns[chains.tail[at]]
-    points: NDArray[int64] = several.head[cross & idle & during]
-    return points
+    waiting = np.zeros(len(time_ns), dtype=np.bool_)
+    waiting[head[cross & idle & during]] = True
+    points = np.flatnonzero(waiting)
+    ready_ns = np.full(len(time_ns), np.iinfo(np.int64).min)
+    ready_ns[points] = time_ns[chains.tail[stretch[points]]]
+    np.maximum.at(ready_ns, head, time_ns[several.tail])
+    waiting[head[at == NOTHING]] = True
+    weight_ns = np.where(waiting[head], time_ns[head] - ready_ns[head], 0)
+    return found(
+        replace(several, weight_ns=np.maximum(weight_ns, 0)),
+        waits=points,
+        floor_ns=np.maximum(time_ns[points] - ready_ns[points], 0),
+    )

@@ -136,7 +136,9 @@ def scope(events: Events, window: Window | None = None) -> Scope:
     taken, carried = _still_to_do(events, device, launch, window, last_ns)
     notes = np.flatnonzero(among(events.category, _NOTES))
     notes = notes[_inside(events, notes, window, last_ns)]
-    order = np.concatenate([_by_depth(events, host), _by_start(events, device[taken]), notes])
+    host = _by_depth(events, host, window, last_ns)
+    device_order = _by_start(events.lane, events.start_ns, device[taken])
+    order = np.concatenate([host, device_order, notes])
     return with_overhead(
         _gather(
             events,
@@ -241,16 +243,17 @@ def _still_to_do(
     return ours | running & (early | ~known), carried
 
 
-def _by_depth(events: Events, host: NDArray[int64]) -> NDArray[int64]:
+def _by_depth(events: Events, host: NDArray[int64], window: Window, last_ns: int) -> NDArray[int64]:
     """By lane, start and length: what begins together is one inside the other, the longer first.
 
-    Of equal ones the outer kind of event comes first, then the lower name: so the order of the
-    file does not matter.
+    Times are those inside the window. Of equal events the outer kind comes first, then the lower
+    name: so the order of the file does not matter.
     """
     import numpy as np
 
-    host = _by_start(events, host)
-    lane, start_ns = events.lane[host], events.start_ns[host]
+    start_ns = np.maximum(events.start_ns, window.start_ns)
+    host = _by_start(events.lane, start_ns, host)
+    lane, start_ns = events.lane[host], start_ns[host]
     same = (lane[1:] == lane[:-1]) & (start_ns[1:] == start_ns[:-1])
     together = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
     if len(together):  # few: sorting all by three keys costs more than everything else here
@@ -258,18 +261,20 @@ def _by_depth(events: Events, host: NDArray[int64]) -> NDArray[int64]:
         rank = np.full(len(Category), len(_OUTSIDE_FIRST))
         rank[list(_OUTSIDE_FIRST)] = np.arange(len(_OUTSIDE_FIRST))
         kind = rank[events.category[some]]
-        start_ns, took_ns = events.start_ns[some], events.duration_ns[some]
-        keys = (events.name[some], kind, -took_ns, start_ns, events.lane[some])
+        end_ns = np.minimum(events.start_ns[some] + events.duration_ns[some], last_ns)
+        keys = (events.name[some], kind, -end_ns, start_ns[together], lane[together])
         host[together] = some[np.lexsort(keys)]
     return host
 
 
-def _by_start(events: Events, these: NDArray[int64]) -> NDArray[int64]:
-    """By lane and start, what begins together by length; files are nearly in that order."""
+def _by_start(
+    lane: NDArray[int32], start_ns: NDArray[int64], these: NDArray[int64]
+) -> NDArray[int64]:
+    """By lane and start, what begins together by place; files are nearly in that order."""
     import numpy as np
 
-    these = these[np.argsort(events.start_ns[these], kind="stable")]
-    return these[np.argsort(events.lane[these].astype(np.uint16), kind="stable")]
+    these = these[np.argsort(start_ns[these], kind="stable")]
+    return these[np.argsort(lane[these].astype(np.uint16), kind="stable")]
 
 
 def _gather(

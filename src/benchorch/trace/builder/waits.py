@@ -40,6 +40,9 @@ def waits(
 ) -> Found:
     """From what was waited for to the wait's end; inferred where it could be one of several.
 
+    Between the two the thread woke up, which takes its time whoever is waited for; what is longer
+    than that takes stays unexplained.
+
     Waiting for data that no thread of the trace loads is loading it: another process does. A short
     wait for nothing that can be seen found ready what it asked for: that is the cost of asking.
     """
@@ -60,16 +63,22 @@ def waits(
     loading = label[asked.range_] == CLASSES.index(Class.DATA_LOADING)
     short = asked.end_ns - asked.start_ns <= thresholds.idle_ns
     head = chains.head[stretch]
+    woke_ns = asked.end_ns - time_ns[tail]
+    woke_ns = np.where(known & (woke_ns <= thresholds.wake_ns), woke_ns, 0)
     return found(
         edges(
             tail[known],
             head[known],
             kind=EdgeKind.WAIT,
             tier=np.where(alone, Tier.RECORDED, Tier.INFERRED).astype(np.int8)[known],
+            weight_ns=woke_ns[known],
             label=Class.SYNC_EXIT,
             owner=asked.range_[known],
         ),
         waits=head[known | ~(loading | short)],
+        floor_ns=np.minimum(woke_ns, time_ns[head] - time_ns[chains.tail[stretch]])[
+            known | ~(loading | short)
+        ],
     )
 
 
