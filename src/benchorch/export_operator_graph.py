@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ def read_export_graph(path: Path) -> OperatorGraph:
     """What a file written by ``torch.export.save`` computes."""
     import torch
 
+    if not zipfile.is_zipfile(path):
+        there = "it is no archive" if path.exists() else "there is no such file"
+        raise TraceError(f"{path} is no exported program: {there}; torch.export.save writes one")
     try:
         program = torch.export.load(path)
     except (OSError, RuntimeError, ValueError, AssertionError, KeyError) as error:

@@ -15,8 +15,10 @@ from benchorch.trace.artifacts.subject import duration, share
 from benchorch.trace.operator_graph import OperatorGraph, OperatorNode
 from benchorch.units import NS_PER_US
 
-HIDDEN = ("min", "max", "avg")
-"""Of a share only the sum means something in a group."""
+OF_SHARES, OF_LIMITS = ("min", "max", "avg"), ("sum", "avg")
+"""What means nothing in a group: of parts of a whole all but the sum, of limits the sum."""
+
+ADDING_UP = ("on_path_us", "critical_share")
 
 BOUND_COLOURS = {"compute": "#2e7d32", "memory": "#66a61e", "latency": "#e6ab02"}
 
@@ -43,7 +45,8 @@ def node_data(times: GraphTimes, makespan_ns: int) -> Mapping[str, dict[str, obj
     for metric, (name, value) in numbers.items():
         known = {key: n for key, time in found.items() if (n := value(time)) is not None}
         if known:
-            files[metric] = {times.graph.name: _shaded(name, known)}
+            hidden = OF_SHARES if metric in ADDING_UP else OF_LIMITS
+            files[metric] = {times.graph.name: _shaded(name, known, hidden)}
     bounds = {key: time.row.bound for key, time in found.items() if time.row and time.row.bound}
     if bounds:
         files["bound"] = {times.graph.name: _bounds(bounds)}
@@ -73,9 +76,11 @@ def viewer_ids(graph: OperatorGraph) -> Mapping[str, str]:
     return {node.name: node.attributes.get("viewer_id", node.name) for node in graph.nodes}
 
 
-def own_graph(graph: OperatorGraph) -> list[dict[str, object]]:
-    """A graph for the viewer where the model has no file that it can read."""
-    return [{"id": graph.name, "nodes": [_node(node) for node in graph.nodes]}]
+def own_graph(times: GraphTimes) -> list[dict[str, object]]:
+    """A graph for the viewer where the model has no file that it can read, with its paths."""
+    nodes = [_node(node) for node in times.graph.nodes]
+    tasks = {"edgeOverlaysDataListLeftPane": [edge_overlays(times)]}
+    return [{"id": times.graph.name, "nodes": nodes, "tasksData": tasks}]
 
 
 def _node(node: OperatorNode) -> dict[str, object]:
@@ -108,13 +113,13 @@ def _efficiency_percent(time: NodeTime) -> float | None:
     return None if attained is None else 100 * attained
 
 
-def _shaded(name: str, values: Mapping[str, float]) -> dict[str, object]:
+def _shaded(name: str, values: Mapping[str, float], hidden: Sequence[str]) -> dict[str, object]:
     """Every node with a colour of its own: the viewer's gradient divides by the values' range."""
     finite = [value for value in values.values() if value != float("inf")]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     results = {}
     for key, value in values.items():
-        number = min(value, high)
+        number = round(min(value, high), 4)
         colour = heat(share(number - low, high - low) if high > low else 0.0)
         results[key] = {"value": number, "bgColor": colour, "textColor": text_on(colour)}
     gradient = [
@@ -124,7 +129,7 @@ def _shaded(name: str, values: Mapping[str, float]) -> dict[str, object]:
         "name": name,
         "results": results,
         "gradient": gradient,
-        "hideAggregatedStats": list(HIDDEN),
+        "hideAggregatedStats": list(hidden),
     }
 
 
@@ -137,7 +142,7 @@ def _bounds(bounds: Mapping[str, str]) -> dict[str, object]:
         "name": "bound class",
         "results": results,
         "showExpandedSummaryOnGroupNode": True,
-        "hideAggregatedStats": list(HIDDEN),
+        "hideAggregatedStats": [*OF_SHARES, "sum"],
     }
 
 
