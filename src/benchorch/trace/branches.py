@@ -116,7 +116,7 @@ class _Links:
         work_ns = sum(self.time_ns)
         if not reach:
             return DataflowPath(nodes=(), length_ns=0, work_ns=work_ns)
-        last = max(reach, key=lambda index: (reach[index], -index))
+        last = max(reach, key=lambda index: (reach[index], index))
         chain = [last]
         while chain[-1] in previous:
             chain.append(previous[chain[-1]])

@@ -14,6 +14,7 @@ DOMINANT_RATIO = 0.2  # a gain that names the limit
 NOTABLE_RATIO = 0.1  # a gain below which nothing is worth naming
 KNOWN_RATIO = 0.3  # of the work on the path that needs a roofline before one side is named
 MOST_ADVISED = 3  # conversions in one sentence
+FAR_RATIO = 0.1  # of the roofline: then neither arithmetic nor memory is what limits
 POOR_RATIO = 0.5  # of the roofline: kernels that others could beat
 LARGEST_RATIO = 0.5  # of a group's gain: its part that is named instead
 
@@ -80,7 +81,7 @@ def _limit(evidence: Evidence) -> str:
         return "data-bound"
     work = evidence.gain("device" if evidence.device else "compute")
     around = evidence.gain("host" if evidence.device else "overhead")
-    if evidence.gain("sync") >= NOTABLE_RATIO:
+    if evidence.gain("sync") >= max(NOTABLE_RATIO, around):
         return "sync-bound"
     if around >= DOMINANT_RATIO and around > work:
         return _around(evidence, around)
@@ -99,6 +100,8 @@ def _around(evidence: Evidence, host: float) -> str:
     """What of the time beside the work dominates."""
     if not evidence.device:
         return "overhead-bound"
+    if evidence.gain("compute") > LARGEST_RATIO * host:
+        return "host-bound"
     return "idle-bound" if evidence.gain("python") > LARGEST_RATIO * host else "launch-bound"
 
 
@@ -109,7 +112,8 @@ def _side(evidence: Evidence) -> str:
     times = _times_by_bound(evidence.rows)
     classes = (Class.GPU_COMPUTE, Class.GPU_MEMORY, Class.GPU_COMM, Class.CPU_COMPUTE)
     work = sum(evidence.classes.get(one, 0) for one in classes)
-    if sum(times.values()) >= KNOWN_RATIO * work > 0:
+    far = (attained_ratio(evidence.rows) or 0.0) < FAR_RATIO
+    if sum(times.values()) >= KNOWN_RATIO * work > 0 and not far:
         side = max(times, key=lambda bound: (times[bound], bound))
         return "launch-bound" if side == "latency" else f"{side}-bound"
     return "kernel-bound"
@@ -137,7 +141,7 @@ def _said(limit: str, evidence: Evidence) -> str:
     gains = [(_percent(evidence.gain(name)), words) for name, words in named]
     verbs = ("would be saved ", "")
     told = [f"{gain} {verb}{words}" for verb, (gain, words) in zip(verbs, gains, strict=False)]
-    return f"{limit.capitalize()}: {_MEANING[limit]}. " + (
+    return f"{limit.capitalize()}: {MEANING[limit]}. " + (
         f"Of its {took}, {', and '.join(told)}." if told else f"It takes {took}."
     )
 
@@ -161,9 +165,10 @@ _SPECIAL: Mapping[str, tuple[str, str]] = {
 }
 _OF_WORK = ("compute-bound", "memory-bound", "kernel-bound")
 
-_MEANING: Mapping[str, str] = {
+MEANING: Mapping[str, str] = {
     "launch-bound": "the device waits for the host to launch its kernels",
     "idle-bound": "the device idles while Python runs between operators",
+    "host-bound": "the device waits for operators that compute on the host",
     "overhead-bound": "more time goes into calling operators than into their work",
     "data-bound": "the model waits for its data",
     "sync-bound": "threads wait for each other or for the device",
@@ -171,8 +176,8 @@ _MEANING: Mapping[str, str] = {
     "compute-bound": "arithmetic on the critical path sets the pace",
     "memory-bound": "moving operands through memory sets the pace",
     "kernel-bound": (
-        "the operators' own work sets the pace, and too little of it has a known roofline to say "
-        "whether arithmetic or memory limits it"
+        "the operators' own work sets the pace, and nothing shows that arithmetic or memory limits "
+        "it: their roofline is unknown or far away"
     ),
     "balanced": "no single cost dominates",
 }
@@ -206,11 +211,12 @@ _NARROWER_HOST = ("bf16", "onnxruntime_int8_dynamic", "dynamic_int8")
 _OTHER_KERNELS = Advice(
     words="Try the kernels of another compiler",
     conversions=("inductor_max_autotune", "tensorrt", "onnxruntime_cuda"),
+    more="a larger batch where kernels are short",
 )
 _OTHER_KERNELS_HOST = Advice(
     words="Try the kernels of another runtime",
     conversions=("onnxruntime", "openvino", "inductor"),
-    more="more threads",
+    more="more threads where operators are long, a larger batch where they are short",
 )
 
 ADVICE: Mapping[str, tuple[Advice, Advice]] = {
@@ -227,6 +233,12 @@ ADVICE: Mapping[str, tuple[Advice, Advice]] = {
             words="Take Python out of the way",
             conversions=("inductor_reduce_overhead", "cudagraphs", "aot_inductor"),
             more="a larger batch",
+        ),
+    )
+    * 2,
+    "host-bound": (
+        Advice(
+            words="Compute them on the device", more="move inputs there first, or prepare ahead"
         ),
     )
     * 2,

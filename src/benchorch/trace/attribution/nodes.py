@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _TIMED = "_kernel_time"  # what ONNX Runtime adds to a node's name
+_FUSED = "fused "  # and what it puts before that of a node with its activation
 _RESULT = re.compile(r"(\w+)\[([\d, ]*)\]")
 _COMPILED_CALL = "## Call CompiledFxGraph"
 
@@ -76,9 +77,13 @@ def _of_onnx_runtime(
 
 def _known(name: str, nodes: Mapping[str, OperatorNode]) -> str:
     """The longest beginning of a name, up to a slash, that the graph has; else the name."""
-    parts = name.split("/")
-    beginnings = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
-    return next((one for one in beginnings if one in nodes), name)
+    for spelled_name in (name, name.removeprefix(_FUSED)):
+        parts = spelled_name.split("/")
+        beginnings = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
+        found = next((one for one in beginnings if one in nodes), None)
+        if found is not None:
+            return found
+    return name
 
 
 def _of_compiled(
