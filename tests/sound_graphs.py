@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchorch.trace.dag import Dag, EdgeKind
+from benchorch.trace.dag import CLASSES, Dag, EdgeKind
 from benchorch.trace.invariants import check
 from benchorch.trace.path import critical_path
 from benchorch.trace.replay import replay
@@ -39,3 +39,18 @@ def into(dag: Dag, head: int, kind: EdgeKind) -> list[tuple[int, bool, int]]:
         (int(dag.event[tail]), bool(dag.is_end[tail]), int(dag.weight_ns[at]))
         for at, tail in zip(these, tails, strict=True)
     ]
+
+
+def spent(dag: Dag) -> dict[str, int]:
+    """Time of the critical path by class."""
+    path = critical_path(dag)
+    return {
+        CLASSES[label].value: int(path.duration_ns[path.label == label].sum())
+        for label in np.unique(path.label)
+    }
+
+
+def owners(dag: Dag) -> list[tuple[int, int]]:
+    """Who owns how much of the critical path, in order."""
+    path = critical_path(dag)
+    return list(zip(path.owner.tolist(), path.duration_ns.tolist(), strict=True))

@@ -66,8 +66,7 @@ def build_dag(
     label = labels(scope)
     found = [
         *_devices(scope, label, thresholds),
-        *_threads(scope, chain, time_ns, label, thresholds),
-        data_edges(scope, chain, time_ns, graph),
+        *_threads(scope, chain, time_ns, label, graph, thresholds),
     ]
     return assemble(scope, chain, time_ns, [cpu_lanes(scope, chain, time_ns, label, found), *found])
 
@@ -96,6 +95,7 @@ def _threads(
     chain: Chains,
     time_ns: NDArray[int64],
     label: NDArray[int8],
+    graph: OperatorGraph | None,
     thresholds: Thresholds,
 ) -> list[Found]:
     """What threads depend on each other for; inferred only where nothing else explains a gap."""
@@ -107,8 +107,9 @@ def _threads(
         waits(scope, chain, time_ns, label, burst, table, thresholds),
         backward_after_forward(scope),
         backward_bursts(scope, chain, time_ns, burst, table),
+        data_edges(scope, chain, time_ns, graph),
     ]
-    explained = np.concatenate([one.waits for one in known])
+    explained = np.concatenate([part for one in known for part in (one.waits, one.edges.head)])
     return [
         *known,
         regions(scope, chain, time_ns, burst, table),

@@ -63,15 +63,16 @@ def _idle_ns(
 ) -> NDArray[int64]:
     """By lane how long a gap at least is no pause between two operators.
 
-    Lanes with long gaps only have a long median: it counts up to ten times the general bound.
+    The usual pause is the median of those that may be pauses at all: a thread that waits more
+    often than it pauses has long gaps only.
     """
     import numpy as np
 
     idle = np.full(int(lane.max(initial=0)) + 1, thresholds.idle_ns, dtype=np.int64)
     for one in np.unique(lane):
-        gaps = elapsed_ns[gap & (lane == one)]
-        usual = thresholds.idle_gaps_ratio * float(np.median(gaps)) if len(gaps) else 0.0
-        idle[one] = int(np.clip(usual, thresholds.idle_ns, 10 * thresholds.idle_ns))
+        pauses = elapsed_ns[gap & (lane == one) & (elapsed_ns <= thresholds.idle_ns)]
+        usual = thresholds.idle_gaps_ratio * float(np.median(pauses)) if len(pauses) else 0.0
+        idle[one] = max(thresholds.idle_ns, int(usual))
     return idle
 
 

@@ -153,7 +153,7 @@ def regions(
     other, end_ns = other[stretch != NOTHING], end_ns[stretch != NOTHING]
     event = chains.owner[stretch[stretch != NOTHING]]
     named = np.zeros(len(scope), dtype=np.bool_)
-    named[scope.indices(Category.ANNOTATION, Category.SESSION)] = True
+    named[scope.indices(Category.ANNOTATION)] = True
     named[waiting(scope)] = False
     short = (event != NOBODY) & ((scope.end_ns[event] < end_ns) | ~named[event])
     while short.any():

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchorch.trace.builder.build import build_dag
-from benchorch.trace.dag import CLASSES, NOBODY, Class, Window
+from benchorch.trace.dag import NOBODY, Class, Window
 from benchorch.trace.events import Category, Events
-from benchorch.trace.path import critical_path
 from handmade_traces import Made, call, kernel, note, op, trace
-from sound_graphs import assert_sound, point
-
-
-def spent(dag) -> dict[str, int]:
-    """Time of the critical path by class."""
-    path = critical_path(dag)
-    return {
-        CLASSES[label].value: int(path.duration_ns[path.label == label].sum())
-        for label in np.unique(path.label)
-    }
-
-
-def owners(dag) -> list[tuple[int, int]]:
-    """Who owns how much of the critical path, in order."""
-    path = critical_path(dag)
-    return list(zip(path.owner.tolist(), path.duration_ns.tolist(), strict=True))
+from sound_graphs import assert_sound, owners, point, spent
 
 
 def test_every_gap_of_a_thread_has_an_owner() -> None:
