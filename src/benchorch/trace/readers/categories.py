@@ -1,40 +1,66 @@
-"""Which words of the exporters mean which kind of event."""
+"""Which words of the exporters mean which kind of event?"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchorch.trace.events import DEVICE_WORK, Category
 
+if TYPE_CHECKING:
+    from numpy import bool_
+    from numpy.typing import NDArray
+
 LEFT_OUT = -1
-"""Of complete events that happen on no lane: they span what other events tell."""
+"""Of complete events that happen on no lane: they only span what others tell."""
 
-WORK = np.isin(np.arange(len(Category)), DEVICE_WORK)
-ON_STREAMS = WORK | np.isin(np.arange(len(Category)), (Category.SYNC, Category.RECORD))
-"""Whether a category is work of a device; whether it has the lane of a stream. By category."""
-
-_WORDS: dict[Category, str] = {
-    Category.OPERATOR: "cpu_op operator hpu_op mtia_cpu_op",
+_WORDS = {
+    Category.OPERATOR: "cpu_op operator hpu_op",
     Category.ANNOTATION: "user_annotation",
     Category.PYTHON: "python_function python",
-    Category.RUNTIME: (
-        "cuda_runtime cuda_driver runtime driver hip_runtime hip_driver xpu_runtime xpu_driver "
-        "mtia_runtime glow_runtime privateuse1_runtime privateuse1_driver musa_runtime api"
-    ),
-    Category.KERNEL: "kernel mtia_ccp_events collective_comm concurrent_kernel",
+    Category.RUNTIME: "runtime driver api",
+    Category.KERNEL: "kernel concurrent_kernel mtia_ccp_events collective_comm",
     Category.COPY: "gpu_memcpy memcpy",
     Category.FILL: "gpu_memset memset",
-    Category.SYNC: "cuda_sync hip_sync xpu_sync musa_sync gpu_sync",
-    Category.RECORD: "cuda_event hip_event xpu_event musa_event",
     Category.OVERHEAD: "overhead",
     Category.NODE: "node",
     Category.SESSION: "session",
 }
-_CATEGORIES = {word: int(category) for category, words in _WORDS.items() for word in words.split()}
-_SPANS = dict.fromkeys(("trace", "gpu_user_annotation", "mtia_insight"), LEFT_OUT)
+_ENDINGS = {  # whatever the maker of the device: cuda_runtime, hip_driver, xpu_sync
+    "_runtime": Category.RUNTIME,
+    "_driver": Category.RUNTIME,
+    "_sync": Category.SYNC,
+    "_event": Category.RECORD,
+}
+_CATEGORIES = {
+    **{word: category for category, words in _WORDS.items() for word in words.split()},
+    **dict.fromkeys(("trace", "gpu_user_annotation", "mtia_insight"), LEFT_OUT),
+    "cpu_instant_event": Category.OTHER,
+}
 
 
 def category(word: str) -> int:
     """The `Category` that an exporter's word means, or LEFT_OUT."""
-    known = {**_CATEGORIES, **_SPANS}
-    return known.get(word.strip().casefold().replace(" ", "_"), int(Category.OTHER))
+    spelled = word.strip().casefold().replace(" ", "_")
+    if spelled in _CATEGORIES:
+        return int(_CATEGORIES[spelled])
+    ending = spelled[spelled.rfind("_") :] if "_" in spelled else ""
+    return int(_ENDINGS.get(ending, Category.OTHER))
+
+
+def _among(*categories: Category) -> NDArray[bool_]:
+    return np.isin(np.arange(len(Category)), categories)
+
+
+WORK = _among(*DEVICE_WORK)
+"""By category: whether it is work of a device."""
+
+ON_STREAMS = WORK | _among(Category.SYNC, Category.RECORD)
+"""By category: whether it has the lane of a stream."""
+
+CALLS = ON_STREAMS | _among(Category.RUNTIME, Category.OTHER)
+"""By category: whether it may have a correlation."""
+
+CALLED = _among(Category.OPERATOR, Category.ANNOTATION, Category.OTHER)
+"""By category: whether it may have a place in the forward or backward pass."""

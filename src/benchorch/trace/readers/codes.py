@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -17,7 +19,7 @@ class Codes:
     """The distinct values of a column, each with its number."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Hashable, int] = {}
+        self._numbers: dict[Hashable, int] = defaultdict(count().__next__)
 
     @property
     def values(self) -> tuple[Hashable, ...]:
@@ -25,7 +27,5 @@ class Codes:
         return tuple(self._numbers)
 
     def encoded(self, values: Sequence[Hashable]) -> NDArray[int32]:
-        """The numbers of some values; TypeError if one cannot be told from others."""
-        for value in set(values).difference(self._numbers):
-            self._numbers[value] = len(self._numbers)
+        """The numbers of some values; TypeError if one is a list or an object."""
         return np.fromiter(map(self._numbers.__getitem__, values), np.int32, len(values))

@@ -72,8 +72,10 @@ def _joined(gathered: Gathered) -> Columns:
 def _lanes(gathered: Gathered, codes: NDArray[int32]) -> tuple[NDArray[int32], tuple[Lane, ...]]:
     """The column of lanes by their final numbers."""
     found = [_lane(key) for key in gathered.lanes.values]
-    ordered, index = numbered(found)
-    table = np.array([index[lane] for lane in found], dtype=np.int32)
+    used = np.flatnonzero(np.bincount(codes, minlength=len(found))).tolist()
+    ordered, index = numbered(found[code] for code in used)
+    table = np.zeros(len(found), dtype=np.int32)
+    table[used] = [index[found[code]] for code in used]
     return table[codes], tuple(gathered.labels.labelled(lane) for lane in ordered)
 
 

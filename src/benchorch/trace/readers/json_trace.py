@@ -13,10 +13,11 @@ from pathlib import Path
 
 from benchorch.errors import TraceError
 from benchorch.trace.events import Events
-from benchorch.trace.readers.blocks import ACCEPTED, BLOCK_BYTES, Blocks
+from benchorch.trace.readers.blocks import BLOCK_BYTES, Blocks
 from benchorch.trace.readers.columns import Gathered
 from benchorch.trace.readers.details import JsonDetails
 from benchorch.trace.readers.finish import finished
+from benchorch.trace.readers.refusal import no_trace
 from benchorch.trace.readers.source import Source
 
 MOST_EVENTS = 50_000_000
@@ -35,10 +36,8 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
         spans = list(_spans(blocks, gathered, path))
         done = finished(gathered)
     if done is None:
-        raise TraceError(
-            f"{path} holds no event with a duration, only {sum(gathered.left_out.values())} other "
-            f"records. Accepted: {ACCEPTED}."
-        )
+        records = sum(gathered.left_out.values()) + sum(gathered.repairs.values())
+        raise no_trace(path, f"a list of {records} records of which none is an event with a time")
     repairs = blocks.repairs + gathered.repairs + source.repairs
     return Events(
         **done.columns,
@@ -48,7 +47,7 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
         repairs=dict(sorted(repairs.items())),
         facts={
             **blocks.facts,
-            "format": "kineto" if blocks.is_object else "list",
+            "format": "kineto" if blocks.is_object else "onnx_runtime",
             "left_out": dict(sorted(gathered.left_out.items())),
         },
     )

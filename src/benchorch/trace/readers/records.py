@@ -66,7 +66,7 @@ UNREADABLE = (ValueError, RecursionError)
 
 _records = msgspec.json.Decoder(list[Record])
 _bare = msgspec.json.Decoder(list[_Bare])
-_STRAY_BACKSLASH = re.compile(rb'\\(?!["\\/bfnrtu])')
+_BACKSLASH = re.compile(rb'\\(["\\/bfnrtu]?)')
 _ARGUMENTS = {_RENAMED.get(name, name): name for name in Arguments.__struct_fields__}
 _FIELDS = tuple(name for name in Record.__struct_fields__ if name != "args")
 
@@ -96,7 +96,8 @@ def arguments(text: bytes, rows: Sequence[int]) -> list[Mapping[str, object]]:
 
 
 def _lenient(text: bytes) -> list[object]:
-    readable = _STRAY_BACKSLASH.sub(rb"\\\\", text).decode("utf-8", "replace")
+    escaped = _BACKSLASH.sub(lambda found: found[0] if found[1] else rb"\\", text)
+    readable = escaped.decode("utf-8", "replace")
     values = json.loads(readable, strict=False)
     if not isinstance(values, list):
         raise ValueError("no array")  # noqa: TRY004 one of UNREADABLE

@@ -9,8 +9,9 @@ neighbours in case a cut went through a record.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import final
 
 from benchorch.trace.readers.records import UNREADABLE, Record, decoded, mended
 
@@ -19,12 +20,13 @@ _KEYS = (
     "|flow_in|flow_out"
 )
 BOUNDARY = re.compile(rb'\}\s{0,256}(,)\s{0,256}\{\s{0,256}"(?:' + _KEYS.encode() + rb')"')
-"""Between two records; inside of a string it cannot be, for the quote would be escaped."""
+"""Between two records; inside a string it cannot be, for there the quote would be escaped."""
 
 LONGEST_BOUNDARY_BYTES = 1024
 _MOST_JOINED = 16
-_MOST_CARRIED_PIECES = 64
-_MOST_CARRIED_BYTES = 4 * 2**20
+_MOST_JOINS = 2_000
+_MOST_WAITING = 64
+_MOST_WAITING_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,104 +44,126 @@ class Salvaged:
 
     Attributes:
         stretches: in the order of the text.
-        lost: how many pieces hold nothing that can be read.
-        open_from: where the last of them begin, if they end the text: more of it may help.
+        bad_from: where the pieces begin that end the text and hold no record; more text may
+            help those. After the text if there are none.
+        lost_at_end, lost_before: how many pieces hold no record, of those and of all others.
+        bad_is_little: whether there are so few at the end that it is worth to wait for more.
     """
 
     stretches: tuple[Stretch, ...]
-    lost: int
-    open_from: int
+    bad_from: int
+    lost_at_end: int
+    lost_before: int
+    bad_is_little: bool
 
 
 def salvage(text: bytes) -> Salvaged:
     """The records of a text without its brackets."""
-    cuts = [match.start(1) for match in BOUNDARY.finditer(text)]
-    starts = [0, *(cut + 1 for cut in cuts)]
-    ends = [*cuts, len(text)]
-    found = _halved(text, starts, ends)
-    bad = sorted(set(range(len(starts))) - {i for a, b in found for i in range(a, b)})
-    lost = _joined(text, starts, ends, bad, found)
-    stretches = tuple(
-        Stretch(start=starts[first], end=ends[last - 1], rows=rows)
-        for (first, last), rows in sorted(found.items(), key=lambda item: item[0])
-    )
-    carried = _carried(lost, starts, len(text))
+    pieces = _Pieces.of(text)
+    pieces.take_halves()
+    lost = pieces.take_joined()
+    after = len(text) + 1
+    trailing = _trailing(lost, len(pieces.starts))
+    bad_from = pieces.starts[-trailing] if trailing else after
     return Salvaged(
-        stretches=stretches,
-        lost=len(lost) - carried,
-        open_from=starts[len(starts) - carried] if carried else len(text),
+        stretches=tuple(pieces.stretches()),
+        bad_from=bad_from,
+        lost_at_end=trailing,
+        lost_before=len(lost) - trailing,
+        bad_is_little=trailing <= _MOST_WAITING and after - bad_from <= _MOST_WAITING_BYTES,
     )
 
 
-def _halved(
-    text: bytes, starts: Sequence[int], ends: Sequence[int]
-) -> dict[tuple[int, int], list[Record]]:
-    """Runs of pieces that decode, by first piece and the one after the last."""
-    found: dict[tuple[int, int], list[Record]] = {}
-    waiting = [(0, len(starts))]
-    while waiting:
-        first, last = waiting.pop()
-        rows = _rows(text[starts[first] : ends[last - 1]], lenient=last - first == 1)
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pieces:
+    """A text in pieces, and the runs of them that hold records.
+
+    Attributes:
+        starts, ends: of each piece.
+        found: records by the first piece of their run and the one after its last.
+    """
+
+    text: bytes
+    starts: Sequence[int]
+    ends: Sequence[int]
+    found: dict[tuple[int, int], list[Record]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, text: bytes) -> _Pieces:
+        """The text cut wherever a record may begin."""
+        cuts = [match.start(1) for match in BOUNDARY.finditer(text)]
+        return cls(text=text, starts=[0, *(cut + 1 for cut in cuts)], ends=[*cuts, len(text)])
+
+    def take_halves(self) -> None:
+        """Find what decodes by halving what does not; single pieces may need leniency."""
+        waiting = [(0, len(self.starts))]
+        while waiting:
+            first, last = waiting.pop()
+            if not self._take(first, last, lenient=last - first == 1) and last - first > 1:
+                middle = (first + last) // 2
+                waiting += [(first, middle), (middle, last)]
+
+    def take_joined(self) -> list[int]:
+        """Join neighbours that are no records alone; gives the pieces that stay bad."""
+        good = {piece for first, last in self.found for piece in range(first, last)}
+        bad = [piece for piece in range(len(self.starts)) if piece not in good]
+        joins = iter(range(_MOST_JOINS))  # damage is rare, or the file is not worth more
+        lost: list[int] = []
+        taken = 0
+        for at, first in enumerate(bad):
+            if first < taken:
+                continue
+            neighbours = (bad[at + k] for k in range(1, min(_MOST_JOINED, len(bad) - at)))
+            for count, (piece, _) in enumerate(zip(neighbours, joins, strict=False), start=2):
+                if piece != first + count - 1:
+                    break
+                if self._take(first, first + count, lenient=True):
+                    taken = first + count
+                    break
+            if first >= taken:
+                lost.append(first)
+        return lost
+
+    def stretches(self) -> Iterator[Stretch]:
+        """What was found in the order of the text, neighbours as one."""
+        rows: list[Record] = []
+        begin = end = 0
+        for first, last in sorted(self.found):
+            if rows and first != end:
+                yield Stretch(start=self.starts[begin], end=self.ends[end - 1], rows=rows)
+                rows = []
+            begin = begin if rows else first
+            rows += self.found[first, last]
+            end = last
         if rows:
-            found[first, last] = rows
-        elif last - first > 1:
-            middle = (first + last) // 2
-            waiting += [(first, middle), (middle, last)]
-    return found
+            yield Stretch(start=self.starts[begin], end=self.ends[end - 1], rows=rows)
+
+    def _take(self, first: int, last: int, *, lenient: bool) -> bool:
+        """Whether a run of pieces holds nothing but records, each with a phase."""
+        text = b"[" + self.text[self.starts[first] : self.ends[last - 1]] + b"]"
+        rows = _rows(text, lenient=lenient)
+        if not rows or any(row.ph is None for row in rows):
+            return False
+        self.found[first, last] = rows
+        return True
 
 
-def _joined(
-    text: bytes,
-    starts: Sequence[int],
-    ends: Sequence[int],
-    bad: Sequence[int],
-    found: dict[tuple[int, int], list[Record]],
-) -> list[int]:
-    """The bad pieces that remain when neighbours were put together; adds the others to `found`."""
-    lost = []
-    at = 0
-    while at < len(bad):
-        first = bad[at]
-        joined = 1
-        for count in range(2, _MOST_JOINED + 1):
-            if at + count > len(bad) or bad[at + count - 1] != first + count - 1:
-                break
-            if rows := _rows(text[starts[first] : ends[first + count - 1]], lenient=True):
-                found[first, first + count] = rows
-                joined = count
-                break
-        else:
-            joined = 1
-        if joined == 1:
-            lost.append(first)
-        at += joined
-    return lost
-
-
-def _rows(piece: bytes, *, lenient: bool) -> list[Record]:
-    """The records of a piece, each with a phase; none if anything is off."""
-    text = b"[" + piece + b"]"
+def _rows(text: bytes, *, lenient: bool) -> list[Record]:
     try:
-        rows = decoded(text)
+        return decoded(text)
     except UNREADABLE:
-        rows = _leniently(text) if lenient else []
-    return rows if all(row.ph is not None for row in rows) else []
-
-
-def _leniently(text: bytes) -> list[Record]:
+        if not lenient:
+            return []
     try:
         return mended(text)
     except UNREADABLE:
         return []
 
 
-def _carried(lost: Sequence[int], starts: Sequence[int], length: int) -> int:
-    """How many of the bad pieces end the text and are few enough to wait for more of it."""
+def _trailing(lost: Sequence[int], pieces: int) -> int:
+    """How many of the bad pieces end the text."""
     count = 0
-    while (
-        count < min(len(lost), _MOST_CARRIED_PIECES)
-        and lost[-1 - count] == len(starts) - 1 - count
-        and length - starts[lost[-1 - count]] <= _MOST_CARRIED_BYTES
-    ):
+    while count < len(lost) and lost[-1 - count] == pieces - 1 - count:
         count += 1
     return count

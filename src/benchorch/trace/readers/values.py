@@ -53,6 +53,8 @@ def word(value: object) -> str:
 
 def integers(values: Sequence[object]) -> NDArray[int64]:
     """One column of whole numbers; NOTHING where a field means none."""
+    if values.count(NOTHING) == len(values):
+        return np.full(len(values), NOTHING, dtype=np.int64)
     try:
         column = np.array(values, dtype=np.int64)
     except (TypeError, ValueError, OverflowError):
