@@ -27,8 +27,9 @@ from benchorch.trace.artifacts.whatif_form import whatif_form
 from benchorch.trace.grouping import by_module, by_pattern
 from benchorch.trace.roofline import Peaks
 from benchorch.trace.whatif.basis import Basis, prepare
-from benchorch.trace.whatif.predict import outcome, predict, scenario_of
+from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.prediction import to_json
+from benchorch.trace.whatif.simulation import outcome, scenario_of
 from benchorch.trace.whatif.transforms import Transform
 
 WhatIfs = Mapping[str, Sequence[Transform]]
@@ -127,7 +128,7 @@ def _pictures(analysis: Analysed, measured: GraphTimes, along: Stretches) -> dic
 def _whatifs(basis: Basis, folder: _Folder, above: Ancestry, whatifs: WhatIfs) -> None:
     """A prediction each, and a picture of the path that it leads to."""
     for number, (name, changes) in enumerate(whatifs.items()):
-        prediction = predict(basis, changes, name=name)
+        prediction = predict(basis, changes, name=name, swept=True)
         folder.text(f"whatif/{_file_name(name)}.json", to_json(prediction))
         _, path = outcome(basis, scenario_of(basis, changes))
         before = pieces(basis.path, stacks(basis.path, above))

@@ -7,22 +7,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchorch.errors import TraceError
-from benchorch.trace.contraction import contract
 from benchorch.trace.dag import CLASSES, NOBODY, Tier
-from benchorch.trace.path import path_along
-from benchorch.trace.replay import steps
 from benchorch.trace.whatif.basis import Analyzed, Basis, prepare
 from benchorch.trace.whatif.prediction import Moved, Prediction
-from benchorch.trace.whatif.rewiring import rewired
 from benchorch.trace.whatif.scenario import Scenario, unchanged
+from benchorch.trace.whatif.simulation import makespan_ns, outcome, scenario_of
+from benchorch.trace.whatif.sweep import Sweep, sweep
+from benchorch.trace.whatif.transforms import Speedup, Transform
 
 if TYPE_CHECKING:
-    from numpy import bool_, int8, int64
+    from numpy import int8, int64
     from numpy.typing import NDArray
 
-    from benchorch.trace.dag import CriticalPath, Dag
+    from benchorch.trace.dag import CriticalPath
     from benchorch.trace.roofline import Peaks
-    from benchorch.trace.whatif.transforms import Transform
 
 MOST_MOVED = 20
 UNNAMED = "(between events)"
@@ -35,6 +33,7 @@ def predict(
     name: str = "what-if",
     peaks: Peaks | None = None,
     others: Mapping[str, Analyzed] | None = None,
+    swept: bool = False,
 ) -> Prediction:
     """The run with the changes made one after another.
 
@@ -44,6 +43,8 @@ def predict(
         name: of the what-if.
         peaks: what the machine can do, for changes that need to know.
         others: trials by name, for changes that take times from them.
+        swept: whether a what-if that is one speedup also says what others would bring, which
+            costs two dozen replays.
 
     Raises:
         TraceError: with everything that cannot be asked of this trace.
@@ -73,22 +74,15 @@ def predict(
         bound_path=_bound_path(basis, scenario),
         bound_work=_bound_work(basis, scenario),
         notes=scenario.notes,
+        sweep=_curve(basis, changes) if swept else None,
     )
 
 
-def scenario_of(basis: Basis, changes: Sequence[Transform]) -> Scenario:
-    """The weights that the changes lead to."""
-    scenario = unchanged(basis.dag)
-    for change in changes:
-        scenario = change.apply(basis, scenario)
-    return scenario
-
-
-def makespan_ns(basis: Basis, scenario: Scenario) -> int:
-    """Of a replay with the scenario's weights; for when that alone is wanted."""
-    dag, rounded = rewired(basis.dag, scenario)
-    contracted = basis.contracted if dag is basis.dag else contract(dag)
-    return contracted.makespan_ns(steps(dag, *rounded))
+def _curve(basis: Basis, changes: Sequence[Transform]) -> Sweep | None:
+    """What any speedup of the work would bring, if that is all that was asked about."""
+    if len(changes) == 1 and isinstance(changes[0], Speedup):
+        return sweep(basis, changes[0].select)
+    return None
 
 
 def by_class(path: CriticalPath) -> Mapping[str, int]:
@@ -109,22 +103,6 @@ def _sums(path: CriticalPath, column: NDArray[int8]) -> list[int]:
 
     totals = np.bincount(column, weights=path.duration_ns, minlength=len(CLASSES))
     return [int(total) for total in totals]
-
-
-def outcome(basis: Basis, scenario: Scenario) -> tuple[int, CriticalPath]:
-    """The new makespan, and the path that it consists of."""
-    dag, (weight_ns, residual_ns, dropped) = rewired(basis.dag, scenario)
-    contracted = basis.contracted if dag is basis.dag else contract(dag)
-    total_ns, edges = contracted.longest(steps(dag, weight_ns, residual_ns, dropped))
-    held = _held(dag, weight_ns, dropped)
-    return total_ns, path_along(dag, edges, held, residual_ns)
-
-
-def _held(dag: Dag, weight_ns: NDArray[int64], dropped: NDArray[bool_] | None) -> NDArray[int64]:
-    """Weights, 0 where an edge stays for the order alone."""
-    import numpy as np
-
-    return weight_ns if dropped is None else np.where(dropped, 0, weight_ns)
 
 
 def _otherwise(basis: Basis, scenario: Scenario, predicted_ns: int) -> Iterator[int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from benchorch.domain.codec import decode, encode
+from benchorch.trace.whatif.sweep import Sweep
 
 NOT_MODELLED = (
     "caches and memory that work shares",
@@ -45,6 +46,7 @@ class Prediction:
             at most by Amdahl's law; None where they set no limit.
         notes: what the changes had to say.
         not_modelled: what the prediction takes to stay as it was.
+        sweep: of one speedup, what others would bring, if that was asked for.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Prediction:
     bound_work: float | None = None
     notes: tuple[str, ...] = ()
     not_modelled: tuple[str, ...] = field(default=NOT_MODELLED)
+    sweep: Sweep | None = None
 
     @property
     def change_ratio(self) -> float:

@@ -13,8 +13,9 @@ from benchorch.trace.dag import Class, Dag
 from benchorch.trace.events import NOTHING, Category, Events, Lane
 from benchorch.trace.path import critical_path
 from benchorch.trace.whatif.basis import Basis
-from benchorch.trace.whatif.predict import makespan_ns, predict, scenario_of
+from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.selector import Selector
+from benchorch.trace.whatif.simulation import makespan_ns, scenario_of
 from benchorch.trace.whatif.transforms import AddTime, Residual, SetTime, Speedup, Transform
 from random_dags import dags
 

@@ -13,8 +13,8 @@ from benchorch.trace.dag import CLASSES, Class, Dag
 from benchorch.trace.replay import replay
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.export import Exported, Grouping, exported
-from benchorch.trace.whatif.predict import makespan_ns, scenario_of
 from benchorch.trace.whatif.selector import Selector
+from benchorch.trace.whatif.simulation import makespan_ns, scenario_of
 from benchorch.trace.whatif.transforms import Speedup
 from random_dags import dags, lane_dags
 from whatif_programs import basis_of, layer, mm, relu

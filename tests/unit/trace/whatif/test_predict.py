@@ -9,6 +9,7 @@ from benchorch.errors import TraceError
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.prediction import from_json, to_json
+from benchorch.trace.whatif.reading import parse
 from trace_lab.program import GraphKernel, GraphLaunch, Launch, Program, Sync, Work
 from trace_lab.simulator import simulate
 from whatif_programs import US, asked, basis_of, called, layer, mm, module, part, relu
@@ -120,6 +121,18 @@ def test_a_prediction_survives_its_file(basis: Basis) -> None:
     said = asked(basis, {"op": "aten::mm", "speedup": "inf"})
     assert from_json(to_json(said)) == said
     assert json.loads(to_json(said))["speedup"] == pytest.approx(said.speedup)
+
+
+def test_one_speedup_can_say_what_others_would_bring(basis: Basis) -> None:
+    faster, removed = parse(
+        {"changes": [{"kernel": "gemm", "speedup": 2}, {"kernel": "gemm", "remove": True}]}
+    ).changes
+    said = predict(basis, [faster], swept=True)
+    assert said.sweep is not None
+    assert said.predicted_ns == said.sweep.makespans_ns[said.sweep.speedups.index(2.0)]
+    assert from_json(to_json(said)) == said
+    assert predict(basis, [removed], swept=True).sweep is None
+    assert predict(basis, [faster]).sweep is None
 
 
 @pytest.mark.parametrize(
