@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from benchorch.trace.advice import ADVICE, MEANING
 from benchorch.trace.dag import Class, Tier
 from benchorch.trace.findings import Diagnosis, Row
 from benchorch.units import format_seconds, ns_to_s
@@ -13,7 +14,6 @@ DOUBTFUL_RATIO = 0.25  # of the path inferred or unexplained: no verdict
 DOMINANT_RATIO = 0.2  # a gain that names the limit
 NOTABLE_RATIO = 0.1  # a gain below which nothing is worth naming
 KNOWN_RATIO = 0.3  # of the work on the path that needs a roofline before one side is named
-MOST_ADVISED = 3  # conversions in one sentence
 FAR_RATIO = 0.1  # of the roofline: then neither arithmetic nor memory is what limits
 POOR_RATIO = 0.5  # of the roofline: kernels that others could beat
 LARGEST_RATIO = 0.5  # of a group's gain: its part that is named instead
@@ -164,128 +164,6 @@ _SPECIAL: Mapping[str, tuple[str, str]] = {
     "transfer-bound": ("copies", "without copies"),
 }
 _OF_WORK = ("compute-bound", "memory-bound", "kernel-bound")
-
-MEANING: Mapping[str, str] = {
-    "launch-bound": "the device waits for the host to launch its kernels",
-    "idle-bound": "the device idles while Python runs between operators",
-    "host-bound": "the device waits for operators that compute on the host",
-    "overhead-bound": "more time goes into calling operators than into their work",
-    "data-bound": "the model waits for its data",
-    "sync-bound": "threads wait for each other or for the device",
-    "transfer-bound": "copies between host and device take longer than what is computed",
-    "compute-bound": "arithmetic on the critical path sets the pace",
-    "memory-bound": "moving operands through memory sets the pace",
-    "kernel-bound": (
-        "the operators' own work sets the pace, and nothing shows that arithmetic or memory limits "
-        "it: their roofline is unknown or far away"
-    ),
-    "balanced": "no single cost dominates",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """What to try for a limit.
-
-    Attributes:
-        words: what helps, as the beginning of a sentence.
-        conversions: that do it, the likeliest first.
-        more: what else does, as the sentence's end.
-    """
-
-    words: str
-    conversions: tuple[str, ...] = ()
-    more: str = ""
-
-    def sentence(self, tried: Collection[str]) -> str:
-        """For a person, without what was tried already; empty where nothing is left to say."""
-        left = [name for name in self.conversions if name not in tried][:MOST_ADVISED]
-        ways = [f"conversion={' or '.join(left)}"] if left else []
-        ways += [self.more] if self.more else []
-        return f"{self.words}: {'; '.join(ways)}." if ways else ""
-
-
-_COMPILERS = ("inductor", "aot_inductor", "onnxruntime")
-_NARROWER = ("bf16", "fp16", "torchao_int8_dynamic", "torchao_float8_dynamic")
-_NARROWER_HOST = ("bf16", "onnxruntime_int8_dynamic", "dynamic_int8")
-_OTHER_KERNELS = Advice(
-    words="Try the kernels of another compiler",
-    conversions=("inductor_max_autotune", "tensorrt", "onnxruntime_cuda"),
-    more="a larger batch where kernels are short",
-)
-_OTHER_KERNELS_HOST = Advice(
-    words="Try the kernels of another runtime",
-    conversions=("onnxruntime", "openvino", "inductor"),
-    more="more threads where operators are long, a larger batch where they are short",
-)
-
-ADVICE: Mapping[str, tuple[Advice, Advice]] = {
-    "launch-bound": (
-        Advice(
-            words="Launch less often",
-            conversions=("inductor_reduce_overhead", "cudagraphs", "inductor"),
-            more="a larger batch",
-        ),
-    )
-    * 2,
-    "idle-bound": (
-        Advice(
-            words="Take Python out of the way",
-            conversions=("inductor_reduce_overhead", "cudagraphs", "aot_inductor"),
-            more="a larger batch",
-        ),
-    )
-    * 2,
-    "host-bound": (
-        Advice(
-            words="Compute them on the device", more="move inputs there first, or prepare ahead"
-        ),
-    )
-    * 2,
-    "overhead-bound": (
-        Advice(words="Call fewer operators", conversions=_COMPILERS, more="a larger batch"),
-    )
-    * 2,
-    "data-bound": (
-        Advice(words="Load ahead", more="more loader workers, pinned memory, copies beside work"),
-        Advice(words="Load ahead", more="more loader workers, or larger chunks"),
-    ),
-    "sync-bound": (
-        Advice(words="Ask for results later", more="no .item() or .cpu() between kernels"),
-        Advice(words="Let threads wait less", more="fewer joins, or pieces of equal length"),
-    ),
-    "transfer-bound": (
-        Advice(
-            words="Copy less, or beside the computation",
-            conversions=("bf16", "fp16"),
-            more="keep tensors on the device; pinned memory",
-        ),
-    )
-    * 2,
-    "compute-bound": (
-        Advice(words="Compute with fewer bits", conversions=_NARROWER),
-        Advice(words="Compute with fewer bits", conversions=_NARROWER_HOST, more="more threads"),
-    ),
-    "memory-bound": (
-        Advice(
-            words="Move fewer bytes",
-            conversions=("inductor", *_NARROWER),
-            more="a larger batch, which reads each weight for more items",
-        ),
-        Advice(
-            words="Move fewer bytes",
-            conversions=("inductor", "onnxruntime", *_NARROWER_HOST),
-            more="a larger batch, which reads each weight for more items",
-        ),
-    ),
-    "kernel-bound": (_OTHER_KERNELS, _OTHER_KERNELS_HOST),
-    "balanced": (Advice(words=""), Advice(words="")),
-    "inconclusive": (
-        Advice(words="Record more", more="the device's synchronisation, waits as ranges wait:*"),
-        Advice(words="Record more", more="all threads, and waits as ranges named wait:*"),
-    ),
-}
-"""What to try for each limit, with a device and without one."""
 
 
 def _advice(limit: str, evidence: Evidence) -> str:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 MOST_COMPARED = 20
 """Iterations that are compared with each other, evenly spaced: 190 pairs."""
 
+MOST_SEEN = 3_000_000
+"""Events that are looked at for it, all together; large traces have fewer iterations compared."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iterations:
@@ -54,8 +57,8 @@ def iterations(
     """What all windows say together.
 
     Stability is the mean over pairs of iterations of the Jaccard overlap of the names of what is
-    on their paths. Of many iterations only `MOST_COMPARED` have their path compared; the others
-    count with their length.
+    on their paths. Of many iterations only some have their path compared; the others count with
+    their length.
 
     Args:
         events: of the trace.
@@ -65,7 +68,8 @@ def iterations(
     Source:
         Jaccard, *The distribution of the flora in the alpine zone*, 1912.
     """
-    chosen = _spaced(len(windows))
+    most = max(2, min(MOST_COMPARED, MOST_SEEN // max(len(events), 1)))
+    chosen = _spaced(len(windows), most)
     makespans_ns = [window.end_ns - window.start_ns for window in windows]
     names = []
     for index in chosen:
@@ -98,8 +102,8 @@ def stability(names: Sequence[Collection[str]]) -> float | None:
     return statistics.fmean(overlaps) if overlaps else None
 
 
-def _spaced(count: int) -> list[int]:
-    """Up to `MOST_COMPARED` indices, from the first to the last."""
-    if count <= MOST_COMPARED:
+def _spaced(count: int, most: int) -> list[int]:
+    """Up to so many indices, at least two, from the first to the last."""
+    if count <= most:
         return list(range(count))
-    return [round(place * (count - 1) / (MOST_COMPARED - 1)) for place in range(MOST_COMPARED)]
+    return [round(place * (count - 1) / (most - 1)) for place in range(most)]

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from benchorch.errors import TraceError
 
+MAPPINGS = "inductor_provenance_tracking_node_mappings"
+"""How the names of the files begin in which Inductor's mappings are kept."""
+
 _NUMBERED_GRAPH = re.compile(r"^graph_\d+_")
 _CALL = re.compile(r"^(?P<name>.*):(?P<call>\d+)$")
 _FUSED = re.compile(r"^(?:triton_(?:[a-z]+_)?|cpp_)fused_(?P<ops>.+?)_\d+$")
@@ -59,6 +62,19 @@ def read(path: Path, wanted: Collection[str] = ()) -> Provenance:
     if not isinstance(content, Mapping):
         raise TraceError(f"{path}: expected an object with cppCodeToPost, saw a list or a value")
     return of_inductor(content, wanted)
+
+
+def beside(trace: Path, wanted: Collection[str] = ()) -> tuple[Provenance, ...]:
+    """Of each compiled graph, in the order of compilation, as files in the trace's folder say."""
+    files = trace.parent.glob(f"{MAPPINGS}_*.json")
+    numbered = sorted((int(number), file) for file in files if (number := _number(file)))
+    return tuple(read(file, wanted) for _, file in numbered)
+
+
+def _number(file: Path) -> str:
+    """What stands behind the last underscore of its name, if that is a number."""
+    number = file.stem.rpartition("_")[2]
+    return number if number.isdigit() else ""
 
 
 def of_inductor(content: Mapping[str, object], wanted: Collection[str] = ()) -> Provenance:

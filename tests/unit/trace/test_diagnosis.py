@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchorch.trace.diagnosis import ADVICE, MEANING, Evidence, diagnose
+from benchorch.trace.advice import ADVICE, MEANING
+from benchorch.trace.diagnosis import Evidence, diagnose
 from benchorch.trace.findings import Row
 
 

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from benchorch.errors import TraceError
-from benchorch.trace.provenance import Provenance, fused_ops, is_fused, kernel_of, of_inductor, read
+from benchorch.trace.provenance import (
+    Provenance,
+    beside,
+    fused_ops,
+    is_fused,
+    kernel_of,
+    of_inductor,
+    read,
+)
 
 MAPPINGS = {
     "postToPre": {"mul": ["gelu"], "erf": ["gelu"], "mul_1": ["gelu_1"], "addmm": ["linear"]},
@@ -82,3 +90,14 @@ def test_a_file_that_says_nothing_is_refused_in_a_sentence(tmp_path: Path, conte
 
 def test_mappings_of_another_shape_say_nothing() -> None:
     assert of_inductor({"cppCodeToPost": [1], "postToPre": {"a": "b"}}) == Provenance()
+
+
+def test_files_beside_a_trace_are_in_the_order_of_compilation(tmp_path: Path) -> None:
+    for number in (10, 2):
+        content = {"cppCodeToPost": {f"cpp_fused_add_{number}:1": ["add"]}}
+        file = tmp_path / f"inductor_provenance_tracking_node_mappings_{number}.json"
+        file.write_text(json.dumps(content))
+    (tmp_path / "inductor_provenance_tracking_node_mappings_x.json").write_text("{")
+    found = beside(tmp_path / "trace.json")
+    assert [next(iter(one.calls)) for one in found] == ["cpp_fused_add_2", "cpp_fused_add_10"]
+    assert beside(tmp_path / "elsewhere" / "trace.json") == ()

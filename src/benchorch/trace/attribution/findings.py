@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchorch.trace.attribution import entities, layers, nodes
+from benchorch.trace.attribution.columns import occurrences
 from benchorch.trace.attribution.counterfactuals import DEVICE, counterfactuals, of_classes
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.gains import gains
-from benchorch.trace.attribution.measured import measured
-from benchorch.trace.attribution.owners import owners
+from benchorch.trace.attribution.measured import Measured, measured
+from benchorch.trace.attribution.owners import Owners, owners
 from benchorch.trace.attribution.tables import Ledger
 from benchorch.trace.attribution.workloads import op_type, telling, workloads
 from benchorch.trace.branches import Interval, branches, dataflow_path
@@ -61,49 +63,37 @@ def findings(
     slack_ns = slack(dag)
     felt = measured(dag, path, slack_ns, len(events))
     arguments = events.details.read(telling(events, owned, felt.in_window).tolist())
-    known = workloads(events, owned, arguments, peaks)
-    asked = gains(dag, path, slack_ns)
     device = bool(of_classes(dag, DEVICE).any())
     busy_ns = _busy_ns(dag, device)
-    ledger = Ledger(measured=felt, gains=asked, workloads=known, busy_ns=busy_ns if device else 0)
-    types = {
-        event: op_type("", said)
-        for event, said in arguments.items()
-        if events.category[event] == Category.NODE and "op_name" in said
-    }
+    ledger = Ledger(
+        measured=felt,
+        gains=gains(dag, path, slack_ns),
+        workloads=workloads(events, owned, arguments, peaks),
+        busy_ns=busy_ns if device else 0,
+    )
     noded = nodes.graph_nodes(events, owned, graph, provenance)
-    modules = layers.modules(events, owned, noded, graph)
-    operators = ledger.table(entities.operators(events, owned, types))
-    kernels = ledger.table(entities.kernels(events, owned))
-    node_ns, intervals = _observed(events, noded, ledger)
-    dataflow = dataflow_path(graph, node_ns) if graph and node_ns else None
-    saved_ns = counterfactuals(asked, events.lanes, peaks.launch_floor_ns if peaks else None)
-    classes, tiers = _by_class(path), _by_tier(path)
+    tables = _tables(events, owned, noded, graph, ledger, _types(events, arguments))
+    floor_ns = peaks.launch_floor_ns if peaks else None
+    saved_ns = counterfactuals(ledger.gains, events.lanes, floor_ns)
     evidence = Evidence(
         makespan_ns=dag.makespan_ns,
         saved_ns=saved_ns,
-        classes=classes,
-        tiers=tiers,
-        rows=operators[:-1] or kernels[:-1],
+        classes=_by_class(path),
+        tiers=_by_tier(path),
+        rows=tables["operators"][:-1] or tables["kernels"][:-1],
         device=device,
-        tried=_tried(events, felt.in_window, operators),
+        tried=_tried(events, felt.in_window, tables["operators"]),
     )
-    return Findings(
+    found = Findings(
         makespan_ns=dag.makespan_ns,
         path_ns=path.length_ns,
         busy_ns=busy_ns,
         work_ns=int(felt.total_ns.sum()),
-        dataflow_ns=dataflow.length_ns if dataflow else None,
-        classes=classes,
-        tiers=tiers,
+        dataflow_ns=None,
+        classes=evidence.classes,
+        tiers=evidence.tiers,
         invariants=check(dag, path),
         diagnosis=diagnose(evidence),
-        operators=operators,
-        modules=ledger.table(modules),
-        kernels=kernels,
-        graph_nodes=ledger.table(noded),
-        folds=ledger.table(layers.folds(events, owned, modules, noded, known, felt.in_window)),
-        branches=branches(graph, node_ns, intervals) if graph and node_ns else (),
         near_critical=float(near_critical(slack_ns, dag.makespan_ns).mean()) if dag.edges else 0.0,
         overlap_ratio=_overlap(dag.makespan_ns, saved_ns) if device else None,
         launch=_launches(dag),
@@ -112,6 +102,58 @@ def findings(
         repairs={**events.repairs, **dag.repairs},
         warnings=_warnings(dag, dilation_ratio, peaks),
         facts=dag.facts,
+        operators=tables["operators"],
+        modules=tables["modules"],
+        kernels=tables["kernels"],
+        graph_nodes=tables["graph_nodes"],
+        folds=tables["folds"],
+    )
+    return _with_graph(found, graph, *_observed(events, noded, felt)) if graph else found
+
+
+def _tables(
+    events: Events,
+    owned: Owners,
+    noded: Entities,
+    graph: OperatorGraph | None,
+    ledger: Ledger,
+    types: Mapping[int, str],
+) -> dict[str, tuple[Row, ...]]:
+    """Every table by its name."""
+    modules = layers.modules(events, owned, noded, graph)
+    in_window = ledger.measured.in_window
+    entities_of = {
+        "operators": entities.operators(events, owned, types),
+        "modules": modules,
+        "kernels": entities.kernels(events, owned),
+        "graph_nodes": noded,
+        "folds": layers.folds(events, owned, modules, noded, ledger.workloads, in_window),
+    }
+    return {name: ledger.table(rows) for name, rows in entities_of.items()}
+
+
+def _types(events: Events, arguments: Mapping[int, Mapping[str, object]]) -> dict[int, str]:
+    """The operators of nodes, which are called by other names."""
+    return {
+        event: op_type("", said)
+        for event, said in arguments.items()
+        if events.category[event] == Category.NODE and "op_name" in said
+    }
+
+
+def _with_graph(
+    found: Findings,
+    graph: OperatorGraph,
+    node_ns: Mapping[str, int],
+    intervals: Mapping[str, Sequence[Interval]],
+) -> Findings:
+    """With what only the model's graph can say, where the trace has its nodes."""
+    if not any(node.name in node_ns for node in graph.nodes):
+        return found
+    return replace(
+        found,
+        dataflow_ns=dataflow_path(graph, node_ns).length_ns,
+        branches=branches(graph, node_ns, intervals),
     )
 
 
@@ -176,7 +218,7 @@ def _launches(dag: Dag) -> dict[str, int]:
 
 
 def _observed(
-    events: Events, noded: Entities, ledger: Ledger
+    events: Events, noded: Entities, felt: Measured
 ) -> tuple[dict[str, int], dict[str, list[Interval]]]:
     """Of every node the median time of its runs in the window, and when it ran.
 
@@ -185,7 +227,7 @@ def _observed(
     """
     times: dict[str, list[float]] = {}
     ran: dict[str, list[Interval]] = {}
-    for event, time_ns in ledger.occurrences(noded):
+    for event, time_ns in occurrences(noded, felt):
         start, end = int(events.start_ns[event]), int(events.end_ns[event])
         for row, share in noded.shares[int(noded.part[event])].items():
             times.setdefault(noded.names[row], []).append(time_ns * share)
