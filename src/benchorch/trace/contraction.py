@@ -7,10 +7,11 @@ left, about a fifth of the points.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
 from benchorch.trace.path import binding_edges, walk_back
+from benchorch.trace.replay import NEVER
 
 if TYPE_CHECKING:
     from numpy import bool_, int32, int64
@@ -64,6 +65,39 @@ class Contracted:
             if earliest > time_ns[head]:
                 time_ns[head] = earliest
         return time_ns
+
+    def slack(self, length_ns: NDArray[int64]) -> NDArray[int64]:
+        """What each chain has to spare, (K,) in ns, as all of its edges have."""
+        import numpy as np
+
+        elapsed_ns = np.array(self.elapsed(length_ns), dtype=np.int64)
+        rest_ns = [-NEVER] * len(self.points)
+        rest_ns[-1] = 0
+        chains = (self.tail, self.head, length_ns)
+        for tail, head, length in zip(*(one[::-1].tolist() for one in chains), strict=True):
+            longest = rest_ns[head] + length
+            if longest > rest_ns[tail]:
+                rest_ns[tail] = longest
+        through_ns = elapsed_ns[self.tail] + length_ns + np.array(rest_ns)[self.head]
+        spare_ns: NDArray[int64] = elapsed_ns[-1] - through_ns
+        return spare_ns
+
+    def narrowed(self, kept: NDArray[bool_]) -> Contracted:
+        """With only some of its chains, (K,); junctions keep their numbers.
+
+        Those with a slack up to s are enough for replays that make nothing longer and save at
+        most s, as in `contract`.
+        """
+        import numpy as np
+
+        length = np.diff(self.first, append=len(self.edges))
+        return replace(
+            self,
+            tail=self.tail[kept],
+            head=self.head[kept],
+            edges=self.edges[np.repeat(kept, length)],
+            first=np.cumsum(length[kept]) - length[kept],
+        )
 
     def makespan_ns(self, step_ns: NDArray[int64]) -> int:
         """Of the graph with these steps: what `replay` would say, for a tenth of the work."""

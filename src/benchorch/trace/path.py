@@ -83,15 +83,15 @@ def path_along(
     """
     import numpy as np
 
-    both_ns = np.stack([weight_ns[edges], residual_ns[dag.head[edges]]], axis=1).ravel()
-    start_ns = dag.time_ns[0] + np.cumsum(both_ns) - both_ns
-    took_time = both_ns > 0
-    residual = np.tile([False, True], len(edges))[took_time]
-    edge = np.repeat(edges, 2)[took_time]
+    both_ns = np.empty(2 * len(edges), dtype=np.int64)
+    both_ns[::2], both_ns[1::2] = weight_ns[edges], residual_ns[dag.head[edges]]
+    took_time = np.flatnonzero(both_ns)
+    duration_ns, edge = both_ns[took_time], edges[took_time >> 1]
+    residual = (took_time & 1).astype(np.bool_)
     unexplained = CLASSES.index(Class.UNEXPLAINED)
     return CriticalPath(
-        start_ns=start_ns[took_time],
-        duration_ns=both_ns[took_time],
+        start_ns=dag.time_ns[0] + np.cumsum(duration_ns) - duration_ns,
+        duration_ns=duration_ns,
         edge=edge.astype(np.int32),
         residual=residual,
         owner=np.where(residual, NOBODY, dag.owner[edge]).astype(np.int32),

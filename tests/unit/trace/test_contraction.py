@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from benchorch.trace.contraction import contract
 from benchorch.trace.dag import Dag
 from benchorch.trace.path import critical_path, path_along
-from benchorch.trace.replay import replay, steps
+from benchorch.trace.replay import NEVER, replay, steps
 from benchorch.trace.slack import slack
 from random_dags import Edge, dag_of, dags, lane_dags
 
@@ -64,6 +64,17 @@ def test_what_has_more_slack_than_is_saved_can_be_left_out(dag: Dag, data: st.Da
     exact = contract(dag).makespan_ns(steps(dag, weights))
     pruned = contract(dag, spare <= most).makespan_ns(steps(dag, weights))
     assert pruned <= exact <= max(pruned, dag.makespan_ns - most - 1)
+
+
+@given(dag=dags() | lane_dags())
+def test_a_chain_has_the_slack_of_its_edges(dag: Dag) -> None:
+    contracted = contract(dag)
+    spare = contracted.slack(contracted.lengths(steps(dag)))
+    of_edges = np.minimum(slack(dag), NEVER // 2)
+    sizes = np.diff(contracted.first, append=len(contracted.edges))
+    assert np.repeat(np.minimum(spare, NEVER // 2), sizes).tolist() == (
+        of_edges[contracted.edges].tolist()
+    )
 
 
 def test_only_junctions_are_left() -> None:

@@ -12,6 +12,7 @@ from benchorch.trace.attribution.owners import Owners, inherited, module_names, 
 from benchorch.trace.contraction import Contracted, contract
 from benchorch.trace.dag import CLASSES
 from benchorch.trace.events import NOTHING
+from benchorch.trace.replay import steps
 
 if TYPE_CHECKING:
     from numpy import bool_, int64
@@ -50,7 +51,7 @@ class Basis:
 
     Attributes:
         events, dag, path, graph: of the analysis.
-        contracted: the graph to simulate on.
+        contracted: the graph to simulate on; `spare_ns`: what each of its chains has to spare.
         owned: what each event belongs to.
         module: (n,) number of each event's module, NOTHING for none; `modules` are their names.
         peaks: what the machine can do, None where nobody measured it.
@@ -62,6 +63,7 @@ class Basis:
     path: CriticalPath
     graph: OperatorGraph | None
     contracted: Contracted
+    spare_ns: NDArray[int64]
     owned: Owners
     module: NDArray[int64]
     modules: tuple[str, ...]
@@ -73,6 +75,8 @@ class Basis:
         import numpy as np
 
         own, parent = np.arange(len(self.events), dtype=np.int64), self.owned.parent
+        if not np.append(chosen, False)[parent].any():  # as of device work, which calls nothing
+            return np.where(chosen, own, NOTHING)
         nearest = inherited(parent, np.where(chosen, own, NOTHING))
         inside = np.append(nearest, NOTHING)[parent] != NOTHING
         return inherited(parent, np.where(chosen & ~inside, own, NOTHING))
@@ -106,12 +110,14 @@ def prepare(
         return analysis
     owned = owners(analysis.events)
     module, modules = module_names(analysis.events, owned)
+    contracted = contract(analysis.dag)
     return Basis(
         events=analysis.events,
         dag=analysis.dag,
         path=analysis.path,
         graph=analysis.graph,
-        contracted=contract(analysis.dag),
+        contracted=contracted,
+        spare_ns=contracted.slack(contracted.lengths(steps(analysis.dag))),
         owned=owned,
         module=module,
         modules=modules,

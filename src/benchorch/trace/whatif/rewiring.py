@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from benchorch.trace.whatif.scenario import Scenario
 
 
-def rewired(
-    dag: Dag, scenario: Scenario
-) -> tuple[Dag, tuple[NDArray[int64], NDArray[int64], NDArray[bool_] | None]]:
+Changed: TypeAlias = "tuple[NDArray[int64], NDArray[int64], NDArray[bool_] | None]"
+"""Weights, residuals and dropped edges, in the order that `steps` takes them."""
+
+
+def rewired(dag: Dag, scenario: Scenario) -> tuple[Dag, Changed]:
     """The graph with what was added, and what `steps` wants to know of the rest.
 
     Without additions it is the graph itself.

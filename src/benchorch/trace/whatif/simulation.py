@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 from benchorch.trace.contraction import contract
 from benchorch.trace.path import path_along
 from benchorch.trace.replay import steps
-from benchorch.trace.whatif.rewiring import rewired
+from benchorch.trace.whatif.rewiring import Changed, rewired
 from benchorch.trace.whatif.scenario import unchanged
 
 if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
+    from benchorch.trace.contraction import Contracted
     from benchorch.trace.dag import CriticalPath, Dag
     from benchorch.trace.whatif.basis import Basis
     from benchorch.trace.whatif.scenario import Scenario
@@ -31,22 +29,39 @@ def scenario_of(basis: Basis, changes: Sequence[Transform]) -> Scenario:
 
 def makespan_ns(basis: Basis, scenario: Scenario) -> int:
     """Of a replay with the scenario's weights; for when that alone is wanted."""
-    dag, rounded = rewired(basis.dag, scenario)
-    contracted = basis.contracted if dag is basis.dag else contract(dag)
-    return contracted.makespan_ns(steps(dag, *rounded))
+    dag, changed = rewired(basis.dag, scenario)
+    return _graph(basis, dag, changed).makespan_ns(steps(dag, *changed))
 
 
 def outcome(basis: Basis, scenario: Scenario) -> tuple[int, CriticalPath]:
     """The new makespan, and the path that it consists of."""
-    dag, (weight_ns, residual_ns, dropped) = rewired(basis.dag, scenario)
-    contracted = basis.contracted if dag is basis.dag else contract(dag)
-    total_ns, edges = contracted.longest(steps(dag, weight_ns, residual_ns, dropped))
-    held = _held(dag, weight_ns, dropped)
-    return total_ns, path_along(dag, edges, held, residual_ns)
-
-
-def _held(dag: Dag, weight_ns: NDArray[int64], dropped: NDArray[bool_] | None) -> NDArray[int64]:
-    """Weights, 0 where an edge stays for the order alone."""
     import numpy as np
 
-    return weight_ns if dropped is None else np.where(dropped, 0, weight_ns)
+    dag, changed = rewired(basis.dag, scenario)
+    weight_ns, residual_ns, dropped = changed
+    total_ns, edges = _graph(basis, dag, changed).longest(steps(dag, *changed))
+    # A dropped edge that is left on the path stays for the order alone.
+    held_ns = weight_ns if dropped is None else np.where(dropped, 0, weight_ns)
+    return total_ns, path_along(dag, edges, held_ns, residual_ns)
+
+
+def _graph(basis: Basis, dag: Dag, changed: Changed) -> Contracted:
+    """What to replay on: if nothing got longer, only chains with no more to spare than is saved."""
+    if dag is not basis.dag:
+        return contract(dag)
+    saved_ns = _most_saved(basis, changed)
+    if saved_ns is None:
+        return basis.contracted
+    return basis.contracted.narrowed(basis.spare_ns <= saved_ns)
+
+
+def _most_saved(basis: Basis, changed: Changed) -> int | None:
+    """By how much the old path got shorter, which is still there; None if others may be longer."""
+    weight_ns, residual_ns, dropped = changed
+    dag, path = basis.dag, basis.path
+    shorter = (weight_ns <= dag.weight_ns).all() and (residual_ns <= dag.residual_ns).all()
+    if dropped is not None or not shorter:
+        return None
+    left_ns = weight_ns[path.edge[~path.residual]].sum()
+    left_ns += residual_ns[dag.head[path.edge[path.residual]]].sum()
+    return dag.makespan_ns - int(left_ns)

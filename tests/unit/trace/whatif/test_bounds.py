@@ -11,11 +11,13 @@ from benchorch.trace.attribution.owners import Owners
 from benchorch.trace.contraction import contract
 from benchorch.trace.dag import Class, Dag
 from benchorch.trace.events import NOTHING, Category, Events, Lane
-from benchorch.trace.path import critical_path
+from benchorch.trace.path import critical_path, path_along
+from benchorch.trace.replay import replay, steps
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.predict import predict
+from benchorch.trace.whatif.scenario import unchanged
 from benchorch.trace.whatif.selector import Selector
-from benchorch.trace.whatif.simulation import makespan_ns, scenario_of
+from benchorch.trace.whatif.simulation import makespan_ns, outcome, scenario_of
 from benchorch.trace.whatif.transforms import AddTime, Residual, SetTime, Speedup, Transform
 from random_dags import dags
 
@@ -49,12 +51,14 @@ def basis_on(dag: Dag) -> Basis:
         module=nothing,
         backward=np.zeros(OPERATORS, dtype=np.bool_),
     )
+    contracted = contract(dag)
     return Basis(
         events=events,
         dag=dag,
         path=critical_path(dag),
         graph=None,
-        contracted=contract(dag),
+        contracted=contracted,
+        spare_ns=contracted.slack(contracted.lengths(steps(dag))),
         owned=owned,
         module=nothing,
         modules=(),
@@ -70,6 +74,22 @@ def of(number: int) -> Selector:
 
 def total_ns(basis: Basis, *changes: Transform) -> int:
     return makespan_ns(basis, scenario_of(basis, changes))
+
+
+@settings(max_examples=60)
+@given(basis=bases, number=st.integers(0, 4), ratio=st.floats(0.0, 1.5))
+def test_a_simulation_on_what_can_matter_is_the_replay(
+    basis: Basis, number: int, ratio: float
+) -> None:
+    scenario = unchanged(basis.dag).scaled(basis.dag.owner == number, ratio)
+    changed = np.rint(scenario.weight_ns).astype(np.int64)
+    total_ns, path = outcome(basis, scenario)
+    times = replay(basis.dag, changed)
+    assert makespan_ns(basis, scenario) == total_ns == times[-1] - times[0]
+    whole_ns, edges = basis.contracted.longest(steps(basis.dag, changed))
+    assert whole_ns == total_ns
+    whole = path_along(basis.dag, edges, changed, basis.dag.residual_ns)
+    assert path.edge.tolist() == whole.edge.tolist()
 
 
 @settings(max_examples=30)
