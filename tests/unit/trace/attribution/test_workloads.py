@@ -76,6 +76,17 @@ def test_several_calls_are_weighed_by_their_time() -> None:
     assert found.efficiency_ratio == pytest.approx(2 * 2_000 / 12_010, rel=0.01)
 
 
+def test_of_a_large_window_the_costliest_operators_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("benchorch.trace.attribution.workloads.MOST_TOLD", 5)
+    made = [op("aten::mm", 100 * n, 100 * n + 90) for n in range(4)]
+    made += [op("aten::add", 1_000 + 10 * n, 1_005 + 10 * n) for n in range(3)]
+    events = trace(made)
+    chosen = telling(events, owners(events), np.ones(len(events) + 1, dtype=np.bool_))
+    assert chosen.tolist() == [0, 1, 2, 3]
+
+
 def test_nothing_sums_to_nothing() -> None:
     found = summed([])
     assert found.flops is None
