@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchorch.trace.builder.edges import edges, joined
@@ -11,7 +12,7 @@ from benchorch.trace.builder.order import order, positions
 from benchorch.trace.dag import NOBODY, Class, Dag, EdgeKind, Tier
 
 if TYPE_CHECKING:
-    from numpy import int64
+    from numpy import int32, int64
     from numpy.typing import NDArray
 
     from benchorch.trace.builder.chains import Chains
@@ -43,48 +44,68 @@ def assemble(scope: Scope, chains: Chains, time_ns: NDArray[int64], found: Seque
     for one in found:
         repairs.update(one.repairs)
         facts.update(one.facts)
-    parts = joined(one.edges for one in found)
+    parts = [one.edges for one in found if len(one.edges)]
     points = order(scope, chains, time_ns, parts)
     place = positions(points, len(time_ns))
-    forward = place[parts.tail] < place[parts.head]
-    if not forward.all():
-        repairs["backward_edges"] += int((~forward).sum())
-        parts = parts.kept(forward)
-    parts = joined([parts, *_ends(points, place, parts)])
-    return _dag(scope, points, place, time_ns, parts, facts, repairs)
+    placed = [replace(part, tail=place[part.tail], head=place[part.head]) for part in parts]
+    kept = [part.kept(part.tail < part.head) for part in placed]
+    backward = sum(map(len, placed)) - sum(map(len, kept))
+    if backward:
+        repairs["backward_edges"] += backward
+    whole = joined([*kept, *_ends(len(points), kept)])
+    return _dag(scope, points, time_ns[points], whole, facts, repairs)
 
 
-def _ends(points: NDArray[int64], place: NDArray[int64], parts: Edges) -> tuple[Edges, Edges]:
+def _ends(points: int, parts: Sequence[Edges]) -> tuple[Edges, Edges]:
     """From the source to what nothing comes before, and to the sink from what nothing follows."""
     import numpy as np
 
-    count = len(points)
-    led = np.bincount(place[parts.head], minlength=count)[1:] > 0
-    leading = np.bincount(place[parts.tail], minlength=count)[:-1] > 0
-    orphans = points[1:][~led]
+    led, leading = np.zeros(points, dtype=np.bool_), np.zeros(points, dtype=np.bool_)
+    for part in parts:
+        led[part.head] = True
+        leading[part.tail] = True
+    led[0] = leading[-1] = True
+    orphans = np.flatnonzero(~led)
+    leading[0] = True
+    last = np.flatnonzero(~leading)
+    if len(last):  # they lead to the sink
+        orphans = orphans[orphans != points - 1]
     from_source = edges(
-        np.full(len(orphans), points[0]),
+        np.zeros(len(orphans)),
         orphans,
         kind=EdgeKind.BOUNDARY,
         tier=Tier.UNEXPLAINED,
         label=Class.UNEXPLAINED,
     )
-    leading[0] |= len(orphans) > 0
-    last = points[:-1][~leading]
-    last = last[last != points[-1]]
     to_sink = edges(
-        last, np.full(len(last), points[-1]), kind=EdgeKind.BOUNDARY, label=Class.UNEXPLAINED
+        last, np.full(len(last), points - 1), kind=EdgeKind.BOUNDARY, label=Class.UNEXPLAINED
     )
-    if len(last):  # then the sink is no orphan
-        from_source = from_source.kept(from_source.head != points[-1])
     return from_source, to_sink
+
+
+def _by_head(head: NDArray[int32], points: int) -> NDArray[int64]:
+    """The order of edges by head, those of the same head as they come.
+
+    Most heads have one edge, whose place follows from how many edges come before: only the others
+    need sorting.
+    """
+    import numpy as np
+
+    count = np.bincount(head, minlength=points)
+    begins = np.cumsum(count) - count
+    order = np.full(len(head), -1, dtype=np.int64)
+    several = count[head] > 1
+    alone = np.flatnonzero(~several)
+    order[begins[head[alone]]] = alone
+    others = np.flatnonzero(several)
+    order[order < 0] = others[np.argsort(head[others], kind="stable")]
+    return order
 
 
 def _dag(
     scope: Scope,
-    points: NDArray[int64],
-    place: NDArray[int64],
-    time_ns: NDArray[int64],
+    points: NDArray[int32],
+    times_ns: NDArray[int64],
     parts: Edges,
     facts: Mapping[str, float],
     repairs: Mapping[str, int],
@@ -92,15 +113,13 @@ def _dag(
     """Points and edges in their final order; weights at most what passed, residuals the rest."""
     import numpy as np
 
-    head = place[parts.head]
-    by_head = np.argsort(head, kind="stable")
-    head, tail = head[by_head], place[parts.tail[by_head]]
-    times_ns = time_ns[points]
-    weight_ns = np.minimum(parts.weight_ns[by_head], times_ns[head] - times_ns[tail])
+    by_head = _by_head(parts.head, len(points))
+    head, tail = parts.head[by_head], parts.tail[by_head]
+    tail_ns = times_ns[tail]
+    weight_ns = np.minimum(parts.weight_ns[by_head], times_ns[head] - tail_ns)
     residual_ns = np.zeros(len(points), dtype=np.int64)
-    if len(head):
-        begins = np.flatnonzero(np.diff(head, prepend=-1))
-        residual_ns[1:] = times_ns[1:] - np.maximum.reduceat(times_ns[tail] + weight_ns, begins)
+    begins = np.flatnonzero(np.diff(head, prepend=-1))
+    residual_ns[1:] = times_ns[1:] - np.maximum.reduceat(tail_ns + weight_ns, begins)
     event = np.append(scope.event, [NOBODY])
     inner = points < 2 * len(scope)
     local = np.where(inner, points >> 1, len(scope))
@@ -110,8 +129,8 @@ def _dag(
         lane=np.append(scope.lane, NOBODY)[local].astype(np.int32),
         is_end=(inner & (points & 1 == 1)).astype(np.bool_),
         residual_ns=residual_ns,
-        tail=tail.astype(np.int32),
-        head=head.astype(np.int32),
+        tail=tail,
+        head=head,
         weight_ns=weight_ns,
         kind=parts.kind[by_head],
         tier=parts.tier[by_head],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchorch.trace.builder import runtime
-from benchorch.trace.builder.classes import flags
 from benchorch.trace.builder.edges import edges, found, joined
 from benchorch.trace.builder.searches import moments
 from benchorch.trace.dag import Class, EdgeKind, Tier
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
     from benchorch.trace.builder.queues import Queues
     from benchorch.trace.builder.scope import Scope
     from benchorch.trace.builder.thresholds import Thresholds
+
+_FULL_RATIO = 0.95
+"""Of what a stream held at the most; launches of graphs take several places at once."""
 
 
 def full_streams(scope: Scope, queue: Queues, thresholds: Thresholds) -> Found:
@@ -38,8 +40,10 @@ def full_streams(scope: Scope, queue: Queues, thresholds: Thresholds) -> Found:
         begun = np.searchsorted(starts_ns, scope.end_ns[call], side="right")
         held = np.arange(1, len(work) + 1) - begun
         most = int(held.max(initial=0))
+        if most < thresholds.queue:
+            continue
         long, usual_ns = _long(scope, call, thresholds)
-        full = long & (held >= 0.95 * most) & (begun > 0) & (most >= thresholds.queue)
+        full = long & (held >= _FULL_RATIO * most) & (begun > 0)
         started = work[np.argsort(scope.start_ns[work], kind="stable")][begun[full] - 1]
         during = scope.start_ns[started] >= scope.start_ns[call[full]]
         parts.append(
@@ -65,8 +69,10 @@ def locks(scope: Scope, explained: NDArray[int64], thresholds: Thresholds) -> Fo
     """
     import numpy as np
 
-    call = scope.named(flags(scope, runtime.LOCKING), Category.RUNTIME)
-    call = call[~np.isin(2 * call + 1, explained)]
+    call = scope.named(runtime.LOCKING, Category.RUNTIME)
+    free = np.ones(2 * len(scope), dtype=np.bool_)
+    free[explained] = False
+    call = call[free[2 * call + 1]]
     long, usual_ns = _long(scope, call, thresholds)
     call, usual_ns = call[long], usual_ns[long]
     known = moments(2 * call + 1, scope.lane[call], scope.end_ns[call])
@@ -98,7 +104,7 @@ def _long(
 
     took_ns = scope.end_ns[call] - scope.start_ns[call]
     usual_ns = np.zeros(len(call), dtype=np.int64)
-    for name in np.unique(scope.name[call]):
+    for name in np.flatnonzero(np.bincount(scope.name[call])).tolist():
         these = scope.name[call] == name
         usual_ns[these] = int(np.median(took_ns[these]))
     return took_ns > thresholds.blocked_ratio * usual_ns, usual_ns

@@ -69,10 +69,11 @@ def _idle_ns(
     import numpy as np
 
     idle = np.full(int(lane.max(initial=0)) + 1, thresholds.idle_ns, dtype=np.int64)
-    for one in np.unique(lane):
+    for one in np.flatnonzero(np.bincount(lane)).tolist():
         pauses = elapsed_ns[gap & (lane == one) & (elapsed_ns <= thresholds.idle_ns)]
-        usual = thresholds.idle_gaps_ratio * float(np.median(pauses)) if len(pauses) else 0.0
-        idle[one] = max(thresholds.idle_ns, int(usual))
+        shortest_ns = thresholds.idle_ns / thresholds.idle_gaps_ratio
+        if 2 * int((pauses > shortest_ns).sum()) >= len(pauses) > 0:  # else the median is shorter
+            idle[one] = max(idle[one], int(thresholds.idle_gaps_ratio * float(np.median(pauses))))
     return idle
 
 
@@ -106,8 +107,8 @@ def _between(
     begins_wait = (walk[last] & 1 == 0) & waits[walk[last] >> 1]
     last = np.where(begins_wait, np.maximum(last - 1, first), last)
     return Bursts(
-        start=walk[first],
-        end=walk[last],
+        start=walk[first].astype(np.int64),
+        end=walk[last].astype(np.int64),
         lane=scope.lane[walk[first] >> 1],
         gap=gap,
         idle=idle,

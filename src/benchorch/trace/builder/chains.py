@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
-    from numpy import bool_, int64
+    from numpy import int32, int64
     from numpy.typing import NDArray
 
     from benchorch.trace.builder.scope import Scope
@@ -26,10 +26,10 @@ class Chains:
         first: (lanes,) the place in the walk of each thread's first point.
     """
 
-    walk: NDArray[int64]
-    tail: NDArray[int64]
-    head: NDArray[int64]
-    owner: NDArray[int64]
+    walk: NDArray[int32]
+    tail: NDArray[int32]
+    head: NDArray[int32]
+    owner: NDArray[int32]
     first: NDArray[int64]
 
 
@@ -51,7 +51,7 @@ def chains(scope: Scope) -> Chains:
     )
 
 
-def _walk(scope: Scope) -> tuple[NDArray[int64], NDArray[int64]]:
+def _walk(scope: Scope) -> tuple[NDArray[int32], NDArray[int32]]:
     """All points in the order of their threads, and whose time comes after each.
 
     When event i of the order starts, i have started before it and all but the events around it
@@ -60,29 +60,23 @@ def _walk(scope: Scope) -> tuple[NDArray[int64], NDArray[int64]]:
     import numpy as np
 
     if not scope.hosts:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    index = np.arange(scope.hosts, dtype=np.int64)
-    walk = np.empty(2 * scope.hosts, dtype=np.int64)
-    walk[2 * index - scope.depth] = 2 * index
-    walk[2 * scope.after - scope.depth - 1] = 2 * index + 1
+        return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+    points = np.arange(0, 2 * scope.hosts, 2, dtype=np.int32)
+    walk = np.empty(2 * scope.hosts, dtype=np.int32)
+    walk[points - scope.depth] = points
+    walk[2 * scope.after - scope.depth - 1] = points + np.int32(1)
     event, ends = walk >> 1, (walk & 1).astype(np.bool_)
-    ends_next = _next(ends, False)
-    owner = np.where(ends, np.where(ends_next, _next(event, 0), scope.parent[event]), event)
+    following = np.append(event[1:], np.int32(0))
+    ends_twice = ends & np.append(ends[1:], False)
+    owner = np.where(ends, np.where(ends_twice, following, scope.parent[event]), event)
     lane = scope.lane[event]
     owner[:-1][lane[1:] != lane[:-1]] = _ELSEWHERE
     return walk, owner
 
 
-def _next(values: NDArray[int64] | NDArray[bool_], last: int) -> NDArray[int64]:
-    """Each one's successor."""
-    import numpy as np
-
-    return np.append(values[1:], last)
-
-
 def _with_overhead(
-    scope: Scope, walk: NDArray[int64], owner: NDArray[int64]
-) -> tuple[NDArray[int64], NDArray[int64]]:
+    scope: Scope, walk: NDArray[int32], owner: NDArray[int32]
+) -> tuple[NDArray[int32], NDArray[int32]]:
     """The same with the profiler's own time taken out of whatever it falls into."""
     import numpy as np
 

@@ -18,6 +18,7 @@ _LOADING = re.compile(r"data_?loader|wait:\s*data", re.IGNORECASE)
 _COLLECTIVE = re.compile(
     r"^(nccl|rccl|oneccl)|_?all_?(reduce|gather|to_?all)|reduce_?scatter", re.I
 )
+_WAITING = re.compile(r"^wait:")
 # Views and allocations: they arrange for others to compute and touch no values themselves.
 _ARRANGING = re.compile(
     r"aten::(t|view|_unsafe_view|as_strided_?|expand|reshape|_reshape_alias|transpose|permute"
@@ -43,20 +44,9 @@ def of_category(category: Category) -> int:
     )
 
 
-def flags(scope: Scope, pattern: re.Pattern[str]) -> NDArray[bool_]:
-    """Of every name in the trace whether it matches."""
-    import numpy as np
-
-    names = scope.events.names
-    return np.array([bool(pattern.search(name)) for name in names] or [False], dtype=np.bool_)
-
-
 def waiting(scope: Scope) -> NDArray[int64]:
     """The ranges by which a program says that it waits: ``wait:<what>``."""
-    import numpy as np
-
-    named = np.array([name.startswith("wait:") for name in scope.events.names] or [False])
-    return scope.named(named, Category.ANNOTATION, Category.OPERATOR)
+    return scope.named(_WAITING, Category.ANNOTATION, Category.OPERATOR)
 
 
 def labels(scope: Scope) -> NDArray[int8]:
@@ -66,11 +56,11 @@ def labels(scope: Scope) -> NDArray[int8]:
     table = np.array([of_category(category) for category in Category], dtype=np.int8)
     label = table[scope.category]
     label[np.flatnonzero(_dispatching(scope))] = CLASSES.index(Class.CPU_FRAMEWORK)
-    loading = scope.named(flags(scope, _LOADING), Category.ANNOTATION, Category.OPERATOR)
+    loading = scope.named(_LOADING, Category.ANNOTATION, Category.OPERATOR)
     label[loading] = CLASSES.index(Class.DATA_LOADING)
     others = np.setdiff1d(waiting(scope), loading)
     label[others] = CLASSES.index(Class.LOCK)
-    collective = scope.named(flags(scope, _COLLECTIVE), *DEVICE_WORK)
+    collective = scope.named(_COLLECTIVE, *DEVICE_WORK)
     label[collective] = CLASSES.index(Class.GPU_COMM)
     return label
 
@@ -91,7 +81,8 @@ def _dispatching(scope: Scope) -> NDArray[bool_]:
     launching[launches[launches != NOTHING]] = 1
     before = np.cumsum(launching) - launching
     inside = before[scope.after] > before[: scope.hosts]
-    arranging = flags(scope, _ARRANGING)[scope.name[scope.host]]
+    arranging = np.zeros(scope.hosts, dtype=np.bool_)
+    arranging[scope.named(_ARRANGING, Category.OPERATOR)] = True
     took = (scope.end_ns - scope.start_ns)[scope.host]
     caller = _callers(scope, operators)
     nested = operators & (caller != NOBODY)

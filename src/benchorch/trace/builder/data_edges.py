@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from benchorch.trace.builder.classes import flags
 from benchorch.trace.builder.edges import edges, found
 from benchorch.trace.dag import NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
@@ -47,7 +46,7 @@ def _runs(scope: Scope, node: NDArray[int64]) -> NDArray[int64]:
     """In which call of the model each node ran, by time."""
     import numpy as np
 
-    starts_ns = np.sort(scope.start_ns[scope.named(flags(scope, _RUN), Category.SESSION)])
+    starts_ns = np.sort(scope.start_ns[scope.named(_RUN, Category.SESSION)])
     return np.searchsorted(starts_ns, scope.start_ns[node], side="right")
 
 

@@ -67,8 +67,8 @@ def fitted(scope: Scope, held: NDArray[int64]) -> Fitted:
     names = len(scope.events.names)
     function = device * (names + 1) + np.where(launched, scope.name[call], names)
     by_device = floors(latency_ns[idle], device[idle], devices)
-    functions, function = np.unique(function, return_inverse=True)
-    by_function = floors(latency_ns[idle], function[idle], len(functions), NOTHING)[function]
+    functions = devices * (names + 1)
+    by_function = floors(latency_ns[idle], function[idle], functions, NOTHING)[function]
     return Fitted(
         work=work,
         before=before,

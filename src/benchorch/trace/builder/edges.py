@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 
 if TYPE_CHECKING:
-    from numpy import bool_, int8, int64
+    from numpy import bool_, int8, int32, int64
     from numpy.typing import ArrayLike, NDArray
 
 
@@ -24,13 +24,13 @@ class Edges:
     A weight may be longer than what passed between the points: then all of that is meant.
     """
 
-    tail: NDArray[int64]
-    head: NDArray[int64]
+    tail: NDArray[int32]
+    head: NDArray[int32]
     weight_ns: NDArray[int64]
     kind: NDArray[int8]
     tier: NDArray[int8]
     label: NDArray[int8]
-    owner: NDArray[int64]
+    owner: NDArray[int32]
 
     def __len__(self) -> int:
         """How many there are."""
@@ -38,6 +38,8 @@ class Edges:
 
     def kept(self, which: NDArray[bool_] | NDArray[int64]) -> Edges:
         """Some of them, by mask or by index."""
+        if which.dtype == bool and which.all():
+            return self
         return Edges(**{one.name: getattr(self, one.name)[which] for one in fields(self)})
 
 
@@ -73,7 +75,7 @@ def edges(
     """Columns from arrays of points; what is given once holds for all."""
     import numpy as np
 
-    tails = np.atleast_1d(np.asarray(tail, dtype=np.int64))
+    tails = np.atleast_1d(np.asarray(tail, dtype=np.int32))
 
     def column(values: ArrayLike, dtype: type) -> NDArray[Any]:
         return np.broadcast_to(np.asarray(values, dtype=dtype), tails.shape)
@@ -81,12 +83,12 @@ def edges(
     labels = CLASSES.index(label) if isinstance(label, Class) else label
     return Edges(
         tail=tails,
-        head=column(head, np.int64),
+        head=column(head, np.int32),
         weight_ns=column(weight_ns, np.int64),
         kind=column(int(kind), np.int8),
         tier=column(tier, np.int8),
         label=column(labels, np.int8),
-        owner=column(owner, np.int64),
+        owner=column(owner, np.int32),
     )
 
 

@@ -43,7 +43,7 @@ def _threads(scope: Scope) -> NDArray[int64]:
     """For every lane the lane that takes part and has the same thread, or NOTHING."""
     import numpy as np
 
-    taking_part = np.unique(scope.lane[scope.host]).tolist()
+    taking_part = np.flatnonzero(np.bincount(scope.lane[scope.host])).tolist()
     by_thread = {scope.events.lanes[at].thread: at for at in reversed(taking_part)}
     own = {at: at for at in taking_part}
     return np.array(

@@ -14,6 +14,8 @@ from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
 from benchorch.trace.nesting import nest
 
 if TYPE_CHECKING:
+    import re
+
     from numpy import bool_, int8, int32, int64
     from numpy.typing import NDArray
 
@@ -50,6 +52,7 @@ class Scope:
         overhead: indices of the profiler's intervals that fall into a thread's time.
         parent, depth: (hosts,) how host events lie inside each other, as in `Nesting`.
         after: (hosts,) the next host event that is not inside each.
+        by_category, category_from: indices by category, and where each category's begin.
         main_lane: the thread whose gaps are Python at work, -1 where there is no thread.
         facts, repairs: for the graph's own.
     """
@@ -75,7 +78,9 @@ class Scope:
     overhead: NDArray[int64]
     parent: NDArray[int32]
     depth: NDArray[int32]
-    after: NDArray[int64]
+    after: NDArray[int32]
+    by_category: NDArray[int64]
+    category_from: NDArray[int64]
     main_lane: int
     facts: Mapping[str, float] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
@@ -98,12 +103,28 @@ class Scope:
         """Those of some categories, in the scope's order."""
         import numpy as np
 
-        return np.flatnonzero(among(self.category, categories))
+        parts = [
+            self.by_category[self.category_from[one] : self.category_from[one + 1]]
+            for one in categories
+        ]
+        return parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
 
-    def named(self, flags: NDArray[bool_], *categories: Category) -> NDArray[int64]:
-        """Those of some categories whose names are flagged in a table of all names."""
-        these = self.indices(*categories)
-        return these[flags[self.name[these]]]
+    def named(self, pattern: re.Pattern[str], *categories: Category) -> NDArray[int64]:
+        """Those of some categories in whose names a pattern is found."""
+        import numpy as np
+
+        parts = [self.indices(one) for one in categories]
+        return np.sort(np.concatenate([one[self.matches(pattern, one)] for one in parts]))
+
+    def matches(self, pattern: re.Pattern[str], these: NDArray[int64]) -> NDArray[bool_]:
+        """Whether a pattern is found in the name of each; every name is looked at once."""
+        import numpy as np
+
+        name = self.name[these]
+        flags = np.zeros(len(self.events.names), dtype=np.bool_)
+        for at in np.flatnonzero(np.bincount(name, minlength=1)).tolist():
+            flags[at] = pattern.search(self.events.names[at]) is not None
+        return flags[name]
 
 
 @final
@@ -312,6 +333,8 @@ def _gather(
     end_ns[:hosts] = tree.end_ns
     taking_part = np.zeros(len(events.lanes), dtype=np.bool_)
     taking_part[lane[:hosts]] = True
+    category = events.category[order]
+    counts = np.bincount(category, minlength=len(Category))
     return Scope(
         events=events,
         window=window,
@@ -322,7 +345,9 @@ def _gather(
         end_ns=end_ns,
         lane=lane,
         name=events.name[order],
-        category=events.category[order],
+        category=category,
+        by_category=np.argsort(category, kind="stable"),
+        category_from=np.insert(np.cumsum(counts), 0, 0),
         correlation=events.correlation[order],
         stream=events.stream[order],
         awaited=events.awaited[order],
@@ -343,16 +368,17 @@ def _gather(
 
 def _after(
     lane: NDArray[int32], start_ns: NDArray[int64], end_ns: NDArray[int64]
-) -> NDArray[int64]:
+) -> NDArray[int32]:
     """For each host event the first one of its lane from its end on, itself excepted."""
     import numpy as np
 
     if not len(lane):
-        return np.zeros(0, dtype=np.int64)
+        return np.zeros(0, dtype=np.int32)
     first_ns = start_ns.min()
     span_ns = int(end_ns.max() - first_ns) + 1
     rank = np.cumsum(np.diff(lane, prepend=lane[0]) != 0)
     begins = rank * span_ns + (start_ns - first_ns)
-    after: NDArray[int64] = np.searchsorted(begins, rank * span_ns + (end_ns - first_ns))
-    np.maximum(after, np.arange(1, len(lane) + 1), out=after)
+    ends = rank * span_ns + (end_ns - first_ns)
+    after: NDArray[int32] = np.searchsorted(begins, ends).astype(np.int32)
+    np.maximum(after, np.arange(1, len(lane) + 1, dtype=np.int32), out=after)
     return after

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from benchorch.trace.builder import runtime
-from benchorch.trace.builder.classes import flags
 from benchorch.trace.builder.edges import edges, found
 from benchorch.trace.builder.floors import floors
 from benchorch.trace.builder.launches import join
@@ -182,7 +181,7 @@ def _synchronising(scope: Scope) -> NDArray[int64]:
 
 def _named(scope: Scope, pattern: re.Pattern[str]) -> NDArray[int64]:
     """Host calls by name."""
-    return scope.named(flags(scope, pattern), Category.RUNTIME)
+    return scope.named(pattern, Category.RUNTIME)
 
 
 def _context(scope: Scope, streams: Streams, note: Notes) -> Awaited:
@@ -272,7 +271,7 @@ def _copies(scope: Scope) -> Awaited:
     work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
     work = work[scope.launch[work] != NOTHING]
     call = scope.launch[work]
-    copying = flags(scope, runtime.COPY)[scope.name[call]]
+    copying = scope.matches(runtime.COPY, call)
     inside = copying & (scope.end_ns[work] <= scope.end_ns[call])
     return _awaited(call[inside], work[inside], Tier.SEMANTIC)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from benchorch.trace.builder.classes import flags, waiting
+from benchorch.trace.builder.classes import waiting
 from benchorch.trace.builder.edges import edges, found
 from benchorch.trace.builder.searches import moments
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
@@ -74,7 +74,7 @@ def backward_bursts(
     """
     import numpy as np
 
-    operator = scope.named(flags(scope, _BACKWARD), Category.OPERATOR, Category.ANNOTATION)
+    operator = scope.named(_BACKWARD, Category.OPERATOR, Category.ANNOTATION)
     caller = scope.forward_lane[operator]
     operator, caller = operator[caller != NOTHING], caller[caller != NOTHING]
     elsewhere = caller != scope.lane[operator]
@@ -193,11 +193,12 @@ def inferred(
     """
     import numpy as np
 
-    gap = burst.idle & ~burst.wait & ~np.isin(chains.head, explained)
+    gap = np.flatnonzero(burst.idle & ~burst.wait)
+    gap = gap[~np.isin(chains.head[gap], explained)]
     first = burst.start[(burst.before == NOBODY) & (burst.lane != scope.main_lane)]
     head = np.concatenate([chains.head[gap], np.setdiff1d(first, explained)])
     begin_ns = np.full(len(head), scope.window.start_ns)
-    begin_ns[: int(gap.sum())] = time_ns[chains.tail[gap]]
+    begin_ns[: len(gap)] = time_ns[chains.tail[gap]]
     lane = scope.lane[head >> 1]
     known = moments(burst.end, burst.lane, time_ns[burst.end])
     at = known.last_elsewhere(lane, time_ns[head])
@@ -205,8 +206,8 @@ def inferred(
     ended = (at >= 0) & (known.time_ns[at] > soon_ns) if len(burst.end) else at > NOTHING
     head, lane, at = head[ended], lane[ended], at[ended]
     kinds = lane == scope.main_lane
-    idle = burst.idle & ~burst.wait & (scope.lane[chains.head >> 1] != scope.main_lane)
-    idle &= chains.owner == NOBODY
+    idle = np.flatnonzero(burst.idle & ~burst.wait & (chains.owner == NOBODY))
+    idle = idle[scope.lane[chains.head[idle] >> 1] != scope.main_lane]
     return found(
         _inferred(known.point[at[kinds]], head[kinds], EdgeKind.JOIN),
         _inferred(known.point[at[~kinds]], head[~kinds], EdgeKind.FORK),

@@ -51,11 +51,12 @@ def waits(
     stretch = np.flatnonzero(burst.wait)
     if not len(stretch):
         return found()
+    range_ = chains.owner[stretch].astype(np.int64)
     asked = _Asked(
-        range_=chains.owner[stretch],
-        lane=scope.lane[chains.owner[stretch]],
-        start_ns=scope.start_ns[chains.owner[stretch]],
-        end_ns=scope.end_ns[chains.owner[stretch]],
+        range_=range_,
+        lane=scope.lane[range_],
+        start_ns=scope.start_ns[range_],
+        end_ns=scope.end_ns[range_],
     )
     tail = _targets(scope, time_ns, asked, burst, table, thresholds)
     known = tail != NOTHING
