@@ -153,7 +153,7 @@ def _reasons(limit: str, device: bool) -> tuple[tuple[str, str], ...]:
         ("host", "without host work") if device else ("overhead", "without what runs around them")
     )
     if limit in _SPECIAL:
-        return _SPECIAL[limit], work
+        return _SPECIAL[limit], around if limit == "idle-bound" else work
     return (work, around) if limit in _OF_WORK else (around, work)
 
 

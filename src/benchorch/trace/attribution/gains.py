@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.trace.contraction import Contracted, contract
 from benchorch.trace.dag import CriticalPath, Dag
-from benchorch.trace.replay import replay, steps
+from benchorch.trace.replay import steps
 
 LEVELS = 8
 """By how much a graph for small savings reaches less far than the next larger one."""
@@ -58,7 +58,9 @@ class Gains:
         while level_ns // LEVELS > saved_ns:
             level_ns //= LEVELS
         if level_ns not in self._contracted:
-            self._contracted[level_ns] = contract(self.dag, self.slack_ns <= level_ns)
+            near = self.slack_ns <= level_ns
+            known = (one for one in self._contracted.values() if len(one.edges) == near.sum())
+            self._contracted[level_ns] = next(known, None) or contract(self.dag, near)
         return self._contracted[level_ns]
 
     def saved_by_removing(self, chosen: NDArray[bool_]) -> int:
@@ -75,8 +77,9 @@ class Gains:
         """
         if not dropped.any():
             return 0
-        times_ns = replay(self.dag, dropped=dropped)
-        return self.dag.makespan_ns - int(times_ns.max() - times_ns[0])
+        step_ns = steps(self.dag, dropped=dropped)
+        rest = contract(self.dag, step_ns >= 0)
+        return self.dag.makespan_ns - max(rest.elapsed(rest.lengths(step_ns)))
 
 
 def gains(dag: Dag, path: CriticalPath, slack_ns: NDArray[int64]) -> Gains:

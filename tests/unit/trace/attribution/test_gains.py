@@ -29,6 +29,19 @@ def test_a_gain_is_what_a_replay_of_the_whole_graph_says(dag: Dag, data: st.Data
 
 
 @settings(deadline=None)
+@given(dag=dags() | lane_dags(), data=st.data())
+def test_without_some_dependencies_the_last_point_of_a_replay_ends_it(
+    dag: Dag, data: st.DataObject
+) -> None:
+    dropped = np.array(
+        data.draw(st.lists(st.booleans(), min_size=dag.edges, max_size=dag.edges)), dtype=np.bool_
+    )
+    times = replay(dag, dropped=dropped)
+    saved = dag.makespan_ns - int(times.max() - times[0]) if dropped.any() else 0
+    assert of(dag).saved_by_not_waiting(dropped) == saved
+
+
+@settings(deadline=None)
 @given(dag=lane_dags())
 def test_i21_host_and_device_alone_are_no_longer_than_both(dag: Dag) -> None:
     lanes = [Lane(process="1", thread="1")]
