@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from benchorch.trace.events import NOTHING, Category, Events
 
 if TYPE_CHECKING:
@@ -68,6 +66,8 @@ def nest(spans: Spans) -> Nesting:
     Depths are running sums of spans opened and closed; clipping is repeated until nothing
     changes. Where spans overlap so badly that this is not what a stack gives, a stack is used.
     """
+    import numpy as np
+
     order = _order(spans)
     lane, start_ns, end_ns = (spans.lane[order], spans.start_ns[order], spans.end_ns[order])
     clipped_ns = end_ns
@@ -85,6 +85,8 @@ def nest(spans: Spans) -> Nesting:
 
 def _order(spans: Spans) -> NDArray[intp]:
     """By lane, start and end, the longest first; ties by kind and name where those are known."""
+    import numpy as np
+
     lane, start_ns, end_ns = spans.lane, spans.start_ns, spans.end_ns
     order = np.lexsort((-end_ns, start_ns, lane))
     if not isinstance(spans, Events):
@@ -115,6 +117,8 @@ class _Keys:
     @classmethod
     def of(cls, lane: NDArray[int32], start_ns: NDArray[int64], end_ns: NDArray[int64]) -> _Keys:
         """The axis of all spans; times become ranks where they would not fit."""
+        import numpy as np
+
         if not len(lane):
             return cls(start=start_ns, base=start_ns, times=None)
         origin, lanes = int(start_ns.min()), int(lane.max()) + 1
@@ -128,6 +132,8 @@ class _Keys:
 
     def after(self, end_ns: NDArray[int64]) -> NDArray[intp]:
         """For each span the first later one that starts at its end or later, or on another lane."""
+        import numpy as np
+
         end = end_ns if self.times is None else np.searchsorted(self.times, end_ns)
         found = np.searchsorted(self.start, self.base + end)
         return np.maximum(found, np.arange(1, len(found) + 1))
@@ -135,6 +141,8 @@ class _Keys:
 
 def _forest(after: NDArray[intp]) -> tuple[NDArray[intp], NDArray[int64]]:
     """Parent and depth of sorted spans, of which each holds all up to `after` it."""
+    import numpy as np
+
     n = len(after)
     opened = np.ones(n + 1, dtype=np.int64)
     opened[0] = 0
@@ -151,6 +159,8 @@ def _clipped(
     parent: NDArray[intp], start_ns: NDArray[int64], end_ns: NDArray[int64]
 ) -> NDArray[int64]:
     """Ends no later than those of parents that are still open when the span starts."""
+    import numpy as np
+
     inside = (parent >= 0) & (end_ns[parent] > start_ns)
     return np.where(inside, np.minimum(end_ns, end_ns[parent]), end_ns)
 
@@ -166,6 +176,8 @@ def _is_a_stacks(
     If each span starts inside its parent and ends with it or as it did itself, spans nest, the
     parents are the innermost ones, and the ends follow one from another as on a stack.
     """
+    import numpy as np
+
     inside = parent >= 0
     holds = clipped_ns[parent] > start_ns
     expected = np.where(inside, np.minimum(end_ns, clipped_ns[parent]), end_ns)
@@ -176,6 +188,8 @@ def _stacked(
     lane: NDArray[int32], start_ns: NDArray[int64], end_ns: NDArray[int64]
 ) -> NDArray[int64]:
     """The clipped ends of sorted spans, one after another."""
+    import numpy as np
+
     ends = end_ns.tolist()
     stack: list[int] = []
     last = NOTHING
@@ -197,6 +211,8 @@ def _unsorted(
     clipped: int,
 ) -> Nesting:
     """The same in the order that the spans came in."""
+    import numpy as np
+
     n = len(order)
     result = Nesting(
         parent=np.empty(n, dtype=np.int32),

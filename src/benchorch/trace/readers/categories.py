@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from benchorch.trace.events import DEVICE_WORK, Category
 
 if TYPE_CHECKING:
-    from numpy import bool_
+    from numpy import bool_, int8
     from numpy.typing import NDArray
 
 LEFT_OUT = -1
@@ -49,18 +48,22 @@ def category(word: str) -> int:
     return int(_ENDINGS.get(ending, Category.OTHER))
 
 
-def _among(*categories: Category) -> NDArray[bool_]:
-    return np.isin(np.arange(len(Category)), categories)
+WORK = tuple(DEVICE_WORK)
+"""Work of a device."""
+
+ON_STREAMS = (*WORK, Category.SYNC, Category.RECORD)
+"""What has the lane of a stream."""
+
+CALLS = (*ON_STREAMS, Category.RUNTIME, Category.OTHER)
+"""What may have a correlation."""
+
+CALLED = (Category.OPERATOR, Category.ANNOTATION, Category.OTHER)
+"""What may have a place in the forward or backward pass."""
 
 
-WORK = _among(*DEVICE_WORK)
-"""By category: whether it is work of a device."""
+def among(kind: NDArray[int8], categories: Sequence[Category]) -> NDArray[bool_]:
+    """Which of a column of categories are some of these."""
+    import numpy as np
 
-ON_STREAMS = WORK | _among(Category.SYNC, Category.RECORD)
-"""By category: whether it has the lane of a stream."""
-
-CALLS = ON_STREAMS | _among(Category.RUNTIME, Category.OTHER)
-"""By category: whether it may have a correlation."""
-
-CALLED = _among(Category.OPERATOR, Category.ANNOTATION, Category.OTHER)
-"""By category: whether it may have a place in the forward or backward pass."""
+    found: NDArray[bool_] = np.isin(kind, categories)
+    return found

@@ -7,8 +7,6 @@ from collections.abc import Hashable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, final
 
-import numpy as np
-
 if TYPE_CHECKING:
     from numpy import int32
     from numpy.typing import NDArray
@@ -28,4 +26,6 @@ class Codes:
 
     def encoded(self, values: Sequence[Hashable]) -> NDArray[int32]:
         """The numbers of some values; TypeError if one is a list or an object."""
+        import numpy as np
+
         return np.fromiter(map(self._numbers.__getitem__, values), np.int32, len(values))

@@ -10,10 +10,17 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, final
 
 import msgspec
-import numpy as np
 
 from benchorch.trace.events import NOTHING
-from benchorch.trace.readers.categories import CALLED, CALLS, LEFT_OUT, ON_STREAMS, WORK, category
+from benchorch.trace.readers.categories import (
+    CALLED,
+    CALLS,
+    LEFT_OUT,
+    ON_STREAMS,
+    WORK,
+    among,
+    category,
+)
 from benchorch.trace.readers.codes import Codes
 from benchorch.trace.readers.lanes import Labels
 from benchorch.trace.readers.records import Arguments, Record
@@ -61,6 +68,8 @@ class Gathered:
 
     def add(self, rows: Sequence[Record], block: int) -> None:
         """Take the records of one block."""
+        import numpy as np
+
         first = block << ROW_BITS
         phases = [row.ph for row in rows]
         complete = [phase == _COMPLETE for phase in phases]
@@ -109,12 +118,16 @@ class Gathered:
         return self._timed(piece, rows)
 
     def _kinds(self, rows: Sequence[Record]) -> NDArray[int8]:
+        import numpy as np
+
         codes = self.words.encoded([row.cat for row in rows])
         kinds = np.array([category(word(each)) for each in self.words.values], dtype=np.int8)
         return kinds[codes] if len(rows) else np.empty(0, dtype=np.int8)
 
     def _timed(self, piece: Piece, rows: Sequence[Record]) -> Piece:
         """With its times; records without one are dropped, durations that are none become 0."""
+        import numpy as np
+
         start, known = nanoseconds([row.ts for row in rows])
         duration, said = nanoseconds([row.dur for row in rows])
         negative = duration < 0
@@ -155,9 +168,11 @@ def _nested(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, str]:
 
 
 def _lane_keys(rows: Sequence[Record], kind: NDArray[int8]) -> list[Hashable]:
+    import numpy as np
+
     keys: list[Hashable] = [(row.pid, row.tid) for row in rows]
-    works = WORK[kind].tolist()
-    for at in np.flatnonzero(ON_STREAMS[kind]).tolist():
+    works = among(kind, WORK).tolist()
+    for at in np.flatnonzero(among(kind, ON_STREAMS)).tolist():
         row = rows[at]
         keys[at] = (row.pid, row.tid, row.args.device, row.args.stream, works[at])
     return keys
@@ -165,16 +180,18 @@ def _lane_keys(rows: Sequence[Record], kind: NDArray[int8]) -> list[Hashable]:
 
 def _joins(args: list[Arguments], kind: NDArray[int8]) -> Piece:
     """What joins events, read only from the kinds of events that it may be said of."""
+    import numpy as np
+
     everyone = np.ones(len(args), dtype=bool)
     external_id = _read(args, everyone, attrgetter("external_id"))
     older = _read(args, external_id == NOTHING, attrgetter("external_id_before_1_13"))
     return {
         "external_id": np.where(external_id == NOTHING, older, external_id),
-        "correlation": _read(args, CALLS[kind], attrgetter("correlation")),
-        "graph_node": _read(args, ON_STREAMS[kind], attrgetter("graph_node")),
-        "awaited": _read(args, ON_STREAMS[kind], attrgetter("awaited")),
-        "sequence": _read(args, CALLED[kind], attrgetter("sequence")),
-        "forward_thread": _read(args, CALLED[kind], attrgetter("forward_thread")),
+        "correlation": _read(args, among(kind, CALLS), attrgetter("correlation")),
+        "graph_node": _read(args, among(kind, ON_STREAMS), attrgetter("graph_node")),
+        "awaited": _read(args, among(kind, ON_STREAMS), attrgetter("awaited")),
+        "sequence": _read(args, among(kind, CALLED), attrgetter("sequence")),
+        "forward_thread": _read(args, among(kind, CALLED), attrgetter("forward_thread")),
     }
 
 
@@ -182,6 +199,8 @@ def _read(
     args: list[Arguments], asked: NDArray[bool_], field_of: Callable[[Arguments], object]
 ) -> NDArray[int64]:
     """One field as a column; NOTHING where it is not asked for."""
+    import numpy as np
+
     column = np.full(len(args), NOTHING, dtype=np.int64)
     if asked.any():
         chosen = args if asked.all() else list(compress(args, asked.tolist()))

@@ -6,10 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from benchorch.trace.events import NOTHING, Category, Lane
-from benchorch.trace.readers.categories import ON_STREAMS, WORK
+from benchorch.trace.readers.categories import ON_STREAMS, WORK, among
 from benchorch.trace.readers.columns import Gathered
 from benchorch.trace.readers.forward import forward_lanes
 from benchorch.trace.readers.lanes import numbered, stream_lane, thread_lane
@@ -38,6 +36,8 @@ class Finished:
 
 def finished(gathered: Gathered) -> Finished | None:
     """The columns of everything gathered, which is used up; None if there is no event."""
+    import numpy as np
+
     if gathered.halves:
         last_ns = max((_last_end(piece) for piece in gathered.pieces), default=0)
         gathered.add_complete(*paired(gathered.halves, last_ns, gathered.repairs))
@@ -48,7 +48,7 @@ def finished(gathered: Gathered) -> Finished | None:
     columns = _without_duplicates(columns, gathered.repairs)
     columns["category"], columns["name"], names = _names(gathered, columns)
     streams = np.array([lane.stream for lane in lanes], dtype=np.int32)
-    on_streams = ON_STREAMS[columns["category"]]
+    on_streams = among(columns["category"], ON_STREAMS)
     columns["stream"] = np.where(on_streams, streams[columns["lane"]], np.int32(NOTHING))
     columns["forward_lane"] = forward_lanes(
         columns["sequence"], columns.pop("forward_thread"), columns["lane"], columns["start_ns"]
@@ -60,6 +60,8 @@ def finished(gathered: Gathered) -> Finished | None:
 
 def _joined(gathered: Gathered) -> Columns:
     """Each column in one piece, in the order of the file."""
+    import numpy as np
+
     pieces = gathered.pieces
     columns = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in [*pieces[0]]}
     pieces.clear()
@@ -71,6 +73,8 @@ def _joined(gathered: Gathered) -> Columns:
 
 def _lanes(gathered: Gathered, codes: NDArray[int32]) -> tuple[NDArray[int32], tuple[Lane, ...]]:
     """The column of lanes by their final numbers."""
+    import numpy as np
+
     found = [_lane(key) for key in gathered.lanes.values]
     used = np.flatnonzero(np.bincount(codes, minlength=len(found))).tolist()
     ordered, index = numbered(found[code] for code in used)
@@ -94,6 +98,8 @@ def _names(
 
     A node of ONNX Runtime is called what the graph calls it; its fences are none of it.
     """
+    import numpy as np
+
     texts = [word(value) for value in gathered.names.values]
     fences = np.array([text.endswith(_FENCES) for text in texts], dtype=bool)
     codes, category = columns["name"], columns["category"]
@@ -111,7 +117,9 @@ def _names(
 
 def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
     """Without device work that the file tells twice."""
-    work = np.flatnonzero(WORK[columns["category"]])
+    import numpy as np
+
+    work = np.flatnonzero(among(columns["category"], WORK))
     keys = np.stack(
         [
             columns[name][work].astype(np.int64)
@@ -130,6 +138,8 @@ def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
 
 def _unambiguous(columns: Columns, repairs: Counter[str]) -> NDArray[int64]:
     """Correlations, no two host calls with the same one: the first and outermost call keeps it."""
+    import numpy as np
+
     correlation = columns["correlation"].copy()
     calls = np.flatnonzero((columns["category"] == Category.RUNTIME) & (correlation >= 0))
     order = calls[

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from benchorch.trace.events import NOTHING
 
 if TYPE_CHECKING:
-    from numpy import int32, int64
+    from numpy import int32, int64, intp
     from numpy.typing import NDArray
 
 
@@ -25,6 +23,8 @@ def forward_lanes(
     lane on which most of the sequence numbers were seen before, by operators which are not
     backward ones; of several the first lane. All arrays have shape ``(n,)``.
     """
+    import numpy as np
+
     result = np.full(len(lane), NOTHING, dtype=np.int32)
     candidates = np.flatnonzero((forward_thread <= 0) & (sequence >= 0))
     for thread in np.unique(forward_thread[forward_thread > 0]):
@@ -35,12 +35,14 @@ def forward_lanes(
 
 
 def _lane_of(
-    backward: NDArray[np.intp],
-    candidates: NDArray[np.intp],
+    backward: NDArray[intp],
+    candidates: NDArray[intp],
     sequence: NDArray[int64],
     lane: NDArray[int32],
     start_ns: NDArray[int64],
 ) -> int:
+    import numpy as np
+
     if not len(backward) or not len(candidates):
         return NOTHING
     order = backward[np.lexsort((-start_ns[backward], sequence[backward]))]

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-import numpy as np
-
 from benchorch.errors import TraceError
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.readers.columns import Gathered
@@ -187,7 +185,8 @@ def read_nsight(path: Path) -> Events:
             for columns in file.chunks(table.name, (*_ALL, *table.told)):
                 _gather(gathered, table, number, columns, words, awaited)
         _label(gathered, file, words)
-        facts = {"format": "nsight", "devices": _devices(file)}
+        left_out = dict(gathered.left_out)
+        facts = {"format": "nsight", "devices": _devices(file), "left_out": left_out}
         tables = sorted(file.columns)
     done = finished(gathered)
     if done is None:
@@ -215,6 +214,8 @@ def _gather(
     awaited: Mapping[int, int],
 ) -> None:
     """Take some rows of a table; those that never ended are left out."""
+    import numpy as np
+
     rowid, start, end, thread, device, stream, correlation, graph_node, *told = columns
     start_ns, end_ns = integers(start), integers(end)
     ended = (start_ns != NOTHING) & (end_ns != NOTHING) & (np.abs(start_ns) <= MOST_NS)

@@ -7,7 +7,6 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from benchorch.trace.readers.records import Record
 from benchorch.trace.readers.values import nanoseconds
@@ -29,6 +28,8 @@ def paired(
     without an end lasts to `last_ns` or the last half; an end without a begin is dropped. Both
     are counted.
     """
+    import numpy as np
+
     times, known = nanoseconds([record.ts for _, record in halves])
     order = np.lexsort((np.arange(len(halves)), times))
     open_by_thread: dict[Hashable, list[int]] = {}

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from benchorch.trace.events import NOTHING
 from benchorch.units import NS_PER_US
 
@@ -53,6 +51,8 @@ def word(value: object) -> str:
 
 def integers(values: Sequence[object]) -> NDArray[int64]:
     """One column of whole numbers; NOTHING where a field means none."""
+    import numpy as np
+
     if values.count(NOTHING) == len(values):
         return np.full(len(values), NOTHING, dtype=np.int64)
     try:
@@ -71,12 +71,16 @@ def nanoseconds(values: Sequence[object]) -> tuple[NDArray[int64], NDArray[bool_
     ``round(us * 1000)`` is exact as long as a double holds the microseconds with three
     decimals: up to 9e12 us, a hundred days. Where it is no time the column has 0.
     """
+    import numpy as np
+
     scaled = _floats(values) * NS_PER_US
     known = np.abs(scaled) <= MOST_NS
     return np.where(known, np.rint(scaled), 0.0).astype(np.int64), known
 
 
 def _floats(values: Sequence[object]) -> NDArray[float64]:
+    import numpy as np
+
     try:
         column = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
