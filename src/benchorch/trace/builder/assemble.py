@@ -83,8 +83,8 @@ def _ends(points: int, parts: Sequence[Edges]) -> tuple[Edges, Edges]:
     return from_source, to_sink
 
 
-def _by_head(head: NDArray[int32], points: int) -> NDArray[int64]:
-    """The order of edges by head, those of the same head as they come.
+def _by_head(head: NDArray[int32], points: int) -> tuple[NDArray[int64], NDArray[int64]]:
+    """The order of edges by head, those of the same head as they come; and where heads begin.
 
     Most heads have one edge, whose place follows from how many edges come before: only the others
     need sorting.
@@ -99,7 +99,7 @@ def _by_head(head: NDArray[int32], points: int) -> NDArray[int64]:
     order[begins[head[alone]]] = alone
     others = np.flatnonzero(several)
     order[order < 0] = others[np.argsort(head[others], kind="stable")]
-    return order
+    return order, begins
 
 
 def _dag(
@@ -113,13 +113,12 @@ def _dag(
     """Points and edges in their final order; weights at most what passed, residuals the rest."""
     import numpy as np
 
-    by_head = _by_head(parts.head, len(points))
+    by_head, begins = _by_head(parts.head, len(points))
     head, tail = parts.head[by_head], parts.tail[by_head]
     tail_ns = times_ns[tail]
     weight_ns = np.minimum(parts.weight_ns[by_head], times_ns[head] - tail_ns)
     residual_ns = np.zeros(len(points), dtype=np.int64)
-    begins = np.flatnonzero(np.diff(head, prepend=-1))
-    residual_ns[1:] = times_ns[1:] - np.maximum.reduceat(tail_ns + weight_ns, begins)
+    residual_ns[1:] = times_ns[1:] - np.maximum.reduceat(tail_ns + weight_ns, begins[1:])
     event = np.append(scope.event, [NOBODY])
     inner = points < 2 * len(scope)
     local = np.where(inner, points >> 1, len(scope))

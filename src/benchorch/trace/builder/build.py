@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from benchorch.trace.builder.chains import Chains
     from benchorch.trace.builder.edges import Found
     from benchorch.trace.builder.scope import Scope
+    from benchorch.trace.builder.searches import Timetable
     from benchorch.trace.dag import Dag, Window
     from benchorch.trace.events import Events
     from benchorch.trace.operator_graph import OperatorGraph
@@ -63,12 +64,13 @@ def build_dag(
     scope = scope_of(events, window)
     chain = chains(scope)
     time_ns = times(scope)
+    table = timetable(scope, chain, time_ns)
     label = labels(scope)
     found = [
         *_devices(scope, label, thresholds),
-        *_threads(scope, chain, time_ns, label, graph, thresholds),
+        *_threads(scope, chain, time_ns, table, label, graph, thresholds),
     ]
-    return assemble(scope, chain, time_ns, [cpu_lanes(scope, chain, time_ns, label, found), *found])
+    return assemble(scope, chain, time_ns, [cpu_lanes(scope, chain, table, label, found), *found])
 
 
 def _devices(scope: Scope, label: NDArray[int8], thresholds: Thresholds) -> list[Found]:
@@ -94,6 +96,7 @@ def _threads(
     scope: Scope,
     chain: Chains,
     time_ns: NDArray[int64],
+    table: Timetable,
     label: NDArray[int8],
     graph: OperatorGraph | None,
     thresholds: Thresholds,
@@ -101,8 +104,7 @@ def _threads(
     """What threads depend on each other for; inferred only where nothing else explains a gap."""
     import numpy as np
 
-    burst = bursts(scope, chain, time_ns, thresholds)
-    table = timetable(scope, chain, time_ns)
+    burst = bursts(scope, chain, table, thresholds)
     known = [
         waits(scope, chain, time_ns, label, burst, table, thresholds),
         backward_after_forward(scope),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, final
 
 from benchorch.trace.builder.classes import waiting
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     from benchorch.trace.builder.chains import Chains
     from benchorch.trace.builder.scope import Scope
+    from benchorch.trace.builder.searches import Timetable
     from benchorch.trace.builder.thresholds import Thresholds
 
 
@@ -40,11 +43,10 @@ class Bursts:
     before: NDArray[int64]
 
 
-def bursts(scope: Scope, chains: Chains, time_ns: NDArray[int64], thresholds: Thresholds) -> Bursts:
+def bursts(scope: Scope, chains: Chains, table: Timetable, thresholds: Thresholds) -> Bursts:
     """Bursts end where a thread idles: at the top level, in a container, or in a wait."""
     import numpy as np
 
-    lane = scope.lane[chains.head >> 1]
     owner = chains.owner
     waits = np.zeros(len(scope) + 1, dtype=np.bool_)  # the last one is NOBODY's
     waits[waiting(scope)] = True
@@ -53,28 +55,31 @@ def bursts(scope: Scope, chains: Chains, time_ns: NDArray[int64], thresholds: Th
     container[NOBODY] = True
     wait = waits[owner] & (chains.head == 2 * owner + 1)
     gap = container[owner] & ~waits[owner]
-    elapsed_ns = time_ns[chains.head] - time_ns[chains.tail]
-    idle = wait | gap & (elapsed_ns > _idle_ns(lane, elapsed_ns, gap, thresholds)[lane])
+    elapsed_ns = table.elapsed_ns
+    long = gap & (elapsed_ns > thresholds.idle_ns)
+    for lane, idle_ns in _idle_ns(table.lane, elapsed_ns, gap, thresholds):
+        long[lane] &= elapsed_ns[lane] > idle_ns
+    idle = wait | long
     return _between(scope, chains, gap=gap, idle=idle, wait=wait)
 
 
 def _idle_ns(
     lane: NDArray[int32], elapsed_ns: NDArray[int64], gap: NDArray[bool_], thresholds: Thresholds
-) -> NDArray[int64]:
-    """By lane how long a gap at least is no pause between two operators.
+) -> Iterator[tuple[slice, int]]:
+    """The stretches of each lane where pauses are longer than usual, and what is no pause there.
 
     The usual pause is the median of those that may be pauses at all: a thread that waits more
     often than it pauses has long gaps only.
     """
     import numpy as np
 
-    idle = np.full(int(lane.max(initial=0)) + 1, thresholds.idle_ns, dtype=np.int64)
-    for one in np.flatnonzero(np.bincount(lane)).tolist():
-        pauses = elapsed_ns[gap & (lane == one) & (elapsed_ns <= thresholds.idle_ns)]
+    begins = np.append(np.flatnonzero(np.diff(lane, prepend=-1)), len(lane))
+    for first, last in pairwise(begins.tolist()):
+        pauses = elapsed_ns[first:last][gap[first:last]]
+        pauses = pauses[pauses <= thresholds.idle_ns]
         shortest_ns = thresholds.idle_ns / thresholds.idle_gaps_ratio
         if 2 * int((pauses > shortest_ns).sum()) >= len(pauses) > 0:  # else the median is shorter
-            idle[one] = max(idle[one], int(thresholds.idle_gaps_ratio * float(np.median(pauses))))
-    return idle
+            yield slice(first, last), int(thresholds.idle_gaps_ratio * float(np.median(pauses)))
 
 
 def _between(

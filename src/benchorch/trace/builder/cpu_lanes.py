@@ -10,18 +10,19 @@ from benchorch.trace.builder.edges import edges, found
 from benchorch.trace.dag import NOBODY, EdgeKind
 
 if TYPE_CHECKING:
-    from numpy import int8, int64
+    from numpy import int8
     from numpy.typing import NDArray
 
     from benchorch.trace.builder.chains import Chains
     from benchorch.trace.builder.edges import Edges, Found
     from benchorch.trace.builder.scope import Scope
+    from benchorch.trace.builder.searches import Timetable
 
 
 def cpu_lanes(
     scope: Scope,
     chains: Chains,
-    time_ns: NDArray[int64],
+    table: Timetable,
     label: NDArray[int8],
     others: Sequence[Found],
 ) -> Found:
@@ -36,23 +37,25 @@ def cpu_lanes(
     """
     import numpy as np
 
-    floor_ns = np.full(len(time_ns), np.iinfo(np.int64).max)
+    weight_ns = table.elapsed_ns
+    stretch = np.full(2 * len(scope), NOBODY, dtype=np.int32)
+    stretch[chains.head] = np.arange(len(chains.head), dtype=np.int32)
     for one in others:
-        np.minimum.at(floor_ns, one.waits, one.floor_ns)
-    elapsed_ns = time_ns[chains.head] - time_ns[chains.tail]
-    lane = scope.lane[chains.head >> 1]
+        at = stretch[one.waits]
+        known = at != NOBODY  # nothing comes before a thread's first point
+        np.minimum.at(weight_ns, at[known], one.floor_ns[known])
     inner = edges(
         chains.tail,
         chains.head,
         kind=EdgeKind.CHAIN,
-        weight_ns=np.minimum(elapsed_ns, floor_ns[chains.head]),
-        label=np.where(chains.owner == NOBODY, gap_labels(scope)[lane], label[chains.owner]),
+        weight_ns=weight_ns,
+        label=np.where(chains.owner == NOBODY, gap_labels(scope)[table.lane], label[chains.owner]),
         owner=chains.owner,
     )
-    return found(inner, _first(scope, chains, time_ns))
+    return found(inner, _first(scope, chains))
 
 
-def _first(scope: Scope, chains: Chains, time_ns: NDArray[int64]) -> Edges:
+def _first(scope: Scope, chains: Chains) -> Edges:
     """From the source to the main thread's first point: Python that ran before it."""
     import numpy as np
 
@@ -62,6 +65,6 @@ def _first(scope: Scope, chains: Chains, time_ns: NDArray[int64]) -> Edges:
         np.full(len(first), 2 * len(scope)),
         first,
         kind=EdgeKind.BOUNDARY,
-        weight_ns=time_ns[first] - scope.window.start_ns,
+        weight_ns=scope.start_ns[first >> 1] - scope.window.start_ns,
         label=gap_labels(scope)[scope.main_lane],
     )

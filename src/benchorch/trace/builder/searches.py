@@ -69,6 +69,11 @@ class Timetable:
     starts_ns: NDArray[int64]
     ends_ns: NDArray[int64]
 
+    @property
+    def elapsed_ns(self) -> NDArray[int64]:
+        """How long each stretch took."""
+        return self.ends_ns - self.starts_ns
+
     def stretch_at(self, lane: NDArray[int32], at_ns: NDArray[int64]) -> NDArray[int64]:
         """The last stretch of each lane that began by then and has not ended before, or NOTHING."""
         import numpy as np
