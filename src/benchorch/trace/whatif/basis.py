@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING, Protocol, final
 
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
-from benchorch.trace.attribution.owners import Owners, inherited, module_names, owners
+from benchorch.trace.attribution.owners import Owners, module_names, owners
 from benchorch.trace.contraction import Contracted, contract
 from benchorch.trace.dag import CLASSES
 from benchorch.trace.events import NOTHING
 from benchorch.trace.replay import steps
 
 if TYPE_CHECKING:
-    from numpy import bool_, int64
+    from numpy import bool_, int32, int64
     from numpy.typing import NDArray
 
     from benchorch.trace.dag import Class, CriticalPath, Dag
     from benchorch.trace.events import Events
     from benchorch.trace.operator_graph import OperatorGraph
     from benchorch.trace.roofline import Peaks
+
+DEEPEST = 1_000
+"""Levels that are looked at; in a broken trace an event may seem to lie in itself."""
 
 
 class Analyzed(Protocol):
@@ -52,6 +55,7 @@ class Basis:
     Attributes:
         events, dag, path, graph: of the analysis.
         contracted: the graph to simulate on; `spare_ns`: what each of its chains has to spare.
+        path_edges, path_points: those whose weight or residual lies on the path.
         owned: what each event belongs to.
         module: (n,) number of each event's module, NOTHING for none; `modules` are their names.
         peaks: what the machine can do, None where nobody measured it.
@@ -64,6 +68,8 @@ class Basis:
     graph: OperatorGraph | None
     contracted: Contracted
     spare_ns: NDArray[int64]
+    path_edges: NDArray[int32]
+    path_points: NDArray[int32]
     owned: Owners
     module: NDArray[int64]
     modules: tuple[str, ...]
@@ -74,12 +80,17 @@ class Basis:
         """The outermost chosen event that each is, or is part of, (n,); NOTHING for none."""
         import numpy as np
 
-        own, parent = np.arange(len(self.events), dtype=np.int64), self.owned.parent
-        if not np.append(chosen, False)[parent].any():  # as of device work, which calls nothing
-            return np.where(chosen, own, NOTHING)
-        nearest = inherited(parent, np.where(chosen, own, NOTHING))
-        inside = np.append(nearest, NOTHING)[parent] != NOTHING
-        return inherited(parent, np.where(chosen & ~inside, own, NOTHING))
+        parent = self.owned.parent
+        root = np.where(chosen, np.arange(len(parent), dtype=np.int64), NOTHING)
+        told = np.append(chosen, False)
+        for _ in range(DEEPEST):
+            below = np.flatnonzero(told[parent])
+            if not len(below):
+                break
+            root[below] = root[parent[below]]  # an outer one comes later, and wins
+            told[:] = False
+            told[below] = True
+        return root
 
     def nodes(self) -> Entities:
         """The nodes of the operator graph that each event did the work of."""
@@ -110,14 +121,17 @@ def prepare(
         return analysis
     owned = owners(analysis.events)
     module, modules = module_names(analysis.events, owned)
-    contracted = contract(analysis.dag)
+    dag, path = analysis.dag, analysis.path
+    contracted = contract(dag)
     return Basis(
         events=analysis.events,
-        dag=analysis.dag,
-        path=analysis.path,
+        dag=dag,
+        path=path,
         graph=analysis.graph,
         contracted=contracted,
-        spare_ns=contracted.slack(contracted.lengths(steps(analysis.dag))),
+        spare_ns=contracted.slack(contracted.lengths(steps(dag))),
+        path_edges=path.edge[~path.residual],
+        path_points=dag.head[path.edge[path.residual]],
         owned=owned,
         module=module,
         modules=modules,

@@ -147,13 +147,12 @@ def _moved(basis: Basis, path: CriticalPath) -> tuple[Moved, ...]:
 
 def _bound_path(basis: Basis, scenario: Scenario) -> float | None:
     """Amdahl's limit by what is saved on the old path, which is still there and as long as that."""
-    on_path = basis.path.edge
-    if not len(on_path) or scenario.dropped[on_path].any():
+    dropped = scenario.dropped
+    if not len(basis.path) or dropped[basis.path.edge].any():
         return None
-    edges = on_path[~basis.path.residual]
-    rests = basis.dag.head[on_path[basis.path.residual]]
-    left = scenario.weight_ns[edges].sum() + scenario.residual_ns[rests].sum()
-    return basis.dag.makespan_ns / float(left) if left > 0 else None
+    left_ns = scenario.weight_ns[basis.path_edges].sum()
+    left_ns += scenario.residual_ns[basis.path_points].sum()
+    return basis.dag.makespan_ns / float(left_ns) if left_ns > 0 else None
 
 
 def _bound_work(basis: Basis, scenario: Scenario) -> float | None:

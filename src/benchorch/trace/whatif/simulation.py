@@ -58,10 +58,9 @@ def _graph(basis: Basis, dag: Dag, changed: Changed) -> Contracted:
 def _most_saved(basis: Basis, changed: Changed) -> int | None:
     """By how much the old path got shorter, which is still there; None if others may be longer."""
     weight_ns, residual_ns, dropped = changed
-    dag, path = basis.dag, basis.path
+    dag = basis.dag
     shorter = (weight_ns <= dag.weight_ns).all() and (residual_ns <= dag.residual_ns).all()
     if dropped is not None or not shorter:
         return None
-    left_ns = weight_ns[path.edge[~path.residual]].sum()
-    left_ns += residual_ns[dag.head[path.edge[path.residual]]].sum()
+    left_ns = weight_ns[basis.path_edges].sum() + residual_ns[basis.path_points].sum()
     return dag.makespan_ns - int(left_ns)

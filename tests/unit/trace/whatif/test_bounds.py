@@ -51,14 +51,16 @@ def basis_on(dag: Dag) -> Basis:
         module=nothing,
         backward=np.zeros(OPERATORS, dtype=np.bool_),
     )
-    contracted = contract(dag)
+    contracted, path = contract(dag), critical_path(dag)
     return Basis(
         events=events,
         dag=dag,
-        path=critical_path(dag),
+        path=path,
         graph=None,
         contracted=contracted,
         spare_ns=contracted.slack(contracted.lengths(steps(dag))),
+        path_edges=path.edge[~path.residual],
+        path_points=dag.head[path.edge[path.residual]],
         owned=owned,
         module=nothing,
         modules=(),
