@@ -3,7 +3,8 @@
 The main thread waits for results: for the end of another thread's burst, else of its outermost
 range or operator, else of any. Other threads wait for something to do: for whatever the main
 thread had just done, if it was not idle itself, else as the main thread does. What ended shortly
-before is preferred to what ended earlier; what ended before the wait began was not waited for.
+before is preferred to what ended earlier. What ended before the wait began was not waited for;
+`turns` knows what would have been.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, final
 from benchorch.trace.builder.classes import waiting
 from benchorch.trace.builder.edges import edges, found
 from benchorch.trace.builder.searches import moments
+from benchorch.trace.builder.turns import in_turn
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
 
@@ -59,7 +61,8 @@ def waits(
         end_ns=scope.end_ns[range_],
     )
     tail = _targets(scope, time_ns, asked, burst, table, thresholds)
-    known = tail != NOTHING
+    turn = in_turn(scope, chains, time_ns, range_, tail, burst)
+    known, ready = tail != NOTHING, turn != NOTHING
     alone = ~_rivals(scope, time_ns, asked, tail, burst, thresholds)
     loading = label[asked.range_] == CLASSES.index(Class.DATA_LOADING)
     short = asked.end_ns - asked.start_ns <= thresholds.idle_ns
@@ -75,6 +78,14 @@ def waits(
             weight_ns=woke_ns[known],
             label=Class.SYNC_EXIT,
             owner=asked.range_[known],
+        ),
+        edges(
+            turn[ready],
+            head[ready],
+            kind=EdgeKind.WAIT,
+            tier=Tier.INFERRED,
+            label=Class.SYNC_EXIT,
+            owner=asked.range_[ready],
         ),
         waits=head[known | ~(loading | short)],
         floor_ns=np.minimum(woke_ns, time_ns[head] - time_ns[chains.tail[stretch]])[
