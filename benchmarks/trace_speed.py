@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -190,64 +190,94 @@ def _arrow(phase: str, pid: int, tid: int, at_ns: int, number: int) -> str:
     )
 
 
-def steps(trace: Path, everything: bool) -> Iterator[tuple[str, Callable[[], object]]]:
-    """What is timed, one after another."""
-    from benchorch.trace.builder.build import build_dag
-    from benchorch.trace.readers.open import read_events
+class Work:
+    """What is timed, one step after another."""
 
-    from benchorch.trace.dag import Window
-    from benchorch.trace.path import critical_path
+    def __init__(self, trace: Path, place: Path) -> None:
+        """Of a trace, with a place for what is written."""
+        self.trace = trace
+        self.place = place
 
-    kept: dict[str, object] = {}
+    def load(self) -> None:
+        """The file as columns."""
+        from benchorch.trace.readers.open import read_events
 
-    def load() -> object:
-        kept["events"] = read_events(trace)
-        return kept["events"]
+        self.events = read_events(self.trace)
 
-    def build() -> object:
-        events = kept["events"]
-        whole = Window(start_ns=int(events.start_ns.min()), end_ns=int(events.end_ns.max()))
-        kept["dag"] = build_dag(events, whole)
-        return kept["dag"]
+    def build(self) -> None:
+        """All of it as one window."""
+        from benchorch.trace.builder.build import build_dag
+        from benchorch.trace.dag import Window
 
-    def path() -> object:
-        kept["path"] = critical_path(kept["dag"])
-        return kept["path"]
+        begin_ns, end_ns = int(self.events.start_ns.min()), int(self.events.end_ns.max())
+        self.dag = build_dag(self.events, Window(start_ns=begin_ns, end_ns=end_ns))
 
-    yield "load", load
-    yield "build", build
-    yield "path", path
-    if everything:
-        yield from more_steps(kept)
+    def path(self) -> None:
+        """The critical path."""
+        from benchorch.trace.path import critical_path
+
+        self.critical = critical_path(self.dag)
+
+    def drag(self) -> None:
+        """Of every edge."""
+        from benchorch.trace.drag import drag
+
+        drag(self.dag)
+
+    def tables(self) -> None:
+        """Everything that is said of the window."""
+        from benchorch.trace.analysis import Analysis
+        from benchorch.trace.attribution.findings import findings
+
+        found = findings(self.events, self.dag, self.critical)
+        self.analysis = Analysis(
+            events=self.events, dag=self.dag, path=self.critical, findings=found, graph=None
+        )
+
+    def whatifs(self) -> None:
+        """One kernel at a time twice as fast."""
+        from benchorch.trace.whatif.basis import prepare
+        from benchorch.trace.whatif.predict import predict
+        from benchorch.trace.whatif.selector import Selector
+        from benchorch.trace.whatif.transforms import Speedup
+
+        basis = prepare(self.analysis)
+        for number in range(WHAT_IFS):
+            select = Selector(kernel=f"gemm_{number}")
+            predict(basis, [Speedup(select=select, speedup=2.0)])
+
+    def artifacts(self) -> None:
+        """All files."""
+        from benchorch.trace.artifacts.write import write
+
+        write(self.analysis, self.place)
 
 
-def more_steps(kept: dict[str, object]) -> Iterator[tuple[str, Callable[[], object]]]:
-    """What comes after the path."""
-    from benchorch.trace.drag import drag
-
-    yield "drag", lambda: drag(kept["dag"])
+PATH = ("load", "build", "path")
+EVERYTHING = (*PATH, "drag", "tables", "whatifs", "artifacts")
+Measured = tuple[dict[str, float], float]
 
 
 def child(trace: Path, everything: bool, profiled: bool) -> None:
     """CPU seconds of every step as one line of JSON, with the process's peak."""
     taken: dict[str, float] = {}
-    profile = cProfile.Profile()
-    for name, step in steps(trace, everything):
-        before = time.process_time()
-        if profiled:
-            profile.enable()
-        step()
-        profile.disable()
-        taken[name] = time.process_time() - before
-    if profiled:
-        pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(35)
+    with tempfile.TemporaryDirectory() as place:
+        work = Work(trace, Path(place))
+        for name in EVERYTHING if everything else PATH:
+            profile = cProfile.Profile()
+            before = time.process_time()
+            if profiled:
+                profile.runcall(getattr(work, name))
+                print(f"== {name}", file=sys.stderr)
+                pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(12)
+            else:
+                getattr(work, name)()
+            taken[name] = time.process_time() - before
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     print(json.dumps({"steps_s": taken, "peak_mb": peak_mb}))
 
 
-def measure(
-    trace: Path, everything: bool, profiled: bool = False
-) -> tuple[dict[str, float], float]:
+def measure(trace: Path, everything: bool, profiled: bool = False) -> Measured:
     """CPU seconds by step and peak MB of a fresh process."""
     command = [sys.executable, __file__, "--child", str(trace), str(everything), str(profiled)]
     said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
