@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchorch.errors import MeasureError
 from benchorch.interfaces.profiler import Capture, CaptureRequest, Loaded
+from benchorch.interfaces.runtime import Executable
 from benchorch.profilers import kineto_tables, ranges
 from benchorch.profilers.schedule import Scheduled
 from benchorch.torch_call import TorchExecutable
@@ -48,12 +49,7 @@ def capture(
     """
     executable = loaded.executable
     if not isinstance(executable, TorchExecutable):
-        provider = executable.facts().get("provider")
-        raise MeasureError(
-            f"{provider} does not run through torch, so torch's profiler sees nothing of it.",
-            kind="no_profiler",
-            remedy="profiler=auto",
-        )
+        raise _blind(executable, remedy="profiler=auto")
     with executable.calling():
         unprofiled_ns = schedule.make(schedule.wait, loaded.calls, request.clock)
         with _ranges(executable):
@@ -65,7 +61,8 @@ def capture(
         with ranges.compiled_kernels():
             tables = _profiler(request.device, profile_memory=True)
             _record(tables, schedule, loaded, request)
-        kineto_tables.write(tables, request.directory)
+        if not kineto_tables.write(tables, request.directory):
+            raise _blind(executable)
         if stacks:
             with _ranges(executable):
                 again = _profiler(request.device, with_stack=True, experimental_config=config)
@@ -78,6 +75,15 @@ def capture(
         unprofiled_ns=unprofiled_ns,
         profiled_ns=profiled_ns,
         notes=(*notes, *_blind_spots(executable)),
+    )
+
+
+def _blind(executable: Executable, remedy: str = "") -> MeasureError:
+    provider = executable.facts().get("provider")
+    return MeasureError(
+        f"{provider} does not run through torch, so torch's profiler sees nothing of it.",
+        kind="no_profiler",
+        remedy=remedy,
     )
 
 

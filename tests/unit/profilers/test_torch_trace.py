@@ -24,6 +24,7 @@ from benchorch.profilers import kineto_tables, ranges
 from benchorch.profilers.auto import Auto
 from benchorch.profilers.onnxruntime import OnnxRuntimeProfiler
 from benchorch.profilers.torch import TorchProfiler
+from benchorch.torch_call import TorchExecutable
 
 SHORT = {"wait": 2, "warmup": 1, "active": 3}
 
@@ -212,6 +213,22 @@ def test_a_runtime_outside_torch_is_refused_by_torch_s_profiler(tmp_path: Path) 
     with pytest.raises(MeasureError, match="does not run through torch") as caught:
         captured("onnxruntime", TorchProfiler(**SHORT), tmp_path)
     assert caught.value.remedy == "profiler=auto"
+
+
+def test_a_call_in_which_torch_does_nothing_is_no_profile(tmp_path: Path) -> None:
+    executable = TorchExecutable(
+        place=lambda arrays: {},
+        prepare=lambda tensors: lambda: None,
+        provider="another engine",
+        dtypes=(),
+        device="cpu",
+    )
+    loaded = Loaded(executable=executable, calls=[executable.bind({})])
+    request = CaptureRequest(
+        load=lambda _: loaded, clock=CpuClock(), device="cpu", directory=tmp_path
+    )
+    with pytest.raises(MeasureError, match="another engine does not run through torch"):
+        Auto(**SHORT).capture(request)
 
 
 def test_a_runtime_that_keeps_no_profile_is_refused_by_one_that_reads_it(tmp_path: Path) -> None:
