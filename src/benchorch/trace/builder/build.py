@@ -22,6 +22,7 @@ from benchorch.trace.builder.threads import (
     backward_bursts,
     inferred,
     regions,
+    started,
 )
 from benchorch.trace.builder.thresholds import Thresholds
 from benchorch.trace.builder.waits import waits
@@ -112,8 +113,11 @@ def _threads(
         data_edges(scope, chain, time_ns, graph),
     ]
     explained = np.concatenate([part for one in known for part in (one.waits, one.edges.head)])
+    forks = started(scope, chain, time_ns, burst, table, explained, thresholds)
+    explained = np.append(explained, forks.edges.head)
     return [
         *known,
+        forks,
         regions(scope, chain, time_ns, burst, table),
         inferred(scope, chain, time_ns, burst, explained, thresholds),
     ]

@@ -178,6 +178,34 @@ def _inferred(tail: NDArray[int64], head: NDArray[int64], kind: EdgeKind) -> Edg
     return edges(tail, head, kind=kind, tier=Tier.INFERRED, label=Class.SYNC_EXIT)
 
 
+def started(
+    scope: Scope,
+    chains: Chains,
+    time_ns: NDArray[int64],
+    burst: Bursts,
+    table: Timetable,
+    explained: NDArray[int64],
+    thresholds: Thresholds,
+) -> Found:
+    """A thread that the trace shows for the first time was started by the main one, if that ran.
+
+    That is, after the main thread's last point before it: starting a thread takes a while.
+    """
+    import numpy as np
+
+    new = np.flatnonzero((burst.before == NOBODY) & (burst.lane != scope.main_lane))
+    new = new[~np.isin(burst.start[new], explained)]
+    if not len(new):
+        return found()
+    first_ns = np.full(len(scope.events.lanes), np.iinfo(np.int64).max)
+    np.minimum.at(first_ns, scope.events.lane, scope.events.start_ns)
+    start_ns = time_ns[burst.start[new]]
+    at_ns = start_ns - thresholds.woken_ns
+    stretch = table.stretch_at(np.full(len(new), scope.main_lane, dtype=np.int32), at_ns)
+    ran = (stretch != NOTHING) & ~burst.idle[stretch] & (first_ns[burst.lane[new]] == start_ns)
+    return found(_inferred(chains.tail[stretch[ran]], burst.start[new[ran]], EdgeKind.FORK))
+
+
 def inferred(
     scope: Scope,
     chains: Chains,
