@@ -204,5 +204,5 @@ def _read(
     column = np.full(len(args), NOTHING, dtype=np.int64)
     if asked.any():
         chosen = args if asked.all() else list(compress(args, asked.tolist()))
-        column[asked] = integers([field_of(each) for each in chosen])
+        column[asked] = integers(list(map(field_of, chosen)))
     return column
