@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from benchorch.trace.artifacts.ancestry import Ancestry
@@ -21,7 +20,6 @@ from benchorch.trace.events import NOTHING
 from benchorch.trace.findings import Row
 from benchorch.trace.grouping import Grouping
 from benchorch.trace.operator_graph import OperatorGraph, OperatorNode
-from benchorch.trace.slack import slack
 
 if TYPE_CHECKING:
     from numpy import bool_, float64, int32, int64
@@ -30,8 +28,8 @@ if TYPE_CHECKING:
 OWN_GRAPH = "called"
 """Name of the graph that is made of the trace itself."""
 
-MOST_SIMULATED = 80
-"""Nodes whose drag is simulated here, those with most time on the path; others have none."""
+MOST_SIMULATED, MOST_EDGES = 80, 3_000_000
+"""Nodes whose drag is simulated here, those with most time on the path, and edges over all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +58,7 @@ class GraphTimes:
         observed: pairs of nodes that follow each other on the observed critical path.
         dataflow: the nodes of the longest path of data.
         entities: which events are whose work.
+        asked: simulates what would be gained.
     """
 
     graph: OperatorGraph
@@ -67,20 +66,22 @@ class GraphTimes:
     observed: tuple[tuple[str, str], ...]
     dataflow: tuple[str, ...]
     entities: Entities
+    asked: Gains
 
 
-def graph_times(analysis: Analysed, above: Ancestry) -> GraphTimes:
+def graph_times(analysis: Analysed, above: Ancestry, spare_ns: NDArray[int64]) -> GraphTimes:
     """Of the model's graph, or of what was called where none is known."""
     if analysis.graph is not None:
         graph = analysis.graph
         entities = graph_nodes(analysis.events, above.owned, graph)
     else:
         graph, entities = _called(analysis, above)
+    asked = gains(analysis.dag, analysis.path, spare_ns)
     rows = {row.name: row for row in analysis.findings.graph_nodes}
     names = {node.name for node in graph.nodes}
     of = {name: _as_listed(row) for name, row in rows.items() if name in names}
     if not of:
-        of = _with_drag(analysis, entities, _sums(analysis, entities))
+        of = _with_drag(asked, entities, _sums(analysis, entities))
     of = {node.name: of.get(node.name, NodeTime(drag_ns=0)) for node in graph.nodes}
     return GraphTimes(
         graph=graph,
@@ -88,10 +89,11 @@ def graph_times(analysis: Analysed, above: Ancestry) -> GraphTimes:
         observed=_observed(analysis, entities, names),
         dataflow=dataflow_path(graph, {name: one.total_ns for name, one in of.items()}).nodes,
         entities=entities,
+        asked=asked,
     )
 
 
-def grouped_times(analysis: Analysed, times: GraphTimes, grouping: Grouping) -> GraphTimes:
+def grouped_times(times: GraphTimes, grouping: Grouping) -> GraphTimes:
     """The same of groups: what they took and would save as a whole, and the paths between them."""
     group_of = {name: group for group, names in grouping.members.items() for name in names}
     renamed = [group_of.get(name, name) for name in times.entities.names]
@@ -105,10 +107,11 @@ def grouped_times(analysis: Analysed, times: GraphTimes, grouping: Grouping) -> 
     pairs = ((group_of[a], group_of[b]) for a, b in times.observed)
     return GraphTimes(
         graph=grouping.graph,
-        of=_with_drag(analysis, entities, sums) | alone,
+        of=_with_drag(times.asked, entities, sums) | alone,
         observed=tuple(dict.fromkeys((a, b) for a, b in pairs if a != b)),
         dataflow=tuple(dict.fromkeys(group_of[name] for name in times.dataflow)),
         entities=entities,
+        asked=times.asked,
     )
 
 
@@ -138,16 +141,15 @@ def _sums(analysis: Analysed, entities: Entities) -> dict[str, NodeTime]:
 
 
 def _with_drag(
-    analysis: Analysed, entities: Entities, sums: Mapping[str, NodeTime]
+    asked: Gains, entities: Entities, sums: Mapping[str, NodeTime]
 ) -> dict[str, NodeTime]:
     """Nothing where nothing is on the path, else one simulation each, the longest first."""
     critical = sorted((n for n in sums if sums[n].on_path_ns), key=lambda n: -sums[n].on_path_ns)
-    asked = gains(analysis.dag, analysis.path, slack(analysis.dag)) if critical else None
     drags = {name: 0 for name, one in sums.items() if one.on_path_ns == 0}
-    part = _owned(entities.part, analysis.dag.owner)
+    part = _owned(entities.part, asked.dag.owner)
     row = {name: number for number, name in enumerate(entities.names)}
-    for name in critical[:MOST_SIMULATED]:
-        if asked is not None and name in row:
+    for name in critical[: min(MOST_SIMULATED, MOST_EDGES // max(asked.dag.edges, 1) + 1)]:
+        if name in row:
             drags[name] = _saved(asked, entities, part, row[name])
     return {
         name: NodeTime(
@@ -177,11 +179,25 @@ def _observed(
     analysis: Analysed, entities: Entities, names: set[str]
 ) -> tuple[tuple[str, str], ...]:
     """Where several nodes share a kernel, the path is taken to be in the largest of them."""
+    import numpy as np
+
     largest = [max(share, key=lambda row: share[row]) for share in entities.shares]
-    parts = _owned(entities.part, analysis.path.owner).tolist()
-    along = [entities.names[largest[part]] for part in parts if part != NOTHING]
-    pairs = pairwise(name for name in along if name in names)
-    return tuple(dict.fromkeys((a, b) for a, b in pairs if a != b))
+    row = np.array([*largest, NOTHING], dtype=np.int64)[_owned(entities.part, analysis.path.owner)]
+    known = np.array([*(name in names for name in entities.names), False], dtype=bool)
+    named = entities.names
+    return tuple((named[a], named[b]) for a, b in _pairs(row[known[row]]))
+
+
+def _pairs(along: NDArray[int64]) -> list[tuple[int, int]]:
+    """Different neighbours of a series, each pair once, in the order of their first occurrence."""
+    import numpy as np
+
+    before, after = along[:-1], along[1:]
+    changed = before != after
+    span = int(along.max(initial=0)) + 1
+    codes, first = np.unique(before[changed] * span + after[changed], return_index=True)
+    ordered = codes[np.argsort(first, kind="stable")]
+    return list(zip((ordered // span).tolist(), (ordered % span).tolist(), strict=True))
 
 
 def _called(analysis: Analysed, above: Ancestry) -> tuple[OperatorGraph, Entities]:
@@ -192,26 +208,31 @@ def _called(analysis: Analysed, above: Ancestry) -> tuple[OperatorGraph, Entitie
     inside = _in_window(analysis)
     calls = np.flatnonzero((operator == np.arange(len(events))) & inside)
     calls = calls[np.argsort(events.start_ns[calls], kind="stable")]
-    keys: dict[tuple[str, str], int] = {}
+    span = len(events.names)
+    code = (above.module[calls] + 1) * span + events.name[calls]
+    keys, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    by_first = np.argsort(first, kind="stable")
+    number = np.argsort(by_first)[inverse]
     place = np.full(len(events) + 1, NOTHING, dtype=np.int64)
-    for call in calls.tolist():
-        key = above.module(call), above.name(call)
-        place[call] = keys.setdefault(key, len(keys))
-    edges: dict[int, dict[int, None]] = {}
+    place[calls] = number
+    inputs: dict[int, dict[int, None]] = {}
     for lane in np.unique(events.lane[calls]).tolist():
-        on_lane = place[calls[events.lane[calls] == lane]].tolist()
-        for tail, head in pairwise(on_lane):
+        for tail, head in _pairs(number[events.lane[calls] == lane]):
             if tail < head:
-                edges.setdefault(head, {})[tail] = None
-    names = tuple(f"{module}/{op}" if module else op for module, op in keys)
+                inputs.setdefault(head, {})[tail] = None
+    found = [
+        (above.module_name(key // span - 1), events.names[key % span])
+        for key in keys[by_first].tolist()
+    ]
+    names = tuple(f"{module}/{op}" if module else op for module, op in found)
     nodes = tuple(
         OperatorNode(
             name=names[index],
             op=op,
-            inputs=tuple(names[tail] for tail in edges.get(index, ())),
+            inputs=tuple(names[tail] for tail in inputs.get(index, ())),
             module=module,
         )
-        for (module, op), index in keys.items()
+        for index, (module, op) in enumerate(found)
     )
     entities = Entities(
         names=names,

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from benchorch.trace.artifacts.ancestry import Piece
 from benchorch.trace.artifacts.colours import OF_CLASS
 from benchorch.trace.artifacts.drawing import CHARACTER_PX, drawing, ink_on, tooltip, words
 from benchorch.trace.artifacts.markup import element, shortened
@@ -29,9 +30,6 @@ class Cell:
     classes: Counter[int] = field(default_factory=Counter)
     inside: dict[str, Cell] = field(default_factory=dict)
 
-
-Piece = tuple[tuple[str, ...], int, int]
-"""Names from the outside in, the nanoseconds, and the number of the class."""
 
 _Fill = Callable[["Cell"], str]
 

@@ -43,7 +43,10 @@ def element(tag: str, attributes: Mapping[str, object], *children: str) -> str:
 
 def json_text(value: object) -> str:
     """Compact JSON of plain values, whose names may hold what no encoding has."""
-    return msgspec.json.encode(_clean(value)).decode()
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_clean(value)).decode()
 
 
 def json_in_script(value: object) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchorch.trace.artifacts.ancestry import Ancestry
 from benchorch.trace.artifacts.colours import perfetto_name
@@ -16,7 +16,6 @@ from benchorch.trace.artifacts.subject import Analysed
 from benchorch.trace.dag import CLASSES, NOBODY, Tier
 from benchorch.trace.events import NOTHING
 from benchorch.trace.nesting import nest
-from benchorch.trace.slack import slack
 from benchorch.units import NS_PER_US
 
 if TYPE_CHECKING:
@@ -28,34 +27,41 @@ PATH_TRACK, NEAR_TRACK = 1, 2
 MOST_EVENTS = 300_000
 """Beyond which only events that lie in no other are written, for a viewer's sake."""
 
+MOST_NEAR = 10_000
+LINES_AT_ONCE = 2_000
 NEAR_SHARE = 0.01
 """Of the makespan: what has less to spare is nearly critical."""
 
 
-def write_perfetto(analysis: Analysed, along: Stretches, above: Ancestry, path: Path) -> None:
+def write_perfetto(
+    analysis: Analysed, along: Stretches, above: Ancestry, spare_ns: NDArray[int64], path: Path
+) -> None:
     """The file, compressed; it says the same bytes of the same analysis.
 
-    Times are microseconds with three decimals since the trace's first event, which is exact.
-    The first track of the path's process tiles the window: its slices sum to the makespan.
+    Times are microseconds with three decimals since the trace's first event, which is exact. The
+    first track of the path's process tiles the window: its slices sum to the makespan. The slack
+    of every edge, (E,), says what is nearly critical.
     """
-    lines = _events(analysis, along, above)
-    with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as file:
+    lines = _events(analysis, along, above, spare_ns)
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", 3, raw, mtime=0) as file:
         file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
-        separator = b""
-        for line in lines:
-            file.write(separator + line.encode())
-            separator = b",\n"
+        separator = ""
+        while block := ",\n".join(islice(lines, LINES_AT_ONCE)):
+            file.write(f"{separator}{block}".encode())
+            separator = ",\n"
         file.write(b"\n]}\n")
 
 
-def _events(analysis: Analysed, along: Stretches, above: Ancestry) -> Iterator[str]:
+def _events(
+    analysis: Analysed, along: Stretches, above: Ancestry, spare_ns: NDArray[int64]
+) -> Iterator[str]:
     origin_ns = int(
         min(analysis.events.start_ns.min(initial=1 << 62), analysis.dag.window.start_ns)
     )
     yield from _names(analysis)
     yield from _lanes(analysis, above, origin_ns)
     yield from _path(analysis, along, origin_ns)
-    yield from _near(analysis, origin_ns)
+    yield from _near(analysis, spare_ns, origin_ns)
     yield from _flows(analysis, along, origin_ns)
 
 
@@ -87,13 +93,15 @@ def _meta(kind: str, process: int, track: int, name: str) -> str:
 def _lanes(analysis: Analysed, above: Ancestry, origin_ns: int) -> Iterator[str]:
     """The trace's own events, each cut where the one around it ends."""
     events, (_, tracks) = analysis.events, _processes(analysis)
-    end_ns = nest(events).end_ns
-    for index in _kept(above).tolist():
-        lane = int(events.lane[index])
-        if 0 <= lane < len(tracks):
-            start_ns = int(events.start_ns[index])
-            span = _span(start_ns - origin_ns, int(end_ns[index]) - start_ns)
-            yield _slice(events.names[int(events.name[index])], *tracks[lane], span)
+    kept = _kept(above)
+    names = [json_text(name) for name in events.names]
+    length_ns = nest(events).end_ns[kept] - events.start_ns[kept]
+    spans = _spans(events.start_ns[kept], length_ns)
+    rows = _spans(events.name[kept], events.lane[kept])
+    for (start_ns, took_ns), (name, lane) in zip(spans, rows, strict=True):
+        process, track = tracks[lane]
+        span = _span(start_ns - origin_ns, took_ns)
+        yield f'{{"ph":"X","name":{names[name]},"pid":{process},"tid":{track},{span}}}'
 
 
 def _kept(above: Ancestry) -> NDArray[int64]:
@@ -109,30 +117,37 @@ def _kept(above: Ancestry) -> NDArray[int64]:
 
 
 def _path(analysis: Analysed, along: Stretches, origin_ns: int) -> Iterator[str]:
-    path = analysis.path
-    for index, (start_ns, length_ns) in enumerate(_spans(path.start_ns, path.duration_ns)):
-        owner, label = int(path.owner[index]), CLASSES[int(path.label[index])].value
-        said = {
-            "event": owner,
-            "class": label,
-            "tier": Tier(int(path.tier[index])).name.lower(),
-            "drag_ns": int(along.drag_ns[index]),
-            "module": along.module[owner],
-            "lane": lane_label(analysis, int(along.lane[index])),
-        }
-        if length_ns:
-            extra = {"cname": perfetto_name(label), "args": said}
-            name = along.name[owner] if owner != NOBODY else label
-            yield _slice(name, 0, PATH_TRACK, _span(start_ns - origin_ns, length_ns), extra)
+    names = [json_text(name) for name in along.names]
+    modules = [json_text(module) for module in along.modules]
+    lanes = [json_text(lane_label(analysis, lane)) for lane in range(len(analysis.events.lanes))]
+    classes = [(label.value, perfetto_name(label.value)) for label in CLASSES]
+    tiers = [tier.name.lower() for tier in Tier]
+    columns = (along.owner, along.label, along.tier, along.drag_ns, along.name, along.module)
+    rows = zip(*(column.tolist() for column in (*columns, along.lane, along.pieces)), strict=True)
+    spans = _spans(along.start_ns, along.duration_ns)
+    for (start_ns, length_ns), row in zip(spans, rows, strict=True):
+        owner, label, tier, drag_ns, name, module, lane, pieces = row
+        if not length_ns:
+            continue
+        told, colour = classes[label]
+        shown = names[name] if owner != NOBODY or pieces > 1 else f'"{told}"'
+        at = lanes[lane] if lane >= 0 else '"window"'
+        yield (
+            f'{{"ph":"X","name":{shown},"pid":0,"tid":{PATH_TRACK},'
+            f'{_span(start_ns - origin_ns, length_ns)},"cname":"{colour}","args":{{'
+            f'"event":{owner},"class":"{told}","tier":"{tiers[tier]}","drag_ns":{drag_ns},'
+            f'"module":{modules[module]},"lane":{at},"pieces":{pieces}}}}}'
+        )
 
 
-def _near(analysis: Analysed, origin_ns: int) -> Iterator[str]:
-    """Weights with little to spare, in order of their start; one on another has no room."""
+def _near(analysis: Analysed, spare_ns: NDArray[int64], origin_ns: int) -> Iterator[str]:
+    """The longest weights with little to spare, in order; one on another has no room."""
     import numpy as np
 
-    dag, spare_ns = analysis.dag, slack(analysis.dag)
+    dag = analysis.dag
     most_ns = NEAR_SHARE * dag.makespan_ns
     near = np.flatnonzero((spare_ns > 0) & (spare_ns < most_ns) & (dag.weight_ns > 0))
+    near = near[np.argsort(-dag.weight_ns[near], kind="stable")[:MOST_NEAR]]
     start_ns = dag.time_ns[dag.tail[near]]
     free_ns = -1 << 62
     order = np.argsort(start_ns, kind="stable")
@@ -144,24 +159,26 @@ def _near(analysis: Analysed, origin_ns: int) -> Iterator[str]:
         owner = int(dag.owner[edge])
         label = CLASSES[int(dag.label[edge])].value
         name = label if owner == NOBODY else analysis.events.names[int(analysis.events.name[owner])]
-        extra = {"args": {"slack_ns": int(spare_ns[edge]), "class": label}}
-        yield _slice(name, 0, NEAR_TRACK, _span(start - origin_ns, length_ns), extra)
+        said = json_text({"slack_ns": int(spare_ns[edge]), "class": label})
+        span = _span(start - origin_ns, length_ns)
+        yield (
+            f'{{"ph":"X","name":{json_text(name)},"pid":0,"tid":{NEAR_TRACK},{span},"args":{said}}}'
+        )
 
 
 def _flows(analysis: Analysed, along: Stretches, origin_ns: int) -> Iterator[str]:
     """An arrow wherever the path goes from one lane to another, between the events there."""
+    import numpy as np
+
     _, tracks = _processes(analysis)
-    path, lanes = analysis.path, along.lane.tolist()
-    owned = [index for index in range(len(path)) if path.owner[index] != NOBODY]
-    for number, (before, after) in enumerate(pairwise(owned)):
-        from_lane, to_lane = lanes[before], lanes[after]
-        if from_lane == to_lane or not (
-            0 <= from_lane < len(tracks) and 0 <= to_lane < len(tracks)
-        ):
-            continue
-        left_ns, reached_ns = int(path.start_ns[before]), int(path.start_ns[after])
-        yield _flow("s", number, tracks[from_lane], left_ns - origin_ns)
-        yield _flow("f", number, tracks[to_lane], reached_ns - origin_ns)
+    owned = np.flatnonzero(along.owner != NOBODY)
+    lane = along.lane[owned]
+    (changes,) = np.nonzero((lane[1:] != lane[:-1]) & (lane[1:] >= 0) & (lane[:-1] >= 0))
+    for number, change in enumerate(changes.tolist()):
+        before, after = owned[change], owned[change + 1]
+        left_ns, reached_ns = int(along.start_ns[before]), int(along.start_ns[after])
+        yield _flow("s", number, tracks[int(along.lane[before])], left_ns - origin_ns)
+        yield _flow("f", number, tracks[int(along.lane[after])], reached_ns - origin_ns)
 
 
 def _flow(phase: str, number: int, track: tuple[int, int], at_ns: int) -> str:
@@ -169,15 +186,7 @@ def _flow(phase: str, number: int, track: tuple[int, int], at_ns: int) -> str:
     return f'{head}"pid":{track[0]},"tid":{track[1]},"ts":{_us(at_ns)}}}'
 
 
-def _slice(
-    name: str, process: int, track: int, span: str, extra: Mapping[str, object] | None = None
-) -> str:
-    rest = json_text(extra)[1:] if extra else "}"
-    comma = "," if extra else ""
-    return f'{{"ph":"X","name":{json_text(name)},"pid":{process},"tid":{track},{span}{comma}{rest}'
-
-
-def _spans(first: NDArray[int64], second: NDArray[int64]) -> Iterable[tuple[int, int]]:
+def _spans(first: NDArray[Any], second: NDArray[Any]) -> Iterable[tuple[int, int]]:
     return zip(first.tolist(), second.tolist(), strict=True)
 
 

@@ -2,99 +2,137 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from benchorch.trace.artifacts.ancestry import Ancestry
-from benchorch.trace.artifacts.icicle import Piece
+from benchorch.trace.artifacts.ancestry import NO_OWNER, Ancestry
 from benchorch.trace.artifacts.subject import SCHEMA_VERSION, Analysed
-from benchorch.trace.dag import CLASSES, NOBODY, CriticalPath, Tier
+from benchorch.trace.dag import CLASSES, NOBODY, Tier
 from benchorch.trace.drag import drag
 
 if TYPE_CHECKING:
-    from numpy import int64
+    from numpy import bool_, int64
     from numpy.typing import NDArray
 
-NO_OWNER = "between events"
-"""What a stretch is called that belongs to no event."""
+MOST_STRETCHES = 60_000
+"""Of a file: on a longer path, neighbours that are short are taken together."""
+
+SHORT = "several short pieces"
+"""What those are called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretches:
-    """What the path itself does not say of its S stretches.
+    """The path as files have it: columns of length S that tile the window, and their names.
 
     Attributes:
-        lane: (S,) the lane of its owner, else of the point it leads to.
-        drag_ns: (S,) by how much the makespan shrinks without it alone; 0 of a residual.
-        name, module, stack: of each owner by its index.
+        start_ns, duration_ns, owner, label, tier, residual: as on the path. Of several short
+            pieces: their sum, NOBODY, and the class and tier of the longest of them.
+        lane: of the owner, else of the point that the stretch leads to.
+        drag_ns: by how much the makespan shrinks without it alone; 0 of a residual and of several.
+        name, module: places in `names` and `modules`, of which the last is empty.
+        pieces: how many of the path's stretches it is.
     """
 
+    start_ns: NDArray[int64]
+    duration_ns: NDArray[int64]
+    owner: NDArray[int64]
+    label: NDArray[int64]
+    tier: NDArray[int64]
+    residual: NDArray[bool_]
     lane: NDArray[int64]
     drag_ns: NDArray[int64]
-    name: dict[int, str]
-    module: dict[int, str]
-    stack: Mapping[int, tuple[str, ...]]
+    name: NDArray[int64]
+    module: NDArray[int64]
+    pieces: NDArray[int64]
+    names: tuple[str, ...]
+    modules: tuple[str, ...]
 
 
-def stretches(analysis: Analysed, ancestry: Ancestry) -> Stretches:
-    """One look at each owner on the path."""
+def stretches(analysis: Analysed, above: Ancestry, most: int = MOST_STRETCHES) -> Stretches:
+    """Of a path; a long one with neighbours that are short taken together."""
     import numpy as np
 
     events, dag, path = analysis.events, analysis.dag, analysis.path
-    owned = path.owner != NOBODY
+    owner = path.owner.astype(np.int64)
+    owned = owner != NOBODY
     lane = dag.lane[dag.head[path.edge]].astype(np.int64)
-    lane[owned] = events.lane[path.owner[owned]]
-    owners = [int(owner) for owner in np.unique(path.owner[owned])]
-    return Stretches(
+    lane[owned] = events.lane[owner[owned]]
+    codes, module = np.unique(np.append(above.module, -1)[owner], return_inverse=True)
+    whole = Stretches(
+        start_ns=path.start_ns,
+        duration_ns=path.duration_ns,
+        owner=owner,
+        label=path.label.astype(np.int64),
+        tier=path.tier.astype(np.int64),
+        residual=path.residual,
         lane=lane,
         drag_ns=np.where(path.residual, 0, drag(dag)[path.edge]),
-        name={NOBODY: NO_OWNER} | {o: events.names[int(events.name[o])] for o in owners},
-        module={NOBODY: ""} | {owner: ancestry.module(owner) for owner in owners},
-        stack=stacks(path, ancestry),
+        name=np.append(events.name.astype(np.int64), len(events.names))[owner],
+        module=module.astype(np.int64),
+        pieces=np.ones(len(path), dtype=np.int64),
+        names=(*events.names, NO_OWNER, SHORT),
+        modules=(*(above.module_name(int(code)) for code in codes), ""),
+    )
+    return _together(whole, most) if len(path) > most else whole
+
+
+def _together(whole: Stretches, most: int) -> Stretches:
+    """At most about so many: what is not among the half of that which is longest is short."""
+    import numpy as np
+
+    length_ns = whole.duration_ns
+    shortest_ns = np.partition(length_ns, -(most // 2))[-(most // 2)]
+    long = length_ns > shortest_ns
+    begins = long | np.append(True, long[:-1])
+    first = np.flatnonzero(begins)
+    run = np.cumsum(begins) - 1
+    pieces = np.bincount(run)
+    by_length = np.lexsort((length_ns, run))
+    longest = by_length[np.cumsum(pieces) - 1]
+    columns = (entry.name for entry in fields(whole) if entry.name not in {"names", "modules"})
+    picked = replace(whole, **{name: getattr(whole, name)[longest] for name in columns})
+    several = pieces > 1
+    return replace(
+        picked,
+        start_ns=whole.start_ns[first],
+        duration_ns=np.add.reduceat(length_ns, first),
+        owner=np.where(several, NOBODY, picked.owner),
+        drag_ns=np.where(several, 0, picked.drag_ns),
+        residual=picked.residual & ~several,
+        name=np.where(several, len(whole.names) - 1, picked.name),
+        module=np.where(several, len(whole.modules) - 1, picked.module),
+        pieces=pieces,
     )
 
 
 def path_columns(analysis: Analysed, along: Stretches) -> dict[str, object]:
     """The path as columns of equal length; names stand in tables and are meant by index."""
-    path = analysis.path
-    owners = path.owner.tolist()
-    names, name = _coded([along.name[owner] for owner in owners])
-    modules, module = _coded([along.module[owner] for owner in owners])
+    import numpy as np
+
+    used, name = np.unique(along.name, return_inverse=True)
     return {
         "schema_version": SCHEMA_VERSION,
         "makespan_ns": analysis.dag.makespan_ns,
         "lanes": [lane_label(analysis, index) for index in range(len(analysis.events.lanes))],
         "classes": [label.value for label in CLASSES],
         "tiers": [tier.name.lower() for tier in Tier],
-        "names": names,
-        "modules": modules,
+        "names": [along.names[code] for code in used],
+        "modules": list(along.modules),
         "segments": {
-            "start_ns": path.start_ns.tolist(),
-            "duration_ns": path.duration_ns.tolist(),
-            "class": path.label.tolist(),
-            "tier": path.tier.tolist(),
-            "residual": path.residual.tolist(),
-            "event": owners,
+            "start_ns": along.start_ns.tolist(),
+            "duration_ns": along.duration_ns.tolist(),
+            "class": along.label.tolist(),
+            "tier": along.tier.tolist(),
+            "residual": along.residual.tolist(),
+            "event": along.owner.tolist(),
             "lane": along.lane.tolist(),
-            "name": name,
-            "module": module,
+            "name": name.tolist(),
+            "module": along.module.tolist(),
             "drag_ns": along.drag_ns.tolist(),
+            "pieces": along.pieces.tolist(),
         },
     }
-
-
-def pieces(path: CriticalPath, stack: Mapping[int, tuple[str, ...]]) -> Iterator[Piece]:
-    """Each stretch as a piece of an icicle, by its owner's stack."""
-    stretches = (path.owner.tolist(), path.duration_ns.tolist(), path.label.tolist())
-    for owner, spent_ns, label in zip(*stretches, strict=True):
-        yield stack[owner], spent_ns, label
-
-
-def stacks(path: CriticalPath, ancestry: Ancestry) -> dict[int, tuple[str, ...]]:
-    """What each owner on a path is under, from the outside in, and itself."""
-    owners = set(path.owner.tolist()) - {NOBODY}
-    return {NOBODY: (NO_OWNER,)} | {owner: ancestry.stack(owner) for owner in owners}
 
 
 def lane_label(analysis: Analysed, lane: int) -> str:
@@ -103,8 +141,3 @@ def lane_label(analysis: Analysed, lane: int) -> str:
         return "window"
     found = analysis.events.lanes[lane]
     return found.label or f"{found.process} / {found.thread}"
-
-
-def _coded(texts: Sequence[str]) -> tuple[list[str], list[int]]:
-    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-    return list(places), [places[text] for text in texts]

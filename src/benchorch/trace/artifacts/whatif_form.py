@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from benchorch.trace.artifacts.ancestry import DEEPEST, Ancestry
+from benchorch.trace.artifacts.ancestry import Ancestry
+from benchorch.trace.artifacts.call_chains import Chain, call_chains
 from benchorch.trace.dag import CLASSES
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
 from benchorch.trace.whatif.basis import Basis
@@ -21,11 +22,10 @@ if TYPE_CHECKING:
     from numpy import int64
     from numpy.typing import NDArray
 
-Chain = tuple[int, int]
-"""The number of the chain of calls that another one continues, and what it adds."""
 
-
-def whatif_form(basis: Basis, above: Ancestry) -> dict[str, object]:
+def whatif_form(
+    basis: Basis, above: Ancestry, spare_ns: NDArray[int64] | None = None
+) -> dict[str, object]:
     """Plain columns for the page's script, as `Exported` says, and the names to ask by.
 
     Work is told apart by its class, module, kernel and chain of operators: chain k is called by
@@ -33,7 +33,7 @@ def whatif_form(basis: Basis, above: Ancestry) -> dict[str, object]:
     ``chain_caller[k]``, and so on up to chain 0, which is none.
     """
     groups, chains = _groups(basis, above)
-    graph = exported(basis.dag, groups)
+    graph = exported(basis.dag, groups, slack_ns=spare_ns)
     names = {"": 0}
     operators = [_named(basis.events.names, code) for _, code in chains]
     types = [above.types.get(code, "") for _, code in chains]
@@ -73,40 +73,3 @@ def _groups(basis: Basis, above: Ancestry) -> tuple[Mapping[str, Grouping], list
         "chain": ([""] * len(chains), of_edge(chain)),
     }
     return groups, chains
-
-
-def call_chains(parent: NDArray[int64], own: NDArray[int64]) -> tuple[NDArray[int64], list[Chain]]:
-    """The chain of values above and of each event, (n,), and all chains that there are.
-
-    Chain 0 is that of none; every other is the one it continues and the value that it adds.
-    Events are gone through level by level, a level at once.
-    """
-    import numpy as np
-
-    depth = _depths(parent)
-    chains: list[Chain] = [(0, NOTHING)]
-    chain = np.zeros(len(parent), dtype=np.int64)
-    for level in range(int(depth.max(initial=-1)) + 1):
-        (here,) = np.nonzero(depth == level)
-        if level:
-            chain[here] = chain[parent[here]]
-        adding = here[own[here] != NOTHING]
-        pairs = np.stack([chain[adding], own[adding]], axis=1)
-        found, place = np.unique(pairs, axis=0, return_inverse=True)
-        chain[adding] = len(chains) + place.reshape(-1)
-        chains += [(before, value) for before, value in found.tolist()]
-    return chain, chains
-
-
-def _depths(parent: NDArray[int64]) -> NDArray[int64]:
-    """How many ancestors each has, (n,); counting ends where no trace is that deep."""
-    import numpy as np
-
-    depth = np.zeros(len(parent), dtype=np.int64)
-    (open_,) = np.nonzero(parent != NOTHING)
-    above = parent[open_]
-    while len(open_) and depth.max() < DEEPEST:
-        depth[open_] += 1
-        above = parent[above]
-        open_, above = open_[above != NOTHING], above[above != NOTHING]
-    return depth

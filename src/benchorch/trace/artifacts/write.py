@@ -19,13 +19,14 @@ from benchorch.trace.artifacts.markup import json_text
 from benchorch.trace.artifacts.model_explorer import edge_overlays, node_data, own_graph
 from benchorch.trace.artifacts.perfetto import write_perfetto
 from benchorch.trace.artifacts.report import Picture, report
-from benchorch.trace.artifacts.stretches import Stretches, path_columns, pieces, stacks, stretches
+from benchorch.trace.artifacts.stretches import path_columns, stretches
 from benchorch.trace.artifacts.subject import SCHEMA_VERSION, Analysed
 from benchorch.trace.artifacts.summary import summary
 from benchorch.trace.artifacts.table import comma_separated, markdown
 from benchorch.trace.artifacts.whatif_form import whatif_form
 from benchorch.trace.grouping import by_module, by_pattern
 from benchorch.trace.roofline import Peaks
+from benchorch.trace.slack import slack
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.prediction import to_json
@@ -73,14 +74,15 @@ def _write(analysis: Analysed, folder: _Folder, basis: Basis, whatifs: WhatIfs) 
     folder.text("path.json", json_text(path_columns(analysis, along)))
     folder.text("table.md", markdown(analysis.findings))
     folder.text("table.csv", comma_separated(analysis.findings))
-    measured = graph_times(analysis, above)
+    spare_ns = slack(analysis.dag)
+    measured = graph_times(analysis, above, spare_ns)
     _model_explorer(analysis, folder, measured)
-    pictures = _pictures(analysis, measured, along)
+    pictures = _pictures(analysis, measured, above)
     for name, (_, _, picture) in pictures.items():
         folder.text(name, alone(picture))
-    write_perfetto(analysis, along, above, folder.path("perfetto.json.gz"))
+    write_perfetto(analysis, along, above, spare_ns, folder.path("perfetto.json.gz"))
     _whatifs(basis, folder, above, whatifs)
-    folder.text("report.html", report(analysis, whatif_form(basis, above), pictures))
+    folder.text("report.html", report(analysis, whatif_form(basis, above, spare_ns), pictures))
 
 
 def _model_explorer(analysis: Analysed, folder: _Folder, measured: GraphTimes) -> None:
@@ -92,7 +94,7 @@ def _model_explorer(analysis: Analysed, folder: _Folder, measured: GraphTimes) -
         folder.text(f"{start}.json", json_text(own_graph(measured)))
 
 
-def _pictures(analysis: Analysed, measured: GraphTimes, along: Stretches) -> dict[str, Picture]:
+def _pictures(analysis: Analysed, measured: GraphTimes, above: Ancestry) -> dict[str, Picture]:
     """By file, the most telling first."""
     findings = analysis.findings
     modules = any(node.module for node in measured.graph.nodes)
@@ -103,19 +105,19 @@ def _pictures(analysis: Analysed, measured: GraphTimes, along: Stretches) -> dic
             "Where the critical path is",
             "Modules above operators above kernels; the wider, the more of the path. Rest on a "
             "piece for its times.",
-            icicle(pieces(analysis.path, along.stack)),
+            icicle(above.pieces(analysis.path)),
         ),
         "graph.svg": (
             "Modules" if modules else "Operators",
             "The greener, the less time the whole would take without it; dark red is the path.",
-            grouped_picture("Graph", grouped_times(analysis, measured, folded), findings),
+            grouped_picture("Graph", grouped_times(measured, folded), findings),
         ),
     }
     if analysis.graph is not None:
         found["graph_grouped.svg"] = (
             "Operators in groups that kernels often do at once",
             "Percentages where ways join say what share of all busy time each of them took.",
-            grouped_picture("Groups", grouped_times(analysis, measured, groups), findings),
+            grouped_picture("Groups", grouped_times(measured, groups), findings),
         )
         found["graph_full.svg"] = (
             "Every operator and its tensors",
@@ -131,8 +133,7 @@ def _whatifs(basis: Basis, folder: _Folder, above: Ancestry, whatifs: WhatIfs) -
         prediction = predict(basis, changes, name=name, swept=True)
         folder.text(f"whatif/{_file_name(name)}.json", to_json(prediction))
         _, path = outcome(basis, scenario_of(basis, changes))
-        before = pieces(basis.path, stacks(basis.path, above))
-        picture = icicle_change(before, pieces(path, stacks(path, above)))
+        picture = icicle_change(above.pieces(basis.path), above.pieces(path))
         folder.text(f"icicle_whatif{f'_{number + 1}' if number else ''}.svg", alone(picture))
 
 

@@ -8,13 +8,14 @@ from benchorch.trace.artifacts.graph_times import OWN_GRAPH, graph_times
 from benchorch.trace.artifacts.model_explorer import edge_overlays, node_data, own_graph
 from benchorch.trace.attribution.owners import owners
 from benchorch.trace.operator_graph import OperatorGraph, OperatorNode
+from benchorch.trace.slack import slack
 from traced import HOSTILE, analysed, trace_file, two_layers
 
 
 def measured(folder, events, graph=None):
     analysis = analysed(trace_file(folder / "trace.json", events), graph)
     above = ancestry(analysis.events, owners(analysis.events))
-    return analysis, graph_times(analysis, above)
+    return analysis, graph_times(analysis, above, slack(analysis.dag))
 
 
 def test_on_path_times_of_nodes_and_of_none_sum_to_the_makespan(tmp_path):

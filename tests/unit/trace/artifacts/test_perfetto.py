@@ -7,6 +7,7 @@ from benchorch.trace.artifacts import perfetto
 from benchorch.trace.artifacts.ancestry import ancestry
 from benchorch.trace.artifacts.stretches import stretches
 from benchorch.trace.attribution.owners import owners
+from benchorch.trace.slack import slack
 from traced import HOSTILE, analysed, host, trace_file, two_layers
 
 
@@ -14,7 +15,8 @@ def written(folder, events):
     analysis = analysed(trace_file(folder / "trace.json", events))
     above = ancestry(analysis.events, owners(analysis.events))
     path = folder / "perfetto.json.gz"
-    perfetto.write_perfetto(analysis, stretches(analysis, above), above, path)
+    along = stretches(analysis, above)
+    perfetto.write_perfetto(analysis, along, above, slack(analysis.dag), path)
     return analysis, path
 
 

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchorch.trace.artifacts.ancestry import ancestry
-from benchorch.trace.artifacts.whatif_form import call_chains, whatif_form
+from benchorch.trace.artifacts.call_chains import call_chains
+from benchorch.trace.artifacts.whatif_form import whatif_form
 from benchorch.trace.whatif.basis import prepare
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.selector import Selector
