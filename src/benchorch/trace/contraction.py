@@ -105,15 +105,19 @@ class Contracted:
 
     def longest(self, step_ns: NDArray[int64]) -> tuple[int, NDArray[int64]]:
         """The makespan with these steps, and the edges of the critical path, in order of time."""
+        length_ns = self.lengths(step_ns)
+        elapsed_ns = self.elapsed(length_ns)
+        return elapsed_ns[-1], self.way(length_ns, elapsed_ns)
+
+    def way(self, length_ns: NDArray[int64], elapsed_ns: list[int]) -> NDArray[int64]:
+        """The edges of the critical path, from what `lengths` and `elapsed` say."""
         import numpy as np
 
-        length_ns = self.lengths(step_ns)
-        elapsed_ns = np.array(self.elapsed(length_ns), dtype=np.int64)
-        last = self.last
-        tight = last[elapsed_ns[self.tail] + length_ns == elapsed_ns[self.head]]
+        at_ns, last = np.array(elapsed_ns, dtype=np.int64), self.last
+        tight = last[at_ns[self.tail] + length_ns == at_ns[self.head]]
         held_by = binding_edges(self.dag, tight)[self.points]
         chain = np.where(held_by >= 0, np.searchsorted(last, held_by), -1)
-        return int(elapsed_ns[-1]), self._edges_of(walk_back(self.tail, chain))
+        return self._edges_of(walk_back(self.tail, chain))
 
     def _edges_of(self, chains: NDArray[int64]) -> NDArray[int64]:
         """The edges of some chains, one after another."""

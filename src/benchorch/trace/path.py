@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, EdgeKind, Tier
@@ -97,4 +98,25 @@ def path_along(
         owner=np.where(residual, NOBODY, dag.owner[edge]).astype(np.int32),
         label=np.where(residual, unexplained, dag.label[edge]).astype(np.int8),
         tier=np.where(residual, Tier.UNEXPLAINED, dag.tier[edge]).astype(np.int8),
+    )
+
+
+def retimed(
+    dag: Dag, path: CriticalPath, weight_ns: NDArray[int64], residual_ns: NDArray[int64]
+) -> CriticalPath:
+    """The same stretches with other weights and residuals; those of no length are left out."""
+    import numpy as np
+
+    rest_ns = residual_ns[dag.head[path.edge]] if path.residual.any() else 0
+    duration_ns = np.where(path.residual, rest_ns, weight_ns[path.edge])
+    timed = replace(
+        path,
+        start_ns=dag.time_ns[0] + np.cumsum(duration_ns) - duration_ns,
+        duration_ns=duration_ns,
+    )
+    took_time = duration_ns > 0
+    if took_time.all():
+        return timed
+    return CriticalPath(
+        **{column.name: getattr(timed, column.name)[took_time] for column in fields(timed)}
     )

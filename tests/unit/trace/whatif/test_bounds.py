@@ -91,7 +91,13 @@ def test_a_simulation_on_what_can_matter_is_the_replay(
     whole_ns, edges = basis.contracted.longest(steps(basis.dag, changed))
     assert whole_ns == total_ns
     whole = path_along(basis.dag, edges, changed, basis.dag.residual_ns)
-    assert path.edge.tolist() == whole.edge.tolist()
+    assert path.length_ns == whole.length_ns == total_ns
+    assert path.start_ns.tolist() == (
+        (basis.dag.time_ns[0] + np.cumsum(path.duration_ns) - path.duration_ns).tolist()
+    )
+    assert (path.duration_ns[~path.residual] == changed[path.edge[~path.residual]]).all()
+    if len(basis.path) and path.edge.tolist() != whole.edge.tolist():  # two are equally long
+        assert set(path.edge.tolist()) <= set(basis.path.edge.tolist())
 
 
 @settings(max_examples=30)
