@@ -78,18 +78,8 @@ def notes(scope: Scope) -> Notes:
     columns["recorded"][made] = lanes_of(scope, scope.stream[mark], device[scope.lane[mark]])
     told = (columns["record"][call] != NOTHING) & ~np.isin(columns["record"][call], made)
     note, record = note[told], columns["record"][call[told]]
-    columns["recorded"][record] = lanes_of(scope, _recording(scope, note), device[scope.lane[note]])
+    columns["recorded"][record] = lanes_of(scope, scope.stream[record], device[scope.lane[note]])
     return Notes(**columns)
-
-
-def _recording(scope: Scope, note: NDArray[int64]) -> NDArray[int64]:
-    """The stream that each of some synchronisations waits for, as its record says."""
-    import numpy as np
-
-    index = scope.event[note].tolist()
-    said = scope.events.details.read(index) if index else {}
-    streams = [str(said[at].get("wait_on_stream", NOTHING)) for at in index]
-    return np.array([int(one) if one.isdigit() else NOTHING for one in streams], dtype=np.int64)
 
 
 def _calls(scope: Scope, calls: NDArray[int64], correlation: NDArray[int64]) -> NDArray[int64]:

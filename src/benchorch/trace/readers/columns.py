@@ -190,6 +190,7 @@ def _joins(args: list[Arguments], kind: NDArray[int8]) -> Piece:
         "correlation": _read(args, among(kind, CALLS), attrgetter("correlation")),
         "graph_node": _read(args, among(kind, ON_STREAMS), attrgetter("graph_node")),
         "awaited": _read(args, among(kind, ON_STREAMS), attrgetter("awaited")),
+        "recorded_on": _read(args, among(kind, ON_STREAMS), attrgetter("recorded_on")),
         "sequence": _read(args, among(kind, CALLED), attrgetter("sequence")),
         "forward_thread": _read(args, among(kind, CALLED), attrgetter("forward_thread")),
     }

@@ -54,6 +54,7 @@ def finished(gathered: Gathered) -> Finished | None:
         columns["sequence"], columns.pop("forward_thread"), columns["lane"], columns["start_ns"]
     )
     columns["correlation"] = _unambiguous(columns, gathered.repairs)
+    _tell_records(columns, columns.pop("recorded_on"))
     place = columns.pop("place")
     return Finished(columns=columns, place=place, names=names, lanes=lanes)
 
@@ -150,6 +151,21 @@ def _unambiguous(columns: Columns, repairs: Counter[str]) -> NDArray[int64]:
         repairs["duplicate correlation"] += len(later)
         correlation[later] = NOTHING
     return correlation
+
+
+def _tell_records(columns: Columns, recorded_on: NDArray[int64]) -> None:
+    """Give host calls that record an event the stream that a wait for it names."""
+    import numpy as np
+
+    notes = np.flatnonzero((recorded_on >= 0) & (columns["awaited"] >= 0))
+    calls = np.flatnonzero(columns["category"] == Category.RUNTIME)
+    calls = calls[np.argsort(columns["correlation"][calls], kind="stable")]
+    if not len(notes) or not len(calls):
+        return
+    known, awaited = columns["correlation"][calls], columns["awaited"][notes]
+    at = np.minimum(np.searchsorted(known, awaited), len(calls) - 1)
+    said = known[at] == awaited
+    columns["stream"][calls[at[said]]] = recorded_on[notes[said]]
 
 
 def _last_end(piece: Columns) -> int:

@@ -236,7 +236,7 @@ def _gather(
         "awaited": np.array([awaited.get(each, NOTHING) for each in correlations.tolist()])
         if table.category is Category.SYNC
         else nothing,
-        **dict.fromkeys(("external_id", "sequence", "forward_thread"), nothing),
+        **dict.fromkeys(("external_id", "sequence", "forward_thread", "recorded_on"), nothing),
     }
     if ended.any():
         gathered.pieces.append({name: column[ended] for name, column in piece.items()})

@@ -22,6 +22,7 @@ _RENAMED = {
     "forward_thread": "Fwd thread id",
     "graph_node": "graph node id",
     "awaited": "wait_on_cuda_event_record_corr_id",
+    "recorded_on": "wait_on_stream",
 }
 
 
@@ -37,6 +38,7 @@ class Arguments(msgspec.Struct, frozen=True, gc=False, rename=_RENAMED):
     stream: Any = None
     graph_node: Any = NOTHING
     awaited: Any = NOTHING
+    recorded_on: Any = NOTHING
     name: Any = None
     labels: Any = None
 
