@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.builder.build import build_dag
-from benchorch.trace.dag import NOBODY, Dag
+from benchorch.trace.dag import NOBODY, Dag, Window
 from benchorch.trace.events import Events
 from benchorch.trace.nesting import nest
 from benchorch.trace.operator_graph import OperatorGraph
@@ -68,7 +68,17 @@ def predicted_ratio(
 ) -> float:
     """The makespan of the changed program over that of the fastest iteration of a trace."""
     events = read_events(trace)
-    window = min(windows(events, None), key=lambda one: one.end_ns - one.start_ns)
+    window = _fastest(events)
     dag = build_dag(events, window, graph)
     found = Analysed(events=events, dag=dag, path=critical_path(dag), graph=graph)
     return asked_ns(found, factors, alone=False) / dag.makespan_ns
+
+
+def observed_ns(trace: Path) -> int:
+    """The makespan of the fastest iteration of a trace."""
+    window = _fastest(read_events(trace))
+    return window.end_ns - window.start_ns
+
+
+def _fastest(events: Events) -> Window:
+    return min(windows(events, None), key=lambda one: one.end_ns - one.start_ns)
