@@ -43,6 +43,11 @@ class NodeSpeedups(Transform):
         ratio = np.append(left, 1.0)[basis.dag.owner]
         return scenario.scaled(basis.labelled(*WORK), ratio)
 
+    def __str__(self) -> str:
+        ids = [f"op_id {number}, speedup {speedup:g}" for number, speedup in self.by_id.items()]
+        types = [f"op_type {name}, speedup {speedup:g}" for name, speedup in self.by_type.items()]
+        return f"NodeSpeedups({'; '.join(ids + types)})"
+
     def problems(self, basis: Basis) -> list[str]:
         """Numbers and types that the model does not have."""
         nodes = _grouped(basis)

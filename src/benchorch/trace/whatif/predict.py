@@ -51,7 +51,7 @@ def predict(
     """
     basis = prepare(analysis, peaks, others)
     found = [
-        f"change {number}: {problem}"
+        f"{name}, change {number}: {problem}"
         for number, change in enumerate(changes, 1)
         for problem in change.problems(basis)
     ]

@@ -122,6 +122,7 @@ def test_amdahl4mls_speedups_are_predicted(
 ) -> None:
     changes = parse({"speedups": entries}).changes
     said = predict(dataclasses.replace(basis, graph=GRAPH), changes)
+    assert all(str(value) in said.changes[0] for value in entries[0].values())
     assert said.predicted_ns == pytest.approx(simulate(changed).makespan_ns, rel=0.01)
 
 
