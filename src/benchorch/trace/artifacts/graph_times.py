@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy import bool_, float64, int32, int64
     from numpy.typing import NDArray
 
-OWN_GRAPH = "called"
-"""Name of the graph that is made of the trace itself."""
+OWN_GRAPH, OWN_SOURCE = "called", "trace"
+"""Name and source of the graph that is made of the trace itself."""
 
 MOST_SIMULATED, MOST_EDGES = 80, 3_000_000
 """Nodes whose drag is simulated here, those with most time on the path, and edges over all."""
@@ -56,7 +56,7 @@ class GraphTimes:
         graph: of N nodes.
         of: each node's times, by its name.
         observed: pairs of nodes that follow each other on the observed critical path.
-        dataflow: the nodes of the longest path of data.
+        dataflow: the nodes of the longest path of data; none where only calls are known.
         entities: which events are whose work.
         asked: simulates what would be gained.
     """
@@ -76,7 +76,7 @@ def graph_times(analysis: Analysed, above: Ancestry, spare_ns: NDArray[int64]) -
         entities = graph_nodes(analysis.events, above.owned, graph)
     else:
         graph, entities = _called(analysis, above)
-    asked = gains(analysis.dag, analysis.path, spare_ns)
+    asked = gains(analysis.dag, spare_ns)
     rows = {row.name: row for row in analysis.findings.graph_nodes}
     names = {node.name for node in graph.nodes}
     of = {name: _as_listed(row) for name, row in rows.items() if name in names}
@@ -87,7 +87,7 @@ def graph_times(analysis: Analysed, above: Ancestry, spare_ns: NDArray[int64]) -
         graph=graph,
         of=of,
         observed=_observed(analysis, entities, names),
-        dataflow=dataflow_path(graph, {name: one.total_ns for name, one in of.items()}).nodes,
+        dataflow=_dataflow(graph, of),
         entities=entities,
         asked=asked,
     )
@@ -113,6 +113,12 @@ def grouped_times(times: GraphTimes, grouping: Grouping) -> GraphTimes:
         entities=entities,
         asked=times.asked,
     )
+
+
+def _dataflow(graph: OperatorGraph, of: Mapping[str, NodeTime]) -> tuple[str, ...]:
+    if graph.source == OWN_SOURCE:
+        return ()
+    return dataflow_path(graph, {name: one.total_ns for name, one in of.items()}).nodes
 
 
 def _as_listed(row: Row) -> NodeTime:
@@ -240,7 +246,7 @@ def _called(analysis: Analysed, above: Ancestry) -> tuple[OperatorGraph, Entitie
         shares=tuple({index: 1.0} for index in range(len(names))),
         instance=operator,
     )
-    return OperatorGraph(name=OWN_GRAPH, nodes=nodes, source="trace"), entities
+    return OperatorGraph(name=OWN_GRAPH, nodes=nodes, source=OWN_SOURCE), entities
 
 
 def _in_window(analysis: Analysed) -> NDArray[bool_]:

@@ -60,14 +60,14 @@ def edge_overlays(times: GraphTimes) -> dict[str, object]:
     dataflow = [
         (ids[a], ids[b], duration(times.of[b].total_ns)) for a, b in pairwise(times.dataflow)
     ]
+    overlays = [_overlay("observed", PATH, 3, observed)]
+    if dataflow:
+        overlays.append(_overlay("dataflow", "#2166ac", 2, dataflow))
     return {
         "type": "edge_overlays",
         "name": "critical path",
         "graphName": times.graph.name,
-        "overlays": [
-            _overlay("observed", PATH, 3, observed),
-            _overlay("dataflow", "#2166ac", 2, dataflow),
-        ],
+        "overlays": overlays,
     }
 
 
