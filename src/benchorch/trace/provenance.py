@@ -14,6 +14,7 @@ MAPPINGS = "inductor_provenance_tracking_node_mappings"
 """How the names of the files begin in which Inductor's mappings are kept."""
 
 _NUMBERED_GRAPH = re.compile(r"^graph_\d+_")
+_NUMBER = re.compile(r"_\d+$")
 _CALL = re.compile(r"^(?P<name>.*):(?P<call>\d+)$")
 _FUSED = re.compile(r"^(?:triton_(?:[a-z]+_)?|cpp_)fused_(?P<ops>.+?)_\d+$")
 _LONG_OPS = (
@@ -31,6 +32,7 @@ _LONG_OPS = (
 _VIEWS = {
     *("view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "select", "slice"),
     *("split", "squeeze", "unsqueeze", "unbind", "alias", "detach"),
+    "getitem",
 }
 
 _OP = re.compile(rf"({'|'.join(sorted(_LONG_OPS, key=len, reverse=True))}|_?[^_]+)(?:_|$)")
@@ -82,7 +84,7 @@ def of_inductor(content: Mapping[str, object], wanted: Collection[str] = ()) -> 
 
     Inductor names its nodes after decomposition; where the graph at hand has the names before
     it, they are translated. Nodes that other kernels computed are listed again by those that
-    inlined them: only a kernel that is the first to list a node does its work.
+    inlined them: only a kernel that is the first to list a node does its work. Views do none.
     """
     after = _lists(content.get("cppCodeToPost"))
     before = _lists(content.get("postToPre"))
@@ -94,7 +96,7 @@ def of_inductor(content: Mapping[str, object], wanted: Collection[str] = ()) -> 
     seen: set[str] = set()
     calls: dict[str, list[tuple[str, ...]]] = {}
     for _, name, nodes in numbered:
-        fresh = [node for node in nodes if node not in seen] or list(nodes)
+        fresh = _working([node for node in nodes if node not in seen] or list(nodes))
         seen.update(nodes)
         calls.setdefault(kernel_of(name), []).append(_translated(fresh, before, wanted))
     return Provenance(calls={name: tuple(listed) for name, listed in calls.items()})
@@ -122,6 +124,11 @@ def fused_ops(kernel: str) -> tuple[str, ...]:
 def is_fused(kernel: str) -> bool:
     """Whether a compiler made it of several operators, by its name."""
     return _FUSED.match(_NUMBERED_GRAPH.sub("", kernel)) is not None
+
+
+def _working(nodes: list[str]) -> list[str]:
+    """Nodes without the views among them, such as ``permute_1``, unless there is nothing else."""
+    return [node for node in nodes if _NUMBER.sub("", node) not in _VIEWS] or nodes
 
 
 def _translated(

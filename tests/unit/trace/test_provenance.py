@@ -92,6 +92,13 @@ def test_mappings_of_another_shape_say_nothing() -> None:
     assert of_inductor({"cppCodeToPost": [1], "postToPre": {"a": "b"}}) == Provenance()
 
 
+def test_views_do_no_work_beside_others() -> None:
+    said = {"a:1": ["permute_1", "attention", "getitem_2", "select"], "b:2": ["view_3"]}
+    found = of_inductor({"cppCodeToPost": said})
+    assert found.nodes("a", 0) == ("attention",)
+    assert found.nodes("b", 0) == ("view_3",)
+
+
 def test_files_beside_a_trace_are_in_the_order_of_compilation(tmp_path: Path) -> None:
     for number in (10, 2):
         content = {"cppCodeToPost": {f"cpp_fused_add_{number}:1": ["add"]}}

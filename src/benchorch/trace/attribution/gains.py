@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
 from benchorch.trace.contraction import Contracted, contract
-from benchorch.trace.dag import CriticalPath, Dag
+from benchorch.trace.dag import Dag
+from benchorch.trace.path import binding_edges, walk_back
 from benchorch.trace.replay import steps
 
 LEVELS = 8
@@ -82,12 +83,15 @@ class Gains:
         return self.dag.makespan_ns - max(rest.elapsed(rest.lengths(step_ns)))
 
 
-def gains(dag: Dag, path: CriticalPath, slack_ns: NDArray[int64]) -> Gains:
-    """What can be asked of a graph whose path and slack are known."""
+def gains(dag: Dag, slack_ns: NDArray[int64]) -> Gains:
+    """What can be asked of a graph whose slack is known."""
     import numpy as np
 
+    # Not those of the path's stretches: edges of no length have none, but belong to it too.
+    tight = np.flatnonzero(slack_ns == 0)
+    along = walk_back(dag.tail, binding_edges(dag, tight))
     others = np.ones(dag.edges, dtype=np.bool_)
-    others[path.edge] = False
+    others[along] = False
     spare = int(slack_ns[others].min()) if others.any() else dag.makespan_ns
     return Gains(dag=dag, path_edges=np.flatnonzero(~others), slack_ns=slack_ns, spare_ns=spare)
 

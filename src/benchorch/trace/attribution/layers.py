@@ -82,13 +82,15 @@ def _known_modules(noded: Entities, graph: OperatorGraph | None) -> Mapping[str,
 
 
 def _modules_of(noded: Entities, module: Mapping[str, str]) -> list[dict[str, float]]:
-    """How each part is divided among modules; not at all where one of its nodes has none."""
+    """How each part is divided among the modules of those of its nodes that have one."""
     found = []
     for shares in noded.shares:
         divided: dict[str, float] = defaultdict(float)
         for row, share in shares.items():
-            divided[module.get(noded.names[row], "")] += share
-        found.append({} if "" in divided else dict(divided))
+            if noded.names[row] in module:
+                divided[module[noded.names[row]]] += share
+        whole = sum(divided.values())
+        found.append({name: share / whole for name, share in divided.items()})
     return found
 
 

@@ -8,14 +8,13 @@ from benchorch.trace.attribution.counterfactuals import counterfactuals
 from benchorch.trace.attribution.gains import Gains, gains
 from benchorch.trace.dag import Class, Dag, EdgeKind
 from benchorch.trace.events import Lane
-from benchorch.trace.path import critical_path
 from benchorch.trace.replay import replay
 from benchorch.trace.slack import slack
 from random_dags import Edge, dag_of, dags, lane_dags
 
 
 def of(dag: Dag) -> Gains:
-    return gains(dag, critical_path(dag), slack(dag))
+    return gains(dag, slack(dag))
 
 
 @settings(deadline=None)

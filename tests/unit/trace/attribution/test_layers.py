@@ -71,6 +71,12 @@ def test_a_kernel_of_several_modules_is_shared_by_them() -> None:
     assert by_module(events, graph) == ["(model)", "(model)", "m.add+m.mul"]
 
 
+def test_of_a_kernels_nodes_those_without_a_module_leave_their_share_to_the_others() -> None:
+    events = trace(op("graph_0_cpp_fused_add_mul_0", 10, 30))
+    nodes = (OperatorNode(name="mul", op="mul", module="m"),)
+    assert by_module(events, OperatorGraph(name="g", nodes=nodes, source="inductor")) == ["m"]
+
+
 def layers() -> Events:
     made = []
     for layer in range(2):
