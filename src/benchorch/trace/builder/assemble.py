@@ -93,12 +93,11 @@ def _by_head(head: NDArray[int32], points: int) -> tuple[NDArray[int64], NDArray
 
     count = np.bincount(head, minlength=points)
     begins = np.cumsum(count) - count
-    order = np.full(len(head), -1, dtype=np.int64)
-    several = count[head] > 1
-    alone = np.flatnonzero(~several)
-    order[begins[head[alone]]] = alone
-    others = np.flatnonzero(several)
-    order[order < 0] = others[np.argsort(head[others], kind="stable")]
+    order = np.empty(len(head), dtype=np.int64)
+    order[begins[head]] = np.arange(len(head))
+    others = np.flatnonzero((count > 1)[head])
+    places = np.repeat(count > 1, count)  # of the edges of heads that have several
+    order[places] = others[np.argsort(head[others], kind="stable")]
     return order, begins
 
 

@@ -178,8 +178,10 @@ def _context(scope: Scope, streams: Streams, note: Notes) -> Awaited:
     """Everything that was launched before, on all streams of the device, or of all devices."""
     import numpy as np
 
-    copies = np.setdiff1d(_named(scope, runtime.BLOCKING_COPY), scope.launch[scope.device])
-    call = np.concatenate([_named(scope, runtime.CONTEXT_SYNC), copies])
+    launching = np.zeros(len(scope) + 1, dtype=np.bool_)  # the last one is NOTHING's
+    launching[scope.launch[scope.device]] = True
+    copies = _named(scope, runtime.BLOCKING_COPY)
+    call = np.concatenate([_named(scope, runtime.CONTEXT_SYNC), copies[~launching[copies]]])
     lanes = streams.queue.lanes
     call, lane = np.repeat(call, len(lanes)), np.tile(lanes, len(call))
     devices = np.array([lane.device for lane in scope.events.lanes] or [NOTHING], dtype=np.int64)
