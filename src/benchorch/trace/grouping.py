@@ -9,6 +9,7 @@ import heapq
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from benchorch.trace.operator_graph import OperatorGraph, OperatorNode
 
@@ -264,7 +265,7 @@ class _Merging:
             name=name,
             op=str(self.name_of[root]),
             inputs=reads,
-            module=first.module,
+            module=_around([self.graph.nodes[index].module for index in indices]),
             attributes={"operators": f"{len(indices)}: {held}"},
         )
 
@@ -282,3 +283,9 @@ class _Merging:
                 if waiting[head] == 0:
                     heapq.heappush(ready, head)
         return order
+
+
+def _around(modules: Sequence[str]) -> str:
+    """The innermost module that all of them are in; empty where there is none."""
+    levels = zip(*(module.split(".") for module in modules), strict=False)
+    return ".".join(names[0] for names in takewhile(lambda names: len({*names}) == 1, levels))

@@ -130,6 +130,7 @@ def test_modules_are_folded_until_they_are_few_enough():
         )
     )
     assert len(by_module(whole, most=12).graph.nodes) == 12
+    assert [node.module for node in by_module(whole, most=11).graph.nodes] == ["m.a", "m.b", "m.c"]
     assert list(by_module(whole, most=11).members) == [f"m.{x}: {x}0" for x in "abc"]
     assert len(by_module(whole, most=2).graph.nodes) == 1
 

@@ -20,7 +20,7 @@ LONGEST_ROUTED = 24
 """Layers beyond which an edge goes straight, beneath the boxes: it would push them all aside."""
 
 ORDER_SWEEPS, PLACE_SWEEPS, EVENING_SWEEPS = 8, 14, 4
-STRAIGHT_WEIGHT = 8.0
+STRAIGHT_WEIGHT = 1.5
 """How much more than others the edges that matter want to be vertical."""
 
 Edge = tuple[int, int]
