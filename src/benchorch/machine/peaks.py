@@ -18,6 +18,7 @@ from benchorch.domain.codec import Json, decode, encode
 from benchorch.environment import available_memory_bytes, describe_host, package_versions
 from benchorch.invocations import state_directory
 from benchorch.journal import write_json
+from benchorch.machine.grade import grade
 from benchorch.trace.roofline import Peaks
 from benchorch.units import NS_PER_S
 
@@ -65,13 +66,15 @@ def measure_peaks(device: str, threads: int) -> Peaks:
     torch.set_num_threads(threads)
     rates = {dtype: _products_per_s(device, dtype) for dtype in DTYPES}
     known = {dtype: rate for dtype, rate in rates.items() if rate is not None}
-    missing = [f"no product of {dtype} matrices on this device" for dtype in rates.keys() - known]
+    caveats = [f"no product of {dtype} matrices on this device" for dtype in rates.keys() - known]
+    if grade().letter == "C":
+        caveats.append(f"measured while the machine was not itself: {grade().reasons[0]}")
     return Peaks(
         flops_per_s=known,
         bytes_per_s=_triad_bytes_per_s(device),
         launch_floor_ns=_launch_ns() if device == "cuda" else 0.0,
         source="measured",
-        caveats=tuple(sorted(missing)),
+        caveats=tuple(sorted(caveats)),
     )
 
 

@@ -50,12 +50,14 @@ def capture(
     executable = loaded.executable
     if not isinstance(executable, TorchExecutable):
         raise _blind(executable, remedy="profiler=auto")
+    after = schedule.wait // 2  # half before and half after: a machine's speed drifts
     with executable.calling():
-        unprofiled_ns = schedule.make(schedule.wait, loaded.calls, request.clock)
+        unprofiled_ns = schedule.make(schedule.wait - after, loaded.calls, request.clock)
         with _ranges(executable):
             config, notes = _experimental(request.device)
             trace = _profiler(request.device, experimental_config=config)
             profiled_ns = _record(trace, schedule, loaded, request)
+        unprofiled_ns += schedule.make(after, loaded.calls, request.clock)
         _export(trace, request.directory / TRACE)
         # Of all threads at once torch does not tell who took memory, so this is another pass.
         with ranges.compiled_kernels():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchorch.machine import peaks
+from benchorch.machine.grade import judge
 from benchorch.trace.roofline import Peaks
 
 MADE_UP = Peaks(flops_per_s={"float32": 2e9}, bytes_per_s=3e9, caveats=("made up",))
@@ -17,6 +18,11 @@ MADE_UP = Peaks(flops_per_s={"float32": 2e9}, bytes_per_s=3e9, caveats=("made up
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return tmp_path / "benchorch" / "peaks"
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peaks, "grade", lambda: judge([1_000_000] * 100, 0.0))
 
 
 @pytest.fixture
@@ -82,6 +88,16 @@ def test_a_dtype_without_products_is_named_and_left_out(monkeypatch: pytest.Monk
     found = peaks.measure_peaks("cpu", 1)
     assert "int8" not in found.flops_per_s
     assert found.caveats == ("no product of int8 matrices on this device",)
+
+
+def test_a_machine_that_was_not_itself_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peaks, "_triad_bytes_per_s", lambda device: 1.0)
+    monkeypatch.setattr(peaks, "_products_per_s", lambda device, dtype: 1.0)
+    assert peaks.measure_peaks("cpu", 1).caveats == ()
+    uneven = judge([1_000_000] * 80 + [3_000_000] * 20, 0.0)
+    monkeypatch.setattr(peaks, "grade", lambda: uneven)
+    (caveat,) = peaks.measure_peaks("cpu", 1).caveats
+    assert "was not itself: 1 ms of work takes 3.00 times its median" in caveat
 
 
 def test_devices_are_told_apart_by_what_their_driver_calls_them(tmp_path: Path) -> None:
