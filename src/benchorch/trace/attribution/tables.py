@@ -166,7 +166,11 @@ class Ledger:
         for part, share in parts.items():
             mine = found.edge_part == part
             cut[mine] = part_of(weight_ns[mine], share)
-        return self.gains.saved_ns(cut), self.gains.saved_ns(cut // 2)
+        saved = self.gains.saved_ns(cut)
+        path_edges = self.gains.path_edges
+        if saved == int(cut[path_edges].sum()):  # so the path stays the longest on the way there
+            return saved, int((cut[path_edges] // 2).sum())
+        return saved, self.gains.saved_ns(cut // 2)
 
 
 def ratio(whole: float, rest: float) -> float:
