@@ -171,10 +171,16 @@ def _analysis(
     trace: Path, wanted: _Asked, graph: OperatorGraph | None, peaks: Peaks | None, say: Say
 ) -> Analysis:
     from benchorch.trace.analysis import analyze
+    from benchorch.trace.provenance import beside
 
     say(f"reading {trace} ({format_bytes(trace.stat().st_size)})")
     return analyze(
-        trace, range_name=wanted.range_name, iteration=wanted.call, graph=graph, peaks=peaks
+        trace,
+        range_name=wanted.range_name,
+        iteration=wanted.call,
+        graph=graph,
+        peaks=peaks,
+        provenance=beside(trace, {node.name for node in graph.nodes} if graph else ()),
     )
 
 

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import decode
 from benchorch.domain.profile import OPERATORS_FILE, Bottleneck
-from benchorch.inductor_provenance import MAPPINGS
 from benchorch.trace.operator_graph import OperatorGraph
 
 if TYPE_CHECKING:
     from benchorch.trace.analysis import Analysis
-    from benchorch.trace.provenance import Provenance
     from benchorch.trace.roofline import Peaks
 
 FOLDER = "critical_path"
@@ -25,6 +23,7 @@ FOLDER = "critical_path"
 def analyse(trace: Path, *, peaks: Peaks | None, dilation_ratio: float | None) -> Analysis:
     """The critical path of the trace's calls, with the operator graph that lies beside it."""
     from benchorch.trace.analysis import analyze
+    from benchorch.trace.provenance import beside
 
     graph = _graph_beside(trace)
     return analyze(
@@ -32,7 +31,7 @@ def analyse(trace: Path, *, peaks: Peaks | None, dilation_ratio: float | None) -
         graph=graph,
         peaks=peaks,
         dilation_ratio=dilation_ratio,
-        provenance=_provenance_beside(trace, graph),
+        provenance=beside(trace, {node.name for node in graph.nodes} if graph else ()),
     )
 
 
@@ -61,12 +60,3 @@ def draw(analysis: Analysis, folder: Path) -> None:
 def _graph_beside(trace: Path) -> OperatorGraph | None:
     path = trace.with_name(OPERATORS_FILE)
     return decode(OperatorGraph, json.loads(path.read_text())) if path.exists() else None
-
-
-def _provenance_beside(trace: Path, graph: OperatorGraph | None) -> list[Provenance]:
-    """What Inductor said of its kernels, graph by graph in the order of compilation."""
-    from benchorch.trace.provenance import read
-
-    wanted = {node.name for node in graph.nodes} if graph else ()
-    count = len(list(trace.parent.glob(f"{MAPPINGS}_*.json")))
-    return [read(trace.with_name(f"{MAPPINGS}_{number}.json"), wanted) for number in range(count)]
