@@ -132,6 +132,10 @@ def next_steps(findings: Findings) -> str:
         "Open the trace beside it, <code>perfetto.json.gz</code>, at ui.perfetto.dev: the first "
         "track is the critical path, and every slice of it says why it is there."
     )
+    steps.append(
+        "See the model's graph in Model Explorer: <code>model-explorer MODEL --node_data_paths "
+        "FILE</code> with a file of <code>model_explorer/</code>, which also has the path as edges."
+    )
     return element("ol", {}, *(element("li", {}, step) for step in steps))
 
 
