@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from benchorch.analysis.pairs import ALTERNATED
-from benchorch.chain import Chain, open_chain
+from benchorch.chain import Chain, open_chain, parity_inputs
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import decode
 from benchorch.domain.measurement import Conditions, Memory, Paired, ProcessRecord
@@ -212,7 +212,7 @@ def check(request: Node, subject: Subject) -> Verdict:
     chain, executable = subject.chain, subject.executable
     built = decode(Built, request["built"])
     asked = cast(Node, cast(Node, request["spec"])["parity"])
-    count = parity_inputs(request)
+    count = parity_inputs(cast(Node, request["spec"]))
     inputs = _first_inputs(subject, count)
     files = [referee_file(built.reference, index) for index in range(count)]
     verdict = verify(
@@ -263,11 +263,6 @@ def _finest(chain: Chain) -> float:
     import numpy as np
 
     return float(np.finfo(chain.workload.dtype).eps)
-
-
-def parity_inputs(request: Node) -> int:
-    """How many seeded input sets the outputs are compared on."""
-    return cast(int, cast(Node, cast(Node, request["spec"])["parity"])["inputs"])
 
 
 def _items_per_call(chain: Chain) -> int:

@@ -14,7 +14,7 @@ from typing import cast
 
 from benchorch import channel, measuring
 from benchorch.analysis.single import provisional
-from benchorch.chain import Chain, open_chain
+from benchorch.chain import Chain, open_chain, parity_inputs
 from benchorch.components import make
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.measurement import ProcessRecord
@@ -44,7 +44,7 @@ def _answer_build(request: Node, chain: Chain, say: Say) -> Json:
         name=cast(str, request["name"]),
         store=make(session.store, Store, "store"),
         session=session,
-        inputs=measuring.parity_inputs(request),
+        inputs=parity_inputs(cast(Node, request["spec"])),
         threads=cast(int, request["threads"]),
         say=_phrases(say),
     )
