@@ -65,29 +65,32 @@ class Keys:
         self._load = load
         self._asked: Node = {"model": repr(chain.model), "workload": repr(chain.workload)}
 
+    def find_out(self) -> None:
+        """Note what all trials of this model and machine will ask for."""
+        _ = self._identity, self._facts
+
     def reference(self, inputs: int) -> BuildKey:
         """Of the outputs that conversions are compared with, for so many seeded inputs."""
         plain = replace(self._chain, steps=(), nodes={"steps": {}})
-        asked = {**self._asked, "inputs": inputs}
+        seed = self._chain.workload.seed
         fields: dict[str, Json] = {
             **plain.key(self._identity, 0, {}).fields,
             "reference": {"version": _REFERENCE_VERSION, "inputs": inputs},
-            "input_values": self._known("inputs", asked, lambda: self._input_digests(inputs)),
+            "input_values": self._digests(
+                "inputs", inputs, lambda index: self._chain.example(seed + index).arrays
+            ),
         }
         return BuildKey(fields=fields)
 
     def after(self, n_steps: int) -> BuildKey:
         """Of what so many steps leave, the digests of what they were calibrated on included."""
         steps = [step for _, step in self._chain.steps[:n_steps]]
-        # Asking a GPU takes seconds, and most steps want nothing of it.
-        facts = self._facts if any(step.depends_on for step in steps) else {}
-        key = self._chain.key(self._identity, n_steps, facts)
+        key = self._chain.key(self._identity, n_steps, self._facts)
         count = max((step.calibrated_on for step in steps), default=0)
         if not count:
             return key
         # Their values determine scales.
-        asked = {**self._asked, "calibration": count}
-        seen = self._known("calibration", asked, lambda: self._calibration_digests(count))
+        seen = self._digests("calibration", count, self._chain.calibration)
         return BuildKey(fields={**key.fields, "calibration": seen})
 
     @cached_property
@@ -111,22 +114,34 @@ class Keys:
         # Together with what was asked for: not everything a module computes shows in its state.
         return {**content_identity(self._load()), "asked": self._asked}
 
-    def _input_digests(self, inputs: int) -> Json:
-        seed = self._chain.workload.seed
-        return [_values_digest(self._chain.example(seed + index).arrays) for index in range(inputs)]
-
-    def _calibration_digests(self, count: int) -> Json:
-        return [_values_digest(self._chain.calibration(number)) for number in range(count)]
+    def _digests(
+        self, kind: str, count: int, make: Callable[[int], Mapping[str, NDArray[generic]]]
+    ) -> Json:
+        """Of the first so many batches of a kind; the longest row of them is noted."""
+        noted: list[Json] = []
+        with suppress(Unknown):
+            noted = list(cast("list[Json]", self._noted(kind, self._asked)))
+        if self._load is None:
+            if len(noted) < count:
+                raise Unknown
+            return noted[:count]
+        found: list[Json] = [_values_digest(make(number)) for number in range(count)]
+        if found != noted[:count]:
+            self._take_note(kind, self._asked, found)
+        return found
 
     def _known(self, kind: str, asked: Node, find: Callable[[], Json]) -> Json:
         """What was noted, where nothing may be found out; otherwise what is so now, and noted."""
         if self._load is None:
             return self._noted(kind, asked)
         found = find()
+        self._take_note(kind, asked, found)
+        return found
+
+    def _take_note(self, kind: str, asked: Node, found: Json) -> None:
         note = self._note(kind, asked)
         note.parent.mkdir(parents=True, exist_ok=True)
         write_json(note, found)
-        return found
 
     def _noted(self, kind: str, asked: Node) -> Json:
         try:

@@ -85,10 +85,12 @@ def build(
         say: called with a short phrase before each slow thing.
     """
     load = _loader(chain, say)
+    keys = Keys(chain, threads=threads, directory=session.directory, load=load)
+    keys.find_out()
     job = _Job(
         chain=chain,
         name=name,
-        keys=Keys(chain, threads=threads, directory=session.directory, load=load),
+        keys=keys,
         inputs=inputs,
         threads=threads,
         load=load,
