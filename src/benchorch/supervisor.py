@@ -30,7 +30,7 @@ from benchorch.domain.result import (
 from benchorch.domain.session import Event, Session
 from benchorch.domain.trial import Node, Trial
 from benchorch.environment import describe_host, git_revision, package_versions, physical_cores
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, StoreError
 from benchorch.interfaces.executor import Emit
 from benchorch.interfaces.store import Store
 from benchorch.journal import trial_directory
@@ -49,10 +49,11 @@ def run_trial(
     started_at = _now()
     progress = _Progress(trial, session, isolated, emit)
     try:
-        progress.run()
+        with progress.store.in_use():
+            progress.run()
     except StageFailed as failed:
         progress.failure = failed.failure
-    except OSError as error:
+    except (OSError, StoreError) as error:
         progress.failure = _failure_here(progress.stage, error)
     return TrialResult(
         trial_id=trial.trial_id,
@@ -77,6 +78,7 @@ class _Progress:
         self.failure: Failure | None = None
         self.stages_s: dict[str, float] = {}
         self.packages: Mapping[str, str] = {}
+        self.store = make(session.store, Store, "store")
         self._build: BuildRecord | None = None
         self._counts: ModelCounts | None = None
         self._energy: EnergyRecord | None = None
@@ -189,7 +191,7 @@ class _Progress:
         found = find(
             chain,
             name=cast(str, request["name"]),
-            store=make(self._session.store, Store, "store"),
+            store=self.store,
             session=self._session,
             inputs=parity_inputs(self._trial.spec),
             threads=cast(int, request["threads"]),
