@@ -65,8 +65,9 @@ def decomposed(
             node.target = torch.ops.aten.reshape.default
     table = torch.export.default_decompositions()
     for operator in keep:
-        table.pop(operator)
-    return program.run_decompositions(table)
+        table.pop(operator)  # type: ignore[no-untyped-call]
+    whole: torch.export.ExportedProgram = program.run_decompositions(table)
+    return whole
 
 
 def has_fused_attention(program: torch.export.ExportedProgram) -> bool:

@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from typing import cast
 
 from benchorch import channel, measuring
@@ -54,16 +55,16 @@ def _answer_build(request: Node, chain: Chain, say: Say) -> Json:
 def _answer_measure(request: Node, chain: Chain, say: Say) -> Json:
     tell = _phrases(say)
     subject = measuring.load(request, chain, tell)
-    verdict = measuring.check(request, subject) if request["verify"] else None
-    record = measuring.observe(subject, tell)
-    if verdict is not None:
-        tell(_first_impression(record))
-    reply = {"process": encode(record), "verdict": encode(verdict)}
-    if request["rival"] is not None:
-        # What was seen is told first: meeting the baseline may end this process.
-        say({"seen": reply})
-        reply = {"paired": encode(measuring.meet(request, subject, tell))}
-    subject.executable.close()
+    with closing(subject.executable):
+        verdict = measuring.check(request, subject) if request["verify"] else None
+        record = measuring.observe(subject, tell)
+        if verdict is not None:
+            tell(_first_impression(record))
+        reply = {"process": encode(record), "verdict": encode(verdict)}
+        if request["rival"] is not None:
+            # What was seen is told first: meeting the baseline may end this process.
+            say({"seen": reply})
+            reply = {"paired": encode(measuring.meet(request, subject, tell))}
     return reply
 
 

@@ -97,7 +97,7 @@ class OpenVinoExecutable(Executable):
 
 def _name_of(port: Any, arrays: Mapping[str, NDArray[generic]]) -> str:
     """The keyword among a port's names: compiling may add names of the operators behind it."""
-    return next(name for name in port.get_names() if name in arrays)
+    return next(name for name in arrays if name in port.get_names())
 
 
 def _tensor(port: Any, array: NDArray[generic]) -> Any:

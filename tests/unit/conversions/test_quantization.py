@@ -360,15 +360,9 @@ def test_devices_without_kernels_are_told_apart_from_missing_packages() -> None:
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchorch.conversions.quantization.version", lambda name: _not_found(name))
+    monkeypatch.setattr("benchorch.conversions.quantization.is_installed", lambda _: False)
     for step in (TorchAo(scheme="int8_dynamic"), Quanto(weights="int8"), Pt2e()):
         assert "pip install 'benchorch[quantization]'" in str(step.unavailable("cpu"))
-
-
-def _not_found(name: str) -> str:
-    from importlib.metadata import PackageNotFoundError
-
-    raise PackageNotFoundError(name)
 
 
 class Command:
