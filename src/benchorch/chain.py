@@ -6,12 +6,12 @@ Nothing here imports torch; the objects do, when they are asked to load or to bu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast
+from dataclasses import Field, dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from benchorch.components import construct, make, suggest
 from benchorch.domain.artifact import BuildKey, Format
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, encode
 from benchorch.domain.protocol import Protocol
 from benchorch.domain.tensors import NOT_SYMBOLS, Example, Workload
 from benchorch.domain.trial import Node
@@ -127,8 +127,11 @@ class Chain:
 
 
 def _step_fields(name: str, link: Step, nodes: Node) -> Json:
+    """Its class and every option, those that nobody spelt out too: two ways to ask for one."""
     node = cast(Node, cast(Mapping[str, Json], nodes["steps"])[name])
-    return {**node, "version": type(link).version}
+    known: tuple[Field[Any], ...] = fields(link) if is_dataclass(link) else ()
+    options = {each.name: encode(getattr(link, each.name)) for each in known if each.init}
+    return {**node, **options, "version": type(link).version}
 
 
 def open_chain(spec: Node) -> Chain:
@@ -172,6 +175,11 @@ def open_chain(spec: Node) -> Chain:
         nodes={"steps": steps},
         **parts,  # type: ignore[arg-type]  # no problems means that none of them is None
     )
+
+
+def parity_inputs(spec: Node) -> int:
+    """How many seeded input sets the outputs are compared on."""
+    return cast(int, cast(Node, spec["parity"])["inputs"])
 
 
 def chain_problems(links: Sequence[tuple[str, Step]], runtime: Runtime) -> list[str]:

@@ -93,6 +93,15 @@ def resolve(node: Node, interface: type[T], where: str) -> type[T]:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise ConfigError([f"{where}: there is no module {error.name!r}."]) from error
+    except Exception as error:
+        if dotted.startswith(ALLOWED_PREFIXES):
+            raise  # a mistake of ours, whose place somebody will want to see
+        raise ConfigError(
+            [
+                f"{where}: the package {dotted.partition('.')[0]!r}, installed as one of {GROUP}, "
+                f"cannot be imported: {module_name} raised {type(error).__name__}: {error}."
+            ]
+        ) from error
     found = getattr(module, class_name, None)
     if found is None:
         raise ConfigError(

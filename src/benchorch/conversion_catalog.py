@@ -18,6 +18,7 @@ from benchorch.conversion_names import Names, Retired, other_names, read_yaml
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import Node
+from benchorch.environment import is_installed
 from benchorch.errors import ConfigError
 from benchorch.interfaces.conversion import FileStep, Step
 from benchorch.interfaces.runtime import Runtime
@@ -169,18 +170,7 @@ def _links(
 
 def missing_packages(conversion: Conversion) -> tuple[str, ...]:
     """The distributions it needs and that are not installed."""
-    return tuple(name for name in conversion.requires if not _installed(name))
-
-
-@cache
-def _installed(distribution: str) -> bool:
-    from importlib import metadata
-
-    try:
-        metadata.distribution(distribution)  # its version would have to be parsed
-    except metadata.PackageNotFoundError:
-        return False
-    return True
+    return tuple(name for name in conversion.requires if not is_installed(name))
 
 
 def install_command(packages: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from benchorch import cgroup
@@ -73,6 +74,18 @@ def describe_host(root: Path = ROOT) -> dict[str, Json]:
         "transparent_huge_pages": _chosen(root / "sys/kernel/mm/transparent_hugepage/enabled"),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
+
+
+@cache
+def is_installed(distribution: str) -> bool:
+    """Whether a distribution of that name is there; imports nothing of it."""
+    from importlib import metadata
+
+    try:
+        metadata.distribution(distribution)  # its version would have to be parsed
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def package_versions(names: Iterable[str]) -> dict[str, str]:

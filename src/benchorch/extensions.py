@@ -41,15 +41,15 @@ def extension_directories() -> tuple[Path, ...]:
 
 def _installed_places() -> list[str]:
     """Without the current folder: lying in it is not being installed."""
-    here = Path.cwd()
-    return [place for place in sys.path if place and Path(place).absolute() != here]
+    here = Path.cwd().resolve()
+    return [place for place in sys.path if place and Path(place).resolve() != here]
 
 
 def _locations(package: str) -> list[str]:
     from importlib.util import find_spec
 
     # A distribution that names a package it does not have is of no use, and no harm to the others.
-    with contextlib.suppress(ImportError, ValueError):
+    with contextlib.suppress(ImportError, SyntaxError, ValueError):
         spec = find_spec(package)
         return list(spec.submodule_search_locations or ()) if spec else []
     return []

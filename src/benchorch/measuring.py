@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from benchorch.analysis.pairs import ALTERNATED
-from benchorch.chain import Chain, open_chain
+from benchorch.chain import Chain, open_chain, parity_inputs
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import decode
 from benchorch.domain.measurement import Conditions, Memory, Paired, ProcessRecord
@@ -72,29 +73,33 @@ def load(request: Node, chain: Chain, say: Say) -> Subject:
     say("loading")
     before_ns = clock.now_ns()
     executable = chain.runtime.load(load_request(request, chain))
-    batches = inputs_of(chain)
-    first = executable.bind(batches[0])
-    clock.drain()
-    loaded_ns = clock.now_ns()
-    loaded_bytes = own_rss_bytes()
-    reset_own_peak()
-    chain.hardware.meter().reset_device_memory()
-    say("first call")
-    called_from_ns = clock.now_ns()
-    first()
-    clock.drain()
-    called_ns = clock.now_ns()
-    return Subject(
-        chain=chain,
-        executable=executable,
-        batches=batches,
-        calls=[first, *(executable.bind(batch) for batch in batches[1:])],
-        load_s=ns_to_s(loaded_ns - before_ns),
-        first_call_s=ns_to_s(called_ns - called_from_ns),
-        start_bytes=start_bytes,
-        loaded_bytes=loaded_bytes,
-        cpus=cpus,
-    )
+    with ExitStack() as failing:
+        failing.callback(executable.close)
+        batches = inputs_of(chain)
+        first = executable.bind(batches[0])
+        clock.drain()
+        loaded_ns = clock.now_ns()
+        loaded_bytes = own_rss_bytes()
+        reset_own_peak()
+        chain.hardware.meter().reset_device_memory()
+        say("first call")
+        called_from_ns = clock.now_ns()
+        first()
+        clock.drain()
+        called_ns = clock.now_ns()
+        subject = Subject(
+            chain=chain,
+            executable=executable,
+            batches=batches,
+            calls=[first, *(executable.bind(batch) for batch in batches[1:])],
+            load_s=ns_to_s(loaded_ns - before_ns),
+            first_call_s=ns_to_s(called_ns - called_from_ns),
+            start_bytes=start_bytes,
+            loaded_bytes=loaded_bytes,
+            cpus=cpus,
+        )
+        failing.pop_all()
+    return subject
 
 
 def observe(subject: Subject, say: Say) -> ProcessRecord:
@@ -162,7 +167,7 @@ def meet(request: Node, subject: Subject, say: Say) -> Paired:
     say("loading the baseline")
     executable = chain.runtime.load(load_request({**request, **rival}, chain))
     protocol = subject.chain.protocol
-    with subject.executable.calling(), executable.calling():
+    with closing(executable), subject.executable.calling(), executable.calling():
         calls = [executable.bind(batch) for batch in subject.batches]
         calls[0]()
         say("alternating with the baseline")
@@ -175,7 +180,6 @@ def meet(request: Node, subject: Subject, say: Say) -> Paired:
             seed=cast(int, rival["seed"]),
             items_per_call=_items_per_call(chain),
         )
-    executable.close()
     return Paired(
         baseline_id=cast(str, rival["trial_id"]),
         design=ALTERNATED,
@@ -194,8 +198,8 @@ def energy(request: Node, chain: Chain, say: Say) -> EnergyRecord:
         return EnergyRecord(unavailable=missing)
     subject = load(request, chain, say)
     say("measuring energy")
-    with subject.executable.calling():
-        found = measure_energy(
+    with closing(subject.executable), subject.executable.calling():
+        return measure_energy(
             subject.calls,
             clock=chain.hardware.clock(),
             meter=meter,
@@ -203,8 +207,6 @@ def energy(request: Node, chain: Chain, say: Say) -> EnergyRecord:
             window_s=chain.protocol.energy_window_s,
             items_per_call=_items_per_call(chain),
         )
-    subject.executable.close()
-    return found
 
 
 def check(request: Node, subject: Subject) -> Verdict:
@@ -212,7 +214,7 @@ def check(request: Node, subject: Subject) -> Verdict:
     chain, executable = subject.chain, subject.executable
     built = decode(Built, request["built"])
     asked = cast(Node, cast(Node, request["spec"])["parity"])
-    count = parity_inputs(request)
+    count = parity_inputs(cast(Node, request["spec"]))
     inputs = _first_inputs(subject, count)
     files = [referee_file(built.reference, index) for index in range(count)]
     verdict = verify(
@@ -268,11 +270,6 @@ def _finest(chain: Chain) -> float:
     import numpy as np
 
     return float(np.finfo(chain.workload.dtype).eps)
-
-
-def parity_inputs(request: Node) -> int:
-    """How many seeded input sets the outputs are compared on."""
-    return cast(int, cast(Node, cast(Node, request["spec"])["parity"])["inputs"])
 
 
 def _items_per_call(chain: Chain) -> int:

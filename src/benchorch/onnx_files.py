@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from benchorch.environment import is_installed
 
 MODEL_FILE = "model.onnx"
 OPTIMIZED_FILE = "optimized.onnx"
@@ -17,18 +18,9 @@ RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")
 """Distributions of the one import package ``onnxruntime``, each with other providers."""
 
 
-def installed(distribution: str) -> bool:
-    """Whether a distribution of that name is there."""
-    try:
-        metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
-
-
 def runtime_distribution() -> str:
     """The distribution that ``import onnxruntime`` finds; where there is none, what to install."""
-    return next((name for name in RUNTIMES if installed(name)), RUNTIMES[0])
+    return next((name for name in RUNTIMES if is_installed(name)), RUNTIMES[0])
 
 
 def is_large(directory: Path) -> bool:

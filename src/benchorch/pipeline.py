@@ -14,6 +14,7 @@ from typing import IO, cast
 
 from benchorch import journal
 from benchorch.background import Recording
+from benchorch.build_keys import NOTES
 from benchorch.config import Composer
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Summary
@@ -55,7 +56,7 @@ class Invocation:
             self._lock = _locked(self.directory)
         except OSError as error:
             raise ConfigError([f"{self.directory}: {error.strerror}."]) from error
-        shutil.rmtree(self.directory / "identities", ignore_errors=True)
+        shutil.rmtree(self.directory / NOTES, ignore_errors=True)
         shutil.rmtree(self.directory / "rebuilt", ignore_errors=True)
         if (self.directory / journal.PLAN).exists():
             self.plan = journal.read_plan(self.directory)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchorch import supervise
-from benchorch.chain import Chain, open_chain
+from benchorch.chain import Chain, open_chain, parity_inputs
 from benchorch.components import make
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.profile import ProfileRecord
@@ -31,13 +31,15 @@ from benchorch.domain.result import (
 from benchorch.domain.session import Event, Session
 from benchorch.domain.trial import Node, Trial
 from benchorch.environment import describe_host, git_revision, package_versions, physical_cores
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, StoreError
 from benchorch.interfaces.executor import Emit
 from benchorch.interfaces.profiler import Profiler
+from benchorch.interfaces.store import Store
 from benchorch.journal import trial_directory
 from benchorch.machine.grade import grade
 from benchorch.processes import Processes, Rival, StageFailed
 from benchorch.profiling import profiled
+from benchorch.stages.build import find
 
 LOG = "log.txt"
 _GIB = 1024**3
@@ -50,10 +52,11 @@ def run_trial(
     started_at = _now()
     progress = _Progress(trial, session, isolated, emit)
     try:
-        progress.run()
+        with progress.store.in_use():
+            progress.run()
     except StageFailed as failed:
         progress.failure = failed.failure
-    except OSError as error:
+    except (OSError, StoreError) as error:
         progress.failure = _failure_here(progress.stage, error)
     return TrialResult(
         trial_id=trial.trial_id,
@@ -78,6 +81,7 @@ class _Progress:
         self.failure: Failure | None = None
         self.stages_s: dict[str, float] = {}
         self.packages: Mapping[str, str] = {}
+        self.store = make(session.store, Store, "store")
         self._build: BuildRecord | None = None
         self._counts: ModelCounts | None = None
         self._energy: EnergyRecord | None = None
@@ -127,7 +131,7 @@ class _Progress:
             "threads": chain.hardware.threads or physical_cores(),
             "pin": self._isolated and chain.protocol.pin,
         }
-        built = cast(Node, self._run_stage("build", request))
+        built = self._built(request, chain)
         self._build = decode(BuildRecord, built["record"])
         self._counts = decode(ModelCounts, built["counts"]) if built.get("counts") else None
         request["built"] = built
@@ -186,20 +190,34 @@ class _Progress:
             return None
         spec = {**self._trial.spec, "conversion": conversion}
         try:
-            leaves_files = open_chain(spec).leaves_files
+            chain = open_chain(spec)
         except ConfigError as error:
             self._pairing = f"none: the baseline cannot be opened here ({error.problems[0]})"
             return None
-        if leaves_files:
+        if chain.leaves_files:
             asked = {**request, "spec": spec, "name": f"{request['name']} baseline"}
             try:
-                built = cast(Node, self._run_stage("build", asked))
+                built = self._built(asked, chain)
             except StageFailed as failed:
                 self._pairing = f"none: the baseline was not built ({failed.failure.kind})"
                 return None
         else:
             built = {**built, "source": None, "sources": {}, "states": {}}
         return Rival(trial_id=self._trial.baseline_id, spec=spec, built=built)
+
+    def _built(self, request: Node, chain: Chain) -> Node:
+        """What the build stage answers; no process is started where the store has it all."""
+        started_s = time.monotonic()
+        found = find(
+            chain,
+            name=cast(str, request["name"]),
+            store=self.store,
+            session=self._session,
+            inputs=parity_inputs(self._trial.spec),
+            threads=cast(int, request["threads"]),
+        )
+        self._spent("build", time.monotonic() - started_s)
+        return cast(Node, encode(found) if found else self._run_stage("build", request))
 
     def _run_stage(
         self, stage: str, request: Node, under: tuple[str, ...] = (), exit_s: float = 5.0

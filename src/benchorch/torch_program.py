@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,6 +44,38 @@ def save_program(program: torch.export.ExportedProgram, directory: Path) -> None
         leaves = tuple(range(signature.out_spec.num_leaves))
         signature.out_spec = _pytree.tree_structure(leaves)
     torch.export.save(program, directory / PROGRAM_FILE)
+
+
+def decomposed(
+    program: torch.export.ExportedProgram, *, keep: Sequence[object] = ()
+) -> torch.export.ExportedProgram:
+    """The program in terms of the core ATen operators; the one given is changed.
+
+    What fused attention returns lies in memory otherwise than what its parts do, and a view of it
+    that was right is then refused: views become reshapes first.
+
+    Args:
+        program: of any operators.
+        keep: operators that are left as they are, where they occur.
+    """
+    import torch
+
+    for node in program.graph.nodes:
+        if node.target is torch.ops.aten.view.default:
+            node.target = torch.ops.aten.reshape.default
+    table = torch.export.default_decompositions()
+    for operator in keep:
+        table.pop(operator)  # type: ignore[no-untyped-call]
+    whole: torch.export.ExportedProgram = program.run_decompositions(table)
+    return whole
+
+
+def has_fused_attention(program: torch.export.ExportedProgram) -> bool:
+    """Whether attention is one operator of it."""
+    import torch
+
+    fused = torch.ops.aten.scaled_dot_product_attention.default
+    return any(node.target is fused for node in program.graph.nodes)
 
 
 def arguments_of(program: torch.export.ExportedProgram) -> dict[str, str | None]:

@@ -10,12 +10,13 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import cast
 
 from benchorch import channel, measuring
 from benchorch.analysis.single import provisional
-from benchorch.chain import Chain, open_chain
+from benchorch.chain import Chain, open_chain, parity_inputs
 from benchorch.components import make
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.measurement import ProcessRecord
@@ -45,7 +46,7 @@ def _answer_build(request: Node, chain: Chain, say: Say) -> Json:
         name=cast(str, request["name"]),
         store=make(session.store, Store, "store"),
         session=session,
-        inputs=measuring.parity_inputs(request),
+        inputs=parity_inputs(cast(Node, request["spec"])),
         threads=cast(int, request["threads"]),
         say=_phrases(say),
     )
@@ -55,16 +56,16 @@ def _answer_build(request: Node, chain: Chain, say: Say) -> Json:
 def _answer_measure(request: Node, chain: Chain, say: Say) -> Json:
     tell = _phrases(say)
     subject = measuring.load(request, chain, tell)
-    verdict = measuring.check(request, subject) if request["verify"] else None
-    record = measuring.observe(subject, tell)
-    if verdict is not None:
-        tell(_first_impression(record))
-    reply = {"process": encode(record), "verdict": encode(verdict)}
-    if request["rival"] is not None:
-        # What was seen is told first: meeting the baseline may end this process.
-        say({"seen": reply})
-        reply = {"paired": encode(measuring.meet(request, subject, tell))}
-    subject.executable.close()
+    with closing(subject.executable):
+        verdict = measuring.check(request, subject) if request["verify"] else None
+        record = measuring.observe(subject, tell)
+        if verdict is not None:
+            tell(_first_impression(record))
+        reply = {"process": encode(record), "verdict": encode(verdict)}
+        if request["rival"] is not None:
+            # What was seen is told first: meeting the baseline may end this process.
+            say({"seen": reply})
+            reply = {"paired": encode(measuring.meet(request, subject, tell))}
     return reply
 
 

@@ -27,6 +27,8 @@ TORCH_CODE = {"models/architectures/"}
 PRINTING = {"cli.py", "stages/report.py"}
 CATCHING_EVERYTHING = {
     "worker.py",
+    # An extension's import may fail in as many ways as there are extensions.
+    "components.py",
     # Both run the user's model in another way than it asked for, and can do without the answer.
     "stages/build.py",
     "stages/diverge.py",

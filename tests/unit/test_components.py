@@ -1,3 +1,4 @@
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,8 +37,6 @@ class Impostor:
 @pytest.fixture(autouse=True)
 def _this_module_is_allowed(monkeypatch):
     monkeypatch.setattr(components, "ALLOWED_PREFIXES", (f"{__name__}.", "benchorch.stopping."))
-    import sys
-
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
 
 
@@ -124,3 +123,22 @@ def test_a_value_fits_an_annotation_or_not(hint, value, expected):
 def test_annotations_are_told_in_words():
     assert describe(int | None) == "a whole number or null"
     assert describe(tuple[str, ...]) == "a list of text"
+
+
+@pytest.mark.parametrize("text", ["import a_package_that_is_not_there.part", "def", "1 / 0"])
+def test_an_extension_that_cannot_be_imported_is_named(text, tmp_path, monkeypatch):
+    package = tmp_path / "a_broken_extension"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "step.py").write_text(f"{text}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "a_broken_extension", raising=False)
+    monkeypatch.setattr(components, "extension_prefixes", lambda: ("a_broken_extension.",))
+    with pytest.raises(ConfigError) as caught:
+        make({"_target_": "a_broken_extension.step.Step"}, Shape, "conversion.steps.mine")
+    (problem,) = caught.value.problems
+    assert problem.startswith("conversion.steps.mine: ")
+    if "import" in text:
+        assert "a_package_that_is_not_there" in problem
+    else:
+        assert "'a_broken_extension', installed as one of benchorch.extensions" in problem

@@ -71,6 +71,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     delete.add_argument("--yes", action="store_true", help="really every build")
     report = add("report", "one row for every build")
     report.add_argument("--csv", metavar="FILE", type=Path, help="write it there, all columns")
+    add("trim", "drop what was used longest ago, down to store.quota_gib=GIB")
     add("location", "where builds are kept")
     words = [word for word in arguments if not word.startswith("-")]
     if words and words[0] not in commands.choices:
@@ -170,6 +171,12 @@ def _delete(options: argparse.Namespace, store: Store) -> Reply:
     return Reply(text=f"Deleted {what}.", data={"deleted": keys})
 
 
+def _trim(options: argparse.Namespace, store: Store) -> Reply:
+    keys = store.trim()
+    what = f"{len(keys)} build{'' if len(keys) == 1 else 's'}"
+    return Reply(text=f"Dropped {what}.", data={"dropped": list(keys)})
+
+
 def _report(options: argparse.Namespace, store: Store) -> Reply:
     rows = cache_report.rows(store.entries())
     if options.csv is None:
@@ -186,7 +193,9 @@ def _location(options: argparse.Namespace, store: Store) -> Reply:
     made_with = encode(store)
     assert isinstance(made_with, Mapping)
     places = {
-        name: str(Path(str(value)).expanduser().absolute()) for name, value in made_with.items()
+        name: str(Path(value).expanduser().absolute())
+        for name, value in made_with.items()
+        if isinstance(value, str)
     }
     return Reply(text="\n".join(places.values()), data=places)
 
@@ -197,6 +206,7 @@ _ANSWERS: Mapping[str, Callable[[argparse.Namespace, Store], Reply]] = {
     "explain": _explain,
     "delete": _delete,
     "report": _report,
+    "trim": _trim,
     "location": _location,
 }
 

@@ -10,7 +10,7 @@ from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 from benchorch.refusal import refusal
-from benchorch.torch_program import PROGRAM_FILE, load_program
+from benchorch.torch_program import PROGRAM_FILE, decomposed, load_program
 
 
 @final
@@ -22,7 +22,7 @@ class Decompositions(FileStep):
     produces: ClassVar[Format] = Format.EXPORTED_PROGRAM
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2  # 2: views of attention can be written out
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``program.pt2``."""
@@ -30,4 +30,4 @@ class Decompositions(FileStep):
 
         with refusal(BuildError, "torch.export cannot decompose the program", BadZipFile):
             program = load_program(request.sources[Format.EXPORTED_PROGRAM])
-            torch.export.save(program.run_decompositions(), request.out_dir / PROGRAM_FILE)
+            torch.export.save(decomposed(program), request.out_dir / PROGRAM_FILE)

@@ -13,7 +13,7 @@ from benchorch.errors import BuildError
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 from benchorch.refusal import refusal
 from benchorch.torch_call import floating_dtypes
-from benchorch.torch_program import arguments_of, load_program
+from benchorch.torch_program import arguments_of, decomposed, has_fused_attention, load_program
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +31,7 @@ class ExecutorchLower(FileStep):
     produces: ClassVar[Format] = Format.EXECUTORCH_PROGRAM
     requires: ClassVar[tuple[str, ...]] = ("torch", "executorch")
     depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2  # 2: views of attention can be written out
 
     def unavailable(self, device: str) -> str | None:
         """On NVIDIA GPUs."""
@@ -56,9 +56,13 @@ class ExecutorchLower(FileStep):
 
 
 def _lowered(program: torch.export.ExportedProgram) -> Any:
+    import torch
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
+    if has_fused_attention(program):
+        # Written out by ExecuTorch, views of it are refused; XNNPACK wants linear layers whole.
+        program = decomposed(program, keep=[torch.ops.aten.linear.default])
     return to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
 
 

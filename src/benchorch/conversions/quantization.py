@@ -6,9 +6,9 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from benchorch.environment import is_installed
 from benchorch.torch_call import tensors_of
 
 if TYPE_CHECKING:
@@ -19,11 +19,7 @@ EXTRA = "pip install 'benchorch[quantization]'"
 
 def missing(distribution: str, remedy: str = EXTRA) -> str | None:
     """Why a distribution cannot be used here, or None; imports nothing."""
-    try:
-        version(distribution)
-    except PackageNotFoundError:
-        return f"{distribution} is not installed: {remedy}"
-    return None
+    return None if is_installed(distribution) else f"{distribution} is not installed: {remedy}"
 
 
 @contextmanager

@@ -122,13 +122,17 @@ class TorchAo(StateStep):
             return False
         if self.scheme == "float8_dynamic":
             return layer.in_features % _TILE == 0 and layer.out_features % _TILE == 0
+        if self.scheme == "int4_weight_only" and layer.out_features % _TILE:
+            return False
         return self.scheme not in _GROUPED or layer.in_features % self.group_size == 0
 
     def _sizes(self) -> str:
         if self.scheme == "float8_dynamic":
             return f" whose sizes are multiples of {_TILE}"
-        grouped = f" whose input size is a multiple of group_size={self.group_size}"
-        return grouped if self.scheme in _GROUPED else ""
+        if self.scheme not in _GROUPED:
+            return ""
+        outer = f", its output size of {_TILE}" if self.scheme == "int4_weight_only" else ""
+        return f" whose input size is a multiple of group_size={self.group_size}{outer}"
 
     def _config(self, device: str) -> Any:
         import torch

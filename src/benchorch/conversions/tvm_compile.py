@@ -12,7 +12,7 @@ from benchorch.errors import BuildError
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 from benchorch.refusal import refusal
 from benchorch.torch_call import floating_dtypes
-from benchorch.torch_program import arguments_of, load_program
+from benchorch.torch_program import arguments_of, decomposed, load_program
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +30,7 @@ class TvmCompile(FileStep):
     produces: ClassVar[Format] = Format.TVM_LIBRARY
     requires: ClassVar[tuple[str, ...]] = ("torch", "apache-tvm")
     depends_on: ClassVar[tuple[str, ...]] = ("arch",)
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2  # 2: views of attention can be written out
 
     def unavailable(self, device: str) -> str | None:
         """On NVIDIA GPUs, whose kernels TVM cannot make without tuning."""
@@ -55,7 +55,7 @@ def _compile(program: torch.export.ExportedProgram, path: str) -> None:
     import tvm
     from tvm.relax.frontend.torch import from_exported_program
 
-    core = _with_tensors_alone(program.run_decompositions())
+    core = _with_tensors_alone(decomposed(program))
     module = from_exported_program(core, run_ep_decomposition=False)
     tvm.compile(module, target="llvm").export_library(path)
 

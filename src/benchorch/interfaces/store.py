@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +21,8 @@ class Entry:
         name: for people and for ``rebuild=never``: model, chain and input shapes.
         fields: the BuildKey's fields.
         created_at: ISO 8601, UTC.
-        state: ``complete``, ``failed`` or ``quarantined``.
-        detail: why it failed or was quarantined, or an empty string.
+        state: ``complete``, ``failed``, ``quarantined`` or ``dropped``.
+        detail: why it is not complete, or an empty string.
     """
 
     artifact: Artifact
@@ -71,6 +72,17 @@ class Store(ABC):
     @abstractmethod
     def entries(self) -> Sequence[Entry]:
         """Everything kept, newest first, failed and quarantined too."""
+
+    @abstractmethod
+    def in_use(self) -> AbstractContextManager[None]:
+        """While this is open, no process drops what anybody finds or builds; then room is made."""
+
+    @abstractmethod
+    def trim(self) -> Sequence[str]:
+        """Drop what was used longest ago until the store is as small as it is to be; the keys.
+
+        What may be in use stays, and of what goes it is remembered that it was built.
+        """
 
     @abstractmethod
     def delete(self, key: str) -> None:

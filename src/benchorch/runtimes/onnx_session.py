@@ -12,8 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.codec import Json
+from benchorch.environment import is_installed
 from benchorch.errors import MeasureError
-from benchorch.onnx_files import RUNTIMES, installed
+from benchorch.onnx_files import RUNTIMES
 from benchorch.refusal import refusal
 
 if TYPE_CHECKING:
@@ -51,10 +52,10 @@ class Provider:
         """Why it cannot be had, or None."""
         if self.needs not in (None, device):
             return f"{self.name} needs hardware with an NVIDIA GPU; this one's is {device!r}"
-        if any(installed(name) for name in self.distributions):
+        if any(is_installed(name) for name in self.distributions):
             return None
         wanted = self.distributions[0]
-        instead = [name for name in RUNTIMES if installed(name)]
+        instead = [name for name in RUNTIMES if is_installed(name)]
         remove = f"pip uninstall {' '.join(instead)} && " if instead else ""
         return f"{wanted} is not installed: {remove}pip install {wanted}"
 

@@ -73,7 +73,7 @@ class OpenVinoExecutable(Executable):
         """A call on inputs that lie in the request's own memory."""
         request = self.compiled.create_infer_request()
         for port in self.compiled.inputs:
-            request.set_tensor(port, _tensor(port, arrays[port.any_name]))
+            request.set_tensor(port, _tensor(port, arrays[_name_of(port, arrays)]))
         infer = request.infer
 
         def call() -> object:
@@ -93,6 +93,11 @@ class OpenVinoExecutable(Executable):
 
     def close(self) -> None:
         """Nothing was changed outside of the compiled graph."""
+
+
+def _name_of(port: Any, arrays: Mapping[str, NDArray[generic]]) -> str:
+    """The keyword among a port's names: compiling may add names of the operators behind it."""
+    return next(name for name in arrays if name in port.get_names())
 
 
 def _tensor(port: Any, array: NDArray[generic]) -> Any:

@@ -15,6 +15,7 @@ from benchorch.errors import MeasureError
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.refusal import refusal
 from benchorch.runtimes.dynamo_backend import raised_by_backend
+from benchorch.tensorrt_engines import engine_cache
 from benchorch.tensorrt_rules import ELSEWHERE, products_ratio
 from benchorch.torch_call import live_executable, missing_torch, module_in
 from benchorch.torch_program import load_program
@@ -69,19 +70,22 @@ def _engine_counts(program: torch.export.ExportedProgram) -> Mapping[str, Json]:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchTensorRtJit(Runtime):
-    """torch.compile with TensorRT's backend: engines are built anew in every process.
+    """torch.compile with TensorRT's backend: traced in every process, engines built in the first.
 
     Args:
         tf32: let float32 products be rounded to 10 bits of mantissa, as tensor cores want them.
         min_block_size: of how many operators an engine must consist at least.
+        keep_engines: for the processes that follow, which takes engines whose weights can be
+            replaced; false builds them in every process, with the weights as constants.
     """
 
     consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
     requires: ClassVar[tuple[str, ...]] = ("torch", "torch-tensorrt")
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2  # 2: keeps its engines
 
     tf32: bool = False
     min_block_size: int = 1
+    keep_engines: bool = True
 
     @property
     def tolerance_ratio(self) -> float:
@@ -108,6 +112,8 @@ class TorchTensorRtJit(Runtime):
             loading.callback(torch._dynamo.reset)
             import torch_tensorrt  # noqa: F401  # registers the backend
 
+            if self.keep_engines:
+                options |= _kept(engine_cache(request.scratch_dir, module, options))
             # Sizes are constants: the backend wants bounds for open ones.
             compiled = torch.compile(module, backend="tensorrt", dynamic=False, options=options)
             kept = ExitStack()
@@ -123,3 +129,13 @@ class TorchTensorRtJit(Runtime):
                 executable.bind(request.example.arrays)()
             kept.push(loading.pop_all())
         return executable
+
+
+def _kept(engines: Any) -> dict[str, Any]:
+    """Options of the backend to look for engines there, and to leave there those it builds."""
+    return {
+        "cache_built_engines": True,
+        "reuse_cached_engines": True,
+        "immutable_weights": False,  # else nothing is cached
+        "custom_engine_cache": engines,
+    }

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn
 
+from benchorch.build_keys import Keys, Unknown
 from benchorch.chain import Chain
 from benchorch.components import make
-from benchorch.domain.artifact import Artifact, BuildKey, Format, digest_of
-from benchorch.domain.codec import Json, decode, encode
+from benchorch.domain.artifact import Artifact, BuildKey, Format
+from benchorch.domain.codec import decode, encode
 from benchorch.domain.result import BuildRecord, ModelCounts
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Node
 from benchorch.environment import available_memory_bytes
-from benchorch.errors import BuildError
-from benchorch.fingerprint import content_identity, state_digest
+from benchorch.errors import BuildError, StoreError
+from benchorch.fingerprint import state_digest
 from benchorch.interfaces.conversion import BuildRequest, FileStep, ModuleStep, StateStep, Step
 from benchorch.interfaces.runtime import LoadRequest, Runtime
 from benchorch.interfaces.store import Store
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
 
-# 2: with the model's counts. 3: with float64 beside it.
-REFERENCE_VERSION = 3
 # What every conversion is compared with: the module itself, on the CPU.
 _REFERENCE_RUNTIME: Node = {"_target_": "benchorch.runtimes.eager.Eager"}
 _MODEL_FILE = "model.json"
@@ -87,44 +85,101 @@ def build(
         say: called with a short phrase before each slow thing.
     """
     load = _loader(chain, say)
-    identity = _identity(chain, session, load)
-    obtain = _Obtain(store=store, session=session)
-    reference, _ = obtain(
-        _reference_key(chain, identity, inputs),
-        Format.REFERENCE,
-        f"{name} reference",
-        lambda out: _write_reference(chain, load, out, inputs, threads),
+    keys = Keys(chain, threads=threads, directory=session.directory, load=load)
+    keys.find_out()
+    job = _Job(
+        chain=chain,
+        name=name,
+        keys=keys,
+        inputs=inputs,
+        threads=threads,
+        load=load,
+        say=say,
     )
-    made = _Made(chain=chain, load=load)
-    calibrated = cache(lambda number: _values_digest(chain.calibration(number)))
-    facts = {**chain.hardware.facts(), "threads": threads}
-    for index, (step_name, step) in enumerate(chain.steps, start=1):
-        if not isinstance(step, FileStep):
-            continue
-        key = _with_calibration(chain.key(identity, index, facts), chain, index, calibrated)
-        request = BuildRequest(
-            module=made.module_before(index - 1),
+    return job.run(_Obtain(store=store, session=session))
+
+
+def find(
+    chain: Chain, *, name: str, store: Store, session: Session, inputs: int, threads: int
+) -> Built | None:
+    """What `build` would answer, where the store has all of it and nothing has to be found out.
+
+    It loads and makes nothing, so that it can be asked in any process; None where it cannot tell.
+    """
+    if session.rebuild == "always":
+        return None
+    keys = Keys(chain, threads=threads, directory=session.directory, load=None)
+    job = _Job(chain=chain, name=name, keys=keys, inputs=inputs, threads=threads)
+    try:
+        return job.run(_Find(store=store))
+    except (Unknown, StoreError):
+        return None
+
+
+def _not_here(*_: object) -> NoReturn:
+    raise Unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """Everything that a trial needs, made or found one after the other."""
+
+    chain: Chain
+    name: str
+    keys: Keys
+    inputs: int
+    threads: int
+    load: Callable[[], torch.nn.Module] = _not_here
+    say: Callable[[str], None] = _not_here
+
+    def run(self, obtain: _Source) -> Built:
+        """Each artifact from `obtain`, in the order of the chain."""
+        reference, _ = obtain(
+            self.keys.reference(self.inputs),
+            Format.REFERENCE,
+            f"{self.name} reference",
+            lambda out: _write_reference(self.chain, self.load, out, self.inputs, self.threads),
+        )
+        made = _Made(chain=self.chain, load=self.load)
+        for index, (step_name, step) in enumerate(self.chain.steps, start=1):
+            if isinstance(step, FileStep):
+                key = self.keys.after(index)
+                write = self._writer(index, made, obtain.store, key)
+                name = f"{self.name} {step_name}"
+                made.take(step_name, step, *obtain(key, step.produces, name, write))
+        told = json.loads((reference.path / _MODEL_FILE).read_text())
+        return Built(
+            record=_record(made.artifacts, str(told["state"])),
             source=made.source.path if made.source else None,
             sources=made.sources,
-            example=chain.example(chain.workload.seed),
-            calibration=chain.calibration,
-            out_dir=Path(),
-            scratch_dir=store.scratch(key.digest),
-            device=type(chain.hardware).device,
-            threads=threads,
+            states=made.states,
+            reference=reference.path,
+            scratch=obtain.store.scratch(made.last.key if made.last else reference.key),
+            counts=decode(ModelCounts, told["counts"]),
         )
-        write = _writer(step_name, step, request, say)
-        made.take(step_name, step, *obtain(key, step.produces, f"{name} {step_name}", write))
-    told = json.loads((reference.path / _MODEL_FILE).read_text())
-    return Built(
-        record=_record(made.artifacts, str(told["state"])),
-        source=made.source.path if made.source else None,
-        sources=made.sources,
-        states=made.states,
-        reference=reference.path,
-        scratch=store.scratch(made.last.key if made.last else reference.key),
-        counts=decode(ModelCounts, told["counts"]),
-    )
+
+    def _writer(self, index: int, made: _Made, store: Store, key: BuildKey) -> Writer:
+        """Builds the step of that number, counted from 1, from what was made before it."""
+        chain = self.chain
+        name, step = chain.steps[index - 1]
+        assert isinstance(step, FileStep)  # nobody else writes
+
+        def write(out: Path) -> None:
+            self.say(f"building {name}")
+            request = BuildRequest(
+                module=made.module_before(index - 1),
+                source=made.source.path if made.source else None,
+                sources=made.sources,
+                example=chain.example(chain.workload.seed),
+                calibration=chain.calibration,
+                out_dir=out,
+                scratch_dir=store.scratch(key.digest),
+                device=type(chain.hardware).device,
+                threads=self.threads,
+            )
+            step.build(request)
+
+        return write
 
 
 @dataclass(slots=True, kw_only=True)
@@ -163,16 +218,6 @@ class _Made:
         return _transformed(self.chain, self.chain.steps[:n_steps], load, dict(self.states))
 
 
-def _writer(
-    name: str, step: FileStep, request: BuildRequest, say: Callable[[str], None]
-) -> Callable[[Path], None]:
-    def write(out: Path) -> None:
-        say(f"building {name}")
-        step.build(replace(request, out_dir=out))
-
-    return write
-
-
 def _record(made: Mapping[str, tuple[Artifact, str]], model_digest: str) -> BuildRecord:
     source = [artifact for artifact, _ in made.values()][-1] if made else None
     return BuildRecord(
@@ -191,6 +236,25 @@ def _overall(states: Sequence[str]) -> str:
     return next((state for state in ("stale", "miss", "hit") if state in states), "none")
 
 
+Writer = Callable[[Path], None]
+"""Fills an empty directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Find:
+    """Finds an artifact; `Unknown` where it would have to be made."""
+
+    store: Store
+
+    def __call__(
+        self, key: BuildKey, kind: Format, name: str, write: Writer
+    ) -> tuple[Artifact, str]:
+        found = self.store.find(key.digest)
+        if found is None:
+            raise Unknown
+        return found, "hit"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Obtain:
     """Finds or makes an artifact as the rebuild policy says."""
@@ -199,7 +263,7 @@ class _Obtain:
     session: Session
 
     def __call__(
-        self, key: BuildKey, kind: Format, name: str, write: Callable[[Path], None]
+        self, key: BuildKey, kind: Format, name: str, write: Writer
     ) -> tuple[Artifact, str]:
         if self.session.rebuild == "never" and kind is not Format.REFERENCE:
             return self._existing(key, name)
@@ -224,6 +288,9 @@ class _Obtain:
                 remedy="rebuild=if_needed",
             )
         return newest.artifact, "stale"
+
+
+_Source = _Obtain | _Find
 
 
 def _loader(chain: Chain, say: Callable[[str], None]) -> Callable[[], torch.nn.Module]:
@@ -263,57 +330,6 @@ def _transformed(
 def module_of(chain: Chain, states: Mapping[str, Path]) -> Callable[[], torch.nn.Module]:
     """Makes the live module with all its steps applied, for a runtime that needs it."""
     return _transformed(chain, chain.steps, _loader(chain, lambda _: None), states)
-
-
-def _identity(chain: Chain, session: Session, load: Callable[[], torch.nn.Module]) -> Node:
-    """What the model is; found by loading it where it cannot be told, once an invocation."""
-    declared = chain.model.identity()
-    if declared is not None:
-        return declared
-    asked = {"model": repr(chain.model), "workload": repr(chain.workload)}
-    note = session.directory / "identities" / f"{digest_of(asked)}.json"
-    if note.exists():
-        return cast(Node, json.loads(note.read_text()))
-    # Together with what it was asked for: not everything a module computes shows in its state.
-    identity = {**content_identity(load()), "asked": asked}
-    note.parent.mkdir(parents=True, exist_ok=True)
-    write_json(note, identity)
-    return identity
-
-
-def _reference_key(chain: Chain, identity: Node, inputs: int) -> BuildKey:
-    plain = replace(chain, steps=(), nodes={"steps": {}})
-    fields: dict[str, Json] = {
-        **plain.key(identity, 0, {}).fields,
-        "reference": {"version": REFERENCE_VERSION, "inputs": inputs},
-        "input_values": [
-            _values_digest(chain.example(chain.workload.seed + index).arrays)
-            for index in range(inputs)
-        ],
-    }
-    return BuildKey(fields=fields)
-
-
-def _with_calibration(
-    key: BuildKey, chain: Chain, n_steps: int, digest: Callable[[int], str]
-) -> BuildKey:
-    """The key with the digests of what was calibrated on, whose values determine scales."""
-    count = max((step.calibrated_on for _, step in chain.steps[:n_steps]), default=0)
-    if not count:
-        return key
-    seen = [digest(number) for number in range(count)]
-    return BuildKey(fields={**key.fields, "calibration": seen})
-
-
-def _values_digest(arrays: Mapping[str, NDArray[generic]]) -> str:
-    """SHA-256 (hex) over every input's bytes: other values have other outputs."""
-    import numpy as np
-
-    total = hashlib.sha256()
-    for name, array in arrays.items():
-        total.update(f"{name}|{array.dtype}|{array.shape}|".encode())
-        total.update(np.ascontiguousarray(array).data)
-    return total.hexdigest()
 
 
 def _write_reference(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import cast
 
 from benchorch.chain import Chain, open_chain
@@ -14,6 +13,7 @@ from benchorch.domain.artifact import canonical_json
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import Node, Plan, Skip, Trial
+from benchorch.environment import is_installed
 from benchorch.errors import ConfigError
 from benchorch.interfaces.executor import Executor
 from benchorch.models.callables import reference_problems
@@ -117,7 +117,7 @@ class _Drafts:
         unreachable = self._executor.unreachable(chain.hardware.kind)
         if unreachable:
             return Skip(labels=trial.labels, reason=unreachable)
-        missing = [name for name in chain.requires if not _installed(name)]
+        missing = [name for name in chain.requires if not is_installed(name)]
         if missing:
             return Skip(
                 labels=trial.labels,
@@ -229,14 +229,3 @@ def _with_baseline(trial: Trial, baseline: Trial | None) -> Trial:
 def _comparable(trial: Trial) -> str:
     same = ("model", "workload", "hardware", "scenario", "stopping", "protocol")
     return canonical_json({key: trial.spec[key] for key in same})
-
-
-@cache
-def _installed(distribution: str) -> bool:
-    import importlib.metadata
-
-    try:
-        importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True

@@ -7,6 +7,8 @@
     <root>/failed/<key>/        manifests of builds that failed, for people
     <root>/quarantine/<key>-<n> entries that contradicted themselves, each with its reason.json
     <root>/scratch/<key>/       compilers' own caches
+    <root>/dropped/<key>/       manifests of artifacts that made room for others, for people
+    <root>/uses/                who may be using artifacts now, see `stores.room`
     <root>/staging/             what is being built or removed; swept when its maker is gone
     <root>/locks/<key>.lock     held by whoever builds, removes or sets aside that key
 """
@@ -14,6 +16,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import tempfile
@@ -31,9 +34,10 @@ from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.errors import StoreError
 from benchorch.interfaces.store import Entry, Store
 from benchorch.journal import write_json
-from benchorch.stores import disk
+from benchorch.stores import disk, room
 from benchorch.stores.locks import locked
 from benchorch.stores.manifest import (
+    DROPPED,
     FAILED,
     FILES,
     QUARANTINED,
@@ -49,8 +53,10 @@ from benchorch.stores.manifest import (
 
 MARKER = "benchorch-store"
 _MARKER_TEXT = "benchorch keeps artifacts here: python -m benchorch cache list\n"
-_ROOMS = ("artifacts", "failed", "quarantine", "scratch", "staging", "locks")
+_ROOMS = ("artifacts", "failed", "quarantine", "dropped", "scratch", "uses", "staging", "locks")
 _REASON = "reason.json"
+_MADE_ROOM = "made room for others: store.quota_gib"
+_GIB = 2**30
 _OWNER_ONLY = 0o700
 _DETAIL_CHARACTERS = 4000  # enough for a compiler's last words, too little to fill a disk
 
@@ -62,11 +68,18 @@ class LocalStore(Store):
 
     Args:
         root: the directory; ``~`` is the user's own. Made when first needed.
+        quota_gib: how much artifacts and compilers' caches may hold when nobody uses them; those
+            used longest ago make room. 0 keeps none, null keeps all.
     """
 
     root: str
+    quota_gib: float | None = None
 
     def __post_init__(self) -> None:
+        if self.quota_gib is not None and not 0 <= self.quota_gib < math.inf:
+            raise ValueError(
+                f"quota_gib must be null or a number of at least 0, got {self.quota_gib}."
+            )
         if not self.root:
             raise ValueError(f"root must name a directory, got {self.root!r}")
         try:
@@ -110,7 +123,7 @@ class LocalStore(Store):
 
     def find(self, key: str) -> Artifact | None:
         """The complete, verified artifact of this key."""
-        if not self._kept(key):
+        if not self._kept(key) or not self._found(key):
             return None
         with suppress(CorruptEntry):
             return to_entry(verified(self._at(key), key), self._at(key)).artifact
@@ -118,9 +131,12 @@ class LocalStore(Store):
         with self._locked(key):
             return self._find_alone(key)
 
+    def _found(self, key: str) -> bool:
+        return room.found(self._root / "uses", self._at(key))
+
     def _find_alone(self, key: str) -> Artifact | None:
         """As `find`, for the holder of the key's lock."""
-        if not self._kept(key):
+        if not self._kept(key) or not self._found(key):
             return None
         try:
             return to_entry(verified(self._at(key), key), self._at(key)).artifact
@@ -177,7 +193,8 @@ class LocalStore(Store):
                 manifest = seal(staging, replace(draft, build_s=build_s))
                 disk.sync_directory(staging)
                 disk.place(staging, self._at(draft.key))
-        disk.discard(self._root / "failed" / draft.key)
+        for note in ("failed", "dropped"):
+            disk.discard(self._root / note / draft.key)
         return to_entry(manifest, self._at(draft.key)).artifact
 
     def _after_build(
@@ -221,7 +238,7 @@ class LocalStore(Store):
 
     def entries(self) -> Sequence[Entry]:
         """Everything kept, newest first; nothing is verified here."""
-        rooms = ("artifacts", "failed", "quarantine")
+        rooms = ("artifacts", "failed", "quarantine", "dropped")
         found = [entry for room in rooms for entry in self._entries_in(room)]
         return sorted(found, key=lambda entry: entry.created_at, reverse=True)
 
@@ -233,9 +250,68 @@ class LocalStore(Store):
             found = [_entry(path) for path in place.iterdir() if _is_key(_key_of(path))]
         return sorted(found, key=lambda entry: entry.created_at, reverse=True)
 
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Until it ends, this process and its children keep what they find; then room is made."""
+        self._prepare()
+        try:
+            with ExitStack() as stack:
+                with disk.speaking_of(self._root):
+                    stack.enter_context(room.use(self._root / "uses"))
+                yield
+        finally:
+            with suppress(StoreError):  # what was done meanwhile stands
+                self.trim()
+
+    def trim(self) -> Sequence[str]:
+        """Drop what was used longest ago until the quota is kept; what may be in use stays."""
+        if self.quota_gib is None or not (self._root / MARKER).exists():
+            return []
+        self._prepare()
+        with disk.speaking_of(self._root):
+            sizes = self._sizes()
+            excess = sum(sizes.values()) - self.quota_gib * _GIB
+            dropped = []
+            for key in sorted(sizes, key=lambda key: room.last_used_ns(self._at(key))):
+                if excess <= 0:
+                    break
+                if self._drop(key):
+                    excess -= sizes[key]
+                    dropped.append(key)
+        return dropped
+
+    def _sizes(self) -> dict[str, int]:
+        """What each key holds, in its artifact and its compiler's cache."""
+        sizes: dict[str, int] = {}
+        for place in ("artifacts", "scratch"):
+            for path in (self._root / place).iterdir():
+                sizes[path.name] = sizes.get(path.name, 0) + room.size_bytes(path)
+        return sizes
+
+    def _drop(self, key: str) -> bool:
+        """Whether it was let go: not where somebody builds it, or may be using it."""
+        with self._locked(key, wait=False) as alone:
+            if not alone:
+                return False
+            staging = self._staging(key)
+            with room.unused(self._root / "uses", self._at(key)) as unused:
+                for place in ("artifacts", "scratch") if unused else ():
+                    with suppress(FileNotFoundError):
+                        (self._root / place / key).rename(staging / place)
+            self._remember_dropped(key, staging / "artifacts")
+            self._clear(key)
+            return unused
+
+    def _remember_dropped(self, key: str, artifact: Path) -> None:
+        with suppress(CorruptEntry, OSError):  # a compiler's cache alone leaves nothing to tell
+            manifest = replace(read_manifest(artifact), state=DROPPED, detail=_MADE_ROOM, files=())
+            place = self._root / "dropped" / key
+            place.mkdir(mode=_OWNER_ONLY, exist_ok=True)
+            write_manifest(place, manifest)
+
     def delete(self, key: str) -> None:
-        """Remove the artifact, its failures, what was quarantined of it and its scratch."""
-        rooms = ("artifacts", "failed", "quarantine", "scratch")
+        """Remove the artifact, all that is remembered of it, and its scratch."""
+        rooms = ("artifacts", "failed", "quarantine", "dropped", "scratch")
         with self._locked(_checked(key), wait=False) as alone:
             if not alone:
                 raise StoreError(f"{key} is being built now; delete it when that is done.")

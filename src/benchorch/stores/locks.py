@@ -24,26 +24,27 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+def locked(path: Path, *, wait: bool = True, shared: bool = False) -> Iterator[bool]:
     """Whether the lock is held by the caller meanwhile, and by nobody else.
 
     Args:
         path: a file made for this lock; it stays, since removing it would split the lock in two.
         wait: until the holder is done or dead; otherwise False where somebody holds it.
+        shared: held together with others that share it.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     _held.add(descriptor)
     try:
-        yield _acquire(descriptor, wait)
+        yield _acquire(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, wait)
     finally:
         if descriptor in _held:  # not so in a child that was forked meanwhile
             _held.remove(descriptor)
             os.close(descriptor)
 
 
-def _acquire(descriptor: int, wait: bool) -> bool:
+def _acquire(descriptor: int, kind: int, wait: bool) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES) and not wait:
             return False

@@ -31,7 +31,7 @@ from benchorch.journal import write_json
 from benchorch.units import s_to_ns
 
 MANIFEST, FILES, VERIFIED = "manifest.json", "files", "verified.json"
-COMPLETE, FAILED, QUARANTINED = "complete", "failed", "quarantined"
+COMPLETE, FAILED, QUARANTINED, DROPPED = "complete", "failed", "quarantined", "dropped"
 
 SETTLE_S = 0.02
 """File times advance in ticks of up to 10 ms: two changes within one cannot be told apart, so how

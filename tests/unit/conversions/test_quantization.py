@@ -20,6 +20,7 @@ import pytest
 import torch
 
 import conversion_lab as lab
+from benchorch.build_keys import Keys
 from benchorch.conversions.dynamic_quantization import DynamicQuantization
 from benchorch.conversions.fx_quantization import FxQuantization
 from benchorch.conversions.pt2e import Pt2e
@@ -274,12 +275,14 @@ def test_the_projection_of_attention_is_left_as_torch_leaves_it(tmp_path: Path) 
     assert type(restored.head).__module__.startswith("torch.ao.nn.quantized.dynamic")
 
 
-def test_other_calibration_inputs_are_another_artifact(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_calibration_inputs_are_another_artifact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def digest(name: str) -> str:
         chain = lab.chain_of(name)
-        key = chain.key({}, len(chain.steps), {})
-        values = lambda number: lab.stage._values_digest(chain.calibration(number))  # noqa: E731
-        return lab.stage._with_calibration(key, chain, len(chain.steps), values).digest
+        load = lambda: chain.model.load(0)  # noqa: E731
+        keys = Keys(chain, threads=1, directory=tmp_path, load=load)
+        return keys.after(len(chain.steps)).digest
 
     calibrated, plain = digest("fx_int8"), digest("export")
     own = lab.TinyModel.batch
@@ -357,15 +360,9 @@ def test_devices_without_kernels_are_told_apart_from_missing_packages() -> None:
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchorch.conversions.quantization.version", lambda name: _not_found(name))
+    monkeypatch.setattr("benchorch.conversions.quantization.is_installed", lambda _: False)
     for step in (TorchAo(scheme="int8_dynamic"), Quanto(weights="int8"), Pt2e()):
         assert "pip install 'benchorch[quantization]'" in str(step.unavailable("cpu"))
-
-
-def _not_found(name: str) -> str:
-    from importlib.metadata import PackageNotFoundError
-
-    raise PackageNotFoundError(name)
 
 
 class Command:

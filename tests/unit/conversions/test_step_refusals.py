@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import conversion_lab as lab
 from benchorch.conversions.cast import Cast
 from benchorch.conversions.export import Export
 from benchorch.conversions.inductor_cache import InductorCompile
@@ -17,8 +18,9 @@ from benchorch.conversions.mkldnn import Mkldnn
 from benchorch.conversions.onnx_export import OnnxExport
 from benchorch.conversions.torchscript import TorchScript
 from benchorch.domain.tensors import Example, TensorSpec
-from benchorch.errors import BuildError
+from benchorch.errors import BuildError, MeasureError
 from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.tensorrt_rules import refuse_open_sizes
 
 
 class BranchesOnData(torch.nn.Module):
@@ -195,3 +197,15 @@ def test_a_cast_reaches_parameters_and_buffers_but_not_whole_numbers() -> None:
     assert module.weight.dtype == torch.float16
     assert module.running_mean.dtype == torch.float16
     assert module.num_batches_tracked.dtype == torch.int64
+
+
+def test_a_dtype_that_a_backend_cannot_compute_in_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises((BuildError, MeasureError), match="bfloat16") as caught:
+        lab.converted(lab.chain_of("bf16+onnxruntime", "Convolution"), tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_tensorrt_refuses_a_size_that_is_left_open() -> None:
+    with pytest.raises(BuildError, match="TensorRT needs bounds for open sizes") as caught:
+        refuse_open_sizes(replace(example(), dynamic=("batch_size",)))
+    assert caught.value.remedy == "workload.dynamic=[]"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
 import onnxruntime
 import pytest
 
+from benchorch import onnx_files
 from benchorch.errors import MeasureError
+from benchorch.runtimes import onnx_session
 from benchorch.runtimes.onnx_session import PROVIDERS, assignment, open_session
 from benchorch.runtimes.onnxruntime import OnnxRuntime
 
@@ -73,12 +74,8 @@ def test_distributions_that_cannot_stand_side_by_side_are_to_be_exchanged(
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, installed: set[str]) -> None:
-    def version(name: str) -> str:
-        if name not in installed:
-            raise metadata.PackageNotFoundError(name)
-        return "1.0"
-
-    monkeypatch.setattr(metadata, "version", version)
+    for module in (onnx_files, onnx_session):
+        monkeypatch.setattr(module, "is_installed", installed.__contains__)
 
 
 def part(provider: str, n_nodes: int) -> SimpleNamespace:

@@ -106,7 +106,7 @@ def test_hardware_out_of_reach_is_a_skip_with_the_reason(composer):
 def test_a_missing_package_is_a_skip_that_says_what_to_install(composer, monkeypatch):
     from benchorch.stages import plan as module
 
-    monkeypatch.setattr(module, "_installed", lambda name: name != "onnxruntime")
+    monkeypatch.setattr(module, "is_installed", lambda name: name != "onnxruntime")
     found, _ = planned(composer, ["model=mlp", "conversion=onnxruntime"])
     (skip,) = found.skips
     assert "needs onnxruntime" in skip.reason
