@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchorch.trace.artifacts.ancestry import Ancestry
+from benchorch.trace.artifacts.called_graph import OWN_SOURCE, called_graph, pairs_along
 from benchorch.trace.artifacts.subject import Analysed
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.gains import Gains, gains, part_of
@@ -19,14 +20,11 @@ from benchorch.trace.branches import dataflow_path
 from benchorch.trace.events import NOTHING
 from benchorch.trace.findings import Row
 from benchorch.trace.grouping import Grouping
-from benchorch.trace.operator_graph import OperatorGraph, OperatorNode
+from benchorch.trace.operator_graph import OperatorGraph
 
 if TYPE_CHECKING:
-    from numpy import bool_, float64, int32, int64
+    from numpy import float64, int32, int64
     from numpy.typing import NDArray
-
-OWN_GRAPH, OWN_SOURCE = "called", "trace"
-"""Name and source of the graph that is made of the trace itself."""
 
 MOST_SIMULATED, MOST_EDGES = 80, 3_000_000
 """Nodes whose drag is simulated here, those with most time on the path, and edges over all."""
@@ -75,7 +73,7 @@ def graph_times(analysis: Analysed, above: Ancestry, spare_ns: NDArray[int64]) -
         graph = analysis.graph
         entities = graph_nodes(analysis.events, above.owned, graph)
     else:
-        graph, entities = _called(analysis, above)
+        graph, entities = called_graph(analysis, above)
     asked = gains(analysis.dag, spare_ns)
     rows = {row.name: row for row in analysis.findings.graph_nodes}
     names = {node.name for node in graph.nodes}
@@ -191,67 +189,4 @@ def _observed(
     row = np.array([*largest, NOTHING], dtype=np.int64)[_owned(entities.part, analysis.path.owner)]
     known = np.array([*(name in names for name in entities.names), False], dtype=bool)
     named = entities.names
-    return tuple((named[a], named[b]) for a, b in _pairs(row[known[row]]))
-
-
-def _pairs(along: NDArray[int64]) -> list[tuple[int, int]]:
-    """Different neighbours of a series, each pair once, in the order of their first occurrence."""
-    import numpy as np
-
-    before, after = along[:-1], along[1:]
-    changed = before != after
-    span = int(along.max(initial=0)) + 1
-    codes, first = np.unique(before[changed] * span + after[changed], return_index=True)
-    ordered = codes[np.argsort(first, kind="stable")]
-    return list(zip((ordered // span).tolist(), (ordered % span).tolist(), strict=True))
-
-
-def _called(analysis: Analysed, above: Ancestry) -> tuple[OperatorGraph, Entities]:
-    """Operators of modules as nodes; edges lead from each call on a lane to the next."""
-    import numpy as np
-
-    events, operator = analysis.events, above.outermost_operators()
-    inside = _in_window(analysis)
-    calls = np.flatnonzero((operator == np.arange(len(events))) & inside)
-    calls = calls[np.argsort(events.start_ns[calls], kind="stable")]
-    span = len(events.names)
-    code = (above.module[calls] + 1) * span + events.name[calls]
-    keys, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-    by_first = np.argsort(first, kind="stable")
-    number = np.argsort(by_first)[inverse]
-    place = np.full(len(events) + 1, NOTHING, dtype=np.int64)
-    place[calls] = number
-    inputs: dict[int, dict[int, None]] = {}
-    for lane in np.unique(events.lane[calls]).tolist():
-        for tail, head in _pairs(number[events.lane[calls] == lane]):
-            if tail < head:
-                inputs.setdefault(head, {})[tail] = None
-    found = [
-        (above.module_name(key // span - 1), events.names[key % span])
-        for key in keys[by_first].tolist()
-    ]
-    names = tuple(f"{module}/{op}" if module else op for module, op in found)
-    nodes = tuple(
-        OperatorNode(
-            name=names[index],
-            op=op,
-            inputs=tuple(names[tail] for tail in inputs.get(index, ())),
-            module=module,
-        )
-        for index, (module, op) in enumerate(found)
-    )
-    entities = Entities(
-        names=names,
-        part=np.where(inside, place[operator], NOTHING),
-        shares=tuple({index: 1.0} for index in range(len(names))),
-        instance=operator,
-    )
-    return OperatorGraph(name=OWN_GRAPH, nodes=nodes, source=OWN_SOURCE), entities
-
-
-def _in_window(analysis: Analysed) -> NDArray[bool_]:
-    window, events = analysis.dag.window, analysis.events
-    inside: NDArray[bool_] = (events.start_ns >= window.start_ns) & (
-        events.start_ns <= window.end_ns
-    )
-    return inside
+    return tuple((named[a], named[b]) for a, b in pairs_along(row[known[row]]))

@@ -4,7 +4,8 @@ import json
 import pytest
 
 from benchorch.trace.artifacts.ancestry import ancestry
-from benchorch.trace.artifacts.graph_times import OWN_GRAPH, graph_times
+from benchorch.trace.artifacts.called_graph import OWN_GRAPH
+from benchorch.trace.artifacts.graph_times import graph_times
 from benchorch.trace.artifacts.model_explorer import edge_overlays, node_data, own_graph
 from benchorch.trace.attribution.owners import owners
 from benchorch.trace.operator_graph import OperatorGraph, OperatorNode
