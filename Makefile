@@ -12,7 +12,8 @@ TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help bench test test-slow check ui bench-overheads conversions install clean
+.PHONY: help bench test test-slow check ui bench-overheads conversions install clean \
+  provision provision-plan status destroy test-terraform
 unexport PYTHONPATH PYTHONHOME
 
 help: ## this list
@@ -42,6 +43,27 @@ bench-overheads: $(VENV)/.installed-dev ## what benchorch itself costs, as ratio
 
 conversions: $(VENV)/.installed ## every conversion on small models, into docs/conversions.md; takes hours
 	@$(VENV)/bin/python scripts/write_conversions.py
+
+# STACK names the stack; ARGS are further words for scripts/provision.py, e.g. ARGS="--var most_zones=2".
+STACK ?= benchorch
+ARGS ?=
+
+provision: $(VENV)/.installed ## make the EC2 stack (asks first); ARGS='--var fleet={"g5.xlarge"=1}'
+	@$(VENV)/bin/python scripts/provision.py apply --name $(STACK) $(ARGS)
+
+provision-plan: $(VENV)/.installed ## what make provision would make; changes nothing
+	@$(VENV)/bin/python scripts/provision.py plan --name $(STACK) $(ARGS)
+
+status: $(VENV)/.installed ## which EC2 machines run now
+	@$(VENV)/bin/python scripts/provision.py status --name $(STACK) $(ARGS)
+
+destroy: $(VENV)/.installed ## end every EC2 machine, then remove the stack (asks first)
+	@$(VENV)/bin/python scripts/provision.py destroy --name $(STACK) $(ARGS)
+
+test-terraform: ## the stack's own tests, without AWS; needs terraform
+	@cd infra/terraform && terraform init -backend=false -input=false \
+	  $(if $(BENCHORCH_TF_PLUGIN_DIR),-plugin-dir=$(BENCHORCH_TF_PLUGIN_DIR)) >/dev/null \
+	  && terraform test
 
 install: $(VENV)/.installed ## .venv with everything a benchmark needs
 	@echo "Ready: $(VENV)/bin/python -m benchorch --help"

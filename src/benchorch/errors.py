@@ -10,6 +10,7 @@
     ├── ExecutorError             the worker died; trying again is reasonable
     ├── TraceError                a profile cannot be read, or a what-if cannot be asked of it
     ├── StoreError                an artifact can be neither read nor written
+    ├── PriceUnavailable          nobody could be asked what a machine costs today
     └── RecordError               results exist but are not recorded; names the file that has them
 
 A wrong number is not an error: it is a `Verdict`.
@@ -74,3 +75,7 @@ class RecordError(BenchorchError):
 
 class TraceError(BenchorchError):
     """A profile that cannot be read, or a question that cannot be asked of it."""
+
+
+class PriceUnavailable(BenchorchError):
+    """Nobody could be asked what a machine costs today; older prices may do."""

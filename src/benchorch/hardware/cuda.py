@@ -33,15 +33,9 @@ _DEVICE_FILES = (Path("/dev/nvidiactl"), Path("/dev/nvidia0"), Path("/dev/dxg"))
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaHardware(DeclaredHardware):
-    """A machine with at least one CUDA device, of which the first one is used.
-
-    Attributes:
-        accelerator: the GPU's name for people, e.g. ``A10G``, or None where any will do.
-    """
+    """A machine with at least one CUDA device, of which the first one is used."""
 
     device: ClassVar[str] = "cuda"
-
-    accelerator: str | None = None
 
     def mismatch(self) -> str | None:
         """Why the machine this runs on is not of this kind, or None; imports nothing heavy."""

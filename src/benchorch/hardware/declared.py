@@ -12,7 +12,9 @@ from benchorch.hardware import host
 from benchorch.interfaces.hardware import Clock, Hardware
 
 ARCHITECTURES = ("x86_64", "aarch64")
-SIZE_KEYS = ("vcpus", "memory_gib")
+SIZE_KEYS = ("vcpus", "memory_gib")  # of every size; those below of some
+MORE_SIZE_KEYS = ("cores", "accelerators", "accelerator_gib")
+LABEL_PREFIX = "benchorch/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +27,11 @@ class DeclaredHardware(Hardware):
         threads: per call, or None for the node's physical cores.
         arch: ``x86_64`` or ``aarch64``, or None where any will do.
         size: of the family, e.g. ``xlarge``; None for this machine, whatever it is.
-        sizes: each size's ``vcpus`` and ``memory_gib``.
+        sizes: each size's ``vcpus``, ``memory_gib``, ``cores``, ``accelerators`` and the memory
+            of one of them, ``accelerator_gib``.
+        accelerator: its name for people, e.g. ``A10G``, or None where there is none or any will do.
+        peaks: what one core or one accelerator (``of``) can do at most, from data sheets:
+            ``flops_per_s`` by dtype; ``bytes_per_s`` of the socket or accelerator; ``source``.
     """
 
     device: ClassVar[str]
@@ -36,6 +42,8 @@ class DeclaredHardware(Hardware):
     arch: str | None = None
     size: str | None = None
     sizes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    accelerator: str | None = None
+    peaks: Mapping[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "conversions", tuple(self.conversions))
@@ -51,9 +59,11 @@ class DeclaredHardware(Hardware):
 
     def _check_size(self) -> None:
         for name, values in self.sizes.items():
-            if tuple(values) != SIZE_KEYS or min(values.values()) <= 0:
+            known = set(values) >= {*SIZE_KEYS} and set(values) <= {*SIZE_KEYS, *MORE_SIZE_KEYS}
+            if not known or min(values.values()) <= 0:
                 raise ValueError(
-                    f"sizes.{name} must give positive {', '.join(SIZE_KEYS)}, got {dict(values)}"
+                    f"sizes.{name} must give positive {', '.join(SIZE_KEYS)} and may give "
+                    f"{', '.join(MORE_SIZE_KEYS)}, got {dict(values)}"
                 )
         if self.size is None:
             return
@@ -71,6 +81,12 @@ class DeclaredHardware(Hardware):
     def memory_gib(self) -> float | None:
         """Memory of the declared size, or None for this machine."""
         return None if self.size is None else self.sizes[self.size]["memory_gib"]
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """What a node of this kind is labelled with, so that its trials find it."""
+        told = {"instance-type": self.kind, "arch": self.arch, "accelerator": self.accelerator}
+        return {f"{LABEL_PREFIX}{name}": value for name, value in told.items() if value}
 
     @abstractmethod
     def clock(self) -> Clock:

@@ -1,0 +1,4 @@
+output "next" {
+  description = "The next commands to try."
+  value       = module.benchorch.next
+}

@@ -1,0 +1,221 @@
+# Who may do what: workers keep artifacts, the head launches and ends workers, nobody does more.
+
+data "aws_caller_identity" "me" {}
+
+data "aws_partition" "here" {}
+
+data "aws_region" "here" {}
+
+locals {
+  account   = data.aws_caller_identity.me.account_id
+  partition = data.aws_partition.here.partition
+  region    = data.aws_region.here.name
+  ec2       = "arn:${local.partition}:ec2:${local.region}:${local.account}"
+  parameter = "arn:${local.partition}:ssm:${local.region}:${local.account}:parameter"
+}
+
+data "aws_iam_policy_document" "machines" {
+  statement {
+    actions = ["sts:AssumeRole"]
+
+    principals {
+      type        = "Service"
+      identifiers = ["ec2.amazonaws.com"]
+    }
+  }
+}
+
+# What head and workers have in common.
+data "aws_iam_policy_document" "node" {
+  statement {
+    sid       = "KeepArtifactsAndResults"
+    actions   = ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"]
+    resources = [for prefix in ["store", "results", "artifacts", "wheels"] : "${var.bucket_arn}/${prefix}/*"]
+  }
+
+  statement {
+    sid       = "LeasesAndBadArtifactsAreRemoved"
+    actions   = ["s3:DeleteObject"]
+    resources = ["${var.bucket_arn}/store/*"]
+  }
+
+  statement {
+    sid       = "LookForArtifacts"
+    actions   = ["s3:ListBucket"]
+    resources = [var.bucket_arn]
+
+    condition {
+      test     = "StringLike"
+      variable = "s3:prefix"
+      values   = ["store/*", "results/*", "artifacts/*", "wheels/*"]
+    }
+  }
+
+  statement {
+    sid       = "ReadAndWriteWhatTheKeyEncrypts"
+    actions   = ["kms:Decrypt", "kms:GenerateDataKey"]
+    resources = [var.key_arn]
+  }
+
+  statement {
+    sid       = "KnowTheTokenAndTheHead"
+    actions   = ["ssm:GetParameter"]
+    resources = ["${local.parameter}${var.token_parameter}", "${local.parameter}${var.address_parameter}"]
+  }
+}
+
+data "aws_iam_policy_document" "head" {
+  statement {
+    sid       = "AnnounceItsAddress"
+    actions   = ["ssm:PutParameter"]
+    resources = ["${local.parameter}${var.address_parameter}"]
+  }
+
+  statement {
+    sid = "SeeMachines"
+    actions = [
+      "ec2:DescribeAvailabilityZones",
+      "ec2:DescribeImages",
+      "ec2:DescribeInstanceTypes",
+      "ec2:DescribeInstances",
+      "ec2:DescribeLaunchTemplateVersions",
+      "ec2:DescribeSecurityGroups",
+      "ec2:DescribeSpotPriceHistory",
+      "ec2:DescribeSubnets",
+      "pricing:GetProducts",
+    ]
+    resources = ["*"] # these calls know no finer grain
+  }
+
+  # The machine itself: only the declared types, with guarded metadata, marked as this cluster's.
+  statement {
+    sid       = "LaunchDeclaredTypes"
+    actions   = ["ec2:RunInstances"]
+    resources = ["${local.ec2}:instance/*"]
+
+    condition {
+      test     = "StringEquals"
+      variable = "ec2:InstanceType"
+      values   = var.instance_types
+    }
+
+    condition {
+      test     = "StringEquals"
+      variable = "ec2:MetadataHttpTokens"
+      values   = ["required"]
+    }
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:RequestTag/ray-cluster-name"
+      values   = [var.name]
+    }
+  }
+
+  statement {
+    sid     = "LaunchIntoOurSubnets"
+    actions = ["ec2:RunInstances"]
+    resources = concat(
+      [for id in var.subnet_ids : "${local.ec2}:subnet/${id}"],
+      [
+        "${local.ec2}:launch-template/*",
+        "${local.ec2}:network-interface/*",
+        "${local.ec2}:security-group/*",
+        "${local.ec2}:volume/*",
+        "arn:${local.partition}:ec2:${local.region}::image/*",
+      ],
+    )
+  }
+
+  statement {
+    sid       = "MarkWhatIsLaunched"
+    actions   = ["ec2:CreateTags"]
+    resources = ["${local.ec2}:instance/*", "${local.ec2}:volume/*"]
+
+    condition {
+      test     = "StringEquals"
+      variable = "ec2:CreateAction"
+      values   = ["RunInstances"]
+    }
+  }
+
+  # Ray writes a node's state into its tags; only on machines that are this cluster's already.
+  statement {
+    sid       = "RenewMarks"
+    actions   = ["ec2:CreateTags", "ec2:TerminateInstances"]
+    resources = ["${local.ec2}:instance/*"]
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:ResourceTag/ray-cluster-name"
+      values   = [var.name]
+    }
+  }
+
+  statement {
+    sid       = "HandOverTheWorkersRoleAndNoOther"
+    actions   = ["iam:PassRole"]
+    resources = [aws_iam_role.worker.arn]
+
+    condition {
+      test     = "StringEquals"
+      variable = "iam:PassedToService"
+      values   = ["ec2.amazonaws.com"]
+    }
+  }
+
+  # Spot machines are marked by the head, so their volumes' keys must be usable by EC2 for it.
+  statement {
+    sid       = "EncryptDisks"
+    actions   = ["kms:CreateGrant", "kms:DescribeKey", "kms:ReEncryptFrom", "kms:ReEncryptTo", "kms:GenerateDataKeyWithoutPlaintext"]
+    resources = [var.key_arn]
+
+    condition {
+      test     = "StringEquals"
+      variable = "kms:ViaService"
+      values   = ["ec2.${local.region}.amazonaws.com"]
+    }
+  }
+}
+
+resource "aws_iam_role" "head" {
+  name               = "${var.name}-head"
+  assume_role_policy = data.aws_iam_policy_document.machines.json
+}
+
+resource "aws_iam_role" "worker" {
+  name               = "${var.name}-worker"
+  assume_role_policy = data.aws_iam_policy_document.machines.json
+}
+
+resource "aws_iam_role_policy" "node" {
+  for_each = { head = aws_iam_role.head.name, worker = aws_iam_role.worker.name }
+
+  name   = "node"
+  role   = each.value
+  policy = data.aws_iam_policy_document.node.json
+}
+
+resource "aws_iam_role_policy" "head" {
+  name   = "head"
+  role   = aws_iam_role.head.name
+  policy = data.aws_iam_policy_document.head.json
+}
+
+# Session Manager instead of SSH: no key, no open port, every session logged.
+resource "aws_iam_role_policy_attachment" "session_manager" {
+  for_each = { head = aws_iam_role.head.name, worker = aws_iam_role.worker.name }
+
+  role       = each.value
+  policy_arn = "arn:${local.partition}:iam::aws:policy/AmazonSSMManagedInstanceCore"
+}
+
+resource "aws_iam_instance_profile" "head" {
+  name = "${var.name}-head"
+  role = aws_iam_role.head.name
+}
+
+resource "aws_iam_instance_profile" "worker" {
+  name = "${var.name}-worker"
+  role = aws_iam_role.worker.name
+}

@@ -1,0 +1,23 @@
+output "head_profile_name" {
+  description = "Instance profile of the head."
+  value       = aws_iam_instance_profile.head.name
+}
+
+output "worker_profile_name" {
+  description = "Instance profile of the workers."
+  value       = aws_iam_instance_profile.worker.name
+}
+
+output "worker_profile_arn" {
+  description = "The same, as Ray's cluster file wants it."
+  value       = aws_iam_instance_profile.worker.arn
+}
+
+output "policies" {
+  description = "What each role is granted, as JSON: for tests of least privilege."
+  value = {
+    head   = data.aws_iam_policy_document.head.json
+    node   = data.aws_iam_policy_document.node.json
+    worker = data.aws_iam_policy_document.node.json
+  }
+}

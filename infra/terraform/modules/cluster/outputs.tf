@@ -1,0 +1,9 @@
+output "cluster_file" {
+  description = "Ray's cluster file."
+  value       = yamlencode(local.cluster_file)
+}
+
+output "head_group_name" {
+  description = "The group that holds the head."
+  value       = aws_autoscaling_group.head.name
+}

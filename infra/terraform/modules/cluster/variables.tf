@@ -1,0 +1,89 @@
+variable "name" {
+  description = "Name of Ray's cluster, and prefix of every name."
+  type        = string
+  nullable    = false
+}
+
+variable "head_type" {
+  description = "Instance type of the head."
+  type        = string
+  nullable    = false
+}
+
+variable "head_image_id" {
+  description = "Image of the head."
+  type        = string
+  nullable    = false
+}
+
+variable "head_profile_name" {
+  description = "Instance profile of the head."
+  type        = string
+  nullable    = false
+}
+
+variable "worker_profile_arn" {
+  description = "Instance profile of the workers."
+  type        = string
+  nullable    = false
+}
+
+variable "security_group_id" {
+  description = "The nodes' group."
+  type        = string
+  nullable    = false
+}
+
+variable "subnet_ids" {
+  description = "Private subnets."
+  type        = list(string)
+  nullable    = false
+}
+
+variable "key_arn" {
+  description = "KMS key of the head's disk."
+  type        = string
+  nullable    = false
+}
+
+variable "fleet" {
+  description = "By instance type: how many workers at most, their template, virtual CPUs, GPUs, architecture."
+  type = map(object({
+    max_workers  = number
+    template_id  = string
+    vcpus        = number
+    accelerators = number
+    architecture = string
+  }))
+  nullable = false
+}
+
+variable "markets" {
+  description = "Markets in which each type may be launched."
+  type        = list(string)
+  nullable    = false
+}
+
+variable "idle_minutes" {
+  description = "Minutes after which an idle worker is ended."
+  type        = number
+  nullable    = false
+}
+
+variable "start_script" {
+  description = "Start script of the head; {cluster_file} in it stands for Ray's cluster file, gzipped and in base64."
+  type        = string
+  nullable    = false
+}
+
+variable "running" {
+  description = "Whether there is a head now."
+  type        = bool
+  nullable    = false
+}
+
+variable "night_stop" {
+  description = "When the head is ended every night, as a cron expression in UTC; null for never."
+  type        = string
+  default     = null
+}

@@ -1,0 +1,39 @@
+variable "name" {
+  description = "Prefix of every name; also the tag value by which costs are counted."
+  type        = string
+  nullable    = false
+}
+
+variable "email" {
+  description = "Who is told; null for nobody."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.email == null || can(regex("^[^@ ]+@[^@ ]+\\.[^@ ]+$", var.email))
+    error_message = "email must be an address, or null."
+  }
+}
+
+variable "monthly_budget_usd" {
+  description = "Dollars a month beyond which somebody is told."
+  type        = number
+  nullable    = false
+
+  validation {
+    condition     = var.monthly_budget_usd > 0
+    error_message = "monthly_budget_usd must be above 0."
+  }
+}
+
+variable "key_arn" {
+  description = "KMS key of the topic and the queue."
+  type        = string
+  nullable    = false
+}
+
+variable "head_group_name" {
+  description = "The group whose head is watched."
+  type        = string
+  nullable    = false
+}

@@ -1,0 +1,5 @@
+variable "name" {
+  description = "Prefix of every name."
+  type        = string
+  nullable    = false
+}

@@ -1,0 +1,30 @@
+variable "name" {
+  description = "Prefix of every name; the bucket's ends with the account's number."
+  type        = string
+  nullable    = false
+}
+
+variable "key_arn" {
+  description = "KMS key that encrypts what is kept."
+  type        = string
+  nullable    = false
+}
+
+variable "store_days" {
+  description = "Days after which a built artifact that nobody replaced is removed."
+  type        = number
+  default     = 90
+  nullable    = false
+
+  validation {
+    condition     = var.store_days >= 1
+    error_message = "store_days must be at least 1."
+  }
+}
+
+variable "force_destroy" {
+  description = "Whether destroying the stack may remove a bucket that still holds something."
+  type        = bool
+  default     = false
+  nullable    = false
+}

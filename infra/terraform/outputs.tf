@@ -1,0 +1,49 @@
+output "name" {
+  description = "Name of the stack and of Ray's cluster."
+  value       = var.name
+}
+
+output "region" {
+  description = "Where it is."
+  value       = var.region
+}
+
+output "bucket" {
+  description = "Where artifacts and results are kept."
+  value       = module.storage.bucket
+}
+
+output "cluster_file" {
+  description = "Ray's cluster file, as the head has it."
+  value       = module.cluster.cluster_file
+}
+
+output "head_group" {
+  description = "The group that holds the head."
+  value       = module.cluster.head_group_name
+}
+
+output "image_ids" {
+  description = "The image of each instance type, recorded with results."
+  value       = module.nodes.image_ids
+}
+
+output "policies" {
+  description = "What each role is granted, as JSON."
+  value       = module.access.policies
+}
+
+output "tracking_uri" {
+  description = "Where the nodes reach MLflow; null without a server."
+  value       = one(module.tracking[*].uri)
+}
+
+output "next" {
+  description = "The next commands to try."
+  value       = <<-EOT
+    make status                                   what runs now, and what it costs
+    python -m benchorch plan model=bert executor=ray hardware=[${join(",", distinct([for type in local.types : split(".", type)[0]]))}]
+    aws ssm start-session --target <head>         a shell on the head, without SSH
+    make destroy                                  ends every machine, then removes everything
+  EOT
+}

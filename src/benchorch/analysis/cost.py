@@ -1,0 +1,41 @@
+"""What does a million items cost on a machine that is paid by the hour?"""
+
+from __future__ import annotations
+
+from benchorch.domain.estimate import Estimate
+
+SECONDS_PER_HOUR = 3600.0
+ITEMS = 1_000_000
+LEAST_BILLED_S = 60.0
+"""EC2 bills Linux by the second, and never less than a minute."""
+
+
+def usd_per_million_items(throughput: Estimate, usd_per_hour: float) -> Estimate:
+    """The cost of a million items at a rate, in dollars.
+
+    The price is taken to be exact, so the interval is the rate's own, turned over: the highest
+    rate gives the lowest cost.
+
+    Args:
+        throughput: items per second, above 0.
+        usd_per_hour: of one machine, above 0.
+    """
+
+    def cost(items_per_s: float) -> float:
+        return usd_per_hour / SECONDS_PER_HOUR / items_per_s * ITEMS
+
+    low, high = throughput.low, throughput.high
+    return Estimate(
+        value=cost(throughput.value),
+        low=None if high is None else cost(high),
+        high=None if low is None or low <= 0 else cost(low),
+        level_ratio=throughput.level_ratio,
+        n=throughput.n,
+        unit="usd",
+        method=f"hourly price over {throughput.method}",
+    )
+
+
+def trial_usd(seconds: float, usd_per_hour: float) -> float:
+    """What a machine costs for so long; at least a minute is billed."""
+    return max(seconds, LEAST_BILLED_S) * usd_per_hour / SECONDS_PER_HOUR

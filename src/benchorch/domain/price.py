@@ -1,0 +1,55 @@
+"""What an hour of a machine costs, and where that figure is from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Market(StrEnum):
+    """How a machine is paid for."""
+
+    ON_DEMAND = "on_demand"
+    SPOT = "spot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """Of one kind of machine in one market.
+
+    Attributes:
+        kind: as `Hardware.kind`, e.g. ``g5.xlarge``.
+        usd_per_hour: above 0; of a spot machine the median over the zones.
+        as_of: the day or the time it was valid, ISO 8601.
+        source: who says so: ``config``, ``pricing api``, ``spot history``, or the bundled list's.
+        least_usd_per_hour: of a spot machine, in the cheapest zone; else the same.
+    """
+
+    kind: str
+    market: Market
+    usd_per_hour: float
+    region: str
+    as_of: str
+    source: str
+    least_usd_per_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceSnapshot:
+    """The prices by which a whole sweep is judged, so that no row is judged by another's.
+
+    Attributes:
+        on_demand, spot: by kind; a kind that is missing has no known price, which is not 0.
+        taken_at: when they were looked up, ISO 8601 in UTC.
+        warnings: sentences: that a list is old, that an API could not be asked.
+    """
+
+    on_demand: Mapping[str, Price] = field(default_factory=dict)
+    spot: Mapping[str, Price] = field(default_factory=dict)
+    taken_at: str = ""
+    warnings: tuple[str, ...] = ()
+
+    def of(self, kind: str, market: Market) -> Price | None:
+        """The price of a kind, or None where nobody knows it."""
+        return (self.on_demand if market is Market.ON_DEMAND else self.spot).get(kind)

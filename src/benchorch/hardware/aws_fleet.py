@@ -1,0 +1,81 @@
+"""The machines that a cluster has in EC2, and how they are ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchorch.domain.price import Market
+
+CLUSTER_TAG, ROLE_TAG = "ray-cluster-name", "ray-node-type"
+_ALIVE = ("pending", "running", "stopping", "stopped")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One instance that may cost something.
+
+    Attributes:
+        instance_id: as EC2 calls it.
+        kind: instance type.
+        role: ``head`` or ``worker``.
+        state: ``pending``, ``running``, ``stopping`` or ``stopped``.
+        launched_at: ISO 8601.
+    """
+
+    instance_id: str
+    kind: str
+    role: str
+    state: str
+    market: Market
+    zone: str
+    launched_at: str
+
+
+def machines(cluster: str) -> Sequence[Machine]:
+    """Every instance of a cluster that is not gone, the oldest first."""
+    filters = [
+        {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]},
+        {"Name": "instance-state-name", "Values": list(_ALIVE)},
+    ]
+    pages = _ec2().get_paginator("describe_instances").paginate(Filters=filters)
+    found = [
+        _machine(instance)
+        for page in pages
+        for reservation in page["Reservations"]
+        for instance in reservation["Instances"]
+    ]
+    return sorted(found, key=lambda machine: machine.launched_at)
+
+
+def end_workers(cluster: str, say: Callable[[str], None]) -> Sequence[Machine]:
+    """Terminate what Ray launched, and wait until it is gone; Terraform knows nothing of it."""
+    workers = [machine for machine in machines(cluster) if machine.role != "head"]
+    if workers:
+        ids = [machine.instance_id for machine in workers]
+        say(f"ending {', '.join(ids)}")
+        client = _ec2()
+        client.terminate_instances(InstanceIds=ids)
+        client.get_waiter("instance_terminated").wait(InstanceIds=ids)
+    return workers
+
+
+def _machine(instance: dict[str, Any]) -> Machine:
+    tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
+    spot = instance.get("InstanceLifecycle") == "spot"
+    return Machine(
+        instance_id=instance["InstanceId"],
+        kind=instance["InstanceType"],
+        role=tags.get(ROLE_TAG, "worker"),
+        state=instance["State"]["Name"],
+        market=Market.SPOT if spot else Market.ON_DEMAND,
+        zone=instance["Placement"]["AvailabilityZone"],
+        launched_at=instance["LaunchTime"].isoformat(),
+    )
+
+
+def _ec2() -> Any:
+    import boto3
+
+    return boto3.client("ec2")

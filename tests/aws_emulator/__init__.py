@@ -1,0 +1,1 @@
+"""AWS on this machine's loopback: moto, what moto lacks, faults on demand, and a count of calls."""

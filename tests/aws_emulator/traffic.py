@@ -1,0 +1,88 @@
+"""What was asked for, and which of it shall fail."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request: ``ec2``/``RunInstances``, or for S3 the method in place of an action."""
+
+    service: str
+    action: str
+    path: str
+    fields: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        return f"{self.service}:{self.action}"
+
+
+@dataclass
+class Fault:
+    """What shall happen to calls instead of an answer.
+
+    `fields` are compared with the form's; `path` is searched for in the URL; after `times` calls it
+    is over. A fault without a status only makes the call slow.
+    """
+
+    call: str
+    code: str = ""
+    status: int = 400
+    times: int = 10**9
+    sleep_s: float = 0.0
+    path: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    def concerns(self, call: Call) -> bool:
+        return (
+            self.times > 0
+            and re.fullmatch(self.call, call.name) is not None
+            and re.search(self.path, call.path) is not None
+            and all(call.fields.get(name) == value for name, value in self.fields.items())
+        )
+
+
+class Traffic:
+    """Counts calls and deals out faults; shared by the server's threads."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.faults: list[Fault] = []
+        self._lock = threading.Lock()
+
+    def admit(self, call: Call) -> Fault | None:
+        """Count a call; the fault that it meets, or None."""
+        with self._lock:
+            self.counts[call.name] += 1
+            fault = next((fault for fault in self.faults if fault.concerns(call)), None)
+            if fault:
+                fault.times -= 1
+        if fault and fault.sleep_s:
+            time.sleep(fault.sleep_s)
+        return fault if fault and fault.code else None
+
+
+_SCOPE = re.compile(r"Credential=[^/]*/\d+/[^/]*/([^/]*)/aws4_request")
+
+
+def call_of(environ: Mapping[str, object], body: bytes) -> Call:
+    """What a request asks of which service, from its signature and its body."""
+    signature = str(environ.get("HTTP_AUTHORIZATION", "")) + str(environ.get("QUERY_STRING", ""))
+    scope = _SCOPE.search(signature.replace("%2F", "/"))
+    service = scope.group(1) if scope else "s3"
+    path = str(environ.get("PATH_INFO", ""))
+    target = str(environ.get("HTTP_X_AMZ_TARGET", ""))
+    if target:
+        return Call(service, target.rpartition(".")[2], path, {})
+    if "x-www-form-urlencoded" in str(environ.get("CONTENT_TYPE", "")):
+        form = {name: values[-1] for name, values in parse_qs(body.decode()).items()}
+        return Call(service, form.get("Action", ""), path, form)
+    return Call(service, str(environ.get("REQUEST_METHOD", "")), path, {})
