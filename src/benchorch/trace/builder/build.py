@@ -13,10 +13,11 @@ from benchorch.trace.builder.cpu_lanes import cpu_lanes
 from benchorch.trace.builder.data_edges import data_edges
 from benchorch.trace.builder.device_lanes import device_lanes, fitted
 from benchorch.trace.builder.graph_launches import graph_launches
+from benchorch.trace.builder.notes import notes
 from benchorch.trace.builder.queues import queues
 from benchorch.trace.builder.scope import scope as scope_of
 from benchorch.trace.builder.searches import timetable
-from benchorch.trace.builder.syncs import held, notes, stream_waits, streams, syncs, unknown_waits
+from benchorch.trace.builder.syncs import held, stream_waits, streams, syncs, unknown_waits
 from benchorch.trace.builder.threads import (
     backward_after_forward,
     backward_bursts,
