@@ -199,7 +199,7 @@
     const words = saved >= 0 ? `${percent(saved)} less` : `${percent(-saved)} more`;
     const sure = exact(ns)
       ? "The same replay as the analysis makes, with everything else as it was."
-      : `Optimistic: dependencies with more than ${duration(graph.exact_gain_ns)} to spare are not on this page. Ask the analysis itself for this one.`;
+      : `Optimistic: it lies between this and ${duration(graph.makespan_ns - graph.exact_gain_ns)}, because dependencies with more than ${duration(graph.exact_gain_ns)} to spare are not on this page. benchorch analyze with a file of changes knows them all.`;
     say(
       make("b", duration(ns)),
       ` instead of ${duration(graph.makespan_ns)}: ${words}, ${faster}.`,
