@@ -187,9 +187,10 @@ def started(
     explained: NDArray[int64],
     thresholds: Thresholds,
 ) -> Found:
-    """A thread that the trace shows for the first time was started by the main one, if that ran.
+    """A thread that the trace shows for the first time was started by the main one.
 
-    That is, after the main thread's last point before it: starting a thread takes a while.
+    That is, after the main thread's last point before it, for starting a thread takes a while; if
+    the main thread waits already, after it began to.
     """
     import numpy as np
 
@@ -202,7 +203,7 @@ def started(
     start_ns = time_ns[burst.start[new]]
     at_ns = start_ns - thresholds.woken_ns
     stretch = table.stretch_at(np.full(len(new), scope.main_lane, dtype=np.int32), at_ns)
-    ran = (stretch != NOTHING) & ~burst.idle[stretch] & (first_ns[burst.lane[new]] == start_ns)
+    ran = (stretch != NOTHING) & (first_ns[burst.lane[new]] == start_ns)
     return found(_inferred(chains.tail[stretch[ran]], burst.start[new[ran]], EdgeKind.FORK))
 
 
