@@ -38,9 +38,9 @@ class Browser:
 
     address: str
 
-    def ask(self, what: str, content: object = None) -> object:
+    def ask(self, what: str, content: object = None, method: str | None = None) -> object:
         data = None if content is None else json.dumps(content).encode()
-        request = urllib.request.Request(f"{self.address}/{what}", data, method=None)
+        request = urllib.request.Request(f"{self.address}/{what}", data, method=method)
         request.add_header("Content-Type", "application/json")
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
@@ -83,7 +83,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     driver = subprocess.Popen([str(DRIVER), f"--port={port}"], stdout=subprocess.DEVNULL)
     try:
         address = f"http://127.0.0.1:{port}"
-        yield Browser(address=f"{address}/session/{_session(address, tmp_path_factory)}")
+        opened = Browser(address=f"{address}/session/{_session(address, tmp_path_factory)}")
+        yield opened
+        opened.ask("window", method="DELETE")  # the last window's end is the browser's
     finally:
         driver.terminate()
         driver.wait(30)
