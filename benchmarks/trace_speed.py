@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import cProfile
 import json
+import os
 import pstats
 import random
 import resource
@@ -324,7 +325,8 @@ def main() -> None:
     for line, good in rows(limits, "--profile" in sys.argv):
         lines.append(line)
         verdicts.append(good)
-    text = "\n".join(lines)
+    busy = f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the end"
+    text = "\n".join([*lines, "", busy])
     print(text)
     RESULTS.write_text(text + "\n")
     if not all(verdicts):
