@@ -60,6 +60,7 @@ def trial_overheads(scratch: str, store: str, number: int, names: list[str]) -> 
     """Median over processes of elapsed time less the timed blocks, for each conversion."""
     directory = f"{scratch}/run{number}"
     words = ["model=mlp", f"conversion=[{','.join(names)}]", "stopping=quick", "tracking=none"]
+    words.append("profiler=none")
     command = python("-m", "benchorch", *words, store, f"hydra.run.dir={directory}")
     subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     found = {}

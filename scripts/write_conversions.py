@@ -60,6 +60,7 @@ SETTINGS = (
     "stopping.calls=5",
     "stopping.window_s=0.05",
     "protocol.pairing=none",
+    "profiler=none",
     "protocol.repeats=0",
     "protocol.split_passes=0",
     "protocol.canary_tolerance_ratio=null",

@@ -179,8 +179,10 @@ def built(chain: Chain, directory: Path) -> Built:
         )
 
 
-def loaded(chain: Chain, made: Built, threads: int = THREADS) -> Executable:
-    """What a measuring process loads."""
+def loaded(
+    chain: Chain, made: Built, threads: int = THREADS, profile_dir: Path | None = None
+) -> Executable:
+    """What a measuring process loads; with a directory, what a profiling one does."""
     return chain.runtime.load(
         LoadRequest(
             module=stage.module_of(chain, made.states),
@@ -190,6 +192,7 @@ def loaded(chain: Chain, made: Built, threads: int = THREADS) -> Executable:
             device="cpu",
             threads=threads,
             scratch_dir=made.scratch,
+            profile_dir=profile_dir,
         )
     )
 

@@ -365,6 +365,12 @@ def _conversions(arguments: list[str]) -> int:
     return _answer(conversions.run(arguments), arguments)
 
 
+def _analyze(arguments: list[str]) -> int:
+    from benchorch.commands import analyze
+
+    return _answer(analyze.run(arguments, _whisper), arguments)
+
+
 def _doctor(arguments: list[str]) -> int:
     from benchorch.commands import doctor
 
@@ -415,6 +421,7 @@ def _version(arguments: list[str]) -> int:
 
 
 _COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
+    "analyze": _analyze,
     "plan": _plan,
     "cache": _cache,
     "compare": _compare,

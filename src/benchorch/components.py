@@ -27,6 +27,7 @@ ALLOWED_PREFIXES = (
     "benchorch.hardware.",
     "benchorch.scenarios.",
     "benchorch.stopping.",
+    "benchorch.profilers.",
     "benchorch.executors.",
     "benchorch.stores.",
     "benchorch.recorders.",

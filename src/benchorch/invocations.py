@@ -11,9 +11,14 @@ from benchorch import journal
 from benchorch.errors import ConfigError
 
 
-def _index() -> Path:
+def state_directory() -> Path:
+    """Where what one invocation learns is kept for the next ones."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "benchorch" / "invocations.jsonl"
+    return Path(state).expanduser() / "benchorch"
+
+
+def _index() -> Path:
+    return state_directory() / "invocations.jsonl"
 
 
 def remember(plan_id: str, directory: Path) -> None:

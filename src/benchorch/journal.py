@@ -5,7 +5,8 @@
     plan.json              what was asked for
     results.jsonl          one `TrialResult` a line as soon as it ends, without the raw series
     table.md               the table people saw
-    trials/<trial_id>/     config.yaml, observations.jsonl, environment.json, parity.json, log.txt
+    trials/<trial_id>/     config.yaml, observations.jsonl, environment.json, parity.json, log.txt,
+                           profile/, critical_path/
 
 Lines are appended with one write and an fsync each, so a crash loses at most the trial in
 flight; a torn last line is ignored by readers and cut off before the next append.

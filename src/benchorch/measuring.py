@@ -72,10 +72,10 @@ def load(request: Node, chain: Chain, say: Say) -> Subject:
     start_bytes = own_rss_bytes()
     say("loading")
     before_ns = clock.now_ns()
-    executable = chain.runtime.load(_load_request(request, chain))
+    executable = chain.runtime.load(load_request(request, chain))
     with ExitStack() as failing:
         failing.callback(executable.close)
-        batches = [chain.example(chain.workload.seed + i).arrays for i in range(INPUT_SETS)]
+        batches = inputs_of(chain)
         first = executable.bind(batches[0])
         clock.drain()
         loaded_ns = clock.now_ns()
@@ -165,7 +165,7 @@ def meet(request: Node, subject: Subject, say: Say) -> Paired:
     rival = cast(Node, request["rival"])
     chain = open_chain(cast(Node, rival["spec"]))
     say("loading the baseline")
-    executable = chain.runtime.load(_load_request({**request, **rival}, chain))
+    executable = chain.runtime.load(load_request({**request, **rival}, chain))
     protocol = subject.chain.protocol
     with closing(executable), subject.executable.calling(), executable.calling():
         calls = [executable.bind(batch) for batch in subject.batches]
@@ -242,6 +242,11 @@ def check(request: Node, subject: Subject) -> Verdict:
     return replace(verdict, first_divergence=told)
 
 
+def inputs_of(chain: Chain) -> list[Mapping[str, NDArray[generic]]]:
+    """The inputs that calls rotate through."""
+    return [chain.example(chain.workload.seed + i).arrays for i in range(INPUT_SETS)]
+
+
 def _first_inputs(subject: Subject, count: int) -> list[Mapping[str, NDArray[generic]]]:
     """Those that the calls are bound to, and further ones where more are compared."""
     chain, bound = subject.chain, list(subject.batches[:count])
@@ -271,7 +276,8 @@ def _items_per_call(chain: Chain) -> int:
     return chain.workload.symbols.get("batch_size", 1)
 
 
-def _load_request(request: Node, chain: Chain) -> LoadRequest:
+def load_request(request: Node, chain: Chain) -> LoadRequest:
+    """What the chain's runtime is given."""
     built = decode(Built, request["built"])
     return LoadRequest(
         module=module_of(chain, built.states),

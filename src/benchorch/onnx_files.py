@@ -8,6 +8,9 @@ from typing import Any
 from benchorch.environment import is_installed
 
 MODEL_FILE = "model.onnx"
+OPTIMIZED_FILE = "optimized.onnx"
+"""The graph as ONNX Runtime runs it, after all fusions, where calls are profiled."""
+
 _WEIGHTS_FILE = "model.onnx.data"
 # A protobuf message ends at 2 GiB; the graph beside the weights takes some of it.
 LARGEST_SINGLE_FILE_BYTES = 1_900_000_000

@@ -139,6 +139,7 @@ class Invocation:
             store=cast(Node, plan.session["store"]),
             rebuild=str(plan.session["rebuild"]),
             search_path=(str(plan.session["cwd"]),),
+            profiler=cast(Node, plan.session.get("profiler") or {}),  # older plans have none
         )
 
     def _on_event(self, event: Event) -> None:

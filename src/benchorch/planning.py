@@ -19,17 +19,21 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Node, Plan, Trial
 from benchorch.errors import ConfigError
 from benchorch.interfaces.executor import Emit, Executor, Work
+from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.store import Store
 from benchorch.recorders import location
 from benchorch.stages.plan import plan as make_plan
 
-SESSION_KEYS = ("executor", "store", "tracking", "rebuild", "baseline", "objective", "name")
+SESSION_KEYS = (
+    *("profiler", "executor", "store", "tracking"),
+    *("rebuild", "baseline", "objective", "name"),
+)
 REBUILD = ("if_needed", "always", "never")
 NODES = (
     *("model", "workload", "conversion", "hardware", "scenario", "stopping", "protocol"),
     *("parity", "limits"),
-    *("executor", "store", "tracking"),
+    *("profiler", "executor", "store", "tracking"),
 )
 
 T = TypeVar("T")
@@ -177,6 +181,7 @@ def _session_problems(session: Node, cells: Sequence[Cell]) -> Iterator[str]:
     store = problems.attempt(lambda: make(_node(session, "store"), Store, "store"))
     problems.add(store.problems() if store else ())
     problems.attempt(lambda: make(_node(session, "tracking"), Recorder, "tracking"))
+    problems.attempt(lambda: make(_node(session, "profiler"), Profiler, "profiler"))
     yield from problems.found
 
 

@@ -37,7 +37,6 @@ _PADDING = "BENCHORCH_ENVIRONMENT_PADDING"
 _TICK_S = 0.25  # between two looks at the child's memory
 _LOOKS_EVERY = 4  # ticks between two looks for new descendants, which read more files
 _TERM_GRACE_S = 2.0
-_EXIT_GRACE_S = 5.0  # an interpreter that has answered may take this long to go
 _MEMORY_SHARE = 0.9
 _LOG_LINES = 20
 _MAX_PADDING_BYTES = 4096
@@ -53,10 +52,12 @@ class Limits:
         timeout_s: wall time from start to answer.
         memory_bytes: resident memory of the child and all it started; None means 90 % of what
             is available when it starts.
+        exit_s: how long it may take to go once it has answered.
     """
 
     timeout_s: float
     memory_bytes: int | None
+    exit_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +90,7 @@ def run_child(
     environment: Mapping[str, str],
     on_event: Callable[[Json], None],
     command: Sequence[str] | None = None,
+    under: Sequence[str] = (),
 ) -> ChildReply:
     """The child's answer, or the failure that stands in its place.
 
@@ -102,15 +104,16 @@ def run_child(
         environment: variables set on top of this process's own.
         on_event: called with each event as it arrives, in this thread.
         command: the program to start instead of the worker.
+        under: what it is started by: a program and its options, such as a profiler's.
     """
     began_s = time.monotonic()
     kills_before = cgroup.oom_kills()
     log_start = _size(log)
     heard = _Heard(on_event=on_event)
-    argv = command or [sys.executable, "-c", _ENTRY, stage]
+    argv = [*under, *(command or [sys.executable, "-c", _ENTRY, stage])]
     with started(argv, json.dumps(request).encode(), log, _variables(environment)) as child:
         watch = _Watch(offspring=child.offspring, limit_bytes=_memory_limit(limits))
-        stopped_for = _attend(child, heard, watch, began_s + limits.timeout_s)
+        stopped_for = _attend(child, heard, watch, began_s + limits.timeout_s, limits.exit_s)
         child.offspring.end(_TERM_GRACE_S if stopped_for == "timeout" else 0)
         code = child.reap()
     evidence = Evidence(
@@ -220,7 +223,7 @@ class _Watch:
         return self.seen_bytes > self.limit_bytes
 
 
-def _attend(child: Child, heard: _Heard, watch: _Watch, deadline_s: float) -> str:
+def _attend(child: Child, heard: _Heard, watch: _Watch, deadline_s: float, exit_s: float) -> str:
     """Sleep until the child ends ("") or meets a limit ("timeout", "oom").
 
     Once it has answered it only has to go, for which it gets a deadline of its own.
@@ -230,7 +233,7 @@ def _attend(child: Child, heard: _Heard, watch: _Watch, deadline_s: float) -> st
             alarm.select(max(0.0, min(watch.next_s, deadline_s) - time.monotonic()))
             ended = child.ended()  # asked before reading: its last words are then there
             if not heard.answer and _listen(child, heard, alarm):
-                deadline_s = time.monotonic() + _EXIT_GRACE_S
+                deadline_s = time.monotonic() + exit_s
             if ended:
                 return ""
             now_s = time.monotonic()

@@ -18,6 +18,7 @@ from benchorch import supervise
 from benchorch.chain import Chain, open_chain, parity_inputs
 from benchorch.components import make
 from benchorch.domain.codec import Json, decode, encode
+from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.protocol import Protocol
 from benchorch.domain.result import (
     BuildRecord,
@@ -32,10 +33,12 @@ from benchorch.domain.trial import Node, Trial
 from benchorch.environment import describe_host, git_revision, package_versions, physical_cores
 from benchorch.errors import ConfigError, StoreError
 from benchorch.interfaces.executor import Emit
+from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.store import Store
 from benchorch.journal import trial_directory
 from benchorch.machine.grade import grade
 from benchorch.processes import Processes, Rival, StageFailed
+from benchorch.profiling import profiled
 from benchorch.stages.build import find
 
 LOG = "log.txt"
@@ -82,6 +85,7 @@ class _Progress:
         self._build: BuildRecord | None = None
         self._counts: ModelCounts | None = None
         self._energy: EnergyRecord | None = None
+        self._profile: ProfileRecord | None = None
         self._processes: Processes | None = None
         self._pairing = ""
         self._stop_reason = ""
@@ -108,6 +112,7 @@ class _Progress:
             "grade": self._grade,
             "counts": self._counts,
             "energy": self._energy,
+            "profile": self._profile,
         }
 
     def run(self) -> None:
@@ -133,6 +138,7 @@ class _Progress:
         self._measure(request, chain)
         if chain.protocol.energy_windows:
             self._energy = self._energy_record(request)
+        self._profile = self._profile_record(request, chain)
 
     def _energy_record(self, request: Node) -> EnergyRecord:
         """What the energy stage found; where it fails, what was measured before it stands."""
@@ -140,6 +146,20 @@ class _Progress:
             return decode(EnergyRecord, self._run_stage("energy", request))
         except StageFailed as failed:
             return EnergyRecord(unavailable=f"{failed.failure.kind}: {failed.failure.message}")
+
+    def _profile_record(self, request: Node, chain: Chain) -> ProfileRecord | None:
+        """What a profiler saw, after everything was measured; None where none was asked for."""
+        node = self._session.profiler
+        if not node:
+            return None
+        return profiled(
+            request,
+            make(node, Profiler, "profiler"),
+            device=type(chain.hardware).device,
+            isolated=self._isolated,
+            folder=trial_directory(self._session.directory, self._trial.trial_id),
+            ask=self._run_stage,
+        )
 
     def _measure(self, request: Node, chain: Chain) -> None:
         self._processes = Processes(
@@ -199,7 +219,9 @@ class _Progress:
         self._spent("build", time.monotonic() - started_s)
         return cast(Node, encode(found) if found else self._run_stage("build", request))
 
-    def _run_stage(self, stage: str, request: Node) -> Json:
+    def _run_stage(
+        self, stage: str, request: Node, under: tuple[str, ...] = (), exit_s: float = 5.0
+    ) -> Json:
         self.stage, self._seen = stage, None
         if not self._isolated:
             return self._run_here(stage, request)
@@ -208,9 +230,10 @@ class _Progress:
             stage,
             request,
             log=folder / LOG,
-            limits=_limits(self._trial.spec, stage),
+            limits=_limits(self._trial.spec, stage, exit_s),
             environment=_child_environment(self._session, cast(int, request["threads"])),
             on_event=self._on_event,
+            under=under,
         )
         self._spent(stage, answered.elapsed_s)
         if answered.failure:
@@ -249,14 +272,15 @@ class _Progress:
         self._emit(Event(trial_id=self._trial.trial_id, stage=stage, message=message))
 
 
-def _limits(spec: Node, stage: str) -> supervise.Limits:
-    """What a stage's child may use; measuring energy is measuring."""
+def _limits(spec: Node, stage: str, exit_s: float) -> supervise.Limits:
+    """What a stage's child may use; what comes after measuring may use as much."""
     limits = cast(Node, spec["limits"])
     memory_gib = cast("float | None", limits.get("memory_gib"))
     kind = "build" if stage == "build" else "measure"
     return supervise.Limits(
         timeout_s=cast(float, limits[f"{kind}_timeout_s"]),
         memory_bytes=None if memory_gib is None else round(memory_gib * _GIB),
+        exit_s=exit_s,
     )
 
 

@@ -44,6 +44,12 @@ HEADERS = (
 )
 
 
+LIMIT = "limited by"
+"""The column that a table has where any trial was profiled."""
+
+_LONGEST_NAME = 32
+
+
 class Headline(NamedTuple):
     """The figure that a trial is ranked by.
 
@@ -82,14 +88,17 @@ def table_rows(
     """The final table: a header, then a row for each trial, fastest first, then failures."""
     varying = varying_labels([trial.labels for trial in plan.trials])
     ordered = sorted(plan.trials, key=lambda t: _rank(t, results, summaries))
-    rows: list[tuple[str, ...]] = [HEADERS]
+    profiled = any(result.profile is not None for result in results.values())
+    rows: list[tuple[str, ...]] = [(*HEADERS, LIMIT) if profiled else HEADERS]
     for trial in ordered:
         name = cell_name(trial.labels, varying)
         result = results.get(trial.trial_id)
         if result is None:
-            rows.append((name, "not run", *("–",) * 6))
+            cells: tuple[str, ...] = ("not run", *("–",) * 6)
         else:
-            rows.append((name, *_cells(result, summaries[trial.trial_id])))
+            cells = _cells(result, summaries[trial.trial_id])
+        limit = (limit_text(result),) if profiled else ()
+        rows.append((name, *cells, *limit))
     return rows
 
 
@@ -162,6 +171,21 @@ def speedup_text(summary: Summary, result: TrialResult) -> str:
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.3g}×"
     return f"{ratio.value:.3g}× [{ratio.low:.3g}, {ratio.high:.3g}] {summary.speedup.verdict}"
+
+
+def limit_text(result: TrialResult | None) -> str:
+    """``compute-bound; linear -38 %``: what limits it, and the largest gain that one thing has."""
+    profile = result.profile if result else None
+    if profile is None:
+        return "–"
+    found = profile.bottleneck
+    if found is None:
+        return "unknown"  # a note says why
+    if not found.largest or found.largest_gain_ratio <= 0:
+        return found.limit
+    name = found.largest
+    short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return f"{found.limit}; {short} -{100 * found.largest_gain_ratio:.0f} %"
 
 
 def interval_text(estimate: Estimate) -> str:

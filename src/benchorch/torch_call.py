@@ -176,6 +176,7 @@ class TorchExecutable(Executable):
         dtypes: floating dtypes of its weights.
         autocast: the dtype that operators are cast to while they run, where it is another.
         device: where its inputs go.
+        module: whose submodules are called one by one, or None where a compiler came between.
         counts: further facts, read when they are asked for.
         resources: what `close` gives back.
     """
@@ -186,6 +187,7 @@ class TorchExecutable(Executable):
     dtypes: tuple[str, ...]
     device: str
     autocast: str | None = None
+    module: torch.nn.Module | None = None
     counts: Callable[[], Mapping[str, Json]] = dict
     resources: ExitStack = field(default_factory=ExitStack)
 
@@ -252,6 +254,7 @@ def live_executable(
         dtypes=floating_dtypes(module),
         autocast=autocast_dtype(module),
         device=request.device,
+        module=module if function is module else None,
         counts=lambda: {**quantised_parts(module), **counts()},
         resources=resources or ExitStack(),
     )

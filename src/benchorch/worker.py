@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import cast
 
 from benchorch import channel, measuring
@@ -78,6 +79,40 @@ def _answer_energy(request: Node, chain: Chain, say: Say) -> Json:
     return encode(measuring.energy(request, chain, _phrases(say)))
 
 
+# What only these need is imported in them: every measuring process would pay for it.
+
+
+def _answer_profile(request: Node, chain: Chain, say: Say) -> Json:
+    from benchorch.capturing import profile
+
+    return encode(profile(request, chain, _phrases(say)))
+
+
+def _answer_peaks(request: Node, chain: Chain, say: Say) -> Json:
+    from benchorch.machine.peaks import find_peaks
+
+    _phrases(say)("measuring what this machine can do at best")
+    return encode(find_peaks(type(chain.hardware).device, cast(int, request["threads"])))
+
+
+def _answer_explain(request: Node, chain: Chain, say: Say) -> Json:
+    from benchorch.domain.profile import ProfileRecord
+    from benchorch.stages.explain import analyse, bottleneck_of, draw
+    from benchorch.trace.roofline import Peaks
+
+    folder = Path(cast(str, request["profile_dir"])).parent
+    record = decode(ProfileRecord, request["profile"])
+    analysed = analyse(
+        folder / record.trace,
+        peaks=decode(Peaks, request["peaks"]) if request["peaks"] else None,
+        dilation_ratio=record.dilation_ratio,
+    )
+    found = encode(bottleneck_of(analysed))
+    say({"seen": {"bottleneck": found}})  # told first: drawing it all may end this process
+    draw(analysed, folder)
+    return {"bottleneck": found}
+
+
 def _phrases(say: Say) -> Callable[[str], None]:
     return lambda message: say({"message": message})
 
@@ -86,6 +121,9 @@ _STAGES: Mapping[str, Callable[[Node, Chain, Say], Json]] = {
     "build": _answer_build,
     "measure": _answer_measure,
     "energy": _answer_energy,
+    "profile": _answer_profile,
+    "peaks": _answer_peaks,
+    "explain": _answer_explain,
 }
 
 

@@ -22,6 +22,7 @@ from benchorch.interfaces.conversion import Step
 from benchorch.interfaces.executor import Executor
 from benchorch.interfaces.hardware import Hardware
 from benchorch.interfaces.model import Model
+from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.runtime import Runtime
 from benchorch.interfaces.scenario import Scenario
@@ -36,6 +37,7 @@ FAMILIES: dict[str, type] = {
     "hardware": Hardware,
     "scenarios": Scenario,
     "stopping": Stopping,
+    "profilers": Profiler,
     "executors": Executor,
     "stores": Store,
     "recorders": Recorder,
@@ -46,6 +48,7 @@ GROUPS = {
     "hardware": ("hardware",),
     "scenario": ("scenarios",),
     "stopping": ("stopping",),
+    "profiler": ("profilers",),
     "executor": ("executors",),
     "store": ("stores",),
     "tracking": ("recorders",),

@@ -12,6 +12,7 @@ FAST = (
     *("stopping=fixed", "stopping.processes=2", "stopping.calls=5", "stopping.window_s=0.05"),
     # Nothing here asks how steady the machine is: no second is spent on looking, none on repeats.
     *("protocol.canary_tolerance_ratio=null", "protocol.pair_window_s=0.05"),
+    "profiler=none",  # what a profile leaves is looked at in test_profiles.py
 )
 UNTRACKED = ("tracking=none",)
 

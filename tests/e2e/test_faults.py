@@ -14,6 +14,7 @@ defaults:
   - override model: factory
   - override stopping: quick
   - override tracking: none
+  - override profiler: none
   - override conversion: eager
   - _self_
 model:

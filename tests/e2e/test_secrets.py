@@ -7,6 +7,7 @@ import threading
 import pytest
 
 FAST = ("stopping=fixed", "stopping.processes=1", "stopping.calls=5", "protocol.pairing=none")
+FAST += ("profiler=none",)
 PASSWORD = "hunter22"
 CREDENTIALS = base64.b64encode(f"ann:{PASSWORD}".encode()).decode()
 

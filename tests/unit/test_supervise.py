@@ -71,6 +71,7 @@ def run(tmp_path: Path, log: Path) -> Run:
         on_event: Callable[[Json], None] = lambda _: None,
         log: Path = log,
         before: tuple[str, ...] = (),
+        exit_s: float = 5,
     ) -> ChildReply:
         script = tmp_path / "child.py"
         script.write_text(PRELUDE + textwrap.dedent(source))
@@ -213,8 +214,7 @@ def test_a_crash_after_the_answer_does_not_take_it_back(run: Run) -> None:
 
 
 def test_a_child_that_answers_and_stays_is_ended(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchorch.supervise._EXIT_GRACE_S", 0.3)
-    answered = run("Channel().send_reply(os.getpid()); time.sleep(600)")
+    answered = run("Channel().send_reply(os.getpid()); time.sleep(600)", exit_s=0.3)
     assert isinstance(answered.reply, int)
     assert not alive(answered.reply)
     assert answered.elapsed_s < 30

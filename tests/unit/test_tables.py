@@ -1,8 +1,13 @@
+from dataclasses import replace
+
+import pytest
+
 from benchorch.domain.estimate import Comparison, Estimate, Summary
+from benchorch.domain.profile import Bottleneck, ProfileRecord
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.domain.verdict import Verdict
-from benchorch.tables import conclusion, markdown, plan_text, table_rows
+from benchorch.tables import HEADERS, conclusion, limit_text, markdown, plan_text, table_rows
 
 WRONG = Verdict(passed=False, reasons=("far off",), outputs=(), tolerance_ratio=1e-4)
 
@@ -139,3 +144,44 @@ def test_scenarios_are_told_apart_because_their_figures_cannot_be_compared():
     said = conclusion(sheet.plan, sheet.results, sheet.summaries).splitlines()
     assert len(said) == 2
     assert "offline" in said[1]
+
+
+def bound(largest="linear", gain=0.38):
+    found = Bottleneck(
+        limit="compute-bound",
+        sentence="It computes.",
+        critical_path_ns=10,
+        classes_ns={"cpu_compute": 10},
+        largest=largest,
+        largest_gain_ratio=gain,
+    )
+    return ProfileRecord(profiler="torch", trace="t", bottleneck=found)
+
+
+def test_what_limits_a_trial_has_a_column_where_any_was_profiled():
+    sheet = Sheet().add("eager", 3.0).add("fast", 1.0)
+    assert table_rows(sheet.plan, sheet.results, sheet.summaries)[0] == HEADERS
+    sheet.results["fast"] = replace(sheet.results["fast"], profile=bound())
+    head, fast, eager = table_rows(sheet.plan, sheet.results, sheet.summaries)
+    assert (head[-1], fast[-1], eager[-1]) == ("limited by", "compute-bound; linear -38 %", "–")
+
+
+def test_a_trial_that_did_not_run_has_as_many_cells_as_the_others():
+    sheet = Sheet().add("eager", 3.0).add("later")
+    sheet.results["eager"] = replace(sheet.results["eager"], profile=bound())
+    del sheet.results["later"]
+    assert len({len(row) for row in table_rows(sheet.plan, sheet.results, sheet.summaries)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        (bound(largest="", gain=0.0), "compute-bound"),
+        (bound(largest="k" * 80), f"compute-bound; {'k' * 31}… -38 %"),
+        (ProfileRecord(unavailable="not profiled"), "unknown"),
+        (None, "–"),
+    ],
+)
+def test_a_limit_is_said_in_a_few_words(record, text):
+    sheet = Sheet().add("eager", 3.0)
+    assert limit_text(replace(sheet.results["eager"], profile=record)) == text

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import ProcessRecord
+from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.verdict import Verdict
 
 
@@ -131,8 +132,10 @@ class TrialResult:
         delta_ratio: differences up to this share are of no practical importance.
         grade: of the node: ``A``, ``B``, ``C`` or empty where nobody looked.
         pairing: how it was compared, or why it was not, in one phrase; empty for a baseline.
+        profile: what a profiler saw afterwards; None where none was asked for.
 
-    Schema history: 1, first; 2, with pairs, conditions, memory, counts and energy.
+    Schema history: 1, first; 2, with pairs, conditions, memory, counts and energy. What can
+    be missing, such as the profile, comes without another.
     """
 
     trial_id: str
@@ -155,6 +158,7 @@ class TrialResult:
     pairing: str = ""
     counts: ModelCounts | None = None
     energy: EnergyRecord | None = None
+    profile: ProfileRecord | None = None
     schema_version: int = 2
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchorch.domain.trial import Node
@@ -18,6 +18,7 @@ class Session:
         store: the store's node, made anew in every process that needs it.
         rebuild: ``if_needed``, ``always`` or ``never``.
         search_path: directories from which the user's own factories are imported.
+        profiler: the profiler's node; empty where nothing is profiled.
     """
 
     plan_id: str
@@ -25,6 +26,7 @@ class Session:
     store: Node
     rebuild: str
     search_path: tuple[str, ...] = ()
+    profiler: Node = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class Event:
 
     Attributes:
         trial_id: whose it is.
-        stage: build, verify, measure, retry or done.
+        stage: build, verify, measure, profile, explain, retry or done.
         message: one short phrase, e.g. ``process 3 of 5``.
     """
 

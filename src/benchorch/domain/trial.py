@@ -18,7 +18,7 @@ class Trial:
         trial_id: first 16 hex digits of the digest of `spec`: same content, same identity.
         labels: short names for people: model, conversion, hardware, scenario, and each swept key.
         spec: the resolved configuration, complete: model, workload, conversion, hardware,
-            scenario, stopping, profiler, parity, limits.
+            scenario, stopping, protocol, parity, limits.
         baseline_id: the trial this one is compared with, or None if it is itself a baseline.
         baseline_conversion: that trial's conversion; all else of its spec is this trial's own.
     """

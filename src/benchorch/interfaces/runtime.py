@@ -32,6 +32,8 @@ class LoadRequest:
         device: ``cpu`` or ``cuda``.
         threads: how many threads one call may use; set it and report what was set.
         scratch_dir: the same directory the last step had.
+        profile_dir: None but where calls will be profiled: then the runtime keeps a profile of
+            its own if it can, and writes here what helps to read one.
     """
 
     module: Callable[[], torch.nn.Module]
@@ -41,6 +43,7 @@ class LoadRequest:
     device: str
     threads: int
     scratch_dir: Path
+    profile_dir: Path | None = None
 
 
 class Executable(ABC):
@@ -68,6 +71,13 @@ class Executable(ABC):
     @abstractmethod
     def facts(self) -> Mapping[str, Json]:
         """What really runs: ``dtype``, ``threads``, ``provider``, ``device``."""
+
+    def own_profile(self) -> Path | None:
+        """What the runtime recorded of all calls since it was loaded to be profiled.
+
+        Ends the recording; None where the runtime keeps no profile.
+        """
+        return None
 
     @abstractmethod
     def close(self) -> None:

@@ -12,9 +12,11 @@ from itertools import chain, islice
 
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison, Estimate, Summary
+from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.domain.verdict import OutputParity, Verdict
+from benchorch.units import ns_to_ms
 
 # One log-batch request may hold 1000 entries, of which 100 params and 100 tags.
 MAX_PARAMS = 100
@@ -144,6 +146,8 @@ def _metrics(result: TrialResult, summary: Summary) -> Iterator[tuple[str, float
         yield from _with_interval("speedup_ratio/p50", summary.speedup.ratio)
     if result.parity is not None and result.parity.outputs:
         yield from _finite(_parity(result.parity.outputs))
+    if result.profile is not None:
+        yield from _finite(_profile(result.profile))
     yield from _finite((f"{stage}_stage_s/total", s) for stage, s in result.stages_s.items())
 
 
@@ -164,6 +168,17 @@ def _parity(outputs: tuple[OutputParity, ...]) -> Iterator[tuple[str, float | No
     yield "parity_argmax_agreement_ratio/min", min(known, default=None)
 
 
+def _profile(record: ProfileRecord) -> Iterator[tuple[str, float | None]]:
+    """What the profiler cost, and where the time on the critical path went."""
+    yield "profile_dilation_ratio", record.dilation_ratio
+    found = record.bottleneck
+    if found is not None:
+        yield "critical_path_ms", ns_to_ms(found.critical_path_ns)
+        yield "largest_gain_ratio", found.largest_gain_ratio
+        for name, spent_ns in found.classes_ns.items():
+            yield f"critical_path_ratio/{name}", spent_ns / max(1, found.critical_path_ns)
+
+
 def _finite(
     pairs: Iterator[tuple[str, float | None]] | list[tuple[str, float | None]],
 ) -> Iterator[tuple[str, float]]:
@@ -179,6 +194,7 @@ def _result_tags(result: TrialResult, summary: Summary) -> Iterator[tuple[str, s
     yield from _verdict_tags(result.parity)
     yield from _speedup_tags(summary.speedup)
     yield from _build_tags(result.build)
+    yield from _profile_tags(result.profile)
     yield "processes", str(len(result.processes))
     yield "stop_reason", result.stop_reason
     yield "steady", json.dumps(summary.steady) if result.processes else ""
@@ -225,6 +241,18 @@ def _build_tags(build: BuildRecord | None) -> Iterator[tuple[str, str]]:
         yield "build.cache", build.cache
         yield "model_digest", build.model_digest
         yield from flatten(build.steps, "build.steps") if build.steps else ()
+
+
+def _profile_tags(record: ProfileRecord | None) -> Iterator[tuple[str, str]]:
+    if record is not None:
+        yield "profile.profiler", record.profiler
+        yield "profile.unavailable", record.unavailable
+        yield "profile.notes", "\n".join(record.notes)
+        if record.bottleneck is not None:
+            yield "bottleneck.limit", record.bottleneck.limit
+            yield "bottleneck.sentence", record.bottleneck.sentence
+            yield "bottleneck.advice", record.bottleneck.advice
+            yield "bottleneck.largest", record.bottleneck.largest
 
 
 def _status(result: TrialResult) -> str:

@@ -14,6 +14,7 @@ from benchorch.compiler_cache import inductor_cache
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.inductor_provenance import kept_provenance
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.refusal import refusal
 from benchorch.torch_call import live_executable, missing_torch, module_in
@@ -42,6 +43,8 @@ class Inductor(Runtime):
         torch.set_num_threads(request.threads)
         with ExitStack() as opened:
             options = _open(opened, source, request.scratch_dir)
+            if request.profile_dir is not None:
+                opened.enter_context(kept_provenance(request.profile_dir))
             module = module_in(request)
             resources = opened.pop_all()
         compiled = torch.compile(module, **options["compile"])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _RECORD = "session.record_ep_graph_assignment_info"
+_WEIGHTS_FILE = "session.optimized_model_external_initializers_file_name"
 _ERRORS_ONLY = 3
 _BYTE_TYPES = {"int8", "uint8", "int4", "uint4"}
 _PRODUCTS = ("MatMul", "Gemm", "Conv", "Attention", "LSTM", "GRU")
@@ -92,7 +93,13 @@ PROVIDERS: Mapping[str, Provider] = {
 
 
 def open_session(
-    model: Path, provider: Provider, threads: int, scratch: Path, profile: str = ""
+    model: Path,
+    provider: Provider,
+    threads: int,
+    scratch: Path,
+    *,
+    profile: str = "",
+    optimized: Path | None = None,
 ) -> Any:
     """An ``InferenceSession``, which copies nothing between devices that it need not.
 
@@ -102,6 +109,7 @@ def open_session(
         threads: how many threads one operator may use.
         scratch: where a provider may keep compiled engines.
         profile: how the file that tells every node's time begins; empty for none.
+        optimized: where the graph is written as it runs, its weights in a file beside it.
 
     Raises:
         MeasureError: the graph cannot be loaded, or the provider is not there.
@@ -116,6 +124,9 @@ def open_session(
     if profile:
         options.enable_profiling = True
         options.profile_file_prefix = profile
+    if optimized is not None:
+        options.optimized_model_filepath = str(optimized)
+        options.add_session_config_entry(_WEIGHTS_FILE, weights_beside(optimized).name)
     chosen: list[Any] = [(provider.name, provider.options(threads, scratch)), *provider.after]
     with refused("ONNX Runtime cannot load the graph"):
         session = onnxruntime.InferenceSession(str(model), options, providers=chosen)
@@ -127,6 +138,11 @@ def open_session(
             remedy=f"check that {provider.distributions[0]} and the libraries it needs load here",
         )
     return session
+
+
+def weights_beside(model: Path) -> Path:
+    """Where the weights of a graph that ONNX Runtime writes go."""
+    return model.with_name(f"{model.name}.data")
 
 
 @contextmanager

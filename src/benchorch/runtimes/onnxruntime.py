@@ -12,7 +12,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.onnx_files import MODEL_FILE, runtime_distribution, size_bytes
+from benchorch.onnx_files import MODEL_FILE, OPTIMIZED_FILE, runtime_distribution, size_bytes
 from benchorch.runtimes.onnx_session import (
     PROVIDERS,
     Provider,
@@ -20,6 +20,7 @@ from benchorch.runtimes.onnx_session import (
     executed,
     open_session,
     refused,
+    weights_beside,
 )
 
 if TYPE_CHECKING:
@@ -58,11 +59,12 @@ class OnnxRuntime(Runtime):
         provider = self._chosen(request.device)
         directory = request.sources[Format.ONNX]
         model = directory / MODEL_FILE
-        session = open_session(model, provider, request.threads, request.scratch_dir)
+        session = _session(model, provider, request)
         return OnnxExecutable(
             session=session,
             place=provider.device,
             counts=cache(partial(_counts, session, directory, provider, request)),
+            profiled=request.profile_dir is not None,
         )
 
     def _chosen(self, device: str) -> Provider:
@@ -78,11 +80,13 @@ class OnnxExecutable(Executable):
         session: ONNX Runtime's own.
         place: the device of inputs and outputs.
         counts: further facts, read when they are asked for.
+        profiled: whether the session records its nodes.
     """
 
     session: Any
     place: str
     counts: Callable[[], Mapping[str, Json]] = dict
+    profiled: bool = False
 
     def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
         """A call on inputs that are already there; inputs that the graph dropped are left out."""
@@ -122,8 +126,30 @@ class OnnxExecutable(Executable):
             **self.counts(),
         }
 
+    def own_profile(self) -> Path | None:
+        """Every node's time in every call, as the session wrote it."""
+        return Path(self.session.end_profiling()) if self.profiled else None
+
     def close(self) -> None:
         """Nothing was changed outside of the session."""
+
+
+def _session(model: Path, provider: Provider, request: LoadRequest) -> Any:
+    """A session; where it is profiled, one that also writes the graph as it runs."""
+    directory = request.profile_dir
+    if directory is None:
+        return open_session(model, provider, request.threads, request.scratch_dir)
+    optimized = directory / OPTIMIZED_FILE
+    session = open_session(
+        model,
+        provider,
+        request.threads,
+        request.scratch_dir,
+        profile=str(directory / "onnxruntime"),
+        optimized=optimized,
+    )
+    weights_beside(optimized).unlink(missing_ok=True)  # nobody draws them, and they are large
+    return session
 
 
 def _fed(session: Any, arrays: Mapping[str, NDArray[generic]]) -> dict[str, NDArray[generic]]:

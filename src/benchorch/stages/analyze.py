@@ -9,6 +9,7 @@ from benchorch.analysis.doubts import doubts
 from benchorch.analysis.latency import latency_metrics
 from benchorch.analysis.load import load_metrics
 from benchorch.analysis.processes import over_processes
+from benchorch.analysis.profiled import profile_doubts
 from benchorch.analysis.quantiles import LEVEL_RATIO
 from benchorch.analysis.resources import resource_doubts, resource_metrics
 from benchorch.analysis.speedup import Question, question, speedup, speedups
@@ -62,7 +63,11 @@ def _alone(result: TrialResult, baseline: TrialResult | None) -> Summary:
         metrics=metrics,
         speedup=None,
         steady=bool(result.valid) and all(p.steady_from is not None for p in result.valid),
-        warnings=(*doubts(result, metrics), *resource_doubts(result, baseline)),
+        warnings=(
+            *doubts(result, metrics),
+            *resource_doubts(result, baseline),
+            *profile_doubts(result.profile),
+        ),
     )
 
 

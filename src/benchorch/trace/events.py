@@ -85,7 +85,8 @@ class Events:
         external_id: joins a host call or device event with its operator.
         sequence: joins an operator of the forward pass with those of its backward pass.
         forward_lane: lane of that forward operator.
-        stream: of device work, and of a synchronisation the stream it is about.
+        stream: of device work, of a synchronisation the stream it is about, and of a host call
+            that records an event the stream it does so on, where a wait for it tells.
         awaited: of a SYNC, the correlation of the event record that it waits for.
         graph_node: of device work in a launched graph, its node there.
         repairs: what had to be mended while reading, each with how often.

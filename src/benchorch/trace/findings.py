@@ -92,8 +92,13 @@ class Diagnosis:
     """What limits the run, in words, and the counterfactuals that say so.
 
     Attributes:
-        limit: ``launch-bound``, ``compute-bound``, ``memory-bound``, ``sync-bound``,
-            ``data-bound``, ``idle-bound``, ``balanced`` or ``inconclusive``.
+        limit: ``launch-bound`` (the device waits for launches), ``idle-bound`` (for Python),
+            ``host-bound`` (for operators on the host), ``sync-bound`` (threads for each other or
+            for the device), ``data-bound`` (the model for its data), ``transfer-bound`` (copies),
+            ``overhead-bound`` (without a device: calling operators takes longer than their work),
+            ``compute-bound`` or ``memory-bound`` (by the roofline of what is on the path),
+            ``kernel-bound`` (too little of it has a known roofline), ``balanced`` or
+            ``inconclusive``.
         sentence: the same for a person, with the numbers.
         advice: what to try next, in one sentence; empty where nothing would help.
         gains: share of the makespan saved if the named cost were gone: ``host``, ``device``,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison, Estimate, Summary
+from benchorch.domain.profile import Bottleneck, ProfileRecord
 from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import OutputParity, Verdict
@@ -228,3 +229,41 @@ def test_any_configuration_becomes_params_that_a_tracker_accepts(value: Json) ->
 def test_a_list_of_plain_values_is_one_leaf_and_a_list_of_nodes_is_numbered() -> None:
     value: Json = {"a": [1, 2], "b": [{"c": None}, {"c": True}], "d": {}}
     assert dict(flatten(value)) == {"a": "[1, 2]", "b.0.c": "null", "b.1.c": "true", "d": "{}"}
+
+
+def test_what_limits_a_trial_is_metrics_and_tags() -> None:
+    bottleneck = Bottleneck(
+        limit="launch-bound",
+        sentence="It waits for launches.",
+        advice="Try CUDA graphs.",
+        largest="aten::mm",
+        largest_gain_ratio=0.25,
+        critical_path_ns=4_000_000,
+        classes_ns={"cpu_framework": 3_000_000, "gpu_compute": 1_000_000},
+    )
+    profile = ProfileRecord(
+        profiler="torch",
+        unprofiled_ns=(100,),
+        profiled_ns=(110,),
+        bottleneck=bottleneck,
+        notes=("one", "two"),
+    )
+    found = of_trial("p", TRIAL, dataclasses.replace(RESULT, profile=profile), NOTHING)
+    assert found.metrics == {
+        "profile_dilation_ratio": pytest.approx(1.1),
+        "critical_path_ms": 4.0,
+        "largest_gain_ratio": 0.25,
+        "critical_path_ratio/cpu_framework": 0.75,
+        "critical_path_ratio/gpu_compute": 0.25,
+    }
+    assert found.tags["bottleneck.limit"] == "launch-bound"
+    assert found.tags["bottleneck.largest"] == "aten::mm"
+    assert found.tags["profile.notes"] == "one\ntwo"
+    assert "profile.unavailable" not in found.tags
+
+
+def test_a_profile_that_is_missing_says_why_in_a_tag() -> None:
+    profile = ProfileRecord(unavailable="not profiled: oom")
+    found = of_trial("p", TRIAL, dataclasses.replace(RESULT, profile=profile), NOTHING)
+    assert found.metrics == {}
+    assert found.tags["profile.unavailable"] == "not profiled: oom"

@@ -1,0 +1,240 @@
+"""Do predicted changes come true? Programs are profiled, changed on paper, then really changed.
+
+Threads that sleep and wait for each other (gate 2 %), the same threads with matrix products and
+convolutions (10 % on a quiet machine), and graphs of ONNX Runtime from which operators are
+removed. A prediction is the ratio of two makespans, and so is what is measured.
+
+    python benchmarks/whatif_accuracy.py [sleep] [operators] [onnxruntime]
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from trace_lab.predicting import observed_ns, predicted_ratio
+from trace_lab.two_threads import FAMILIES, Stage, profiled, scaled, sleeper, taken_ns
+
+RESULTS = Path(__file__).resolve().parent / "results" / "whatif_accuracy.txt"
+SLEEP_RATIO, OPERATOR_RATIO = 0.02, 0.10
+SILENT_RATIO = 0.01  # a change smaller than this has no sign that could be wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A change as predicted and as measured; `naive` adds the stages' differences."""
+
+    program: str
+    change: str
+    predicted: float
+    naive: float
+    measured: float
+
+    @property
+    def error(self) -> float:
+        """By how much the prediction is too high, as a share of what was measured."""
+        return self.predicted / self.measured - 1
+
+    @property
+    def sign_is_right(self) -> bool:
+        """Whether faster is faster; a change that hardly changes anything has no sign."""
+        if abs(self.measured - 1) < SILENT_RATIO or abs(self.predicted - 1) < SILENT_RATIO:
+            return abs(self.measured - self.predicted) < OPERATOR_RATIO
+        return (self.predicted > 1) == (self.measured > 1)
+
+    def row(self) -> str:
+        """A Markdown row."""
+        naive = self.naive / self.measured - 1
+        return (
+            f"| {self.program} | {self.change} | {self.measured - 1:+.1%} "
+            f"| {self.predicted - 1:+.1%} | {self.error:+.1%} | {naive:+.1%} |"
+        )
+
+
+def sleeping(place: Path) -> Iterator[Outcome]:
+    """A profile per program; then it and the changed one in turns, the median of five each."""
+    for name, family in FAMILIES.items():
+        base = partial(family.run, sleeper(family.stages_ms))
+        trace = _fastest_profile(base, place)
+        for change, factors in family.changes.items():
+            after = partial(family.run, sleeper(scaled(family.stages_ms, factors)))
+            base_ns, after_ns = _in_turns([base, after], 5, statistics.median)
+            delta_ms = sum(family.stages_ms[stage] * (f - 1) for stage, f in factors.items())
+            yield Outcome(
+                program=f"sleep: {name}",
+                change=change,
+                predicted=predicted_ratio(trace, factors),
+                naive=1 + delta_ms * 1e6 / base_ns,
+                measured=after_ns / base_ns,
+            )
+
+
+def operators(place: Path) -> Iterator[Outcome]:
+    """Stages repeat an operator; a change is another number of repetitions."""
+    import torch
+
+    torch.set_num_threads(1)
+    for work, operator in _operators().items():
+        each_ms = _in_turns([operator], 30, min)[0] / 1e6
+        for name, family in FAMILIES.items():
+            counts = {stage: max(2, 2 * round(ms / 8)) for stage, ms in family.stages_ms.items()}
+            base = partial(family.run, _repeating(operator, counts))
+            trace = _fastest_profile(base, place)
+            for change, factors in family.changes.items():
+                changed = {stage: round(n * factors.get(stage, 1)) for stage, n in counts.items()}
+                after = partial(family.run, _repeating(operator, changed))
+                base_ns, after_ns = _in_turns([base, after], 7, min)
+                exact = {stage: changed[stage] / n for stage, n in counts.items() if n}
+                delta_ms = each_ms * (sum(changed.values()) - sum(counts.values()))
+                yield Outcome(
+                    program=f"{work}: {name}",
+                    change=change,
+                    predicted=predicted_ratio(trace, exact),
+                    naive=1 + delta_ms * 1e6 / base_ns,
+                    measured=after_ns / base_ns,
+                )
+
+
+def _operators() -> Mapping[str, Callable[[], object]]:
+    import torch
+
+    matrix = torch.randn(384, 384)
+    image, kernel = torch.randn(1, 32, 56, 56), torch.randn(32, 32, 3, 3)
+    return {
+        "matrix products": lambda: torch.mm(matrix, matrix),
+        "convolutions": lambda: torch.conv2d(image, kernel, padding=1),
+    }
+
+
+def _repeating(operator: Callable[[], object], counts: Mapping[str, int]) -> Stage:
+    from torch.profiler import record_function
+
+    def stage(name: str) -> None:
+        with record_function(name):
+            for _ in range(counts[name]):
+                operator()
+
+    return stage
+
+
+def _fastest_profile(program: Callable[[], None], place: Path, times: int = 4) -> Path:
+    """The one of several profiles in which the program took least."""
+    traces = [profiled(program, place / f"trace{number}.json") for number in range(times)]
+    return min(traces, key=observed_ns)
+
+
+def _in_turns(
+    programs: Sequence[Callable[[], Any]], rounds: int, best: Callable[[Iterable[int]], float]
+) -> list[float]:
+    """Nanoseconds of each program, in turns; the fastest of many where others share the machine."""
+    series = ([taken_ns(program) for program in programs] for _ in range(rounds))
+    return [best(taken) for taken in zip(*series, strict=True)]
+
+
+def onnx_sessions(place: Path) -> Iterator[Outcome]:
+    """Two branches of square products; some are removed, and the model is really built again."""
+    inputs = {"x": np.ones((192, 192), np.float32) / 192}
+    base = _session(place, frozenset(), profiled=True)
+    for _ in range(100):
+        base.run(None, inputs)
+    trace = Path(base.end_profiling())
+    sets = {
+        "half of a branch": [f"left_{i}" for i in range(4)],
+        "a whole branch": [f"right_{i}" for i in range(8)],
+        "every other node": [f"{side}_{i}" for side in _SIDES for i in range(0, 8, 2)],
+        "one node": ["left_5"],
+    }
+    for change, removed in sets.items():
+        both = [_session(place, frozenset(names)) for names in ((), removed)]
+        runs = [partial(one.run, None, inputs) for one in both]
+        base_ns, after_ns = _in_turns(runs, 400, min)
+        ratio = predicted_ratio(trace, dict.fromkeys(removed, 0.0))
+        yield Outcome(
+            program="ONNX Runtime",
+            change=f"without {change}",
+            predicted=ratio,
+            naive=1 - len(removed) / 16,
+            measured=after_ns / base_ns,
+        )
+
+
+_SIDES = ("left", "right")
+
+
+def _session(place: Path, removed: frozenset[str], *, profiled: bool = False) -> Any:
+    """A session of the graph without some of its nodes."""
+    import onnx
+    import onnxruntime as ort
+    from onnx import helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    nodes, weights, ends = [], [], []
+    for side in _SIDES:
+        end = "x"
+        for name in (f"{side}_{i}" for i in range(8)):
+            if name in removed:
+                continue
+            weight = rng.standard_normal((192, 192)).astype(np.float32) / 192
+            weights.append(numpy_helper.from_array(weight, f"{name}.weight"))
+            nodes.append(helper.make_node("MatMul", [end, f"{name}.weight"], [name], name=name))
+            end = name
+        ends.append(end)
+    nodes.append(helper.make_node("Mul", ends, ["y"], name="join"))
+    shape = [192, 192]
+    values = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, shape) for n in ("x", "y")]
+    graph = helper.make_graph(nodes, "branches", values[:1], values[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.enable_profiling = profiled
+    options.profile_file_prefix = str(place / "session")
+    providers = ["CPUExecutionProvider"]
+    return ort.InferenceSession(model.SerializeToString(), options, providers=providers)
+
+
+GATES = {"sleep": SLEEP_RATIO, "operators": OPERATOR_RATIO, "onnxruntime": OPERATOR_RATIO}
+KINDS = {"sleep": sleeping, "operators": operators, "onnxruntime": onnx_sessions}
+
+
+def summary(kind: str, outcomes: list[Outcome]) -> str:
+    """One line: the worst error, the gate, and how many signs are right."""
+    errors = [outcome.error for outcome in outcomes]
+    right = sum(outcome.sign_is_right for outcome in outcomes)
+    return (
+        f"{kind}: errors {min(errors):+.1%} to {max(errors):+.1%}, median of their sizes "
+        f"{statistics.median(map(abs, errors)):.1%} (gate {GATES[kind]:.0%}); "
+        f"right sign in {right} of {len(outcomes)}"
+    )
+
+
+def main() -> None:
+    chosen = [name for name in sys.argv[1:] if name in KINDS] or list(KINDS)
+    head = "| program | change | measured | predicted | error | error of adding the differences |"
+    lines, summaries = [head, "|---|---|---|---|---|---|"], []
+    with tempfile.TemporaryDirectory() as at:
+        for kind in chosen:
+            outcomes = list(KINDS[kind](Path(at)))
+            lines += [outcome.row() for outcome in outcomes]
+            summaries.append(summary(kind, outcomes))
+    text = "\n".join([*lines, "", *summaries])
+    print(text)
+    if chosen == list(KINDS):
+        RESULTS.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""What records where a call's time goes, once everything has been measured."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from benchorch.interfaces.hardware import Clock
+from benchorch.interfaces.runtime import Executable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """An executable, and calls of it on different inputs; the first one was made once."""
+
+    executable: Executable
+    calls: Sequence[Callable[[], object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureRequest:
+    """What a profiler is given.
+
+    Attributes:
+        load: loads the artifact; with a directory, so that its runtime writes there what it knows
+            of itself (`LoadRequest.profile_dir`).
+        clock: of the host.
+        device: ``cpu`` or ``cuda``.
+        directory: where every file goes; exists.
+    """
+
+    load: Callable[[Path | None], Loaded]
+    clock: Clock
+    device: str
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """What a profiler left.
+
+    Attributes:
+        profiler: what recorded: ``torch``, ``onnxruntime``, ``nsys``.
+        trace: the file to analyse.
+        unprofiled_ns, profiled_ns: duration of each call without and under the profiler.
+        notes: what the trace lacks, one sentence each.
+    """
+
+    profiler: str
+    trace: Path
+    unprofiled_ns: tuple[int, ...]
+    profiled_ns: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Profiler(ABC):
+    """Runs in a process of its own after a trial was measured, and never beside a measurement.
+
+    Class attributes:
+        wanted: False for the member that stands for none.
+        exit_s: how long its process may take to go once it has answered.
+    """
+
+    wanted: ClassVar[bool] = True
+    exit_s: ClassVar[float] = 5.0
+
+    @abstractmethod
+    def unavailable(self, device: str) -> str | None:
+        """Why it cannot record on this device here, or None; imports nothing heavy."""
+
+    def under(self, directory: Path) -> tuple[str, ...]:
+        """The program and options that the profiled process is started by; empty for none."""
+        return ()
+
+    def stretch(self, name: str) -> AbstractContextManager[object]:
+        """Marks a stretch of the process outside of calls: ``model``, ``inputs``."""
+        return nullcontext()
+
+    @abstractmethod
+    def capture(self, request: CaptureRequest) -> Capture:
+        """A few calls without it and a few under it; MeasureError where it cannot record."""

@@ -1,0 +1,96 @@
+"""Which operators take most of a call's time and memory? PyTorch's tables, as text and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchorch.profilers.ranges import PREFIXES
+
+if TYPE_CHECKING:
+    from torch.profiler import profile
+
+ROWS = 20
+
+# Each column and the names that versions of torch have for it, the present one first.
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "calls": ("count",),
+    "self_cpu_us": ("self_cpu_time_total",),
+    "cpu_us": ("cpu_time_total",),
+    "self_device_us": ("self_device_time_total", "self_cuda_time_total"),
+    "device_us": ("device_time_total", "cuda_time_total"),
+    "self_cpu_memory_bytes": ("self_cpu_memory_usage",),
+    "self_device_memory_bytes": ("self_device_memory_usage", "self_cuda_memory_usage"),
+}
+_ORDERS = ("self_cpu_us", "self_device_us", "self_cpu_memory_bytes", "self_device_memory_bytes")
+
+Row = dict[str, str | float]
+
+
+def write(profiler: profile, directory: Path) -> tuple[Path, ...]:
+    """A table for each order in which there is something to see, as ``.txt`` and ``.csv``."""
+    return write_rows(rows_of(profiler.key_averages()), directory)
+
+
+def write_rows(rows: Sequence[Row], directory: Path) -> tuple[Path, ...]:
+    """The same from rows: text for the greatest of them, CSV for all."""
+    written = []
+    for order in _ORDERS:
+        ranked = sorted(rows, key=lambda row: -abs(float(row[order])))
+        if not any(row[order] for row in ranked):
+            continue
+        for suffix, text in (("txt", _text(ranked, order)), ("csv", _csv(ranked))):
+            path = directory / f"operators_by_{order.rpartition('_')[0]}.{suffix}"
+            path.write_text(text)
+            written.append(path)
+    return tuple(written)
+
+
+def rows_of(averages: Iterable[object]) -> list[Row]:
+    """One row an operator; our own ranges are left out, for their time is their operators'."""
+    return [
+        {"operator": name, **{column: _value(each, names) for column, names in _COLUMNS.items()}}
+        for each in averages
+        if not (name := str(each.key)).startswith(PREFIXES)  # type: ignore[attr-defined]
+    ]
+
+
+def _value(average: object, names: Sequence[str]) -> float:
+    """The first of the attributes that this version of torch has; 0 where it has none."""
+    found = (getattr(average, name) for name in names if hasattr(average, name))
+    return float(next(found, 0.0))
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, ["operator", *_COLUMNS], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _plain(value) for key, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _text(rows: Sequence[Row], order: str) -> str:
+    """The first rows, each with its share of what all of them have of what orders them."""
+    total = sum(abs(float(row[order])) for row in rows) or 1.0
+    cells = [["operator", "share", *_COLUMNS]]
+    cells += [
+        [
+            str(row["operator"]),
+            f"{abs(float(row[order])) / total:.1%}",
+            *(_plain(row[column]) for column in _COLUMNS),
+        ]
+        for row in rows[:ROWS]
+    ]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    return "".join(
+        f"{name.ljust(widths[0])}  {'  '.join(map(str.rjust, values, widths[1:]))}\n"
+        for name, *values in cells
+    )
+
+
+def _plain(value: str | float) -> str:
+    """A number without a tail of zeros."""
+    return value if isinstance(value, str) else f"{value:.3f}".rstrip("0").rstrip(".")

@@ -1,0 +1,25 @@
+"""No profile: trials are only measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from benchorch.errors import MeasureError
+from benchorch.interfaces.profiler import Capture, CaptureRequest, Profiler
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoProfiler(Profiler):
+    """Saves the seconds that profiling costs each trial."""
+
+    wanted: ClassVar[bool] = False
+
+    def unavailable(self, device: str) -> str | None:
+        """Always: nothing is to be recorded."""
+        return "no profile was asked for: profiler=auto"
+
+    def capture(self, request: CaptureRequest) -> Capture:
+        """Nothing can be recorded by it."""
+        raise MeasureError("No profile was asked for.", kind="no_profiler", remedy="profiler=auto")

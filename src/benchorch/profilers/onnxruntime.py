@@ -1,0 +1,24 @@
+"""ONNX Runtime's own profile: each node of the optimised graph in each call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from benchorch.interfaces.profiler import Capture, CaptureRequest
+from benchorch.profilers import own
+from benchorch.profilers.schedule import Scheduled
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxRuntimeProfiler(Scheduled):
+    """What the session records of itself, in a process without torch."""
+
+    def unavailable(self, device: str) -> str | None:
+        """Never: whether a runtime keeps a profile is seen when it is loaded."""
+        return None
+
+    def capture(self, request: CaptureRequest) -> Capture:
+        """The session's trace and the graph that it ran; MeasureError for other runtimes."""
+        return own.capture(self, request, request.load(request.directory))

@@ -1,0 +1,31 @@
+"""PyTorch's profiler, for whatever runs through torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from benchorch.interfaces.profiler import Capture, CaptureRequest
+from benchorch.profilers import kineto
+from benchorch.profilers.schedule import Scheduled
+from benchorch.torch_call import missing_torch
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchProfiler(Scheduled):
+    """Operators with their shapes and memory, modules, waits, kernels.
+
+    Args:
+        stacks: a second trace with Python's stack of each operator; finding them disturbs.
+    """
+
+    stacks: bool = False
+
+    def unavailable(self, device: str) -> str | None:
+        """A reason only where torch is missing."""
+        return missing_torch()
+
+    def capture(self, request: CaptureRequest) -> Capture:
+        """A chrome trace and PyTorch's tables; MeasureError where torch is not what runs."""
+        return kineto.capture(self, request, request.load(request.directory), stacks=self.stacks)

@@ -1,0 +1,110 @@
+"""From a file to everything that is said of it: events, graph, path and findings of one window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
+
+from benchorch.errors import TraceError
+from benchorch.trace.attribution.findings import findings
+from benchorch.trace.builder.build import build_dag
+from benchorch.trace.dag import CriticalPath, Dag, Window
+from benchorch.trace.events import Events
+from benchorch.trace.findings import Findings
+from benchorch.trace.iterations import iterations, typical
+from benchorch.trace.operator_graph import OperatorGraph
+from benchorch.trace.path import critical_path
+from benchorch.trace.provenance import Provenance
+from benchorch.trace.readers.open import read_events
+from benchorch.trace.roofline import Peaks
+from benchorch.trace.windows import windows
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """Of one window of a trace.
+
+    Attributes:
+        events: of the whole trace.
+        dag, path: of the window.
+        findings: of the window; its iterations are all windows of the same range.
+        graph: of the model, where one is known.
+    """
+
+    events: Events
+    dag: Dag
+    path: CriticalPath
+    findings: Findings
+    graph: OperatorGraph | None
+
+
+def analyze(
+    trace: Path,
+    *,
+    range_name: str | None = None,
+    iteration: int | None = None,
+    graph: OperatorGraph | None = None,
+    peaks: Peaks | None = None,
+    dilation_ratio: float | None = None,
+    provenance: Sequence[Provenance] = (),
+) -> Analysis:
+    """Analyse the call that stands for all calls of a trace.
+
+    Args:
+        trace: a profile of PyTorch, ONNX Runtime or Nsight Systems.
+        range_name: the range that marks a call; None for the one that profilers usually write.
+        iteration: which call, from 0; None for that of median length.
+        graph: of the model, whose nodes the trace's events belong to.
+        peaks: of the device, for rooflines.
+        dilation_ratio: profiled over unprofiled latency.
+        provenance: of each compiled graph, in the order in which they were compiled.
+
+    Raises:
+        TraceError: the file is no trace, has no such range or call, or the analysis of it
+            contradicts itself, which is an error of benchorch's.
+    """
+    events = read_events(trace)
+    found = windows(events, range_name)
+    chosen = typical(found) if iteration is None else _numbered(found, iteration, trace)
+    dag, path = _path_of(events, chosen, graph)
+    said = findings(
+        events,
+        dag,
+        path,
+        graph=graph,
+        peaks=peaks,
+        dilation_ratio=dilation_ratio,
+        provenance=provenance,
+    )
+    broken = [name for name, holds in said.invariants.items() if not holds]
+    if broken:
+        raise TraceError(
+            f"{trace}: internal error: the analysis contradicts itself ({', '.join(broken)}), so "
+            "there is no result. Please report it with the trace."
+        )
+    seen = iterations(
+        events,
+        found,
+        lambda window: (dag, path) if window is chosen else _path_of(events, window, graph),
+    )
+    said = replace(said, iterations=seen.makespans_ns, stability_ratio=seen.stability_ratio)
+    return Analysis(events=events, dag=dag, path=path, findings=said, graph=graph)
+
+
+def _path_of(
+    events: Events, window: Window, graph: OperatorGraph | None
+) -> tuple[Dag, CriticalPath]:
+    dag = build_dag(events, window, graph)
+    return dag, critical_path(dag)
+
+
+def _numbered(found: Sequence[Window], iteration: int, trace: Path) -> Window:
+    for window in found:
+        if window.iteration == iteration:
+            return window
+    raise TraceError(
+        f"{trace}: there is no call {iteration}; {found[0].name!r} has 0 to {len(found) - 1}."
+    )

@@ -1,0 +1,63 @@
+"""What every event is called by, from the outside in, however many there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchorch.trace.events import NOTHING
+
+if TYPE_CHECKING:
+    from numpy import bool_, int64
+    from numpy.typing import NDArray
+
+DEEPEST = 400
+"""Levels that are looked at; a launch that seems to lie in what it launched has no end."""
+
+Chain = tuple[int, int]
+"""The number of the chain that another one continues, and what it adds."""
+
+
+def call_chains(
+    parent: NDArray[int64], own: NDArray[int64], fresh: NDArray[bool_] | None = None
+) -> tuple[NDArray[int64], list[Chain]]:
+    """The chain of values above and of each event, (n,), and all chains that there are.
+
+    Chain 0 is that of none; every other is the one it continues and the value that it adds.
+    Events are gone through level by level, a level at once.
+
+    Args:
+        parent: (n,) of each event, or NOTHING.
+        own: (n,) what each event adds, >= 0, or NOTHING.
+        fresh: (n,) events at which a new chain begins.
+    """
+    import numpy as np
+
+    depth = _depths(parent)
+    levels = np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])
+    span = int(own.max(initial=0)) + 1
+    chains: list[Chain] = [(0, NOTHING)]
+    chain = np.zeros(len(parent), dtype=np.int64)
+    for level, here in enumerate(levels):
+        if level:
+            chain[here] = chain[parent[here]]
+        if fresh is not None:
+            chain[here[fresh[here]]] = 0
+        adding = here[own[here] != NOTHING]
+        found, place = np.unique(chain[adding] * span + own[adding], return_inverse=True)
+        chain[adding] = len(chains) + place
+        chains += zip((found // span).tolist(), (found % span).tolist(), strict=True)
+    return chain, chains
+
+
+def _depths(parent: NDArray[int64]) -> NDArray[int64]:
+    """How many ancestors each has, (n,); counting ends where no trace is that deep."""
+    import numpy as np
+
+    depth = np.zeros(len(parent), dtype=np.int64)
+    (open_,) = np.nonzero(parent != NOTHING)
+    above = parent[open_]
+    while len(open_) and depth.max() < DEEPEST:
+        depth[open_] += 1
+        above = parent[above]
+        open_, above = open_[above != NOTHING], above[above != NOTHING]
+    return depth

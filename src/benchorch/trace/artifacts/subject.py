@@ -1,0 +1,82 @@
+"""What the artifacts are made from, and how its numbers are said to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from benchorch.trace.dag import CriticalPath, Dag
+from benchorch.trace.events import Events
+from benchorch.trace.findings import Findings, Row
+from benchorch.trace.operator_graph import OperatorGraph
+from benchorch.units import NS_PER_MS, NS_PER_S, NS_PER_US
+
+SCHEMA_VERSION = 1
+"""Of every JSON file here; raised when a reader of the last one could misread this one."""
+
+UNATTRIBUTED = "unattributed"
+"""The row of a table for the time that belongs to nothing in it."""
+
+
+class Analysed(Protocol):
+    """An analysis of one window of a trace."""
+
+    @property
+    def events(self) -> Events:
+        """Of the whole trace."""
+
+    @property
+    def dag(self) -> Dag:
+        """The dependency graph of the window."""
+
+    @property
+    def path(self) -> CriticalPath:
+        """Its critical path."""
+
+    @property
+    def findings(self) -> Findings:
+        """What is said of it."""
+
+    @property
+    def graph(self) -> OperatorGraph | None:
+        """The model's own graph, where one is known."""
+
+
+def tables(findings: Findings) -> Mapping[str, tuple[Row, ...]]:
+    """Every table that has rows, by what its rows are."""
+    listed = {
+        "operators": findings.operators,
+        "modules": findings.modules,
+        "kernels": findings.kernels,
+        "graph nodes": findings.graph_nodes,
+        "folds": findings.folds,
+    }
+    return {name: rows for name, rows in listed.items() if rows}
+
+
+def share(part_ns: float, whole_ns: float) -> float:
+    """A part over the whole; of an empty whole nothing."""
+    return part_ns / whole_ns if whole_ns else 0.0
+
+
+def duration(length_ns: float) -> str:
+    """For people, with three digits: ``4.05 µs``, ``12.3 ms``."""
+    size = abs(length_ns)
+    for unit_ns, unit in ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs")):
+        if size >= unit_ns:
+            return f"{length_ns / unit_ns:.{2 if size < 10 * unit_ns else 1}f} {unit}"
+    return f"{length_ns:.0f} ns"
+
+
+def percent(ratio: float) -> str:
+    """For people; what is there but small is not nothing."""
+    if 0 < ratio < 0.001:
+        return "<0.1 %"
+    if ratio == 0:
+        return "0 %"
+    return f"{100 * ratio:.1f} %" if ratio < 0.0995 else f"{100 * ratio:.0f} %"
+
+
+def times(ratio: float) -> str:
+    """A factor for people: ``1.42×``; no bound is ``∞``."""
+    return "∞" if ratio == float("inf") else f"{ratio:.2f}×"

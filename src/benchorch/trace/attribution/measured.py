@@ -1,0 +1,85 @@
+"""Whose time is it: what every event cost in the window, and how much of it the makespan felt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchorch.trace.dag import NOBODY, CriticalPath, Dag, EdgeKind
+from benchorch.trace.path import binding_edges
+from benchorch.trace.slack import near_critical
+
+if TYPE_CHECKING:
+    from numpy import bool_, int32, int64
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Time in ns by owner; arrays have shape (n + 1,), the last entry is that of nobody.
+
+    Attributes:
+        total_ns: rigid time in the window: work, overhead, gaps; waiting is not part of it.
+        on_path_ns: of it, on the critical path, with the unexplained rest of the path as nobody's:
+            it sums to the makespan.
+        near_path_ns: of it, on edges with less than a hundredth of the makespan to spare.
+        device_ns: of it, work of a device.
+        blame_ns: how long other lanes stood still until something of this event let them go on.
+        in_window: whether the event has a point in the graph.
+    """
+
+    total_ns: NDArray[int64]
+    on_path_ns: NDArray[int64]
+    near_path_ns: NDArray[int64]
+    device_ns: NDArray[int64]
+    blame_ns: NDArray[int64]
+    in_window: NDArray[bool_]
+
+
+def measured(dag: Dag, path: CriticalPath, slack_ns: NDArray[int64], events: int) -> Measured:
+    """What the graph and its path say of each of so many events."""
+    import numpy as np
+
+    near = near_critical(slack_ns, dag.makespan_ns)
+    device = dag.kind == EdgeKind.WORK
+    in_window = np.zeros(events + 1, dtype=np.bool_)
+    in_window[dag.event[dag.event != NOBODY]] = True
+    return Measured(
+        total_ns=_summed(dag.owner, dag.weight_ns, events),
+        on_path_ns=_summed(path.owner, path.duration_ns, events),
+        near_path_ns=_summed(dag.owner[near], dag.weight_ns[near], events),
+        device_ns=_summed(dag.owner[device], dag.weight_ns[device], events),
+        blame_ns=_blame(dag, events),
+        in_window=in_window,
+    )
+
+
+def _blame(dag: Dag, events: int) -> NDArray[int64]:
+    """Waiting charged to what ended it: the event at the tail of a point's binding edge.
+
+    A point waits where the edge that held it up comes from another lane, from when its own lane
+    would have let it go on.
+    """
+    import numpy as np
+
+    lane = dag.lane
+    same = lane[dag.tail] == lane[dag.head]
+    ready = np.full(dag.points, np.iinfo(np.int64).min)
+    np.maximum.at(ready, dag.head[same], (dag.time_ns[dag.tail] + dag.weight_ns)[same])
+    earliest = dag.time_ns[dag.tail] + dag.weight_ns + dag.residual_ns[dag.head]
+    binding = binding_edges(dag, np.flatnonzero(earliest == dag.time_ns[dag.head]))
+    waiting = (binding >= 0) & (ready > np.iinfo(np.int64).min)
+    point = np.flatnonzero(waiting)
+    tail = dag.tail[binding[point]]
+    crossed = lane[tail] != lane[point]
+    point, tail = point[crossed], tail[crossed]
+    waited = dag.time_ns[point] - dag.residual_ns[point] - ready[point]
+    return _summed(dag.event[tail], np.maximum(waited, 0), events)
+
+
+def _summed(owner: NDArray[int32], time_ns: NDArray[int64], events: int) -> NDArray[int64]:
+    """Integers by owner, exactly: sums of less than 2**53 ns (104 days) fit a double."""
+    import numpy as np
+
+    place = np.where(owner == NOBODY, events, owner)
+    return np.bincount(place, weights=time_ns, minlength=events + 1).astype(np.int64)

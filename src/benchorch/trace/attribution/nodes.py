@@ -1,0 +1,190 @@
+"""Which nodes of the model's graph did an event do the work of?"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from benchorch.trace.attribution.entities import Entities, Shares
+from benchorch.trace.attribution.owners import MODULE, Owners, inherited
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
+from benchorch.trace.grouping import plain_op
+from benchorch.trace.operator_graph import OperatorGraph, OperatorNode
+from benchorch.trace.provenance import Provenance, fused_ops, is_fused, kernel_of
+from benchorch.trace.shapes import ITEM_BYTES, integers, spelled
+
+if TYPE_CHECKING:
+    from numpy import bool_, int64
+    from numpy.typing import NDArray
+
+_TIMED = "_kernel_time"  # what ONNX Runtime adds to a node's name
+_FUSED = "fused "  # and what it puts before that of a node with its activation
+_RESULT = re.compile(r"(\w+)\[([\d, ]*)\]")
+_COMPILED_CALL = "## Call CompiledFxGraph"
+
+
+def graph_nodes(
+    events: Events,
+    owned: Owners,
+    graph: OperatorGraph | None = None,
+    provenance: Sequence[Provenance] = (),
+) -> Entities:
+    """By node: ONNX Runtime says so itself, a compiler in its provenance, eager code in its order.
+
+    Without provenance a row is an operator of the compiled code: a fused kernel is shared by those
+    that its name lists. Where a kernel did several nodes' work, each has a share by the
+    bytes of its result, or an equal one where the graph does not say how many.
+    """
+    import numpy as np
+
+    nodes = {node.name: node for node in graph.nodes} if graph else {}
+    found: dict[int, tuple[str, ...]] = {}
+    found.update(_of_eager(events, owned, graph) if graph else {})
+    found.update(_of_compiled(events, owned, provenance))
+    found.update(_of_onnx_runtime(events, nodes))
+    names = tuple(dict.fromkeys(name for listed in found.values() for name in listed))
+    row = {name: number for number, name in enumerate(names)}
+    sets = {listed: number for number, listed in enumerate(dict.fromkeys(found.values()))}
+    seed = np.full(len(events), NOTHING, dtype=np.int64)
+    code = np.full(len(events), NOTHING, dtype=np.int64)
+    for event, listed in found.items():
+        seed[event], code[event] = event, sets[listed]
+    instance = inherited(owned.parent, seed)
+    return Entities(
+        names=names,
+        part=np.where(instance >= 0, code[instance], NOTHING),
+        shares=tuple(_shares(listed, row, nodes) for listed in sets),
+        instance=instance,
+    )
+
+
+def _of_onnx_runtime(
+    events: Events, nodes: Mapping[str, OperatorNode]
+) -> dict[int, tuple[str, ...]]:
+    """Nodes say their names; one that the runtime fused keeps its first part's before a slash."""
+    import numpy as np
+
+    chosen = np.flatnonzero(events.category == Category.NODE)
+    named = {
+        int(code): (_known(events.names[code].removesuffix(_TIMED), nodes),)
+        for code in np.unique(events.name[chosen])
+    }
+    return {int(event): named[int(events.name[event])] for event in chosen}
+
+
+def _known(name: str, nodes: Mapping[str, OperatorNode]) -> str:
+    """The longest beginning of a name, up to a slash, that the graph has; else the name."""
+    for spelled_name in (name, name.removeprefix(_FUSED)):
+        parts = spelled_name.split("/")
+        beginnings = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
+        found = next((one for one in beginnings if one in nodes), None)
+        if found is not None:
+            return found
+    return name
+
+
+def _of_compiled(
+    events: Events, owned: Owners, provenance: Sequence[Provenance]
+) -> dict[int, tuple[str, ...]]:
+    """Kernels in compiled code, each by which of its graph's calls of that kernel it is."""
+    import numpy as np
+
+    call = inherited(owned.parent, _marked(events, lambda name: name.startswith(_COMPILED_CALL)))
+    said = _by_graph(events, call, provenance)
+    chosen = np.flatnonzero(_kernels(events, owned, call, provenance))
+    counted: Counter[tuple[int, str]] = Counter()
+    found: dict[int, tuple[str, ...]] = {}
+    for event in chosen[np.argsort(events.start_ns[chosen], kind="stable")].tolist():
+        name, within = events.names[events.name[event]], int(call[event])
+        known = said.get(int(events.name[within]), Provenance()) if within >= 0 else Provenance()
+        listed = known.nodes(name, counted[within, kernel_of(name)])
+        counted[within, kernel_of(name)] += 1
+        found[event] = listed or fused_ops(name) or (kernel_of(name),)
+    return found
+
+
+def _by_graph(
+    events: Events, call: NDArray[int64], provenance: Sequence[Provenance]
+) -> dict[int, Provenance]:
+    """What is known of each compiled graph, by the code of its calls' name.
+
+    Graphs are first called in the order in which they were compiled; where there are more or
+    fewer than are known, nothing says which is which.
+    """
+    import numpy as np
+
+    calls = np.unique(call[call >= 0])
+    in_order = calls[np.argsort(events.start_ns[calls], kind="stable")]
+    graphs = list(dict.fromkeys(events.name[in_order].tolist()))
+    if len(graphs) != len(provenance):
+        return {}
+    return dict(zip(graphs, provenance, strict=True))
+
+
+def _kernels(
+    events: Events, owned: Owners, call: NDArray[int64], provenance: Sequence[Provenance]
+) -> NDArray[bool_]:
+    """Fused kernels by their names, and all else that compiled graphs call themselves."""
+    import numpy as np
+
+    called = {name for one in provenance for name in one.calls}
+    device = np.isin(events.category, DEVICE_WORK)
+    operator = events.category == Category.OPERATOR
+    direct = operator & (owned.parent >= 0) & (owned.parent == call)
+    fused = _marked(events, is_fused) >= 0
+    known = _marked(events, lambda name: kernel_of(name) in called) >= 0
+    chosen: NDArray[bool_] = (fused & (device | operator)) | direct | (known & device)
+    return chosen
+
+
+def _of_eager(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int, tuple[str, ...]]:
+    """The k-th call of an operator in a module's range is the graph's k-th such node there."""
+    import numpy as np
+
+    nodes: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for node in graph.nodes:
+        nodes[node.module, plain_op(node.op)].append(node.name)
+    operator = (events.category == Category.OPERATOR) & (owned.module >= 0) & ~owned.backward
+    around = np.where(owned.parent >= 0, owned.operator[owned.parent], NOTHING)
+    outermost = (around == NOTHING) | (owned.module[around] != owned.module)
+    chosen = np.flatnonzero(operator & outermost)
+    counted: Counter[tuple[int, str]] = Counter()
+    found: dict[int, tuple[str, ...]] = {}
+    for event in chosen[np.argsort(events.start_ns[chosen], kind="stable")].tolist():
+        module = int(owned.module[event])
+        op = plain_op(events.names[events.name[event]])
+        known = nodes.get((events.names[events.name[module]].removeprefix(MODULE), op), [])
+        if counted[module, op] < len(known):
+            found[event] = (known[counted[module, op]],)
+        counted[module, op] += 1
+    return found
+
+
+def _marked(events: Events, wanted: Callable[[str], bool]) -> NDArray[int64]:
+    """Of each event whose name is wanted its index, (n,); NOTHING of the others."""
+    import numpy as np
+
+    names = np.array([wanted(name) for name in events.names] or [False], dtype=np.bool_)
+    return np.where(names[events.name], np.arange(len(events)), NOTHING)
+
+
+def _shares(
+    listed: Sequence[str], row: Mapping[str, int], nodes: Mapping[str, OperatorNode]
+) -> Shares:
+    """How a kernel's time is divided among its nodes."""
+    sizes = [_bytes(nodes[name]) if name in nodes else None for name in listed]
+    known = [size for size in sizes if size]
+    parts = known if len(known) == len(listed) else [1.0] * len(listed)
+    return {row[name]: part / sum(parts) for name, part in zip(listed, parts, strict=True)}
+
+
+def _bytes(node: OperatorNode) -> float | None:
+    """Of its results, from what the graph says of them: ``float32[8, 128]``."""
+    listed = _RESULT.findall(node.attributes.get("shape", ""))
+    sizes = [(spelled(dtype), integers(shape)) for dtype, shape in listed]
+    if not sizes or not all(dtype for dtype, _ in sizes):
+        return None
+    return sum(math.prod(shape) * ITEM_BYTES[dtype] for dtype, shape in sizes)

@@ -1,0 +1,158 @@
+"""Who is behind an event: which host call started it, which operator and module it belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
+from benchorch.trace.nesting import nest
+
+if TYPE_CHECKING:
+    from numpy import bool_, int64
+    from numpy.typing import NDArray
+
+MODULE = "mod:"
+"""How the name of a range around a module's forward pass begins."""
+
+ROOT = "(model)"
+"""What the module without a name is called: the one that was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owners:
+    """For each of n events what it belongs to, as indices of events; NOTHING where there is none.
+
+    Attributes:
+        parent: (n,) what encloses it on its thread; of device work, the host call it came from.
+        operator: (n,) the innermost operator or graph node that it is, or is part of.
+        module: (n,) the range of the innermost module; a backward operator's is that of the
+            forward operator it belongs to.
+        backward: (n,) whether it is part of a backward pass.
+    """
+
+    parent: NDArray[int64]
+    operator: NDArray[int64]
+    module: NDArray[int64]
+    backward: NDArray[bool_]
+
+
+def owners(events: Events) -> Owners:
+    """The chain kernel, host call, operator, module of every event of a trace."""
+    import numpy as np
+
+    parent = parents(events)
+    own = np.arange(len(events), dtype=np.int64)
+    is_operator = np.isin(events.category, (Category.OPERATOR, Category.NODE))
+    is_module = _named_modules(events)
+    module = inherited(parent, np.where(is_module, own, NOTHING))
+    forward = _forward_operators(events)
+    recalled = inherited(parent, np.where(forward >= 0, module[forward], NOTHING))
+    return Owners(
+        parent=parent,
+        operator=inherited(parent, np.where(is_operator, own, NOTHING)),
+        module=np.where(module == NOTHING, recalled, module),
+        backward=inherited(parent, np.where(forward >= 0, own, NOTHING)) != NOTHING,
+    )
+
+
+def parents(events: Events) -> NDArray[int64]:
+    """What each event is inside of, (n,): its enclosing range or, of device work, its launch.
+
+    Device work whose host call is not in the trace belongs to the operator with its external id.
+    """
+    import numpy as np
+
+    parent = np.array(nest(events).parent, dtype=np.int64)
+    device = np.flatnonzero(np.isin(events.category, DEVICE_WORK))
+    calls = np.flatnonzero(events.category == Category.RUNTIME)
+    operators = np.flatnonzero(events.category == Category.OPERATOR)
+    launch = _joined(events.correlation, calls, events.correlation[device])
+    named = _joined(events.external_id, operators, events.external_id[device])
+    parent[device] = np.where(launch == NOTHING, named, launch)
+    lost = calls[parent[calls] == NOTHING]
+    parent[lost] = _joined(events.external_id, operators, events.external_id[lost])
+    return parent
+
+
+def _joined(key: NDArray[int64], among: NDArray[int64], wanted: NDArray[int64]) -> NDArray[int64]:
+    """The last of the chosen events with each wanted key; NOTHING for a key that none has."""
+    import numpy as np
+
+    known = among[key[among] != NOTHING]
+    if not len(known):
+        return np.full(len(wanted), NOTHING, dtype=np.int64)
+    order = known[np.argsort(key[known], kind="stable")]
+    place = np.searchsorted(key[order], wanted, side="right") - 1
+    found = order[np.maximum(place, 0)]
+    return np.where((place >= 0) & (key[found] == wanted) & (wanted != NOTHING), found, NOTHING)
+
+
+def inherited(parent: NDArray[int64], value: NDArray[int64]) -> NDArray[int64]:
+    """Each event's own value or else its nearest ancestor's that has one, (n,).
+
+    Ancestors are doubled: after k rounds every event has looked 2**k levels up. In a broken trace
+    an event may be its own ancestor; the number of rounds ends that search too.
+    """
+    import numpy as np
+
+    above, found = parent.copy(), value.astype(np.int64)
+    for _ in range(max(1, len(parent).bit_length())):
+        searching = (found == NOTHING) & (above != NOTHING)
+        if not searching.any():
+            break
+        found[searching] = found[above[searching]]
+        above[searching] = above[above[searching]]
+    return found
+
+
+def _named_modules(events: Events) -> NDArray[bool_]:
+    import numpy as np
+
+    named = np.array([name.startswith(MODULE) for name in events.names] or [False])
+    ranges = np.isin(events.category, (Category.ANNOTATION, Category.OPERATOR))
+    marked: NDArray[bool_] = ranges & named[events.name]
+    return marked
+
+
+def _forward_operators(events: Events) -> NDArray[int64]:
+    """Of a backward operator the last operator of the forward pass with its sequence number."""
+    import numpy as np
+
+    found = np.full(len(events), NOTHING, dtype=np.int64)
+    known = (events.category == Category.OPERATOR) & (events.sequence >= 0)
+    backward = known & _backward_names(events)
+    forward = np.flatnonzero(known & ~backward)
+    later = np.flatnonzero(backward)
+    if not len(forward) or not len(later):
+        return found
+    lane = np.where(events.forward_lane == NOTHING, events.lane, events.forward_lane)
+    key = events.sequence * (len(events.lanes) + 1)
+    match = _joined(key + events.lane, forward, key[later] + lane[later])
+    other = _joined(events.sequence, forward, events.sequence[later])
+    found[later] = np.where(match == NOTHING, other, match)
+    return found
+
+
+def _backward_names(events: Events) -> NDArray[bool_]:
+    """Autograd's nodes, and all else of which the trace names a forward thread."""
+    import numpy as np
+
+    named = np.array(
+        [name.startswith("autograd::engine") or "Backward" in name for name in events.names]
+        or [False]
+    )
+    marked: NDArray[bool_] = named[events.name] | (events.forward_lane != NOTHING)
+    return marked
+
+
+def module_names(events: Events, owned: Owners) -> tuple[NDArray[int64], tuple[str, ...]]:
+    """Of each event the number of its module's qualified name, (n,), and the names by number."""
+    import numpy as np
+
+    used = np.flatnonzero(np.bincount(events.name[owned.module[owned.module >= 0]]))
+    names = tuple(events.names[code].removeprefix(MODULE) or ROOT for code in used)
+    code = np.where(
+        owned.module >= 0, np.searchsorted(used, events.name[owned.module]), NOTHING
+    ).astype(np.int64)
+    return code, names

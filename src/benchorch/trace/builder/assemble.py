@@ -1,0 +1,141 @@
+"""From dependencies that were found to a graph that replays what was observed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from benchorch.trace.builder.edges import edges, joined
+from benchorch.trace.builder.order import order, positions
+from benchorch.trace.dag import NOBODY, Class, Dag, EdgeKind, Tier
+
+if TYPE_CHECKING:
+    from numpy import int32, int64
+    from numpy.typing import NDArray
+
+    from benchorch.trace.builder.chains import Chains
+    from benchorch.trace.builder.edges import Edges, Found
+    from benchorch.trace.builder.scope import Scope
+
+
+def times(scope: Scope) -> NDArray[int64]:
+    """The time of every point of a scope, then of the source and of the sink, (2n + 2,) in ns."""
+    import numpy as np
+
+    time_ns = np.empty(2 * len(scope) + 2, dtype=np.int64)
+    time_ns[0:-2:2] = scope.start_ns
+    time_ns[1:-2:2] = scope.end_ns
+    parts = slice(0, 2 * (scope.hosts + scope.works))
+    time_ns[-2] = scope.window.start_ns
+    time_ns[-1] = time_ns[parts].max(initial=scope.window.start_ns)
+    return time_ns
+
+
+def assemble(scope: Scope, chains: Chains, time_ns: NDArray[int64], found: Sequence[Found]) -> Dag:
+    """The graph of all that was found.
+
+    Dependencies that would go back in time are dropped and counted. Points that nothing is known
+    to come before come after the source; those that nothing comes after, before the sink.
+    """
+    repairs = Counter(dict(scope.repairs))
+    facts = dict(scope.facts)
+    for one in found:
+        repairs.update(one.repairs)
+        facts.update(one.facts)
+    parts = [one.edges for one in found if len(one.edges)]
+    points = order(scope, chains, time_ns, parts)
+    place = positions(points, len(time_ns))
+    placed = [replace(part, tail=place[part.tail], head=place[part.head]) for part in parts]
+    kept = [part.kept(part.tail < part.head) for part in placed]
+    backward = sum(map(len, placed)) - sum(map(len, kept))
+    if backward:
+        repairs["backward_edges"] += backward
+    whole = joined([*kept, *_ends(len(points), kept)])
+    return _dag(scope, points, time_ns[points], whole, facts, repairs)
+
+
+def _ends(points: int, parts: Sequence[Edges]) -> tuple[Edges, Edges]:
+    """From the source to what nothing comes before, and to the sink from what nothing follows."""
+    import numpy as np
+
+    led, leading = np.zeros(points, dtype=np.bool_), np.zeros(points, dtype=np.bool_)
+    for part in parts:
+        led[part.head] = True
+        leading[part.tail] = True
+    led[0] = leading[-1] = True
+    orphans = np.flatnonzero(~led)
+    leading[0] = True
+    last = np.flatnonzero(~leading)
+    if len(last):  # they lead to the sink
+        orphans = orphans[orphans != points - 1]
+    from_source = edges(
+        np.zeros(len(orphans)),
+        orphans,
+        kind=EdgeKind.BOUNDARY,
+        tier=Tier.UNEXPLAINED,
+        label=Class.UNEXPLAINED,
+    )
+    to_sink = edges(
+        last, np.full(len(last), points - 1), kind=EdgeKind.BOUNDARY, label=Class.UNEXPLAINED
+    )
+    return from_source, to_sink
+
+
+def _by_head(head: NDArray[int32], points: int) -> tuple[NDArray[int64], NDArray[int64]]:
+    """The order of edges by head, those of the same head as they come; and where heads begin.
+
+    Most heads have one edge, whose place follows from how many edges come before: only the others
+    need sorting.
+    """
+    import numpy as np
+
+    count = np.bincount(head, minlength=points)
+    begins = np.cumsum(count) - count
+    order = np.full(len(head), -1, dtype=np.int64)
+    several = count[head] > 1
+    alone = np.flatnonzero(~several)
+    order[begins[head[alone]]] = alone
+    others = np.flatnonzero(several)
+    order[order < 0] = others[np.argsort(head[others], kind="stable")]
+    return order, begins
+
+
+def _dag(
+    scope: Scope,
+    points: NDArray[int32],
+    times_ns: NDArray[int64],
+    parts: Edges,
+    facts: Mapping[str, float],
+    repairs: Mapping[str, int],
+) -> Dag:
+    """Points and edges in their final order; weights at most what passed, residuals the rest."""
+    import numpy as np
+
+    by_head, begins = _by_head(parts.head, len(points))
+    head, tail = parts.head[by_head], parts.tail[by_head]
+    tail_ns = times_ns[tail]
+    weight_ns = np.minimum(parts.weight_ns[by_head], times_ns[head] - tail_ns)
+    residual_ns = np.zeros(len(points), dtype=np.int64)
+    residual_ns[1:] = times_ns[1:] - np.maximum.reduceat(tail_ns + weight_ns, begins[1:])
+    event = np.append(scope.event, [NOBODY])
+    inner = points < 2 * len(scope)
+    local = np.where(inner, points >> 1, len(scope))
+    return Dag(
+        time_ns=times_ns,
+        event=event[local].astype(np.int32),
+        lane=np.append(scope.lane, NOBODY)[local].astype(np.int32),
+        is_end=(inner & (points & 1 == 1)).astype(np.bool_),
+        residual_ns=residual_ns,
+        tail=tail,
+        head=head,
+        weight_ns=weight_ns,
+        kind=parts.kind[by_head],
+        tier=parts.tier[by_head],
+        label=parts.label[by_head],
+        owner=event[parts.owner[by_head]].astype(np.int32),  # NOBODY is the last one
+        window=scope.window,
+        facts=facts,
+        repairs=repairs,
+    )

@@ -1,0 +1,80 @@
+"""Whose lanes take part: which thread is the main one, and which only look on?"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from benchorch.trace.events import Category
+
+if TYPE_CHECKING:
+    from numpy import bool_, int8, int64
+    from numpy.typing import NDArray
+
+    from benchorch.trace.events import Events
+
+HOST = (
+    Category.OPERATOR,
+    Category.ANNOTATION,
+    Category.PYTHON,
+    Category.RUNTIME,
+    Category.NODE,
+    Category.SESSION,
+    Category.OTHER,
+)
+_WORK = (Category.OPERATOR, Category.ANNOTATION, Category.NODE, Category.SESSION)
+_STEP = re.compile(r"ProfilerStep#|benchorch:call|model_run$")
+
+
+def among(column: NDArray[int8], values: tuple[int, ...]) -> NDArray[bool_]:
+    """Where a column of small numbers has one of some values."""
+    import numpy as np
+
+    table = np.zeros(128, dtype=np.bool_)
+    table[list(values)] = True
+    where: NDArray[bool_] = table[column]
+    return where
+
+
+def on_device(events: Events) -> NDArray[bool_]:
+    """Of every lane whether it is a stream."""
+    import numpy as np
+
+    return np.array([lane.on_device for lane in events.lanes], dtype=np.bool_)
+
+
+def daemons(events: Events, launching: NDArray[int64]) -> NDArray[bool_]:
+    """Of every lane whether it is a thread that does no work: no operators, ranges or launches.
+
+    Where no thread does any, as in a trace of Python frames alone, none is a daemon.
+    """
+    import numpy as np
+
+    streams = on_device(events)
+    working = np.zeros(len(events.lanes), dtype=np.bool_)
+    working[events.lane[among(events.category, _WORK)]] = True
+    working[events.lane[launching]] = True
+    hosts = np.zeros(len(events.lanes), dtype=np.bool_)
+    hosts[events.lane[among(events.category, HOST)]] = True
+    hosts &= ~streams
+    return hosts & ~working if (working & hosts).any() else np.zeros_like(hosts)
+
+
+def main_lane(events: Events, hosts: NDArray[bool_]) -> int:
+    """The thread that marks its steps or runs Python, else the one with most operators; or -1."""
+    import numpy as np
+
+    if not hosts.any():
+        return -1
+    steps = np.array([bool(_STEP.match(name)) for name in events.names] or [False])
+    marks = steps[events.name] & among(events.category, (Category.ANNOTATION, Category.SESSION))
+    for these in (
+        marks,
+        events.category == Category.PYTHON,
+        among(events.category, _WORK),
+        among(events.category, HOST),
+    ):
+        counts = np.bincount(events.lane[these], minlength=len(events.lanes)) * hosts
+        if counts.any():
+            return int(counts.argmax())
+    return int(hosts.argmax())

@@ -1,0 +1,65 @@
+"""Is the analysis sound? What must hold for every trace; if it does not, the fault is ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from benchorch.trace.dag import CLASSES, Tier
+
+if TYPE_CHECKING:
+    from benchorch.trace.dag import CriticalPath, Dag
+
+
+def check(dag: Dag, path: CriticalPath) -> Mapping[str, bool]:
+    """I1 to I5, each whether it holds; all are integer equalities or orders, without tolerance."""
+    return {
+        "I1 replay gives the observed times": _replays(dag),
+        "I2 the path is as long as the makespan": path.length_ns == dag.makespan_ns,
+        "I3 the path's stretches tile the window": _tiles(dag, path),
+        "I4 classes and tiers sum to the makespan": _sums(dag, path),
+        "I5 no edge is longer than what was observed": _fits(dag),
+    }
+
+
+def _replays(dag: Dag) -> bool:
+    """Whether every point comes when the edges into it say; by induction replay gives that time.
+
+    The induction needs that tails come before heads, and that all but the source have an edge.
+    """
+    import numpy as np
+
+    if not bool((dag.tail < dag.head).all() and (np.diff(dag.head) >= 0).all()):
+        return False
+    latest = np.full(dag.points, np.iinfo(np.int64).min)
+    np.maximum.at(latest, dag.head, dag.time_ns[dag.tail] + dag.weight_ns)
+    held = latest[1:] > np.iinfo(np.int64).min
+    return bool(held.all() and (latest[1:] + dag.residual_ns[1:] == dag.time_ns[1:]).all())
+
+
+def _tiles(dag: Dag, path: CriticalPath) -> bool:
+    """Whether the stretches follow each other without gap or overlap, from source to sink."""
+    if not len(path):
+        return dag.makespan_ns == 0
+    end_ns = path.start_ns + path.duration_ns
+    return bool(
+        path.start_ns[0] == dag.time_ns[0]
+        and end_ns[-1] == dag.time_ns[-1]
+        and (end_ns[:-1] == path.start_ns[1:]).all()
+        and (path.duration_ns > 0).all()
+    )
+
+
+def _sums(dag: Dag, path: CriticalPath) -> bool:
+    """Whether every stretch has a class and a tier, and their times sum to the makespan."""
+    return all(
+        sum(int(path.duration_ns[column == value].sum()) for value in range(kinds))
+        == dag.makespan_ns
+        for column, kinds in ((path.label, len(CLASSES)), (path.tier, len(Tier)))
+    )
+
+
+def _fits(dag: Dag) -> bool:
+    elapsed = dag.time_ns[dag.head] - dag.time_ns[dag.tail]
+    within = (dag.weight_ns >= 0) & (dag.weight_ns <= elapsed)
+    return bool(within.all() and (dag.residual_ns >= 0).all())

@@ -1,0 +1,226 @@
+"""Which event happens inside which other on its lane?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from benchorch.trace.events import NOTHING, Category, Events
+
+if TYPE_CHECKING:
+    from numpy import int32, int64, intp
+    from numpy.typing import NDArray
+
+_OUTSIDE_FIRST = (
+    Category.SESSION,
+    Category.ANNOTATION,
+    Category.PYTHON,
+    Category.OPERATOR,
+    Category.NODE,
+)
+_MOST_ROUNDS = 8
+_WIDEST = 2**62
+
+
+class Spans(Protocol):
+    """Stretches of time on lanes, such as `Events`; arrays have shape ``(n,)``, ends >= starts."""
+
+    @property
+    def lane(self) -> NDArray[int32]:
+        """Any numbers >= 0; spans of different lanes have nothing to do with each other."""
+
+    @property
+    def start_ns(self) -> NDArray[int64]:
+        """When each begins."""
+
+    @property
+    def end_ns(self) -> NDArray[int64]:
+        """When each ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nesting:
+    """The trees of a trace; arrays have shape ``(n,)``, in the order of the spans.
+
+    Attributes:
+        parent: index of the innermost span around this one, NOTHING at the top.
+        depth: how many spans are around it.
+        end_ns: when it ends, or its parent does if that is earlier.
+        clipped: how many ends were moved so.
+    """
+
+    parent: NDArray[int32]
+    depth: NDArray[int32]
+    end_ns: NDArray[int64]
+    clipped: int
+
+
+def nest(spans: Spans) -> Nesting:
+    """The nesting of spans per lane: what a stack gives when they are pushed in order of start.
+
+    Of two that start together the longer one is outside; of equal ones that of the outer kind
+    of event, else the first. A span that starts when another ends is not inside it; one without
+    length holds nothing. What outlives its parent is clipped: clocks have a quantum, and a
+    thread does one thing at a time. For n = 0 the arrays are empty.
+
+    Depths are running sums of spans opened and closed; clipping is repeated until nothing
+    changes. Where spans overlap so badly that this is not what a stack gives, a stack is used.
+    """
+    import numpy as np
+
+    order = _order(spans)
+    lane, start_ns, end_ns = (spans.lane[order], spans.start_ns[order], spans.end_ns[order])
+    clipped_ns = end_ns
+    keys = _Keys.of(lane, start_ns, end_ns)
+    for _ in range(_MOST_ROUNDS):
+        parent, depth = _forest(keys.after(clipped_ns))
+        last_ns, clipped_ns = clipped_ns, _clipped(parent, start_ns, clipped_ns)
+        if np.array_equal(last_ns, clipped_ns):
+            break
+    if not _is_a_stacks(parent, start_ns, end_ns, clipped_ns):
+        clipped_ns = _stacked(lane, start_ns, end_ns)
+        parent, depth = _forest(keys.after(clipped_ns))
+    return _unsorted(order, parent, depth, clipped_ns, int((clipped_ns != end_ns).sum()))
+
+
+def _order(spans: Spans) -> NDArray[intp]:
+    """By lane, start and end, the longest first; ties by kind and name where those are known."""
+    import numpy as np
+
+    lane, start_ns, end_ns = spans.lane, spans.start_ns, spans.end_ns
+    order = np.lexsort((-end_ns, start_ns, lane))
+    if not isinstance(spans, Events):
+        return order
+    first, second = order[:-1], order[1:]
+    equal = (
+        (lane[first] == lane[second])
+        & (start_ns[first] == start_ns[second])
+        & (end_ns[first] == end_ns[second])
+    )
+    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    among = order[tied]
+    rank = np.full(len(Category), len(_OUTSIDE_FIRST))
+    rank[list(_OUTSIDE_FIRST)] = np.arange(len(_OUTSIDE_FIRST))
+    keys = (spans.name, rank[spans.category], -end_ns, start_ns, lane)
+    order[tied] = among[np.lexsort(tuple(key[among] for key in keys))]
+    return order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Keys:
+    """Sorted spans on one axis: lane after lane, so that one search serves all of them."""
+
+    start: NDArray[int64]
+    base: NDArray[int64]
+    times: NDArray[int64] | None
+
+    @classmethod
+    def of(cls, lane: NDArray[int32], start_ns: NDArray[int64], end_ns: NDArray[int64]) -> _Keys:
+        """The axis of all spans; times become ranks where they would not fit."""
+        import numpy as np
+
+        if not len(lane):
+            return cls(start=start_ns, base=start_ns, times=None)
+        origin, lanes = int(start_ns.min()), int(lane.max()) + 1
+        width = int(end_ns.max()) - origin + 1
+        if width * lanes < _WIDEST:
+            base = lane * np.int64(width) - origin
+            return cls(start=base + start_ns, base=base, times=None)
+        times = np.unique(np.concatenate([start_ns, end_ns]))
+        base = lane * np.int64(len(times))
+        return cls(start=base + np.searchsorted(times, start_ns), base=base, times=times)
+
+    def after(self, end_ns: NDArray[int64]) -> NDArray[intp]:
+        """For each span the first later one that starts at its end or later, or on another lane."""
+        import numpy as np
+
+        end = end_ns if self.times is None else np.searchsorted(self.times, end_ns)
+        found = np.searchsorted(self.start, self.base + end)
+        return np.maximum(found, np.arange(1, len(found) + 1))
+
+
+def _forest(after: NDArray[intp]) -> tuple[NDArray[intp], NDArray[int64]]:
+    """Parent and depth of sorted spans, of which each holds all up to `after` it."""
+    import numpy as np
+
+    n = len(after)
+    opened = np.ones(n + 1, dtype=np.int64)
+    opened[0] = 0
+    depth = np.cumsum(opened - np.bincount(after, minlength=n + 1))[:n]
+    narrow = np.int16 if depth.max(initial=0) < 2**15 else np.int64  # sorts much faster
+    by_depth = np.argsort(depth.astype(narrow), kind="stable")
+    keys = depth[by_depth] * n + by_depth
+    at = np.searchsorted(keys, (depth - 1) * n + np.arange(n)) - 1
+    parent = np.where(depth > 0, by_depth[at] if n else at, NOTHING)
+    return parent, depth
+
+
+def _clipped(
+    parent: NDArray[intp], start_ns: NDArray[int64], end_ns: NDArray[int64]
+) -> NDArray[int64]:
+    """Ends no later than those of parents that are still open when the span starts."""
+    import numpy as np
+
+    inside = (parent >= 0) & (end_ns[parent] > start_ns)
+    return np.where(inside, np.minimum(end_ns, end_ns[parent]), end_ns)
+
+
+def _is_a_stacks(
+    parent: NDArray[intp],
+    start_ns: NDArray[int64],
+    end_ns: NDArray[int64],
+    clipped_ns: NDArray[int64],
+) -> bool:
+    """Whether a stack would have clipped the same.
+
+    If each span starts inside its parent and ends with it or as it did itself, spans nest, the
+    parents are the innermost ones, and the ends follow one from another as on a stack.
+    """
+    import numpy as np
+
+    inside = parent >= 0
+    holds = clipped_ns[parent] > start_ns
+    expected = np.where(inside, np.minimum(end_ns, clipped_ns[parent]), end_ns)
+    return bool((~inside | holds).all() and np.array_equal(expected, clipped_ns))
+
+
+def _stacked(
+    lane: NDArray[int32], start_ns: NDArray[int64], end_ns: NDArray[int64]
+) -> NDArray[int64]:
+    """The clipped ends of sorted spans, one after another."""
+    import numpy as np
+
+    ends = end_ns.tolist()
+    stack: list[int] = []
+    last = NOTHING
+    for at, (here, start) in enumerate(zip(lane.tolist(), start_ns.tolist(), strict=True)):
+        if here != last:
+            stack, last = [], here
+        while stack and stack[-1] <= start:
+            stack.pop()
+        ends[at] = min(ends[at], stack[-1]) if stack else ends[at]
+        stack.append(ends[at])
+    return np.array(ends, dtype=np.int64)
+
+
+def _unsorted(
+    order: NDArray[intp],
+    parent: NDArray[intp],
+    depth: NDArray[int64],
+    end_ns: NDArray[int64],
+    clipped: int,
+) -> Nesting:
+    """The same in the order that the spans came in."""
+    import numpy as np
+
+    n = len(order)
+    result = Nesting(
+        parent=np.empty(n, dtype=np.int32),
+        depth=np.empty(n, dtype=np.int32),
+        end_ns=np.empty(n, dtype=np.int64),
+        clipped=clipped,
+    )
+    result.parent[order] = np.where(parent >= 0, order[parent] if n else parent, NOTHING)
+    result.depth[order] = depth
+    result.end_ns[order] = end_ns
+    return result

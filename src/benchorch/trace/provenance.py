@@ -1,0 +1,140 @@
+"""Which operators of a model's graph does a compiled kernel come from?"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchorch.errors import TraceError
+
+MAPPINGS = "inductor_provenance_tracking_node_mappings"
+"""How the names of the files begin in which Inductor's mappings are kept."""
+
+_NUMBERED_GRAPH = re.compile(r"^graph_\d+_")
+_CALL = re.compile(r"^(?P<name>.*):(?P<call>\d+)$")
+_FUSED = re.compile(r"^(?:triton_(?:[a-z]+_)?|cpp_)fused_(?P<ops>.+?)_\d+$")
+_LONG_OPS = (
+    *("_native_batch_norm_legit_no_training", "_scaled_dot_product_flash_attention"),
+    *("native_layer_norm_backward", "native_layer_norm", "native_group_norm", "native_dropout"),
+    *("max_pool2d_with_indices", "_adaptive_avg_pool2d", "constant_pad_nd", "index_select"),
+    *("layer_norm", "batch_norm", "group_norm", "log_softmax", "_log_softmax", "_softmax"),
+    *("_to_copy", "_unsafe_index", "_unsafe_view", "masked_fill", "embedding_dense_backward"),
+    *("new_zeros", "convert_element_type", "scalar_tensor", "threshold_backward"),
+    *("bitwise_and", "bitwise_not", "logical_not", "logical_and", "full_like", "ones_like"),
+    *("zeros_like", "leaky_relu", "avg_pool2d", "index_put", "rms_norm", "scaled_dot_product"),
+)
+"""Names of operators that are more than one word; others are taken to be one."""
+
+_VIEWS = {
+    *("view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "select", "slice"),
+    *("split", "squeeze", "unsqueeze", "unbind", "alias", "detach"),
+}
+
+_OP = re.compile(rf"({'|'.join(sorted(_LONG_OPS, key=len, reverse=True))}|_?[^_]+)(?:_|$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What a compiler said of its kernels.
+
+    Attributes:
+        calls: by kernel, as `kernel_of` spells it, for each of its calls in order the nodes that
+            it does the work of.
+    """
+
+    calls: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+
+    def nodes(self, kernel: str, call: int) -> tuple[str, ...]:
+        """Those of one call, counted from 0 within a run of the graph; none where unknown."""
+        known = self.calls.get(kernel_of(kernel), ())
+        return known[call % len(known)] if known else ()
+
+
+def read(path: Path, wanted: Collection[str] = ()) -> Provenance:
+    """What Inductor's ``inductor_provenance_tracking_node_mappings`` file says."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise TraceError(f"{path}: no provenance of kernels can be read: {error}") from error
+    if not isinstance(content, Mapping):
+        raise TraceError(f"{path}: expected an object with cppCodeToPost, saw a list or a value")
+    return of_inductor(content, wanted)
+
+
+def beside(trace: Path, wanted: Collection[str] = ()) -> tuple[Provenance, ...]:
+    """Of each compiled graph, in the order of compilation, as files in the trace's folder say."""
+    files = trace.parent.glob(f"{MAPPINGS}_*.json")
+    numbered = sorted((int(number), file) for file in files if (number := _number(file)))
+    return tuple(read(file, wanted) for _, file in numbered)
+
+
+def _number(file: Path) -> str:
+    """What stands behind the last underscore of its name, if that is a number."""
+    number = file.stem.rpartition("_")[2]
+    return number if number.isdigit() else ""
+
+
+def of_inductor(content: Mapping[str, object], wanted: Collection[str] = ()) -> Provenance:
+    """Nodes of each kernel's calls, in the graph whose node names are `wanted`.
+
+    Inductor names its nodes after decomposition; where the graph at hand has the names before
+    it, they are translated. Nodes that other kernels computed are listed again by those that
+    inlined them: only a kernel that is the first to list a node does its work.
+    """
+    after = _lists(content.get("cppCodeToPost"))
+    before = _lists(content.get("postToPre"))
+    numbered = sorted(
+        (int(match["call"]), match["name"], nodes)
+        for key, nodes in after.items()
+        if (match := _CALL.match(key))
+    )
+    seen: set[str] = set()
+    calls: dict[str, list[tuple[str, ...]]] = {}
+    for _, name, nodes in numbered:
+        fresh = [node for node in nodes if node not in seen] or list(nodes)
+        seen.update(nodes)
+        calls.setdefault(kernel_of(name), []).append(_translated(fresh, before, wanted))
+    return Provenance(calls={name: tuple(listed) for name, listed in calls.items()})
+
+
+def kernel_of(name: str) -> str:
+    """A kernel's name without what its trace and its compiler add: ``addmm``, ``cpp_fused_...``."""
+    bare = _NUMBERED_GRAPH.sub("", name)
+    if bare.startswith("torch.ops."):
+        return bare.split(".")[3]
+    return bare.removeprefix("extern_kernels.").rpartition("::")[2]
+
+
+def fused_ops(kernel: str) -> tuple[str, ...]:
+    """The operators that a fused kernel's name lists; none for any other kernel.
+
+    Lossy: the compiler shortens long names, names each operator once, and joins them with the
+    sign that is also inside their names. Views, which cost nothing, are left out beside others.
+    """
+    match = _FUSED.match(kernel_of(kernel))
+    listed = tuple(_OP.findall(match["ops"])) if match else ()
+    return tuple(op for op in listed if op not in _VIEWS) or listed
+
+
+def is_fused(kernel: str) -> bool:
+    """Whether a compiler made it of several operators, by its name."""
+    return _FUSED.match(_NUMBERED_GRAPH.sub("", kernel)) is not None
+
+
+def _translated(
+    nodes: list[str], before: Mapping[str, tuple[str, ...]], wanted: Collection[str]
+) -> tuple[str, ...]:
+    if not wanted or any(node in wanted for node in nodes):
+        return tuple(sorted(set(nodes)))
+    return tuple(sorted({origin for node in nodes for origin in before.get(node, (node,))}))
+
+
+def _lists(value: object) -> dict[str, tuple[str, ...]]:
+    if not isinstance(value, Mapping):
+        return {}
+    return {
+        str(key): tuple(map(str, items)) for key, items in value.items() if isinstance(items, list)
+    }

@@ -1,0 +1,209 @@
+"""Records of a JSON trace as unfinished columns: words are codes, lanes what they are called."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, final
+
+import msgspec
+
+from benchorch.trace.events import NOTHING
+from benchorch.trace.readers.categories import (
+    CALLED,
+    CALLS,
+    LEFT_OUT,
+    ON_STREAMS,
+    WORK,
+    among,
+    category,
+)
+from benchorch.trace.readers.codes import Codes
+from benchorch.trace.readers.lanes import Labels
+from benchorch.trace.readers.records import Arguments, Record
+from benchorch.trace.readers.values import integers, nanoseconds, word
+
+if TYPE_CHECKING:
+    from numpy import bool_, int8, int64
+    from numpy.typing import NDArray
+
+    Piece = dict[str, NDArray[Any]]
+
+ROW_BITS = 32
+"""A record's place is its block's number and its row there, as one number."""
+
+_COMPLETE = "X"
+_METADATA = "M"
+_HALVES = ("B", "E")
+_OTHERS = frozenset("sftiIRCbneSTpFNODPvVcaO(),")
+"""Phases of what is no event on a lane: flows, instants, counters, asynchronous ranges."""
+
+_WORDS = ("ph", "cat", "name", "pid", "tid")
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Gathered:
+    """What the records of a file give, block by block.
+
+    Attributes:
+        names, lanes: what the codes of the columns stand for; a lane is ``(pid, tid)`` or, of
+            something on a stream, ``(pid, tid, device, stream, whether it works)``.
+        words: the categories as the file spells them.
+        halves: records that begin or end an event, with their place.
+        left_out: records that are no event on a lane, by what they are.
+    """
+
+    names: Codes = field(default_factory=Codes)
+    lanes: Codes = field(default_factory=Codes)
+    words: Codes = field(default_factory=Codes)
+    labels: Labels = field(default_factory=Labels)
+    pieces: list[Piece] = field(default_factory=list)
+    halves: list[tuple[int, Record]] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    repairs: Counter[str] = field(default_factory=Counter)
+
+    def add(self, rows: Sequence[Record], block: int) -> None:
+        """Take the records of one block."""
+        import numpy as np
+
+        first = block << ROW_BITS
+        phases = [row.ph for row in rows]
+        complete = [phase == _COMPLETE for phase in phases]
+        if not all(complete):
+            self._add_others(rows, phases, first)
+        places = np.flatnonzero(np.array(complete, dtype=bool)) + first
+        self.add_complete(list(compress(rows, complete)), places)
+
+    def add_complete(self, rows: list[Record], places: NDArray[int64]) -> None:
+        """Take complete events."""
+        try:
+            piece = self._piece(rows, places)
+        except TypeError:  # a word that is a list or an object
+            piece = self._piece([self._plain(row) for row in rows], places)
+        if len(piece["place"]):
+            self.pieces.append(piece)
+
+    def _add_others(self, rows: Sequence[Record], phases: list[Hashable], first: int) -> None:
+        """Take what is no complete event; most of it is only counted."""
+        counts = _counted(phases)
+        left_out = sum(counts[each] for each in _OTHERS)
+        self.count(self.left_out, "flow, instant or counter", left_out)
+        told = sum(counts[each] for each in (_COMPLETE, _METADATA, *_HALVES))
+        self.count(self.repairs, "record of an unknown kind", len(rows) - left_out - told)
+        if counts[_METADATA]:
+            for row in compress(rows, [phase == _METADATA for phase in phases]):
+                self.labels.add(row.name, row.pid, row.tid, row.args.name)
+        if counts["B"] or counts["E"]:
+            halves = [at for at, phase in enumerate(phases) if phase in _HALVES]
+            self.halves += ((first + at, self._plain(rows[at])) for at in halves)
+
+    def _piece(self, rows: list[Record], places: NDArray[int64]) -> Piece:
+        kind = self._kinds(rows)
+        spans = kind == LEFT_OUT
+        if spans.any():
+            self.count(self.left_out, "span", int(spans.sum()))
+            rows = list(compress(rows, (~spans).tolist()))
+            kind, places = kind[~spans], places[~spans]
+        piece: Piece = {
+            "place": places,
+            "category": kind,
+            "name": self.names.encoded([row.name for row in rows]),
+            "lane": self.lanes.encoded(_lane_keys(rows, kind)),
+            **_joins([row.args for row in rows], kind),
+        }
+        return self._timed(piece, rows)
+
+    def _kinds(self, rows: Sequence[Record]) -> NDArray[int8]:
+        import numpy as np
+
+        codes = self.words.encoded([row.cat for row in rows])
+        kinds = np.array([category(word(each)) for each in self.words.values], dtype=np.int8)
+        return kinds[codes] if len(rows) else np.empty(0, dtype=np.int8)
+
+    def _timed(self, piece: Piece, rows: Sequence[Record]) -> Piece:
+        """With its times; records without one are dropped, durations that are none become 0."""
+        import numpy as np
+
+        start, known = nanoseconds([row.ts for row in rows])
+        duration, said = nanoseconds([row.dur for row in rows])
+        negative = duration < 0
+        self.count(self.repairs, "missing duration", int((known & ~said).sum()))
+        self.count(self.repairs, "negative duration", int((known & negative).sum()))
+        self.count(self.repairs, "missing time", int((~known).sum()))
+        piece["start_ns"] = start
+        piece["duration_ns"] = np.where(negative, 0, duration)
+        return piece if known.all() else {name: each[known] for name, each in piece.items()}
+
+    def count(self, counter: Counter[str], what: str, times: int) -> None:
+        """Add to a counter, which does not get an entry for what never happened."""
+        if times:
+            counter[what] += times
+
+    def _plain(self, row: Record) -> Record:
+        """The record with words where it has lists and objects."""
+        wrong = _nested(row, _WORDS)
+        given = _nested(row.args, ("device", "stream"))
+        if not wrong and not given:
+            return row
+        self.count(self.repairs, "wrong type", len(wrong) + len(given))
+        arguments = msgspec.structs.replace(row.args, **given)
+        return msgspec.structs.replace(row, **wrong, args=arguments)
+
+
+def _counted(phases: list[Hashable]) -> Counter[Hashable]:
+    """How often each phase occurs; none that is a list or an object."""
+    try:
+        return Counter(phases)
+    except TypeError:
+        return Counter(phase for phase in phases if isinstance(phase, str))
+
+
+def _nested(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, str]:
+    values = {name: getattr(struct, name) for name in names}
+    return {name: word(value) for name, value in values.items() if isinstance(value, list | dict)}
+
+
+def _lane_keys(rows: Sequence[Record], kind: NDArray[int8]) -> list[Hashable]:
+    import numpy as np
+
+    keys: list[Hashable] = [(row.pid, row.tid) for row in rows]
+    works = among(kind, WORK).tolist()
+    for at in np.flatnonzero(among(kind, ON_STREAMS)).tolist():
+        row = rows[at]
+        keys[at] = (row.pid, row.tid, row.args.device, row.args.stream, works[at])
+    return keys
+
+
+def _joins(args: list[Arguments], kind: NDArray[int8]) -> Piece:
+    """What joins events, read only from the kinds of events that it may be said of."""
+    import numpy as np
+
+    everyone = np.ones(len(args), dtype=bool)
+    external_id = _read(args, everyone, attrgetter("external_id"))
+    older = _read(args, external_id == NOTHING, attrgetter("external_id_before_1_13"))
+    return {
+        "external_id": np.where(external_id == NOTHING, older, external_id),
+        "correlation": _read(args, among(kind, CALLS), attrgetter("correlation")),
+        "graph_node": _read(args, among(kind, ON_STREAMS), attrgetter("graph_node")),
+        "awaited": _read(args, among(kind, ON_STREAMS), attrgetter("awaited")),
+        "recorded_on": _read(args, among(kind, ON_STREAMS), attrgetter("recorded_on")),
+        "sequence": _read(args, among(kind, CALLED), attrgetter("sequence")),
+        "forward_thread": _read(args, among(kind, CALLED), attrgetter("forward_thread")),
+    }
+
+
+def _read(
+    args: list[Arguments], asked: NDArray[bool_], field_of: Callable[[Arguments], object]
+) -> NDArray[int64]:
+    """One field as a column; NOTHING where it is not asked for."""
+    import numpy as np
+
+    column = np.full(len(args), NOTHING, dtype=np.int64)
+    if asked.any():
+        chosen = args if asked.all() else list(compress(args, asked.tolist()))
+        column[asked] = integers(list(map(field_of, chosen)))
+    return column

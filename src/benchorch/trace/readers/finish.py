@@ -1,0 +1,172 @@
+"""Gathered columns as `Events`: names and lanes in an order of their own, joins made clean."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from benchorch.trace.events import NOTHING, Category, Lane
+from benchorch.trace.readers.categories import ON_STREAMS, WORK, among
+from benchorch.trace.readers.columns import Gathered
+from benchorch.trace.readers.forward import forward_lanes
+from benchorch.trace.readers.lanes import numbered, stream_lane, thread_lane
+from benchorch.trace.readers.pairs import paired
+from benchorch.trace.readers.values import word
+
+if TYPE_CHECKING:
+    from numpy import int8, int32, int64
+    from numpy.typing import NDArray
+
+    Columns = dict[str, NDArray[Any]]
+
+_NODE_SUFFIX = "_kernel_time"
+_FENCES = ("_fence_before", "_fence_after")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """Columns under the names they have in `Events`, and the place of each event in the file."""
+
+    columns: Columns
+    place: NDArray[int64]
+    names: tuple[str, ...]
+    lanes: tuple[Lane, ...]
+
+
+def finished(gathered: Gathered) -> Finished | None:
+    """The columns of everything gathered, which is used up; None if there is no event."""
+    import numpy as np
+
+    if gathered.halves:
+        last_ns = max((_last_end(piece) for piece in gathered.pieces), default=0)
+        gathered.add_complete(*paired(gathered.halves, last_ns, gathered.repairs))
+    if not gathered.pieces:
+        return None
+    columns = _joined(gathered)
+    columns["lane"], lanes = _lanes(gathered, columns["lane"])
+    columns = _without_duplicates(columns, gathered.repairs)
+    columns["category"], columns["name"], names = _names(gathered, columns)
+    streams = np.array([lane.stream for lane in lanes], dtype=np.int32)
+    on_streams = among(columns["category"], ON_STREAMS)
+    columns["stream"] = np.where(on_streams, streams[columns["lane"]], np.int32(NOTHING))
+    columns["forward_lane"] = forward_lanes(
+        columns["sequence"], columns.pop("forward_thread"), columns["lane"], columns["start_ns"]
+    )
+    columns["correlation"] = _unambiguous(columns, gathered.repairs)
+    _tell_records(columns, columns.pop("recorded_on"))
+    place = columns.pop("place")
+    return Finished(columns=columns, place=place, names=names, lanes=lanes)
+
+
+def _joined(gathered: Gathered) -> Columns:
+    """Each column in one piece, in the order of the file."""
+    import numpy as np
+
+    pieces = gathered.pieces
+    columns = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in [*pieces[0]]}
+    pieces.clear()
+    if gathered.halves:
+        order = np.argsort(columns["place"], kind="stable")
+        columns = {name: column[order] for name, column in columns.items()}
+    return columns
+
+
+def _lanes(gathered: Gathered, codes: NDArray[int32]) -> tuple[NDArray[int32], tuple[Lane, ...]]:
+    """The column of lanes by their final numbers."""
+    import numpy as np
+
+    found = [_lane(key) for key in gathered.lanes.values]
+    used = np.flatnonzero(np.bincount(codes, minlength=len(found))).tolist()
+    ordered, index = numbered(found[code] for code in used)
+    table = np.zeros(len(found), dtype=np.int32)
+    table[used] = [index[found[code]] for code in used]
+    return table[codes], tuple(gathered.labels.labelled(lane) for lane in ordered)
+
+
+def _lane(key: object) -> Lane:
+    assert isinstance(key, tuple)
+    if len(key) == 2:
+        return thread_lane(*key)
+    process, thread, device, stream, works = key
+    return stream_lane(device, stream, process, thread, works=works)
+
+
+def _names(
+    gathered: Gathered, columns: Columns
+) -> tuple[NDArray[int8], NDArray[int32], tuple[str, ...]]:
+    """Categories, names by their final numbers, and the names in order.
+
+    A node of ONNX Runtime is called what the graph calls it; its fences are none of it.
+    """
+    import numpy as np
+
+    texts = [word(value) for value in gathered.names.values]
+    fences = np.array([text.endswith(_FENCES) for text in texts], dtype=bool)
+    codes, category = columns["name"], columns["category"]
+    is_node = (category == Category.NODE) & ~fences[codes]
+    category = np.where((category == Category.NODE) & ~is_node, Category.OTHER, category)
+    texts += [text.removesuffix(_NODE_SUFFIX) for text in texts]
+    codes = codes + is_node * np.int32(len(texts) // 2)
+    used = np.flatnonzero(np.bincount(codes, minlength=len(texts)))
+    names = tuple(sorted({texts[code] for code in used}))
+    index = {name: number for number, name in enumerate(names)}
+    table = np.zeros(len(texts), dtype=np.int32)
+    table[used] = [index[texts[code]] for code in used]
+    return category.astype(np.int8), table[codes], names
+
+
+def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
+    """Without device work that the file tells twice."""
+    import numpy as np
+
+    work = np.flatnonzero(among(columns["category"], WORK))
+    keys = np.stack(
+        [
+            columns[name][work].astype(np.int64)
+            for name in ("start_ns", "lane", "duration_ns", "name", "correlation", "graph_node")
+        ]
+    )
+    order = np.lexsort((np.arange(len(work)), *keys))
+    twice = order[1:][(keys[:, order[1:]] == keys[:, order[:-1]]).all(axis=0)]
+    if not len(twice):
+        return columns
+    repairs["duplicate device event"] += len(twice)
+    keep = np.ones(len(columns["place"]), dtype=bool)
+    keep[work[twice]] = False
+    return {name: column[keep] for name, column in columns.items()}
+
+
+def _unambiguous(columns: Columns, repairs: Counter[str]) -> NDArray[int64]:
+    """Correlations, no two host calls with the same one: the first and outermost call keeps it."""
+    import numpy as np
+
+    correlation = columns["correlation"].copy()
+    calls = np.flatnonzero((columns["category"] == Category.RUNTIME) & (correlation >= 0))
+    order = calls[
+        np.lexsort((-columns["duration_ns"][calls], columns["start_ns"][calls], correlation[calls]))
+    ]
+    later = order[1:][correlation[order[1:]] == correlation[order[:-1]]]
+    if len(later):
+        repairs["duplicate correlation"] += len(later)
+        correlation[later] = NOTHING
+    return correlation
+
+
+def _tell_records(columns: Columns, recorded_on: NDArray[int64]) -> None:
+    """Give host calls that record an event the stream that a wait for it names."""
+    import numpy as np
+
+    notes = np.flatnonzero((recorded_on >= 0) & (columns["awaited"] >= 0))
+    calls = np.flatnonzero(columns["category"] == Category.RUNTIME)
+    calls = calls[np.argsort(columns["correlation"][calls], kind="stable")]
+    if not len(notes) or not len(calls):
+        return
+    known, awaited = columns["correlation"][calls], columns["awaited"][notes]
+    at = np.minimum(np.searchsorted(known, awaited), len(calls) - 1)
+    said = known[at] == awaited
+    columns["stream"][calls[at[said]]] = recorded_on[notes[said]]
+
+
+def _last_end(piece: Columns) -> int:
+    return int((piece["start_ns"] + piece["duration_ns"]).max())

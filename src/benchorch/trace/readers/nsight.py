@@ -1,0 +1,317 @@
+"""SQLite exports of Nsight Systems (``nsys export --type sqlite``).
+
+Written after NVIDIA's documentation of the schema and tested on synthetic files of that schema
+only: no real export was at hand. Tables and columns that are missing count as empty, for Nsight
+makes only those it needs. Unlike PyTorch's profiler, Nsight records waits of host threads in the
+operating system: they become ranges called ``wait:<call>``.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+from benchorch.errors import TraceError
+from benchorch.trace.events import NOTHING, Category, Events
+from benchorch.trace.readers.columns import Gathered
+from benchorch.trace.readers.finish import finished
+from benchorch.trace.readers.sqlite_file import SqliteFile
+from benchorch.trace.readers.values import MOST_NS, integer, integers, word
+
+if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
+
+WAITS = re.compile(
+    r"(pthread_(cond_|join|mutex_lock|mutex_timedlock|rwlock_|barrier_wait|timedjoin)|sem_|futex"
+    r"|p?poll|p?select|epoll_p?wait|wait|io_getevents|accept|recv)"
+)
+"""Calls of the operating system that end because of somebody else."""
+
+_COPIES = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
+_SYNCS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+_TID_BITS = 24
+_TID = (1 << _TID_BITS) - 1
+_ROWID_BITS = 48
+_VERSION = re.compile(r"_v\d+$")
+
+Row = tuple[object, ...]
+Naming = Callable[["_Words", Row], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """One kind of event.
+
+    Attributes:
+        told: columns that say what an event is called, for `naming`.
+        on_host: whether ``globalTid`` says where it was, else ``deviceId`` and ``streamId``.
+    """
+
+    name: str
+    category: Category
+    told: tuple[str, ...]
+    naming: Naming
+    on_host: bool = False
+
+
+@final
+class _Words:
+    """What the file's numbers stand for."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self.strings = _pairs(file, "StringIds", "id", "value")
+        self.memories = _pairs(file, "ENUM_CUDA_MEM_KIND", "id", "label")
+
+    def string(self, number: object) -> str:
+        """A string by its number."""
+        return self.strings.get(integer(number), "")
+
+    def memory(self, number: object) -> str:
+        """A kind of memory by its number."""
+        return self.memories.get(integer(number), "")
+
+
+def _pairs(file: SqliteFile, table: str, key: str, value: str) -> Mapping[int, str]:
+    return {
+        integer(number): word(text)
+        for _, numbers, texts in file.chunks(table, (key, value))
+        for number, text in zip(numbers, texts, strict=True)
+    }
+
+
+def _called(words: _Words, row: Row) -> str:
+    return _VERSION.sub("", words.string(row[0]))
+
+
+def _kernel(words: _Words, row: Row) -> str:
+    return words.string(row[0]) or words.string(row[1])
+
+
+def _copy(words: _Words, row: Row) -> str:
+    kind = f"Memcpy {_COPIES.get(integer(row[0]), 'unknown')}"
+    ends = [words.memory(each) for each in row[1:]]
+    return f"{kind} ({ends[0]} -> {ends[1]})" if all(ends) else kind
+
+
+def _sync(_: _Words, row: Row) -> str:
+    return _SYNCS.get(integer(row[0]), "Sync")
+
+
+def _range(words: _Words, row: Row) -> str:
+    return word(row[0]) or words.string(row[1])
+
+
+def _system_call(words: _Words, row: Row) -> str:
+    name = words.string(row[0])
+    return f"wait:{name}" if WAITS.match(name) else name
+
+
+TABLES = (
+    _Table(
+        name="CUPTI_ACTIVITY_KIND_RUNTIME",
+        category=Category.RUNTIME,
+        told=("nameId",),
+        naming=_called,
+        on_host=True,
+    ),
+    _Table(
+        name="CUPTI_ACTIVITY_KIND_KERNEL",
+        category=Category.KERNEL,
+        told=("demangledName", "shortName"),
+        naming=_kernel,
+    ),
+    _Table(
+        name="CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+        category=Category.KERNEL,
+        told=("graphId",),
+        naming=lambda _, row: f"CUDA graph {integer(row[0])}",
+    ),
+    _Table(
+        name="CUPTI_ACTIVITY_KIND_MEMCPY",
+        category=Category.COPY,
+        told=("copyKind", "srcKind", "dstKind"),
+        naming=_copy,
+    ),
+    _Table(
+        name="CUPTI_ACTIVITY_KIND_MEMSET",
+        category=Category.FILL,
+        told=("bytes",),
+        naming=lambda _, __: "Memset",
+    ),
+    _Table(
+        name="CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+        category=Category.SYNC,
+        told=("syncType",),
+        naming=_sync,
+    ),
+    _Table(
+        name="NVTX_EVENTS",
+        category=Category.ANNOTATION,
+        told=("text", "textId"),
+        naming=_range,
+        on_host=True,
+    ),
+    _Table(
+        name="OSRT_API",
+        category=Category.ANNOTATION,
+        told=("nameId",),
+        naming=_system_call,
+        on_host=True,
+    ),
+    _Table(
+        name="PROFILER_OVERHEAD",
+        category=Category.OVERHEAD,
+        told=("nameId",),
+        naming=_called,
+        on_host=True,
+    ),
+)
+
+_ALL = ("start", "end", "globalTid", "deviceId", "streamId", "correlationId", "graphNodeId")
+
+
+def read_nsight(path: Path) -> Events:
+    """The events of an export; TraceError if it holds none."""
+    gathered = Gathered()
+    with SqliteFile.opened(path) as file:
+        words = _Words(file)
+        awaited = _awaited(file)
+        for number, table in enumerate(TABLES):
+            for columns in file.chunks(table.name, (*_ALL, *table.told)):
+                _gather(gathered, table, number, columns, words, awaited)
+        _label(gathered, file, words)
+        left_out = dict(gathered.left_out)
+        facts = {"format": "nsight", "devices": _devices(file), "left_out": left_out}
+        tables = sorted(file.columns)
+    done = finished(gathered)
+    if done is None:
+        known = ", ".join(tables[:8]) or "none"
+        raise TraceError(
+            f"{path} is an SQLite file without events of Nsight Systems (tables: {known}). Make "
+            "one with: nsys export --type sqlite <report>."
+        )
+    return Events(
+        **done.columns,
+        names=done.names,
+        lanes=done.lanes,
+        details=NsightDetails(path=path, place=done.place),
+        repairs=dict(sorted(gathered.repairs.items())),
+        facts=facts,
+    )
+
+
+def _gather(
+    gathered: Gathered,
+    table: _Table,
+    number: int,
+    columns: Sequence[Row],
+    words: _Words,
+    awaited: Mapping[int, int],
+) -> None:
+    """Take some rows of a table; those that never ended are left out."""
+    import numpy as np
+
+    rowid, start, end, thread, device, stream, correlation, graph_node, *told = columns
+    start_ns, end_ns = integers(start), integers(end)
+    ended = (start_ns != NOTHING) & (end_ns != NOTHING) & (np.abs(start_ns) <= MOST_NS)
+    gathered.count(gathered.left_out, "without a start or an end", int((~ended).sum()))
+    gathered.count(gathered.repairs, "negative duration", int((ended & (end_ns < start_ns)).sum()))
+    nothing = np.full(len(rowid), NOTHING, dtype=np.int64)
+    correlations = integers(correlation)
+    names = [table.naming(words, row) for row in zip(*told, strict=True)]
+    piece = {
+        "place": (np.int64(number) << _ROWID_BITS) | integers(rowid),
+        "category": np.full(len(rowid), table.category, dtype=np.int8),
+        "name": gathered.names.encoded(names),
+        "lane": gathered.lanes.encoded(_lane_keys(table, thread, device, stream)),
+        "start_ns": start_ns,
+        "duration_ns": np.clip(end_ns - start_ns, 0, MOST_NS),
+        "correlation": correlations,
+        "graph_node": integers(graph_node),
+        "awaited": np.array([awaited.get(each, NOTHING) for each in correlations.tolist()])
+        if table.category is Category.SYNC
+        else nothing,
+        **dict.fromkeys(("external_id", "sequence", "forward_thread", "recorded_on"), nothing),
+    }
+    if ended.any():
+        gathered.pieces.append({name: column[ended] for name, column in piece.items()})
+
+
+def _lane_keys(table: _Table, thread: Row, device: Row, stream: Row) -> list[Hashable]:
+    if table.on_host:
+        return [_thread(each) for each in thread]
+    works = table.category is not Category.SYNC
+    return [
+        (each, "synchronisation", each, number, works)
+        for each, number in zip(device, stream, strict=True)
+    ]
+
+
+def _thread(global_id: object) -> tuple[int, int]:
+    """Process and thread, which the export packs into one number with the machine's above."""
+    number = integer(global_id)
+    return (number >> _TID_BITS) & _TID, number & _TID
+
+
+def _awaited(file: SqliteFile) -> Mapping[int, int]:
+    """The correlation of the event record that each synchronisation waits for, by its own.
+
+    Newer exports say which record it is; else it is the last one of that event before the wait.
+    """
+    records = _rows(file, "CUPTI_ACTIVITY_KIND_CUDA_EVENT")
+    exact = {sync: correlation for correlation, _, sync in records if sync != NOTHING}
+    by_event: dict[int, list[int]] = {}
+    for correlation, event, _ in sorted(records):
+        by_event.setdefault(event, []).append(correlation)
+    found = {}
+    for correlation, event, sync in _rows(file, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"):
+        earlier = by_event.get(event, []) if event != NOTHING else []
+        last = bisect_left(earlier, correlation)
+        found[correlation] = exact.get(sync, earlier[last - 1] if last else NOTHING)
+    return found
+
+
+def _rows(file: SqliteFile, table: str) -> list[tuple[int, int, int]]:
+    """Correlation, event and synchronisation of each row."""
+    return [
+        (correlation, event, sync)
+        for _, *columns in file.chunks(table, ("correlationId", "eventId", "eventSyncId"))
+        for correlation, event, sync in zip(*(map(integer, each) for each in columns), strict=True)
+    ]
+
+
+def _label(gathered: Gathered, file: SqliteFile, words: _Words) -> None:
+    for _, threads, names in file.chunks("ThreadNames", ("globalTid", "nameId")):
+        for thread, name in zip(threads, names, strict=True):
+            gathered.labels.add("thread_name", *_thread(thread), words.string(name))
+
+
+def _devices(file: SqliteFile) -> list[str]:
+    return [word(name) for _, names in file.chunks("TARGET_INFO_GPU", ("name",)) for name in names]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NsightDetails:
+    """All columns of the rows that events were made of.
+
+    Attributes:
+        path: the file, which must still be what it was.
+        place: (n,) table and row of each event.
+    """
+
+    path: Path
+    place: NDArray[int64]
+
+    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
+        """The columns of some events by index."""
+        with SqliteFile.opened(self.path) as file:
+            return {index: self._row(file, int(self.place[index])) for index in indices}
+
+    def _row(self, file: SqliteFile, place: int) -> Mapping[str, object]:
+        return file.row(TABLES[place >> _ROWID_BITS].name, place & ((1 << _ROWID_BITS) - 1))

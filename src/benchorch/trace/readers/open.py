@@ -1,0 +1,23 @@
+"""Which reader reads this file?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchorch.trace.events import Events
+from benchorch.trace.readers.json_trace import read_json
+from benchorch.trace.readers.nsight import read_nsight
+from benchorch.trace.readers.source import Source
+from benchorch.trace.readers.sqlite_file import SQLITE_MAGIC
+
+
+def read_events(path: Path) -> Events:
+    """The events of a profile by what is in the file, not by its name.
+
+    Read are profiles of PyTorch and ONNX Runtime in JSON, plain or gzip, and SQLite exports of
+    Nsight Systems. What is damaged is mended and counted in `Events.repairs`; a file that holds
+    no trace at all is a TraceError.
+    """
+    with Source(path) as source:
+        start = source.read(len(SQLITE_MAGIC))
+    return read_nsight(path) if start == SQLITE_MAGIC else read_json(path)

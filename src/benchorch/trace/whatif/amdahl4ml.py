@@ -1,0 +1,137 @@
+"""Amdahl4ML's ``speedups.json``: some nodes of the grouped operator graph are so much faster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from benchorch.errors import TraceError
+from benchorch.trace.events import Category
+from benchorch.trace.grouping import by_pattern, plain_op
+from benchorch.trace.whatif.patterns import suggest
+from benchorch.trace.whatif.selector import WORK
+from benchorch.trace.whatif.transforms import Transform
+
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
+
+    from benchorch.trace.operator_graph import OperatorNode
+    from benchorch.trace.whatif.basis import Basis
+    from benchorch.trace.whatif.scenario import Scenario
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSpeedups(Transform):
+    """By number and by type of the grouped graph's nodes; a number wins over a type.
+
+    Attributes:
+        by_id: of nodes, counted from 0 in the order of the grouped graph.
+        by_type: of operator types, as the grouped graph calls them.
+    """
+
+    by_id: Mapping[int, float]
+    by_type: Mapping[str, float]
+
+    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+        """Everything that the node's operator does and launches, in the same proportion."""
+        import numpy as np
+
+        left = self._left(basis)
+        ratio = np.append(left, 1.0)[basis.dag.owner]
+        return scenario.scaled(basis.labelled(*WORK), ratio)
+
+    def __str__(self) -> str:
+        ids = [f"op_id {number}, speedup {speedup:g}" for number, speedup in self.by_id.items()]
+        types = [f"op_type {name}, speedup {speedup:g}" for name, speedup in self.by_type.items()]
+        return f"NodeSpeedups({'; '.join(ids + types)})"
+
+    def problems(self, basis: Basis) -> list[str]:
+        """Numbers and types that the model does not have."""
+        nodes = _grouped(basis)
+        types = {plain_op(node.op) for node, _ in nodes} | set(_operators(basis).values())
+        found = [
+            f"op_type {name!r} is none of this model's.{suggest(name, types)}"
+            for name in self.by_type
+            if plain_op(name) not in types
+        ]
+        if self.by_id and not nodes:
+            return [*found, "op_id: the graph of the model's operators is not known; use op_type."]
+        return found + [
+            f"op_id {number} is none of the {len(nodes)} nodes, which count from 0."
+            for number in self.by_id
+            if not 0 <= number < len(nodes)
+        ]
+
+    def _left(self, basis: Basis) -> NDArray[float64]:
+        """The part of its time that each event keeps, (n,): by its node, else by its operator."""
+        import numpy as np
+
+        by_type = {plain_op(name): speedup for name, speedup in self.by_type.items()}
+        events = basis.events
+        of_name = np.ones(len(events.names) + 1)
+        for code, op in _operators(basis).items():
+            of_name[code] = 1.0 / by_type.get(op, 1.0)
+        is_operator = events.category == Category.OPERATOR
+        operator = basis.within(is_operator & (of_name[events.name] != 1.0))
+        by_operator = np.where(operator >= 0, of_name[events.name[operator]], 1.0)
+        speedup = dict[str, float]()
+        for number, (node, members) in enumerate(_grouped(basis)):
+            found = self.by_id.get(number, by_type.get(plain_op(node.op), 1.0))
+            speedup.update(dict.fromkeys(members, found))
+        nodes = basis.nodes()
+        by_node = [
+            sum(share / speedup.get(nodes.names[row], 1.0) for row, share in part.items())
+            for part in nodes.shares
+        ]
+        return np.where(nodes.part >= 0, np.array([*by_node, 1.0])[nodes.part], by_operator)
+
+
+def node_speedups(listed: object) -> NodeSpeedups:
+    """What stands under ``speedups``; entries with neither an id nor a type say nothing."""
+    problems: list[str] = []
+    by_id: dict[int, float] = {}
+    by_type: dict[str, float] = {}
+    for place, entry in _entries(listed, problems):
+        speedup = entry.get("speedup")
+        if isinstance(speedup, bool) or not isinstance(speedup, int | float) or speedup <= 0:
+            problems.append(f"{place}: speedup: expected a number above 0, saw {speedup!r}.")
+        elif str(entry.get("op_id", "")).isdigit():
+            by_id[int(str(entry["op_id"]))] = float(speedup)
+        elif "op_id" in entry:
+            problems.append(f"{place}: op_id: expected a whole number, saw {entry['op_id']!r}.")
+        elif "op_type" in entry:
+            by_type[str(entry["op_type"])] = float(speedup)
+    if problems:
+        raise TraceError("\n".join(problems))
+    return NodeSpeedups(by_id=by_id, by_type=by_type)
+
+
+def _entries(listed: object, problems: list[str]) -> Iterator[tuple[str, Mapping[str, object]]]:
+    if not isinstance(listed, list):
+        problems.append(f"expected a list, saw {listed!r}.")
+        return
+    for number, entry in enumerate(listed, 1):
+        if isinstance(entry, Mapping):
+            yield f"entry {number}", entry
+        else:
+            problems.append(f"entry {number}: expected an object, saw {entry!r}.")
+
+
+def _grouped(basis: Basis) -> list[tuple[OperatorNode, tuple[str, ...]]]:
+    """Nodes of the grouped graph in order, each with the names of those it is made of."""
+    if basis.graph is None:
+        return []
+    grouping = by_pattern(basis.graph)
+    return [(node, grouping.members[node.name]) for node in grouping.graph.nodes]
+
+
+def _operators(basis: Basis) -> Mapping[int, str]:
+    """The plain type of each operator's name in the trace, by the number of the name."""
+    import numpy as np
+
+    events = basis.events
+    codes = np.unique(events.name[events.category == Category.OPERATOR]).tolist()
+    return {code: plain_op(events.names[code]) for code in codes}

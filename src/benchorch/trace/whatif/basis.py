@@ -1,0 +1,140 @@
+"""What a what-if is asked of: an analysed trace, with what every question needs worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, final
+
+from benchorch.trace.attribution.entities import Entities
+from benchorch.trace.attribution.nodes import graph_nodes
+from benchorch.trace.attribution.owners import Owners, module_names, owners
+from benchorch.trace.contraction import Contracted, contract
+from benchorch.trace.dag import CLASSES
+from benchorch.trace.events import NOTHING
+from benchorch.trace.replay import steps
+
+if TYPE_CHECKING:
+    from numpy import bool_, int32, int64
+    from numpy.typing import NDArray
+
+    from benchorch.trace.dag import Class, CriticalPath, Dag
+    from benchorch.trace.events import Events
+    from benchorch.trace.operator_graph import OperatorGraph
+    from benchorch.trace.roofline import Peaks
+
+DEEPEST = 1_000
+"""Levels that are looked at; in a broken trace an event may seem to lie in itself."""
+
+
+class Analyzed(Protocol):
+    """Anything that has what an analysis has."""
+
+    @property
+    def events(self) -> Events:
+        """Of the trace."""
+
+    @property
+    def dag(self) -> Dag:
+        """Their dependencies."""
+
+    @property
+    def path(self) -> CriticalPath:
+        """The observed critical path."""
+
+    @property
+    def graph(self) -> OperatorGraph | None:
+        """The model's operators, where known."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """An analysed trace of n events, V points and E edges.
+
+    Attributes:
+        events, dag, path, graph: of the analysis.
+        contracted: the graph to simulate on; `spare_ns`: what each of its chains has to spare.
+        path_edges, path_points: those whose weight or residual lies on the path.
+        owned: what each event belongs to.
+        module: (n,) number of each event's module, NOTHING for none; `modules` are their names.
+        peaks: what the machine can do, None where nobody measured it.
+        others: trials by name whose times can be swapped in.
+    """
+
+    events: Events
+    dag: Dag
+    path: CriticalPath
+    graph: OperatorGraph | None
+    contracted: Contracted
+    spare_ns: NDArray[int64]
+    path_edges: NDArray[int32]
+    path_points: NDArray[int32]
+    owned: Owners
+    module: NDArray[int64]
+    modules: tuple[str, ...]
+    peaks: Peaks | None = None
+    others: Mapping[str, Basis] = field(default_factory=dict)
+
+    def within(self, chosen: NDArray[bool_]) -> NDArray[int64]:
+        """The outermost chosen event that each is, or is part of, (n,); NOTHING for none."""
+        import numpy as np
+
+        parent = self.owned.parent
+        root = np.where(chosen, np.arange(len(parent), dtype=np.int64), NOTHING)
+        told = np.append(chosen, False)
+        for _ in range(DEEPEST):
+            below = np.flatnonzero(told[parent])
+            if not len(below):
+                break
+            root[below] = root[parent[below]]  # an outer one comes later, and wins
+            told[:] = False
+            told[below] = True
+        return root
+
+    def nodes(self) -> Entities:
+        """The nodes of the operator graph that each event did the work of."""
+        return graph_nodes(self.events, self.owned, self.graph)
+
+    def labelled(self, *classes: Class) -> NDArray[bool_]:
+        """The edges whose weight is spent on one of some classes, (E,)."""
+        import numpy as np
+
+        meant = np.array([one in classes for one in CLASSES])
+        found: NDArray[bool_] = meant[self.dag.label]
+        return found
+
+    def owned_by(self, chosen: NDArray[bool_]) -> NDArray[bool_]:
+        """The edges whose weight belongs to chosen events, (E,)."""
+        import numpy as np
+
+        return np.append(chosen, False)[self.dag.owner]
+
+
+def prepare(
+    analysis: Analyzed | Basis,
+    peaks: Peaks | None = None,
+    others: Mapping[str, Analyzed] | None = None,
+) -> Basis:
+    """What any number of what-ifs can be asked of; the same again of what is prepared already."""
+    if isinstance(analysis, Basis):
+        return analysis
+    owned = owners(analysis.events)
+    module, modules = module_names(analysis.events, owned)
+    dag, path = analysis.dag, analysis.path
+    contracted = contract(dag)
+    return Basis(
+        events=analysis.events,
+        dag=dag,
+        path=path,
+        graph=analysis.graph,
+        contracted=contracted,
+        spare_ns=contracted.slack(contracted.lengths(steps(dag))),
+        path_edges=path.edge[~path.residual],
+        path_points=dag.head[path.edge[path.residual]],
+        owned=owned,
+        module=module,
+        modules=modules,
+        peaks=peaks,
+        others={name: prepare(other) for name, other in (others or {}).items()},
+    )

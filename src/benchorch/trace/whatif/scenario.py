@@ -1,0 +1,70 @@
+"""What has been changed so far about a graph, on the way to a prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, final
+
+if TYPE_CHECKING:
+    from numpy import bool_, float64, int32, int64
+    from numpy.typing import NDArray
+
+    from benchorch.trace.dag import Dag
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Other weights for the E edges and V points of a graph.
+
+    Attributes:
+        weight_ns: (E,) not yet rounded, so that the order of scalings does not matter.
+        residual_ns: (V,) likewise.
+        dropped: (E,) dependencies to be without.
+        best_ratio: (E,) the part of each weight that is left if all goes well.
+        added: dependencies that there were not: tail, head and weight, each (A,).
+        notes: what the transforms have to say, such as how much of the work they found.
+    """
+
+    weight_ns: NDArray[float64]
+    residual_ns: NDArray[float64]
+    dropped: NDArray[bool_]
+    best_ratio: NDArray[float64]
+    added: tuple[NDArray[int64], NDArray[int64], NDArray[int64]] | None = None
+    notes: tuple[str, ...] = ()
+
+    def scaled(self, edges: NDArray[bool_], ratio: float | NDArray[float64]) -> Scenario:
+        """With the weights of some edges times a ratio; one for all, or one for each of E."""
+        import numpy as np
+
+        return replace(self, weight_ns=np.where(edges, self.weight_ns * ratio, self.weight_ns))
+
+    def adding(
+        self, tail: NDArray[int64], head: NDArray[int32], weight_ns: NDArray[int64]
+    ) -> Scenario:
+        """With more dependencies that there were not."""
+        import numpy as np
+
+        more = (tail, head.astype(np.int64), weight_ns)
+        if self.added is None:
+            return replace(self, added=more)
+        tails, heads, weights = (
+            np.append(old, new) for old, new in zip(self.added, more, strict=True)
+        )
+        return replace(self, added=(tails, heads, weights))
+
+    def noting(self, *notes: str) -> Scenario:
+        """With something more to say."""
+        return replace(self, notes=self.notes + notes)
+
+
+def unchanged(dag: Dag) -> Scenario:
+    """Everything as observed."""
+    import numpy as np
+
+    return Scenario(
+        weight_ns=dag.weight_ns.astype(np.float64),
+        residual_ns=dag.residual_ns.astype(np.float64),
+        dropped=np.zeros(dag.edges, dtype=np.bool_),
+        best_ratio=np.ones(dag.edges),
+    )

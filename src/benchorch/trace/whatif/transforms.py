@@ -1,0 +1,215 @@
+"""What could be changed about how long things take?"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, final
+
+from benchorch.trace.dag import Class, EdgeKind
+from benchorch.trace.events import DEVICE_WORK, NOTHING
+from benchorch.trace.whatif.selector import Selection, Selector, problems, select
+
+if TYPE_CHECKING:
+    from numpy import bool_, float64, int64
+    from numpy.typing import NDArray
+
+    from benchorch.trace.whatif.basis import Basis
+    from benchorch.trace.whatif.scenario import Scenario
+
+HOST = (Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME, Class.CPU_PYTHON)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform(ABC):
+    """One change; later ones see what earlier ones left."""
+
+    @abstractmethod
+    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+        """The scenario with the change made."""
+
+    def problems(self, basis: Basis) -> list[str]:
+        """Why it cannot be asked of this trace, each a sentence; nothing where it can."""
+        return []
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({_given(self)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnSelection(Transform):
+    """A change of chosen work."""
+
+    select: Selector = field(default_factory=Selector)
+
+    def problems(self, basis: Basis) -> list[str]:
+        """That the selector finds nothing."""
+        return problems(basis, self.select)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speedup(OnSelection):
+    """Chosen work takes a part of its time; infinitely fast is allowed, and below 1 is slower."""
+
+    speedup: float
+
+    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+        """All its weights in the same proportion."""
+        return scenario.scaled(select(basis, self.select).edges, 1.0 / self.speedup)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTime(OnSelection):
+    """Each chosen event with all it calls takes this long, its pieces in proportion."""
+
+    set_ns: float
+
+    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+        """Events without any time get it on their first piece."""
+        import numpy as np
+
+        selection = select(basis, self.select)
+        root, total_ns = _totals(basis, scenario, selection)
+        ratio = np.divide(
+            self.set_ns, total_ns[root], out=np.zeros(len(root)), where=total_ns[root] > 0
+        )
+        changed = scenario.scaled(selection.edges & (root >= 0), ratio)
+        return _lengthened(changed, root, np.where(total_ns > 0, 0.0, self.set_ns))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddTime(OnSelection):
+    """Each chosen event takes this much longer, or shorter as far as it can."""
+
+    add_ns: float
+
+    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+        """Longer: its longest piece. Shorter: all pieces in proportion."""
+        import numpy as np
+
+        selection = select(basis, self.select)
+        root, total_ns = _totals(basis, scenario, selection)
+        if self.add_ns >= 0:
+            return _lengthened(scenario, root, np.full(len(total_ns), self.add_ns))
+        rest_ns = np.maximum(total_ns + self.add_ns, 0.0)
+        ratio = np.divide(rest_ns, total_ns, out=np.zeros(len(rest_ns)), where=total_ns > 0)
+        return scenario.scaled(selection.edges & (root >= 0), ratio[root])
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remove(OnSelection):
+    """Chosen work is not done: nor is its launch, nor what its operator does to launch it."""
+
+    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+        """The weights of all that to 0; the order of what is left stays."""
+        import numpy as np
+
+        gone = removed_with(basis, select(basis, self.select).root != NOTHING)
+        device = np.isin(basis.events.category, DEVICE_WORK)
+        starts = into(basis, gone & device, EdgeKind.LAUNCH, EdgeKind.STREAM)
+        return scenario.scaled(basis.owned_by(gone) | starts, 0.0)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host(Transform):
+    """Everything that threads do is so many times as fast; waits and devices stay."""
+
+    speedup: float
+
+    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+        """Computation, framework, runtime calls and Python alike."""
+        return scenario.scaled(basis.labelled(*HOST), 1.0 / self.speedup)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchLatency(Transform):
+    """From a launch to the start of what it launches passes at least this long."""
+
+    latency_ns: float
+
+    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+        """The same for every launch."""
+        import numpy as np
+
+        launches = basis.dag.kind == EdgeKind.LAUNCH
+        return replace(scenario, weight_ns=np.where(launches, self.latency_ns, scenario.weight_ns))
+
+    def problems(self, basis: Basis) -> list[str]:
+        """That nothing is launched."""
+        return [] if (basis.dag.kind == EdgeKind.LAUNCH).any() else ["nothing is launched here."]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual(Transform):
+    """Unexplained time, times a ratio: 1 keeps it, 0 drops it."""
+
+    ratio: float
+
+    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+        """At every point alike."""
+        return replace(scenario, residual_ns=scenario.residual_ns * self.ratio)
+
+
+def _given(value: Transform | Selector) -> str:
+    """What of it is not as it is by default, in words."""
+    listed = []
+    for one in fields(value):
+        said = getattr(value, one.name)
+        if isinstance(said, Selector):
+            listed.append(_given(said) or "everything")
+        elif said != one.default:
+            listed.append(f"{one.name} {said}")
+    return ", ".join(listed)
+
+
+def removed_with(basis: Basis, work: NDArray[bool_]) -> NDArray[bool_]:
+    """Some events, of device work among them the host calls, and the operators' own time."""
+    import numpy as np
+
+    device = np.flatnonzero(work & np.isin(basis.events.category, DEVICE_WORK))
+    gone = np.append(work, False)
+    gone[basis.owned.parent[device]] = True
+    gone[basis.owned.operator[device]] = True
+    return gone[:-1]
+
+
+def into(basis: Basis, work: NDArray[bool_], *kinds: EdgeKind) -> NDArray[bool_]:
+    """The edges of some kinds that lead to the start of some events, (E,)."""
+    import numpy as np
+
+    begins = np.append(work, False)[basis.dag.event] & ~basis.dag.is_end
+    found: NDArray[bool_] = np.isin(basis.dag.kind, kinds) & begins[basis.dag.head]
+    return found
+
+
+def _totals(
+    basis: Basis, scenario: Scenario, selection: Selection
+) -> tuple[NDArray[int64], NDArray[float64]]:
+    """The chosen event that each edge counts towards, (E,), and the sum of each, (n + 1,)."""
+    import numpy as np
+
+    found = np.append(selection.root, NOTHING)[basis.dag.owner]
+    root: NDArray[int64] = np.where(selection.edges, found, NOTHING)
+    meant = root >= 0
+    size = len(basis.events) + 1
+    sums = np.bincount(root[meant], weights=scenario.weight_ns[meant], minlength=size)
+    return root, sums.astype(np.float64)
+
+
+def _lengthened(scenario: Scenario, root: NDArray[int64], more_ns: NDArray[float64]) -> Scenario:
+    """With so much more on the longest edge of each event; the first of equals."""
+    import numpy as np
+
+    meant = np.flatnonzero(root >= 0)
+    order = meant[np.lexsort((meant, -scenario.weight_ns[meant], root[meant]))]
+    longest = order[np.flatnonzero(np.diff(root[order], prepend=NOTHING))]
+    weight_ns = scenario.weight_ns.copy()
+    weight_ns[longest] += more_ns[root[longest]]
+    return replace(scenario, weight_ns=weight_ns)

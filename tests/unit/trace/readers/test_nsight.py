@@ -1,0 +1,140 @@
+"""Synthetic files of the documented schema: no real export was at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchorch.errors import TraceError
+from benchorch.trace.events import Category
+from benchorch.trace.readers.open import read_events
+from benchorch.trace.windows import windows
+from trace_files import write_tables
+
+STRINGS = {
+    1: "cudaLaunchKernel_v7000",
+    2: "void gemm(int)",
+    3: "pthread_cond_wait",
+    4: "write",
+    5: "worker",
+    6: "cudaStreamWaitEvent_v3020",
+    7: "step",
+}
+THREAD = (0xAB << 48) | (77 << 24) | 78
+TIMES = {"start": 100, "end": 150}
+ON_STREAM = {"deviceId": 0, "streamId": 7}
+ON_NONE = {"deviceId": 0, "streamId": None}
+
+
+def tables() -> dict[str, Sequence[Mapping[str, object]]]:
+    return {
+        "StringIds": [{"id": key, "value": text} for key, text in STRINGS.items()],
+        "ENUM_CUDA_MEM_KIND": [{"id": 0, "label": "Pageable"}, {"id": 2, "label": "Device"}],
+        "ThreadNames": [{"nameId": 5, "priority": 0, "globalTid": THREAD}],
+        "TARGET_INFO_GPU": [{"name": "a GPU"}],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [
+            {**TIMES, "globalTid": THREAD, "correlationId": 9, "nameId": 1},
+            {"start": 160, "end": 161, "globalTid": THREAD, "correlationId": 12, "nameId": 6},
+        ],
+        "CUPTI_ACTIVITY_KIND_KERNEL": [
+            {
+                **{"start": 200, "end": 900, "correlationId": 9, "graphNodeId": 4},
+                **ON_STREAM,
+                "demangledName": 2,
+            }
+        ],
+        "CUPTI_ACTIVITY_KIND_MEMCPY": [
+            {
+                **{"start": 900, "end": 950, "copyKind": 1, "srcKind": 0, "dstKind": 2},
+                **ON_STREAM,
+            }
+        ],
+        "CUPTI_ACTIVITY_KIND_MEMSET": [{"start": 960, "end": 955, **ON_STREAM}],
+        "CUPTI_ACTIVITY_KIND_CUDA_EVENT": [
+            {"correlationId": 10, "eventId": 3},
+            {"correlationId": 11, "eventId": 3},
+            {"correlationId": 13, "eventId": 3},
+        ],
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": [
+            {**TIMES, **ON_STREAM, "syncType": 2, "correlationId": 12, "eventId": 3},
+            {**TIMES, **ON_NONE, "syncType": 4, "correlationId": 14, "eventId": None},
+        ],
+        "NVTX_EVENTS": [
+            {"start": 90, "end": 300, "text": None, "textId": 7, "globalTid": THREAD},
+            {"start": 95, "end": None, "text": "a mark", "textId": None, "globalTid": THREAD},
+        ],
+        "OSRT_API": [
+            {"start": 400, "end": 500, "globalTid": THREAD, "nameId": 3},
+            {"start": 500, "end": 510, "globalTid": THREAD, "nameId": 4},
+        ],
+    }
+
+
+def test_tables_of_the_documented_schema_are_events(tmp_path: Path) -> None:
+    events = read_events(write_tables(tmp_path / "t.sqlite", tables()))
+    found = {
+        events.names[n]: Category(c) for n, c in zip(events.name, events.category, strict=True)
+    }
+    assert found == {
+        "cudaLaunchKernel": Category.RUNTIME,
+        "cudaStreamWaitEvent": Category.RUNTIME,
+        "void gemm(int)": Category.KERNEL,
+        "Memcpy HtoD (Pageable -> Device)": Category.COPY,
+        "Memset": Category.FILL,
+        "Stream Wait Event": Category.SYNC,
+        "Context Sync": Category.SYNC,
+        "step": Category.ANNOTATION,
+        "wait:pthread_cond_wait": Category.ANNOTATION,
+        "write": Category.ANNOTATION,
+    }
+    assert events.repairs == {"negative duration": 1}
+    assert events.facts["left_out"] == {"without a start or an end": 1}
+    assert events.facts["devices"] == ["a GPU"]
+
+
+def test_events_are_joined_and_on_their_lanes(tmp_path: Path) -> None:
+    events = read_events(write_tables(tmp_path / "t.sqlite", tables()))
+    at = {events.names[n]: index for index, n in enumerate(events.name)}
+    launch, kernel = at["cudaLaunchKernel"], at["void gemm(int)"]
+    assert events.correlation[launch] == events.correlation[kernel] == 9
+    assert (events.start_ns[kernel], events.duration_ns[kernel]) == (200, 700)
+    assert events.graph_node[kernel] == 4
+    thread, stream = events.lanes[events.lane[launch]], events.lanes[events.lane[kernel]]
+    assert (thread.process, thread.thread, thread.label) == ("77", "78", "worker")
+    assert (stream.device, stream.stream) == (0, 7)
+    assert events.awaited[at["Stream Wait Event"]] == 11  # the last record before the wait
+    assert not events.lanes[events.lane[at["Context Sync"]]].on_device
+    assert windows(events, "step")[0].end_ns == 900
+
+
+def test_details_are_the_columns_of_the_row(tmp_path: Path) -> None:
+    events = read_events(write_tables(tmp_path / "t.sqlite", tables()))
+    index = int(np.flatnonzero(events.category == Category.COPY)[0])
+    assert events.details.read([index])[index]["copyKind"] == 1
+
+
+def test_missing_tables_and_columns_count_as_empty(tmp_path: Path) -> None:
+    kernels = {"CUPTI_ACTIVITY_KIND_KERNEL": [{"start": 1, "end": 5}]}
+    events = read_events(write_tables(tmp_path / "t.sqlite", kernels))
+    assert events.duration_ns.tolist() == [4]
+    assert events.lanes[0].on_device
+
+
+def test_values_of_wrong_types_do_no_harm(tmp_path: Path) -> None:
+    wrong = {"start": "x", "end": b"\xff", "globalTid": 1e300, "correlationId": "7", "nameId": "q"}
+    right = {"start": "1", "end": 5.0, "globalTid": "z", "correlationId": -(2**63), "nameId": None}
+    rows = {"CUPTI_ACTIVITY_KIND_RUNTIME": [wrong, right]}
+    events = read_events(write_tables(tmp_path / "t.sqlite", rows))
+    assert (events.start_ns.tolist(), events.duration_ns.tolist()) == ([1], [4])
+
+
+def test_other_databases_are_no_traces(tmp_path: Path) -> None:
+    path = write_tables(tmp_path / "t.sqlite", {"people": [{"name": "somebody"}]})
+    with pytest.raises(TraceError, match=r"tables: people.*nsys export"):
+        read_events(path)
+    path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(TraceError):
+        read_events(path)

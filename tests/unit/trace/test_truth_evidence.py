@@ -1,0 +1,75 @@
+"""Which true dependencies does the graph know, and which of those it has are true?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from trace_lab.analysing import analysed
+from trace_lab.comparing import Evidence, Ratio, evidence, total
+from trace_lab.generator import Style, draw
+from trace_lab.kineto import Recording
+
+DEVICE, THREADS = Style(graphs=True), Style(workers=2)
+
+
+def gathered(style: Style, recording: Recording, place: Path, seeds: range) -> list[Evidence]:
+    found = []
+    for seed in seeds:
+        run, one = analysed(draw(seed, style), place, recording)
+        found.append(evidence(one.events, one.dag, run))
+    return found
+
+
+def recall(found: list[Evidence]) -> Mapping[str, Ratio]:
+    return total([one.recall for one in found])
+
+
+def precision(found: list[Evidence]) -> Mapping[str, Ratio]:
+    return total([one.precision for one in found])
+
+
+def test_a_full_recording_shows_every_dependency_of_a_device(tmp_path: Path) -> None:
+    found = gathered(DEVICE, Recording(), tmp_path, range(20))
+    known = {why: ratio.value for why, ratio in recall(found).items()}
+    assert {why: value for why, value in known.items() if value < 1 and why != "graph"} == {}
+    assert known["graph"] >= 0.8  # a fork inside a launched graph shows only in its repetitions
+
+
+def test_what_is_recorded_or_meant_is_true(tmp_path: Path) -> None:
+    found = gathered(DEVICE, Recording(), tmp_path, range(20))
+    found += gathered(THREADS, Recording(), tmp_path, range(20))
+    wrong = [text for one in found for text in one.wrong]
+    ratios = precision(found)
+    assert ratios["recorded"].value == 1, wrong
+    assert ratios["semantic"].value == 1, wrong
+    assert ratios.get("inferred", Ratio(hits=0, total=0)).value >= 0.9, wrong
+
+
+def test_recorded_waits_show_who_waited_for_whom(tmp_path: Path) -> None:
+    found = gathered(Style(device=False, workers=1), Recording(), tmp_path, range(20))
+    assert recall(found)["signal"].value >= 0.95
+    assert recall(found)["signal, not waited for"].value >= 0.3  # most leave no trace at all
+
+
+def test_inference_without_recorded_waits_is_cautious(tmp_path: Path) -> None:
+    found = gathered(Style(device=False, workers=1), Recording(waits=False), tmp_path, range(20))
+    wrong = [text for one in found for text in one.wrong]
+    for ratio in precision(found).values():
+        assert ratio.value >= 0.9, wrong
+
+
+@pytest.mark.parametrize("recording", [Recording(syncs=0.0), Recording(resolved=False)])
+def test_missing_rows_of_synchronisation_cost_recall_not_truth(
+    recording: Recording, tmp_path: Path
+) -> None:
+    found = gathered(DEVICE, recording, tmp_path, range(20))
+    known = recall(found)
+    assert known["launch"].value == 1
+    assert known["stream"].value == 1
+    assert known["sync"].value >= 0.9
+    wrong = [text for one in found for text in one.wrong]
+    assert precision(found)["semantic"].value == 1, wrong
+    assert precision(found).get("inferred", Ratio(hits=0, total=0)).value >= 0.9, wrong
