@@ -64,6 +64,7 @@ SETTINGS = (
     "protocol.repeats=0",
     "protocol.split_passes=0",
     "protocol.canary_tolerance_ratio=null",
+    "profiler=none",
     "limits.build_timeout_s=900",
     "limits.measure_timeout_s=300",
     "tracking=none",
