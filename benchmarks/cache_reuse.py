@@ -45,6 +45,7 @@ WORDS = (
     "protocol.pairing=none",
     "protocol.split_passes=0",
     "protocol.canary_tolerance_ratio=null",
+    "profiler=none",
     "tracking=none",
 )
 READY = """

@@ -64,6 +64,7 @@ SETTINGS = (
     "protocol.repeats=0",
     "protocol.split_passes=0",
     "protocol.canary_tolerance_ratio=null",
+    "profiler=none",
     "limits.build_timeout_s=900",
     "limits.measure_timeout_s=300",
     "tracking=none",
@@ -228,7 +229,7 @@ MARKS = {"works": "✓", "disqualified": "≠", "failed": "✗", "skipped": "–
 
 def _page(catalog: Catalog, names: Sequence[str], cells: Mapping[str, Mapping[str, Cell]]) -> str:
     """The whole page."""
-    parts = [HEAD, _ran(cells), _overview(catalog, names, cells)]
+    parts = [HEAD, _ran(names, cells), _overview(catalog, names, cells)]
     for model, found in cells.items():
         parts.append(_model_table(model, found))
     parts.append(_not_here(catalog, names))
@@ -245,10 +246,25 @@ in a fresh one from the stored artifact alone, its outputs compared with eager's
 is not the question here; the times say what to expect of a build, on a busy machine. Names are
 joined by `+`: `conversion=bf16+aot_inductor` takes the steps in that order, and the last runtime.
 [How to add your own](extending.md). `python -m benchorch conversions` tells the same of your
-machine, `python -m benchorch conversions NAME` each step of one."""
+machine, `python -m benchorch conversions NAME` each step of one.
+
+This page is of processors alone. What needs an NVIDIA GPU (TensorRT and Torch-TensorRT, ONNX
+Runtime's CUDA and TensorRT providers, CUDA graphs, products in float8) is written against the
+documented interfaces and tested in front of stand-ins at most: nobody has run it on a GPU yet."""
 
 
-def _ran(cells: Mapping[str, Mapping[str, Cell]]) -> str:
+def _untried(names: Sequence[str], cells: Mapping[str, Mapping[str, Cell]]) -> str:
+    """How many conversions of which model were not run."""
+    counts = {model: len(set(names) - set(found)) for model, found in cells.items()}
+    told = ", ".join(f"{count} of {model}" for model, count in counts.items() if count)
+    return (
+        f"\n\nNot run this time, and marked by a dot: {told} (of {len(names)} each)."
+        if told
+        else ""
+    )
+
+
+def _ran(names: Sequence[str], cells: Mapping[str, Mapping[str, Cell]]) -> str:
     """What was run, on what, with which packages."""
     results = [cell.result for found in cells.values() for cell in found.values() if cell.result]
     if not results:
@@ -259,6 +275,7 @@ def _ran(cells: Mapping[str, Mapping[str, Cell]]) -> str:
     models = "\n".join(f"- `{model}`: {MODELS[model][0]}" for model in cells)
     left_out = [model for model in MODELS if model not in cells]
     missing = f"\n\nNot run this time: {', '.join(left_out)}." if left_out else ""
+    missing += _untried(names, cells)
     return (
         f"Last run {newest} on {host.get('cpu_model')}, one thread, batches of 2, float32 unless "
         f"the conversion says otherwise; {versions}.\n\n{models}{missing}"
@@ -284,7 +301,9 @@ def _mark(cell: Cell | None) -> str:
 
 
 READY = """*ready* is a fresh process from stored artifact to first answer, imports included;
-*allowed* is the relative L2 error beyond which it would be disqualified."""
+*allowed* is the relative L2 error beyond which it would be disqualified. torch.compile keeps what
+Inductor generated and traces again; with frozen weights torch saves nothing of it, so that
+`inductor_freezing` leaves its options alone and compiles anew."""
 
 
 def _model_table(model: str, cells: Mapping[str, Cell]) -> str:

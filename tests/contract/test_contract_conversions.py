@@ -22,6 +22,9 @@ AOTInductor's default one is compiled below, for a fresh process.
 OF_THE_BASE = {"torch", "numpy", "onnx", "onnxscript", "onnxruntime"}
 """What takes more than these to convert is tried with ``-m slow``: their imports alone do."""
 
+OPTIONAL_BY_DEFAULT = ("quanto_int8",)
+"""One of those, whose package is among the developer's tools."""
+
 MODELS = {
     "channels_last": "Convolution",
     # A scale per 32 weights of a row.
@@ -42,7 +45,8 @@ def is_compiled(name: str) -> bool:
 
 def is_slow(name: str) -> bool:
     needs_more = not set(lab.chain_of(name).requires) <= OF_THE_BASE
-    return name not in COMPILED_BY_DEFAULT and (is_compiled(name) or needs_more)
+    runs = (*COMPILED_BY_DEFAULT, *OPTIONAL_BY_DEFAULT)
+    return name not in runs and (is_compiled(name) or needs_more)
 
 
 def cases(*names: str) -> list[Any]:

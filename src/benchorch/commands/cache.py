@@ -81,6 +81,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(list(arguments))
 
 
+_WITHIN = "What is in use stays, and what fits: store.quota_gib=GIB says how much does."
 _KEY = "the key's first digits, as many as it takes"
 
 
@@ -174,7 +175,8 @@ def _delete(options: argparse.Namespace, store: Store) -> Reply:
 def _trim(options: argparse.Namespace, store: Store) -> Reply:
     keys = store.trim()
     what = f"{len(keys)} build{'' if len(keys) == 1 else 's'}"
-    return Reply(text=f"Dropped {what}.", data={"dropped": list(keys)})
+    text = f"Dropped {what}." if keys else f"Nothing was dropped. {_WITHIN}"
+    return Reply(text=text, data={"dropped": list(keys)})
 
 
 def _report(options: argparse.Namespace, store: Store) -> Reply:

@@ -268,7 +268,8 @@ class LocalStore(Store):
         if self.quota_gib is None or not (self._root / MARKER).exists():
             return []
         self._prepare()
-        with disk.speaking_of(self._root):
+        # One at a time: two that saw the same excess would drop it twice.
+        with disk.speaking_of(self._root), locked(self._root / "uses" / "trim"):
             sizes = self._sizes()
             excess = sum(sizes.values()) - self.quota_gib * _GIB
             dropped = []

@@ -3,6 +3,7 @@
 ::
 
     <root>/uses/<pid>-<n>.lock   held by whoever will use what it finds; since when is its mtime
+    <root>/uses/trim             held by who makes room
     <root>/uses/turn             held in common by those who find, alone by who drops an artifact
     <entry>/used                 its mtime is when the artifact was last found
 

@@ -363,5 +363,17 @@ def test_every_command_of_the_documentation_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    reply = run([built[0] if word == "KEY" else word for word in words], store)
+    own = [word for word in words if "=" not in word]  # overrides say which store it is
+    reply = run([built[0] if word == "KEY" else word for word in own], store)
     assert (reply.exit_code, bool(reply.text)) == (0, True)
+
+
+def test_trim_drops_down_to_the_quota_and_remembers_what(
+    store: LocalStore, built: list[str]
+) -> None:
+    assert "quota_gib" in run(["trim"], store).text
+    lean = LocalStore(root=store.root, quota_gib=0)
+    assert mapping(run(["trim"], lean))["dropped"]
+    told = records(run(["list"], lean))
+    assert "complete" not in {each["state"] for each in told}
+    assert "dropped" in {each["state"] for each in told}

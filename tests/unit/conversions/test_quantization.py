@@ -310,7 +310,7 @@ class Copies(torch.nn.Module):
     ("step", "sentence"),
     [
         (TorchAo(scheme="int8_weight_only"), "quantises torch.nn.Linear, and the model has no"),
-        (TorchAo(scheme="int4_weight_only"), "multiple of group_size=32, and the model has no"),
+        (TorchAo(scheme="int4_weight_only"), "its output size of 16, and the model has no"),
         (Quanto(weights="int8"), "Linear and Conv2d, and the model has neither"),
         (DynamicQuantization(), "Linear, LSTM and GRU, and the model has none"),
         (FxQuantization(), "found no layer in the model"),
