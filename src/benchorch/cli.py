@@ -258,6 +258,7 @@ def _resume(directory: Path) -> int:
 def _plan(arguments: list[str]) -> int:
     """Show what would run; starts nothing."""
     from benchorch.config import Composer, config_loader
+    from benchorch.costing import expected, summary_lines, total_usd
     from benchorch.overrides import lift_lists, sweep_jobs
     from benchorch.planning import new_plan_id, plan_jobs
     from benchorch.tables import plan_text
@@ -275,12 +276,18 @@ def _plan(arguments: list[str]) -> int:
     overrides = lift_lists(request.overrides, composer.groups)
     jobs = sweep_jobs(overrides, loader) if request.multirun else [overrides]
     planned = plan_jobs(composer, jobs, new_plan_id())
+    told = expected(planned.plan)
     if "--json" in arguments:
         from benchorch.domain.codec import encode
 
-        print(json.dumps(encode(planned.plan), indent=2))
+        content = cast(dict[str, object], encode(planned.plan))
+        for trial in cast(list[dict[str, object]], content["trials"]):
+            foreseen = told[str(trial["trial_id"])]
+            trial |= {"expected_s": foreseen.seconds, "cost_usd": foreseen.usd}
+        print(json.dumps({**content, "cost_usd": total_usd(told)}, indent=2))
     else:
         print(plan_text(planned.plan))
+        print("\n".join(summary_lines(planned.plan, told)))
     return OK
 
 

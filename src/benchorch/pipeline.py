@@ -16,6 +16,7 @@ from benchorch import journal
 from benchorch.background import Recording
 from benchorch.build_keys import NOTES
 from benchorch.config import Composer
+from benchorch.costing import demand_affordable, prices_of
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
@@ -80,6 +81,7 @@ class Invocation:
         with self._on_disk("The plan"):
             journal.write_plan(self.directory, self.plan)
         todo = [t for t in plan.trials if t.trial_id not in self.results]
+        demand_affordable(plan, todo)
         self.report.plan(plan, done=len(plan.trials) - len(todo))
         if self._recorder is None:
             self._recorder = Recording.start(self.directory, plan.session)
@@ -146,11 +148,20 @@ class Invocation:
         self.report.event(event)
 
     def _accept(self, result: TrialResult) -> None:
+        result = self._priced(result)
         self.results[result.trial_id] = result
         summary = self._summary(result)
         with self._on_disk(f"The result of trial {result.trial_id}"):
             self._write(result, summary)
         self.report.result(result, summary)
+
+    def _priced(self, result: TrialResult) -> TrialResult:
+        """With the prices by which the whole sweep is judged."""
+        plan = self.plan
+        if plan is None or plan.prices is None:
+            return result
+        trial = next(trial for trial in plan.trials if trial.trial_id == result.trial_id)
+        return replace(result, prices=prices_of(plan, trial))
 
     @contextlib.contextmanager
     def _on_disk(self, what: str) -> Iterator[None]:

@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 
 from benchorch.components import make, suggest
 from benchorch.config import Cell, Composer
+from benchorch.costing import budget_of, pricing_of, snapshot
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.result import TrialResult
@@ -26,14 +27,14 @@ from benchorch.recorders import location
 from benchorch.stages.plan import plan as make_plan
 
 SESSION_KEYS = (
-    *("profiler", "executor", "store", "tracking"),
+    *("profiler", "executor", "store", "tracking", "pricing", "budget"),
     *("rebuild", "baseline", "objective", "name"),
 )
 REBUILD = ("if_needed", "always", "never")
 NODES = (
     *("model", "workload", "conversion", "hardware", "scenario", "stopping", "protocol"),
     *("parity", "limits"),
-    *("profiler", "executor", "store", "tracking"),
+    *("profiler", "executor", "store", "tracking", "pricing", "budget"),
 )
 
 T = TypeVar("T")
@@ -81,7 +82,8 @@ def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -
     assert planned is not None
     by_cell = iter(planned[1])
     asked = tuple(tuple(next(by_cell) for _ in job_cells) for job_cells in by_job)
-    return Planned(plan=planned[0], executor=executor, asked=asked)
+    prices = snapshot(planned[0].trials, pricing_of(session))
+    return Planned(plan=replace(planned[0], prices=prices), executor=executor, asked=asked)
 
 
 class _Problems:
@@ -181,6 +183,8 @@ def _session_problems(session: Node, cells: Sequence[Cell]) -> Iterator[str]:
     store = problems.attempt(lambda: make(_node(session, "store"), Store, "store"))
     problems.add(store.problems() if store else ())
     problems.attempt(lambda: make(_node(session, "tracking"), Recorder, "tracking"))
+    problems.attempt(lambda: pricing_of(session))
+    problems.attempt(lambda: budget_of(session))
     problems.attempt(lambda: make(_node(session, "profiler"), Profiler, "profiler"))
     yield from problems.found
 

@@ -190,9 +190,7 @@ def _credible(
         if price.usd_per_hour <= 0 or moved:
             told = f"{kind}: {price.source} tells {price.usd_per_hour:g} USD an hour"
             known = f", the last known is {before.usd_per_hour:g}" if before else ""
-            warnings.append(
-                f"{told}{known}; it is not believed. pricing.usd_per_hour.{kind} settles it."
-            )
+            warnings.append(f"{told}{known}; it is not believed. pricing.usd_per_hour settles it.")
         else:
             believed[kind] = price
     return believed

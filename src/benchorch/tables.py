@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from benchorch.domain.estimate import Estimate, Summary
+from benchorch.domain.price import Market
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.units import format_bytes, format_ms, format_seconds
@@ -43,6 +44,9 @@ HEADERS = (
     "vs eager [95 %]",
 )
 
+
+COST = "USD per 1M [95 %]"
+"""The column that a table has where a machine is paid for: a million items, on demand."""
 
 LIMIT = "limited by"
 """The column that a table has where any trial was profiled."""
@@ -89,7 +93,9 @@ def table_rows(
     varying = varying_labels([trial.labels for trial in plan.trials])
     ordered = sorted(plan.trials, key=lambda t: _rank(t, results, summaries))
     profiled = any(result.profile is not None for result in results.values())
-    rows: list[tuple[str, ...]] = [(*HEADERS, LIMIT) if profiled else HEADERS]
+    paid = any(result.prices for result in results.values())
+    more = ((COST,) if paid else ()) + ((LIMIT,) if profiled else ())
+    rows: list[tuple[str, ...]] = [(*HEADERS, *more)]
     for trial in ordered:
         name = cell_name(trial.labels, varying)
         result = results.get(trial.trial_id)
@@ -97,8 +103,9 @@ def table_rows(
             cells: tuple[str, ...] = ("not run", *("–",) * 6)
         else:
             cells = _cells(result, summaries[trial.trial_id])
+        cost = (cost_text(summaries.get(trial.trial_id)),) if paid else ()
         limit = (limit_text(result),) if profiled else ()
-        rows.append((name, *cells, *limit))
+        rows.append((name, *cells, *cost, *limit))
     return rows
 
 
@@ -171,6 +178,14 @@ def speedup_text(summary: Summary, result: TrialResult) -> str:
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.3g}×"
     return f"{ratio.value:.3g}× [{ratio.low:.3g}, {ratio.high:.3g}] {summary.speedup.verdict}"
+
+
+def cost_text(summary: Summary | None) -> str:
+    """What a million items cost on demand, or by the only price that is known."""
+    metrics = summary.metrics if summary else {}
+    names = [f"cost_usd_per_million_items/{market}" for market in Market]
+    found = next((metrics[name] for name in names if name in metrics), None)
+    return interval_text(found) if found else "–"
 
 
 def limit_text(result: TrialResult | None) -> str:

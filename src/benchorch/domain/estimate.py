@@ -24,6 +24,7 @@ METRICS = (
     *("energy_j_per_item/mean", "net_energy_j_per_item/mean", "idle_w/mean"),
     *("utilisation_ratio/mean", "achieved_flops_per_s/mean"),
     *("build_s/total", "original_build_s/total", "artifact_bytes/total"),
+    *("cost_usd_per_million_items/on_demand", "cost_usd_per_million_items/spot"),
     *("parameters/total", "macs/total", "flops/total"),
 )
 """The names under which a `Summary` may hold an estimate."""

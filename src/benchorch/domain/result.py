@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import ProcessRecord
+from benchorch.domain.price import Price
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.verdict import Verdict
 
@@ -133,6 +134,7 @@ class TrialResult:
         grade: of the node: ``A``, ``B``, ``C`` or empty where nobody looked.
         pairing: how it was compared, or why it was not, in one phrase; empty for a baseline.
         profile: what a profiler saw afterwards; None where none was asked for.
+        prices: of an hour of its machine, one a market; empty where nothing is paid for.
 
     Schema history: 1, first; 2, with pairs, conditions, memory, counts and energy. What can
     be missing, such as the profile, comes without another.
@@ -159,6 +161,7 @@ class TrialResult:
     counts: ModelCounts | None = None
     energy: EnergyRecord | None = None
     profile: ProfileRecord | None = None
+    prices: tuple[Price, ...] = ()
     schema_version: int = 2
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchorch.domain.codec import Json
+from benchorch.domain.price import PriceSnapshot
 
 Node = Mapping[str, Json]
 
@@ -54,6 +55,7 @@ class Plan:
         name: what the invocation is called in the tracker.
         trials: in the order in which they were declared.
         session: settings shared by all trials: executor, store, tracking, rebuild.
+        prices: by which all of them are judged; None where nothing is paid for.
     """
 
     plan_id: str
@@ -61,4 +63,5 @@ class Plan:
     trials: tuple[Trial, ...]
     skips: tuple[Skip, ...]
     session: Mapping[str, Json]
+    prices: PriceSnapshot | None = None
     schema_version: int = 1

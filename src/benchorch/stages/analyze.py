@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from benchorch.analysis.cost import usd_per_million_items
 from benchorch.analysis.doubts import doubts
 from benchorch.analysis.latency import latency_metrics
 from benchorch.analysis.load import load_metrics
@@ -59,6 +60,7 @@ def _alone(result: TrialResult, baseline: TrialResult | None) -> Summary:
         **_costs(result),
         **resource_metrics(result, baseline),
     }
+    metrics |= _prices(result, metrics)
     return Summary(
         metrics=metrics,
         speedup=None,
@@ -85,6 +87,19 @@ def _costs(result: TrialResult) -> Mapping[str, Estimate]:
     }
     totals = dict(_totals(result))
     return {**{name: e for name, e in found.items() if e is not None}, **totals}
+
+
+def _prices(result: TrialResult, metrics: Mapping[str, Estimate]) -> Mapping[str, Estimate]:
+    """What a million items cost in each market whose price is known."""
+    rate = metrics.get("throughput_items_per_s/mean")
+    if rate is None or rate.value <= 0:
+        return {}
+    return {
+        f"cost_usd_per_million_items/{price.market}": usd_per_million_items(
+            rate, price.usd_per_hour
+        )
+        for price in result.prices
+    }
 
 
 def _totals(result: TrialResult) -> Iterator[tuple[str, Estimate]]:
