@@ -44,10 +44,11 @@ class AwsPrices(PriceSource):
 def has_credentials() -> bool:
     """Whether boto3 finds any, without asking the network for them."""
     import boto3
+    from botocore.exceptions import BotoCoreError
 
     try:
         return boto3.Session().get_credentials() is not None
-    except _failures():
+    except BotoCoreError:  # a profile that is not there, a file that makes no sense
         return False
 
 
