@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, cast, final
 
 from benchorch.analysis.cost import trial_usd
@@ -14,6 +12,7 @@ from benchorch.config import builtin_directory
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.trial import Node, Plan, Trial
 from benchorch.errors import ConfigError
+from benchorch.invocations import state_directory
 from benchorch.units import format_seconds
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def snapshot(trials: Sequence[Trial], pricing: Pricing) -> PriceSnapshot | None:
         region=pricing.region,
         own=pricing.usd_per_hour,
         source=_source(pricing) if rented else None,
-        cache=_cache(),
+        cache=state_directory() / "prices",
         bundled=_bundled(),
     )
     return book.snapshot(kinds, {kind: _vcpus(node) for kind, node in rented.items()})
@@ -208,11 +207,6 @@ def _source(pricing: Pricing) -> PriceSource | None:
     from benchorch.hardware.aws_prices import AwsPrices, has_credentials
 
     return AwsPrices() if pricing.source == "aws" or has_credentials() else None
-
-
-def _cache() -> Path:
-    place = os.environ.get("BENCHORCH_CACHE_DIR")
-    return Path(place).expanduser() / "prices" if place else Path.home() / ".cache/benchorch-prices"
 
 
 def _bundled() -> Node:

@@ -28,8 +28,6 @@ SESSION = {
 
 @pytest.fixture(autouse=True)
 def no_history(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHORCH_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 

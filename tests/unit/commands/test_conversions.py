@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 import conversion_lab as lab
-from benchorch import conversion_catalog
+from benchorch import conversion_catalog, environment
 from benchorch.cli import run as run_command
 from benchorch.commands import conversions
 from benchorch.config import builtin_directory
@@ -133,9 +133,9 @@ def test_an_unknown_one_is_refused_with_the_nearest() -> None:
 
 @pytest.fixture
 def bare() -> Iterator[None]:
-    conversion_catalog._installed.cache_clear()
+    environment.is_installed.cache_clear()
     yield
-    conversion_catalog._installed.cache_clear()
+    environment.is_installed.cache_clear()
 
 
 def test_a_missing_package_is_named_with_the_command(
