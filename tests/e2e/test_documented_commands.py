@@ -26,7 +26,7 @@ def commands():
 @pytest.mark.parametrize("words", list(commands()))
 def test_a_documented_command_is_one(place, words):
     first = words[0]
-    if first in ("ui", "record", "doctor", "report", "compare", "gate"):
+    if first in ("ui", "record", "doctor", "report", "compare", "gate", "analyze"):
         place.run(first, "--help")
     elif first in ("cache", "plan", "conversions") or "--cfg" in words:
         place.run(*words)
