@@ -39,8 +39,9 @@ def _script(found: Node) -> Iterator[str]:
     problem = cast("Node | None", found["problem"])
     if problem:
         remedy = f" ({problem['remedy']})" if problem["remedy"] else ""
-        yield f"  problem: {name} {problem['message']}{remedy}"
-        yield f"  what it printed: {found['log']}"
+        yield f"  problem: {problem['message']}{remedy}"
+        if Path(str(found["log"])).is_file():
+            yield f"  what it printed: {found['log']}"
     for model in models:
         yield from _model(model)
     if models and found.get("left_out"):

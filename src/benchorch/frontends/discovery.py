@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import cast
 
 from benchorch.domain.codec import Json
+from benchorch.domain.result import Failure
 from benchorch.domain.trial import Node
 from benchorch.invocations import state_directory
 from benchorch.supervise import Limits, run_child
+from benchorch.units import format_seconds
 
 _ENTRY = "from benchorch.frontends.script_child import main; main()"
 _ALL_DEPTHS = 1000  # deeper than modules are ever nested
@@ -87,28 +89,39 @@ def discover(script: Script, *, timeout_s: float, keep: bool) -> dict[str, Json]
     )
     blank["labels"] = cast(Json, labels_of(script.path))
     if child.failure is not None:
-        told = {"message": child.failure.message, "remedy": child.failure.remedy}
-        return {**blank, "models": [], "problem": cast(Json, told)}
+        return {**blank, "models": [], "problem": _words(child.failure, timeout_s)}
     found = {**blank, **cast(Node, child.reply)}
     found["models"] = cast(Json, _selected(cast("list[Node]", found["models"]), script))
     found["problem"] = found["problem"] or _nothing(found, script)
     return found
 
 
+def _words(failure: Failure, timeout_s: float) -> Json:
+    """Why a script's process gave no answer."""
+    if failure.kind == "timeout":
+        message = f"it did not end within {format_seconds(timeout_s)}"
+        return {"message": message, "remedy": "--timeout gives it longer"}
+    if failure.kind.startswith("exit:"):
+        code = failure.kind.removeprefix("exit:")
+        message = f"it ended its own process with exit code {code}, as os._exit does"
+        return {"message": message, "remedy": "let it end by itself, or raise SystemExit"}
+    return {"message": failure.message, "remedy": failure.remedy}
+
+
 def unreadable(path: Path) -> str:
     """Why a file cannot be run as a script, or ""."""
     if path.is_dir():
-        return "is a folder; name scripts, or let the shell do it: *.py"
+        return "it is a folder; name scripts, or let the shell do it: *.py"
     if not path.is_file():
-        return "does not exist"
+        return "it does not exist"
     try:
         with tokenize.open(path) as file:
             ast.parse(file.read(), filename=str(path))
     except SyntaxError as error:
         line = f", line {error.lineno}" if error.lineno else ""
-        return f"is not Python: {error.msg}{line}"
+        return f"it is not Python: {error.msg}{line}"
     except (OSError, ValueError) as error:
-        return f"cannot be read as Python: {error}"
+        return f"it cannot be read as Python: {error}"
     return ""
 
 
@@ -148,7 +161,7 @@ def _nothing(found: Node, script: Script) -> Json:
     known |= {str(c["hash"]) for m in models for c in cast("list[Node]", m["invocations"])}
     missing = [each for each in script.hashes if each not in known]
     if missing:
-        message = f"has no model or call {', '.join(missing)}"
+        message = f"it has no model or call {', '.join(missing)}"
         return {"message": message, "remedy": "--analyze-only shows the hashes there are"}
     return None if models else {"message": _why_none(found, script), "remedy": ""}
 
@@ -157,15 +170,15 @@ def _why_none(found: Node, script: Script) -> str:
     frameworks = cast("list[str]", found["frameworks"])
     never_called = cast("list[str]", found["never_called"])
     if script.pattern:
-        return f"called no model whose name matches {script.pattern!r}"
+        return f"it called no model whose name matches {script.pattern!r}"
     if frameworks:
         return (
-            f"called no torch module: what it runs on {' and '.join(frameworks)} "
+            f"it called no torch module: what it runs on {' and '.join(frameworks)} "
             "only that can run, and it is not benchmarked"
         )
     if never_called:
-        return f"made {', '.join(never_called)} but never called it"
+        return f"it made {', '.join(never_called)} but never called it"
     if found["left_out"]:
         operators = ", ".join(cast("list[str]", found["left_out"]))
-        return f"called no model, only torch's own operators without parameters: {operators}"
-    return "called no torch.nn.Module"
+        return f"it called no model, only torch's own operators without parameters: {operators}"
+    return "it called no torch.nn.Module"

@@ -163,7 +163,7 @@ class _Keep:
         from benchorch.models.architectures.called import goes_by_name
 
         arguments = sighting.arguments
-        direct = goes_by_name(arguments, sighting.answer)
+        direct = goes_by_name(sighting.module, arguments, sighting.answer)
         return {
             "weights": _state(sighting.module),
             "inputs": {"file": str(_saved(folder, arrays_of(arguments)))},

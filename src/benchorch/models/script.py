@@ -137,6 +137,6 @@ def _callable_by_name(sighting: Sighting) -> torch.nn.Module:
     """The module itself where its inputs go by keyword and its answer is plain; else behind one."""
     from benchorch.models.architectures.called import called, goes_by_name
 
-    if goes_by_name(sighting.arguments, sighting.answer):
+    if goes_by_name(sighting.module, sighting.arguments, sighting.answer):
         return sighting.module
     return called(sighting.module, sighting.arguments)

@@ -354,20 +354,31 @@ def _place(frame: FrameType) -> str:
 
 
 def name_in(frame: FrameType | None, module: object) -> str:
-    """The variable that holds an object, seen from a call outwards; its class if there is none."""
+    """The variable that holds an object, seen from a call outwards; its class if there is none.
+
+    The script's own variables come first: what a library calls it tells a person little.
+    """
+    frames = list(_outwards(frame))
+    own = [each for each in frames if each.f_globals.get("__name__") == "__main__"]
+    scopes = [
+        *(scope for each in own for scope in (each.f_locals, each.f_globals)),
+        vars(sys.modules["__main__"]),
+        *(each.f_locals for each in frames),
+    ]
+    names = (name for scope in scopes for name in _names_in(scope, module))
+    return next(names, type(module).__name__)
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
-        for scope in (frame.f_locals, frame.f_globals):
-            name = next(_names_in(scope, module), None)
-            if name is not None:
-                return name
+        yield frame
         frame = frame.f_back
-    return type(module).__name__
 
 
 def _names_in(scope: Mapping[str, object], module: object) -> Iterator[str]:
     """First the variables themselves, then what they hold."""
     items = [(name, value) for name, value in list(scope.items()) if not name.startswith("__")]
-    yield from (name for name, value in items if value is module)
+    yield from (name for name, value in items if value is module and name != "self")
     for name, value in items:
         for step, held in _held(value):
             if held is module:

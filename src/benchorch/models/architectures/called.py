@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, Self
 
+import torch.fx
 from torch import Tensor, nn
 
 from benchorch.models.script_inputs import Arguments, fill
@@ -21,6 +23,12 @@ class Called(nn.Module):
         self.model = model
         self.arguments = arguments
         self.names = tuple(arguments.tensors)
+
+    def train(self, mode: bool = True) -> Self:
+        """As the module does; an exported program is what it is, and says so."""
+        with suppress(NotImplementedError):
+            super().train(mode)
+        return self
 
     def forward(self, *args: Tensor, **kwargs: Tensor) -> object:
         """What the module answers; of an answer of its own class, the tensors."""
@@ -45,9 +53,11 @@ def called(model: nn.Module, arguments: Arguments) -> Called:
     return made(model, arguments)
 
 
-def goes_by_name(arguments: Arguments, answer: object) -> bool:
+def goes_by_name(module: nn.Module, arguments: Arguments, answer: object) -> bool:
     """Whether the module itself can be called with its inputs by keyword, and exporters know it."""
-    return arguments.keywords is not None and _is_plain(answer)
+    live = not isinstance(module, torch.jit.ScriptModule | torch.fx.GraphModule)
+    usual = type(module).__call__ is nn.Module.__call__
+    return live and usual and arguments.keywords is not None and _is_plain(answer)
 
 
 def _is_plain(answer: Any) -> bool:
