@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import cast
+from zipfile import is_zipfile
 
 from benchorch.domain.codec import Json
 from benchorch.domain.result import Failure
 from benchorch.domain.trial import Node
 from benchorch.invocations import state_directory
+from benchorch.models.script_run import PROGRAM_SUFFIX
 from benchorch.supervise import Limits, run_child
 from benchorch.units import format_seconds
 
@@ -114,6 +116,12 @@ def unreadable(path: Path) -> str:
         return "it is a folder; name scripts, or let the shell do it: *.py"
     if not path.is_file():
         return "it does not exist"
+    if path.suffix == PROGRAM_SUFFIX:
+        return (
+            "" if is_zipfile(path) else "it is no file that torch.export.save wrote, or cut short"
+        )
+    if path.suffix == ".onnx":
+        return "it is an ONNX file: a chain begins with a torch module, which it is not"
     try:
         with tokenize.open(path) as file:
             ast.parse(file.read(), filename=str(path))
@@ -127,6 +135,8 @@ def unreadable(path: Path) -> str:
 
 def labels_of(path: Path) -> dict[str, list[str]]:
     """Those of the first line: ``# labels: name::bert author::x,y``."""
+    if path.suffix == PROGRAM_SUFFIX:
+        return {}
     with tokenize.open(path) as file:
         first = file.readline().strip()
     if not first.startswith(_LABELS):

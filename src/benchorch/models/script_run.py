@@ -13,6 +13,9 @@ from pathlib import Path
 from benchorch.models.script_watch import Watch
 from benchorch.models.seeding import seeded
 
+PROGRAM_SUFFIX = ".pt2"
+"""Of files that torch.export.save wrote."""
+
 
 def run_script(
     path: Path, arguments: Sequence[str], watch: Watch, seed: int
@@ -27,6 +30,8 @@ def run_script(
     process = os.getpid()
     with _as_main(path, arguments), seeded(seed), watch:
         try:
+            if path.suffix == PROGRAM_SUFFIX:
+                return {"model": _call_program(path)}
             variables = runpy.run_path(str(path), run_name="__main__")
             _wait_for_threads()
             return variables
@@ -34,6 +39,20 @@ def run_script(
             if os.getpid() != process:
                 os._exit(0)
     return {}
+
+
+def _call_program(path: Path) -> object:
+    """An exported program stands for a script that loads it and calls it as it was exported."""
+    import torch
+
+    program = torch.export.load(path)
+    if program.example_inputs is None:
+        raise ValueError("the program was saved without the inputs it was exported with")
+    model = program.module()
+    positional, named = program.example_inputs
+    with torch.inference_mode():
+        model(*positional, **named)
+    return model
 
 
 @contextmanager
