@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import shutil
@@ -12,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from benchorch import journal
 from benchorch.config import Composer, config_loader
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import Node
@@ -126,7 +128,7 @@ def _checked(
     for group, names in (("conversion", conversions), ("hardware", hardware)):
         words += _attempt(problems, functools.partial(_choice, group, names, composer)) or []
     given = _attempt(problems, functools.partial(_words, overrides)) or []
-    arrays = _attempt(problems, functools.partial(_arrays_of, subject, inputs, composer)) or {}
+    arrays = _attempt(problems, functools.partial(_arrays_of, subject, inputs)) or {}
     if subject is not None:
         problems += composer.problems([f"model={subject.choice}", *given], sweep=False)
         problems += _row_problems(subject, arrays, given)
@@ -149,20 +151,31 @@ def _attempt(problems: list[str], work: Callable[[], Any]) -> Any:
 
 
 def _run(invocation: Invocation, request: _Request) -> None:
-    existed = invocation.directory.exists()
+    place = invocation.directory
+    if (place / journal.PLAN).exists():
+        raise ConfigError([f"directory: {place} holds a run already; give another."])
+    fresh = [path for path in (place, *place.parents) if not path.exists()]
     invocation.open()
     try:
         words = [*_written(request, invocation.directory / "model"), *request.words]
         invocation.run([lift_lists(words, request.composer.groups)])
     except ConfigError:
-        if not existed:
-            shutil.rmtree(invocation.directory, ignore_errors=True)
+        _remove(fresh)
         raise
     except KeyboardInterrupt:
         invocation.close(complete=False)
         invocation.report.interrupted(invocation.directory)
         raise
     invocation.close(complete=True)
+
+
+def _remove(fresh: Sequence[Path]) -> None:
+    """A run's directory, and the folders that were made for it."""
+    for path in fresh[:1]:
+        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):  # another run has moved in meanwhile
+        for path in fresh[1:]:
+            path.rmdir()
 
 
 def _subject_of(model: object, composer: Composer) -> _Subject:
@@ -180,13 +193,29 @@ def _subject_of(model: object, composer: Composer) -> _Subject:
         )
     reference = _importable(model)
     if reference is not None:
-        return _Subject(choice="factory", words=(f"model.factory={spelled(reference)}",))
+        return _made_elsewhere(reference)
     return _live(_made_by(model))
+
+
+def _made_elsewhere(reference: str) -> _Subject:
+    """A factory that each trial's process calls."""
+    from benchorch.models.callables import reference_problems
+
+    problems = reference_problems("model", reference)
+    if problems:
+        raise ConfigError(problems)
+    return _Subject(choice="factory", words=(f"model.factory={spelled(reference)}",))
+
+
+def _with_whole_path(reference: str) -> str:
+    """Of a file the absolute path: whoever resumes the run may be elsewhere."""
+    name, _, attribute = reference.rpartition(":")
+    return f"{Path(name).resolve()}:{attribute}" if name.endswith(".py") else reference
 
 
 def _named(model: str, composer: Composer) -> _Subject:
     if ":" in model:
-        return _Subject(choice="factory", words=(f"model.factory={spelled(model)}",))
+        return _made_elsewhere(_with_whole_path(model))
     problems = composer.problems([f"model={spelled(model)}"], sweep=False)
     if problems:
         raise ConfigError(problems)
@@ -259,7 +288,7 @@ def _words(overrides: Mapping[str, object]) -> list[str]:
         f"{key}: {_OWN[first]}"
         for key in overrides
         for first in [key.partition(".")[0]]
-        if first in _OWN and not key.startswith("model.")
+        if key in _OWN or first == "hydra"
     ]
     words = []
     for key, value in _flat(overrides):
@@ -298,14 +327,14 @@ def _plain(value: Any) -> object:
     return value if value is None or isinstance(value, bool | int | float | str) else _NO_VALUE
 
 
-def _arrays_of(subject: _Subject | None, inputs: object, composer: Composer) -> Arrays:
+def _arrays_of(subject: _Subject | None, inputs: object) -> Arrays:
     from benchorch.live_model import named_arrays
 
-    if subject is None or (inputs is None and subject.module is None):
+    if subject is None or (inputs is None and subject.choice not in ("factory", "exported")):
         return {}
     if inputs is None:
-        takes = ", ".join(subject.names or ())
-        raise ConfigError([f"inputs: give what forward is called with; it takes: {takes}."])
+        takes = f" It takes: {', '.join(subject.names)}." if subject.names else ""
+        raise ConfigError([f"inputs: give the tensors that forward is called with.{takes}"])
     return named_arrays(inputs, subject.names)
 
 
