@@ -103,6 +103,7 @@ def test_a_factory_in_a_file_runs_as_its_own_code(here):
     assert "exported" not in results.table()
 
 
+@pytest.mark.slow
 def test_a_named_model_takes_its_own_inputs_or_given_ones(here):
     own = benchorch.benchmark("mlp", None, "eager", quiet=True, workload={"batch_size": 2}, **FAST)
     given = {"input": torch.ones(3, 256)}
@@ -111,6 +112,7 @@ def test_a_named_model_takes_its_own_inputs_or_given_ones(here):
     assert [rows[0].failure for rows in (own, mine)] == [None, None]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_page_works_as_printed_from_a_program_without_a_file(place):
     code, factory = re.findall(
