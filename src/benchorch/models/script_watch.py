@@ -27,6 +27,7 @@ MOST_INVOCATIONS = 100
 """Signatures of one model that are told apart; later ones are only counted."""
 
 _TRANSPARENT = frozenset({"OptimizedModule", "DataParallel", "DistributedDataParallel"})
+_SYMBOLS = frozenset({"KerasTensor", "FakeTensor", "FunctionalTensor"})
 _LONGEST_CONTAINER = 1000  # items that are looked through for a name
 
 
@@ -207,8 +208,8 @@ class Watch:
     def _take_down(
         self, module: torch.nn.Module, args: Any, kwargs: Any, seen: Seen | None
     ) -> _Unseen | None:
-        """What is known before the call; None where torch itself is reading the module."""
-        if _is_being_traced():
+        """What is known before the call; None where it is only being read, with no numbers."""
+        if _is_being_traced() or any(type(each).__name__ in _SYMBOLS for each in args):
             return None
         frame = sys._getframe(2)
         name = seen.name if seen else self._name(module, frame)
