@@ -384,6 +384,14 @@ def _doctor(arguments: list[str]) -> int:
     return _answer(doctor.run(_without_json(arguments), _whisper), arguments)
 
 
+def _script(arguments: list[str]) -> int:
+    from benchorch.commands import script
+
+    prepared = script.run(arguments, _whisper)
+    code = _answer(prepared.reply, arguments)
+    return max(code, _benchmark(parse(prepared.words))) if prepared.words else code
+
+
 def _say(text: str) -> None:
     print(text, flush=True)
 
@@ -437,6 +445,7 @@ _COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
     "gate": _gate,
     "record": _record,
     "report": _report,
+    "script": _script,
     "ui": _ui,
     "version": _version,
 }

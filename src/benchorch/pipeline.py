@@ -105,8 +105,14 @@ class Invocation:
         finally:
             recorded = self._recorded(complete)
         self.report.closing(self.plan, self.directory, recorded=recorded)
+        self._unlock()
         ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
         return 0 if ran and all(result is not None and _is_sound(result) for result in ran) else 1
+
+    def _unlock(self) -> None:
+        """A program that goes on may be done with this run."""
+        if self._lock is not None:
+            self._lock.close()
 
     def _recorded(self, complete: bool) -> bool:
         if self._recorder is None:

@@ -91,7 +91,7 @@ def table_rows(
 ) -> list[tuple[str, ...]]:
     """The final table: a header, then a row for each trial, fastest first, then failures."""
     varying = varying_labels([trial.labels for trial in plan.trials])
-    ordered = sorted(plan.trials, key=lambda t: _rank(t, results, summaries))
+    ordered = in_order(plan, results, summaries)
     profiled = any(result.profile is not None for result in results.values())
     paid = any(result.prices for result in results.values())
     more = ((COST,) if paid else ()) + ((LIMIT,) if profiled else ())
@@ -107,6 +107,13 @@ def table_rows(
         limit = (limit_text(result),) if profiled else ()
         rows.append((name, *cells, *cost, *limit))
     return rows
+
+
+def in_order(
+    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
+) -> list[Trial]:
+    """As the table has them: fastest first, then wrong ones, then failures."""
+    return sorted(plan.trials, key=lambda trial: _rank(trial, results, summaries))
 
 
 def _rank(
@@ -235,15 +242,19 @@ def _other_scenario(trial: Trial) -> str:
     return "" if scenario == "single_stream" else scenario
 
 
-def _fastest(
-    ranked: Sequence[Trial],
+def fastest(
+    trials: Sequence[Trial],
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
-) -> Trial:
+) -> Trial | None:
     """The best headline; but where that is the baseline's, what was shown to be faster than it.
 
-    Headlines are taken minutes apart, and pairs at the same time.
+    Headlines are taken minutes apart, and pairs at the same time. None where no trial ran and is
+    still the same model.
     """
+    ranked = _ranked(trials, results, summaries)
+    if not ranked:
+        return None
     best = min(ranked, key=lambda trial: _rank(trial, results, summaries)[-1])
     if summaries[best.trial_id].speedup is not None:
         return best
@@ -261,16 +272,25 @@ def _fastest(
     )
 
 
+def _ranked(
+    trials: Sequence[Trial],
+    results: Mapping[str, TrialResult],
+    summaries: Mapping[str, Summary],
+) -> list[Trial]:
+    """Those that ran and are still the same model."""
+    return [t for t in trials if t.trial_id in results and _rank(t, results, summaries)[0] == 0]
+
+
 def _conclude(
     trials: Sequence[Trial],
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
 ) -> str:
     subject = _subject(trials[0])
-    ranked = [t for t in trials if t.trial_id in results and _rank(t, results, summaries)[0] == 0]
-    if not ranked:
+    ranked = _ranked(trials, results, summaries)
+    best = fastest(trials, results, summaries)
+    if best is None:
         return f"{subject}: no conversion gave a result that could be ranked."
-    best = _fastest(ranked, results, summaries)
     first = headline(summaries[best.trial_id].metrics)
     assert first is not None  # it was ranked by it
     where = f"{best.labels['conversion']} on {best.labels['hardware']}"

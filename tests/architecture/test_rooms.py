@@ -42,6 +42,7 @@ ENVIRONMENT = {
     "executors/ray.py": "Ray takes its settings from nowhere else",
     "hardware/host.py": "a node is told its kind, and whether to hide its GPUs",
     "invocations.py": "the user's choice of where caches are",
+    "models/script_run.py": "Keras takes its framework from nowhere else",
     "recorders/location.py": "a tracker's password is kept nowhere else",
     "recorders/mlflow.py": "MLflow takes its limits from nowhere else",
     "runtimes/tvm.py": "TVM takes its number of threads from nowhere else",

@@ -1,54 +1,66 @@
-"""A user's own callable, named ``package.module:attribute``: checked unimported, then called.
+"""A user's own callable, checked unimported, then called.
 
-The rule for what may be called: any importable function or class that is not part of Python's
-standard library, so that a configuration from elsewhere cannot name ``os:system``.
+It is named ``package.module:attribute`` or ``path/to/file.py:attribute``. The rule for what may be
+called: any importable function or class that is not part of Python's standard library, so that a
+configuration from elsewhere cannot name ``os:system``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import importlib.util
 import inspect
 import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
+from pathlib import Path
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, cast
 
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError
-from benchorch.models.source import argument_problems, attribute_problems, module_source
+from benchorch.models.source import (
+    Source,
+    argument_problems,
+    attribute_problems,
+    file_source,
+    module_source,
+)
 
 if TYPE_CHECKING:
     import torch
 
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_IN_FILE = re.compile(r"(.+\.py):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 _DOTTED = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\.([A-Za-z_]\w*)")
 
 
 def callable_problems(where: str, reference: str, arguments: Mapping[str, Json]) -> list[str]:
     """Why a reference cannot be called so: its spelling, module, attribute and arguments."""
     problems = reference_problems(where, reference)
-    module_name, _, attribute = reference.partition(":")
-    source = None if problems else module_source(module_name)[0]
+    source = None if problems else _source(reference)[0]
     if source is None:
         return problems
+    attribute = reference.rpartition(":")[2]
     beside = f"{where.rpartition('.')[0]}.arguments"
     return argument_problems(beside, source, attribute, arguments)
 
 
 def reference_problems(where: str, reference: str) -> list[str]:
     """Why a reference cannot be called at all: its spelling, module or attribute."""
-    if not _REFERENCE.fullmatch(reference):
+    if not _is_reference(reference):
         dotted = _DOTTED.fullmatch(reference)
         guess = f" Did you mean {f'{dotted[1]}:{dotted[2]}'!r}?" if dotted else ""
-        return [f"{where}: {reference!r} is not of the form 'package.module:callable'.{guess}"]
-    module_name, _, attribute = reference.partition(":")
-    if _is_standard(module_name):
+        form = f"{where}: {reference!r} is not of the form 'package.module:callable'."
+        return [f"{form}{guess} A file's is 'path.py:callable'."]
+    module_name, _, attribute = reference.rpartition(":")
+    if _is_standard(reference):
         return [
             f"{where}: {module_name!r} belongs to Python's standard library, which is not called."
         ]
-    source, problem = module_source(module_name)
+    source, problem = _source(reference)
     if problem:
         return [f"{where}: {problem}"]
     found = attribute_problems(source, attribute) if source else []
@@ -57,11 +69,11 @@ def reference_problems(where: str, reference: str) -> list[str]:
 
 def resolve_callable(reference: str) -> Callable[..., object]:
     """Import what a reference names; BuildError with the user's own traceback as its cause."""
-    module_name, _, attribute = reference.partition(":")
-    if _is_standard(module_name) or not _REFERENCE.fullmatch(reference):
+    module_name, _, attribute = reference.rpartition(":")
+    if _is_standard(reference) or not _is_reference(reference):
         raise BuildError(f"{reference!r} may not be called", kind="user_code")
     with UserCode(reference):
-        found: object = importlib.import_module(module_name)
+        found: object = _imported(module_name)
         for name in attribute.split("."):
             found = getattr(found, name)
     if not callable(found):
@@ -92,8 +104,43 @@ def _without_annotations(signature: inspect.Signature) -> inspect.Signature:
     return signature.replace(parameters=parameters, return_annotation=empty)
 
 
-def _is_standard(module_name: str) -> bool:
-    return module_name.partition(".")[0] in sys.stdlib_module_names
+def _is_reference(reference: str) -> bool:
+    return bool(_REFERENCE.fullmatch(reference) or _IN_FILE.fullmatch(reference))
+
+
+def _is_standard(reference: str) -> bool:
+    """Whether a module of Python's own is named; a user's file may be called as one is."""
+    first = reference.rpartition(":")[0].partition(".")[0]
+    return not _IN_FILE.fullmatch(reference) and first in sys.stdlib_module_names
+
+
+def _source(reference: str) -> tuple[Source | None, str]:
+    """The parsed source of the module or file that a reference names, or the problem."""
+    name = reference.rpartition(":")[0]
+    return file_source(Path(name), name) if _IN_FILE.fullmatch(reference) else module_source(name)
+
+
+def _imported(name: str) -> ModuleType:
+    """The module of that name; of a file, what running it once gives, its folder importable."""
+    if not name.endswith(".py"):
+        return importlib.import_module(name)
+    path = Path(name).resolve()
+    # A name of its own: files are often called as installed packages are.
+    own = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if own in sys.modules:
+        return sys.modules[own]
+    spec = importlib.util.spec_from_file_location(own, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    module = sys.modules[own] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[own]
+        raise
+    return module
 
 
 class UserCode:

@@ -47,7 +47,11 @@ def module_source(name: str) -> tuple[Source | None, str]:
         return None, f"{name!r} is a folder without __init__.py, which defines nothing."
     if spec.origin is None or not spec.origin.endswith(".py"):
         return None, ""
-    path = Path(spec.origin)
+    return file_source(Path(spec.origin), name)
+
+
+def file_source(path: Path, name: str) -> tuple[Source | None, str]:
+    """A file's parsed source under that name, or the problem."""
     try:
         return _parsed(name, path, stamp(path)), ""
     except SyntaxError as error:

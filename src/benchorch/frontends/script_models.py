@@ -1,0 +1,80 @@
+"""What was found in a script as model configurations: from there on they are models like others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from benchorch.domain.codec import Json
+from benchorch.domain.trial import Node
+from benchorch.frontends.discovery import Script
+from benchorch.journal import write_text
+from benchorch.models.script import script_digest
+
+_DTYPES = ("float64", "float16")  # what workload.dtype can be besides its default
+
+
+def write_configs(script: Script, found: Node) -> dict[str, Path]:
+    """A file for each call that can be made again; names for ``model=``, with their files."""
+    folder = script.folder / "conf" / "model"
+    digest = script_digest(script.path)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {}
+    for model, call in benchmarkable(found):
+        name = f"{str(model['class']).rpartition('.')[2]}_{call['hash']}"
+        written[name] = folder / f"{name}.yaml"
+        write_text(written[name], _yaml(script, digest, model, call))
+    return written
+
+
+def benchmarkable(found: Node) -> Iterator[tuple[Node, Node]]:
+    """Each call whose inputs were kept, with its model."""
+    for model in cast("list[Node]", found["models"]):
+        for call in cast("list[Node]", model["invocations"]):
+            if "model" in call:
+                yield model, call
+
+
+def _yaml(script: Script, digest: str, model: Node, call: Node) -> str:
+    import yaml
+
+    node: dict[str, Json] = {
+        "_target_": "benchorch.models.script.ScriptModel",
+        "script": str(script.path),
+        "digest": digest,
+        "call": call["hash"],
+        "arguments": list(script.arguments),
+        "max_depth": script.depth,
+        "checkpoint": None,
+        **cast("Mapping[str, Json]", call["model"]),
+    }
+    head = f"# {model['name']} of {script.path.name}, called with {described(call)}."
+    return f"{head}\n{yaml.safe_dump(node, sort_keys=False)}"
+
+
+def described(call: Node) -> str:
+    """A call's tensors: ``x float32[1, 10], mask int64[1, 10]``."""
+    inputs = cast("Sequence[Node]", call["inputs"])
+    words = [f"{each['name']} {each['dtype']}{each['shape']}" for each in inputs]
+    return ", ".join(words) or "no tensors"
+
+
+def words_for(scripts: Mapping[Script, Mapping[str, Path]], founds: Sequence[Node]) -> list[str]:
+    """The words that benchmark these models: ``--config-dir ... model=[...]``."""
+    names = [name for written in scripts.values() for name in written]
+    folders = dict.fromkeys(script.folder / "conf" for script, w in scripts.items() if w)
+    words = [word for folder in folders for word in ("--config-dir", str(folder))]
+    chosen = names[0] if len(names) == 1 else f"[{','.join(names)}]"
+    return [*words, f"model={chosen}", *_dtype_words(founds)]
+
+
+def _dtype_words(founds: Sequence[Node]) -> list[str]:
+    """The precision that all of the models have, where it is not the default."""
+    dtypes = {
+        tuple(cast("list[str]", model["dtypes"]))
+        for found in founds
+        for model, _ in benchmarkable(found)
+    }
+    only = next(iter(dtypes)) if len(dtypes) == 1 else ()
+    return [f"workload.dtype={only[0]}"] if len(only) == 1 and only[0] in _DTYPES else []

@@ -1,0 +1,80 @@
+"""A module that is called as a script called it, whatever it was given."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Self
+
+import torch.fx
+from torch import Tensor, nn
+
+from benchorch.models.script_inputs import Arguments, fill
+
+_KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+class Called(nn.Module):
+    """Takes the call's tensors by name; all else is as it was in the script."""
+
+    def __init__(self, model: nn.Module, arguments: Arguments) -> None:
+        super().__init__()
+        self.model = model
+        self.arguments = arguments
+        self.names = tuple(arguments.tensors)
+
+    def train(self, mode: bool = True) -> Self:
+        """As the module does; an exported program is what it is, and says so."""
+        with suppress(NotImplementedError):
+            super().train(mode)
+        return self
+
+    def forward(self, *args: Tensor, **kwargs: Tensor) -> object:
+        """What the module answers; of an answer of its own class, the tensors."""
+        tensors = {**dict(zip(self.names, args, strict=False)), **kwargs}
+        positional, named = fill(self.arguments, tensors)
+        answer = self.model(*positional, **named)
+        return answer if _is_plain(answer) else tuple(_tensors(answer))
+
+
+def called(model: nn.Module, arguments: Arguments) -> Called:
+    """The module behind a forward whose signature names the call's tensors.
+
+    Export and tracing read signatures, so each set of names needs a class of its own.
+    """
+
+    def forward(self: Called, *args: Tensor, **kwargs: Tensor) -> object:
+        return Called.forward(self, *args, **kwargs)
+
+    names = [inspect.Parameter(name, _KIND) for name in ("self", *arguments.tensors)]
+    forward.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
+    made: type[Called] = type("Called", (Called,), {"forward": forward})
+    return made(model, arguments)
+
+
+def goes_by_name(module: nn.Module, arguments: Arguments, answer: object) -> bool:
+    """Whether the module itself can be called with its inputs by keyword, and exporters know it."""
+    live = not isinstance(module, torch.jit.ScriptModule | torch.fx.GraphModule)
+    usual = type(module).__call__ is nn.Module.__call__
+    return live and usual and arguments.keywords is not None and _is_plain(answer)
+
+
+def _is_plain(answer: Any) -> bool:
+    """Whether exporters know such an answer: tensors, in Python's own containers if in any."""
+    if isinstance(answer, Tensor):
+        return True
+    if type(answer) is dict:
+        return all(_is_plain(item) for item in answer.values())
+    return type(answer) in (tuple, list) and all(_is_plain(item) for item in answer)
+
+
+def _tensors(value: object) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _tensors(item)

@@ -1,0 +1,142 @@
+"""A module that a script makes and calls, taken from a run of the script."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, final
+
+from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Workload
+from benchorch.errors import BuildError
+from benchorch.models.callables import UserCode
+from benchorch.models.declared_model import DeclaredModel
+from benchorch.models.seeding import frozen
+from benchorch.models.weights import load_checkpoint
+
+if TYPE_CHECKING:
+    import torch
+
+    from benchorch.models.script_watch import Sighting
+
+SEED = 0
+"""What discovery seeds a script's random numbers with: the default of workload.seed."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptModel(DeclaredModel):
+    """A module as it is once a script has made a certain call of it.
+
+    It is taken from a run of the script that ends there; nothing of it is ever pickled.
+
+    Attributes:
+        script: its path.
+        digest: SHA-256 (hex) of the script's bytes when the call was found.
+        call: the call's hash, as ``benchorch script`` shows it.
+        arguments: the script's own.
+        max_depth: how far inside other modules' calls it was looked for.
+        weights: SHA-256 (hex) of the module's state at that call, with seed 0; or None.
+    """
+
+    script: str
+    digest: str
+    call: str
+    arguments: Sequence[str] = ()
+    max_depth: int = 0
+    weights: str | None = None
+
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    version: ClassVar[int] = 1
+
+    def load(self, seed: int) -> torch.nn.Module:
+        """The module at the call; BuildError of kind user_code where the script has none such."""
+        self._check_script()
+        sighting = self._run(seed)
+        self._check_weights(sighting.module, seed)
+        module = _callable_by_name(sighting)
+        load_checkpoint(module, self.checkpoint)
+        return frozen(module)
+
+    def _check_script(self) -> None:
+        found = self._script_problems()
+        if found:
+            raise BuildError(found[0], kind="user_code", remedy=f"benchorch script {self.script}")
+
+    def _run(self, seed: int) -> Sighting:
+        """Run the script as far as the call."""
+        from benchorch.models.script_run import run_script
+        from benchorch.models.script_watch import Watch
+
+        found: list[Sighting] = []
+
+        def look(sighting: Sighting) -> None:
+            if sighting.invocation.hash == self.call:
+                found.append(sighting)
+                watch.stop()
+
+        watch = Watch(self.max_depth, look)
+        with UserCode(self.script):
+            run_script(Path(self.script), self.arguments, watch, seed)
+        if not found:
+            seen = [call for model in watch.models for call in model.invocations]
+            raise BuildError(
+                f"{self.script} did not make the call {self.call} again; it made "
+                f"{', '.join(seen) or 'none'}",
+                kind="user_code",
+                remedy="a script that draws lots must seed them",
+            )
+        if watch.main is not None:  # whoever reads the module's code looks for it there
+            sys.modules["__main__"] = watch.main
+        return found[0]
+
+    def _check_weights(self, module: torch.nn.Module, seed: int) -> None:
+        """Whether it is the same module each time: its outputs are compared across processes."""
+        from benchorch.fingerprint import state_digest
+
+        if self.weights is None or seed != SEED or state_digest(module) == self.weights:
+            return
+        raise BuildError(
+            f"{self.script} makes other weights each time it runs",
+            kind="user_code",
+            remedy="seed its random numbers, or let it load its weights from a file",
+        )
+
+    def identity(self) -> Mapping[str, Json] | None:
+        """None: a script may do anything, so the module is hashed after loading."""
+        return None
+
+    def problems(self, workload: Workload) -> Sequence[str]:
+        """The script, the inputs and the checkpoint."""
+        return [
+            *(f"model.script: {problem}" for problem in self._script_problems()),
+            *self.declared_problems(workload),
+        ]
+
+    def _script_problems(self) -> list[str]:
+        path = Path(self.script)
+        if not path.is_file():
+            return [f"there is no script {self.script} on this machine."]
+        if script_digest(path) != self.digest:
+            return [
+                f"{self.script} has changed since its models were found; "
+                f"find them again: benchorch script {self.script}"
+            ]
+        return []
+
+
+def script_digest(path: Path) -> str:
+    """SHA-256 (hex) of a script's bytes."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _callable_by_name(sighting: Sighting) -> torch.nn.Module:
+    """The module itself where its inputs go by keyword and its answer is plain; else behind one."""
+    from benchorch.models.architectures.called import called, goes_by_name
+
+    if goes_by_name(sighting.module, sighting.arguments, sighting.answer):
+        return sighting.module
+    return called(sighting.module, sighting.arguments)

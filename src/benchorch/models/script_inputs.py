@@ -1,0 +1,235 @@
+"""What a script called a module with: tensors by name, and everything else beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, final
+
+from benchorch.domain.codec import Json
+from benchorch.domain.tensors import DTYPES
+
+if TYPE_CHECKING:
+    import torch
+    from numpy import generic
+    from numpy.typing import NDArray
+
+_JSON = (bool, int, float, str, type(None))
+_PLAIN = frozenset({"dtype", "device", "memory_format", "layout", "Size", "slice", "ellipsis"})
+_BY_VALUE = (bool, str, type(None))  # other plain values count by their type: a step, a time
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a tensor goes."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """One call's arguments, taken apart.
+
+    Attributes:
+        tensors: by name, as they were before the call.
+        positional, named: the rest, with a `Slot` for each tensor.
+        signature: each argument in words that are the same in every run, however it was passed.
+        keywords: where forward can be called by keyword alone: its arguments that are no tensors.
+        obstacle: why nobody else can make this call, or "".
+    """
+
+    tensors: Mapping[str, torch.Tensor]
+    positional: tuple[object, ...]
+    named: Mapping[str, object]
+    signature: tuple[str, ...]
+    keywords: Mapping[str, Json] | None
+    obstacle: str
+
+
+def spelled(tensor: torch.Tensor) -> str:
+    """``float32[1, 3, 224, 224]``."""
+    return f"{dtype_name(tensor)}{list(tensor.shape)}"
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """``float32``."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def raw_key(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
+    """Equal for calls of one signature that are spelled alike; quick, as every call makes one."""
+    named = [(name, _value_key(kwargs[name])) for name in sorted(kwargs)] if kwargs else ()
+    return (*[_value_key(value) for value in args], *named)
+
+
+def _value_key(value: object) -> object:
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return (tuple(shape), getattr(value, "dtype", None))
+    if isinstance(value, _BY_VALUE):
+        return value
+    if isinstance(value, Slot):
+        return f"<{value.name}>"
+    if isinstance(value, tuple | list):
+        return tuple(_value_key(item) for item in value)
+    if isinstance(value, Mapping):
+        return tuple((str(key), _value_key(value[key])) for key in value)
+    return type(value).__name__
+
+
+def take_apart(
+    forward: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+) -> Arguments:
+    """One call's arguments by the names of forward; its tensors are copied."""
+    names, variadic = _names(forward, len(args))
+    taken = _Taken()
+    positional = tuple(taken.look(name, value) for name, value in zip(names, args, strict=True))
+    named = {name: taken.look(name, value) for name, value in kwargs.items()}
+    by_name = {**dict(zip(names, positional, strict=True)), **named}
+    rest = {name: value for name, value in by_name.items() if not isinstance(value, Slot)}
+    direct = not variadic and len(rest) + len(taken.tensors) == len(by_name)
+    simple = direct and all(_is_json(value) for value in rest.values())
+    return Arguments(
+        tensors=taken.tensors,
+        positional=positional,
+        named=named,
+        signature=(
+            *sorted(f"{name}: {spelled(tensor)}" for name, tensor in taken.tensors.items()),
+            *sorted(f"{name}={_value_key(value)}" for name, value in rest.items()),
+        ),
+        keywords=rest if simple else None,  # type: ignore[arg-type]  # _is_json has looked
+        obstacle=taken.obstacle or ("" if taken.tensors else "it takes no tensors"),
+    )
+
+
+def _names(forward: Callable[..., object], count: int) -> tuple[list[str], bool]:
+    """The names of so many positional arguments; whether some can go by position alone."""
+    parameters = _parameters(getattr(forward, "__func__", forward))
+    bound = parameters[1:] if hasattr(forward, "__func__") else parameters
+    names: list[str] = []
+    for name, kind in bound:
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            break
+        names.append(name)
+    variadic = count > len(names)
+    names = [*names, *(f"input_{index}" for index in range(len(names), count))][:count]
+    alone = inspect.Parameter.POSITIONAL_ONLY
+    return names, variadic or any(kind is alone for _, kind in bound[:count])
+
+
+@lru_cache(maxsize=1024)
+def _parameters(forward: Callable[..., object]) -> tuple[tuple[str, Any], ...]:
+    try:
+        signature = inspect.signature(forward)
+    except (TypeError, ValueError):  # some that are not written in Python have none
+        return ()
+    return tuple((each.name, each.kind) for each in signature.parameters.values())
+
+
+@dataclass(slots=True)
+class _Taken:
+    """The tensors of one call so far, and why it cannot be made again."""
+
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    obstacle: str = ""
+
+    def look(self, name: str, value: object) -> object:
+        """The value with slots in the place of tensors."""
+        import torch
+
+        if isinstance(value, torch.Tensor):
+            return self._tensor(name, value)
+        kind: Any = type(value)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            fields = zip(value._fields, value, strict=True)
+            return kind(*(self.look(f"{name}_{key}", item) for key, item in fields))
+        if isinstance(value, tuple | list) and kind in (tuple, list):
+            return kind(self.look(f"{name}_{at}", item) for at, item in enumerate(value))
+        if type(value) is dict:
+            return {key: self.look(f"{name}_{key}", item) for key, item in value.items()}
+        if not isinstance(value, _JSON) and type(value).__name__ not in _PLAIN:
+            self.obstacle = self.obstacle or f"{name} is a {type(value).__name__}, not a tensor"
+        return value
+
+    def _tensor(self, name: str, tensor: torch.Tensor) -> Slot:
+        name = _identifier(name, self.tensors)
+        self.obstacle = self.obstacle or _tensor_obstacle(name, tensor)
+        copy = not self.obstacle
+        self.tensors[name] = tensor.detach().clone() if copy else tensor.detach()
+        return Slot(name)
+
+
+def _tensor_obstacle(name: str, tensor: torch.Tensor) -> str:
+    import torch
+
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return f"{name} is a {type(tensor).__name__}, which holds no plain numbers"
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+        return f"{name} is no dense tensor"
+    if tensor.is_meta:
+        return f"{name} is on the meta device and has no values"
+    if dtype_name(tensor) not in DTYPES:
+        return f"{name} holds {dtype_name(tensor)}, which no file of inputs can hold"
+    if 0 in tensor.shape:
+        return f"{name} is empty: its shape is {list(tensor.shape)}"
+    return ""
+
+
+def _identifier(name: str, taken: Mapping[str, object]) -> str:
+    """A name that forward could have and no other tensor has."""
+    plain = "".join(letter if letter.isalnum() else "_" for letter in name)
+    plain = plain if plain.isidentifier() else f"input_{plain}"
+    while plain in taken:
+        plain += "_"
+    return plain
+
+
+def _is_json(value: object) -> bool:
+    if type(value) is list:
+        return all(_is_json(item) for item in value)
+    return type(value) in _JSON
+
+
+def fill(
+    arguments: Arguments, tensors: Mapping[str, torch.Tensor]
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    """The call's arguments with these tensors in the places of its own."""
+    positional = tuple(_filled(value, tensors) for value in arguments.positional)
+    return positional, {name: _filled(value, tensors) for name, value in arguments.named.items()}
+
+
+def _filled(value: object, tensors: Mapping[str, torch.Tensor]) -> object:
+    if isinstance(value, Slot):
+        return tensors[value.name]
+    kind: Any = type(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind(*(_filled(item, tensors) for item in value))
+    if isinstance(value, tuple | list):
+        return kind(_filled(item, tensors) for item in value)
+    if type(value) is dict:
+        return {key: _filled(item, tensors) for key, item in value.items()}
+    return value
+
+
+def arrays_of(arguments: Arguments) -> dict[str, NDArray[generic]]:
+    """The tensors for a file; numpy has no bfloat16, which is widened."""
+    import torch
+
+    wide = {
+        name: tensor.float() if tensor.dtype is torch.bfloat16 else tensor
+        for name, tensor in arguments.tensors.items()
+    }
+    return {name: tensor.cpu().numpy() for name, tensor in wide.items()}
+
+
+def digest_of_arrays(arrays: Mapping[str, NDArray[generic]]) -> str:
+    """SHA-256 (hex) over names, dtypes, shapes and values."""
+    total = hashlib.sha256()
+    for name, array in arrays.items():
+        total.update(f"{name}|{array.dtype}|{array.shape}|".encode())
+        total.update(array.tobytes())
+    return total.hexdigest()

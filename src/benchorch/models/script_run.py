@@ -1,0 +1,76 @@
+"""Running a person's script as Python would, in this process, watched."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchorch.models.script_watch import Watch
+from benchorch.models.seeding import seeded
+
+PROGRAM_SUFFIX = ".pt2"
+"""Of files that torch.export.save wrote."""
+
+
+def run_script(
+    path: Path, arguments: Sequence[str], watch: Watch, seed: int
+) -> Mapping[str, object]:
+    """Run it until it ends or the watch stops it: its variables; what it raises is raised here.
+
+    Its random numbers are seeded, so that it makes the same weights each time unless it asks for
+    others. A child that it forks ends here.
+    """
+    import torch  # noqa: F401  it is what is watched, whether the script imports it or not
+
+    process = os.getpid()
+    with _as_main(path, arguments), seeded(seed), watch:
+        try:
+            if path.suffix == PROGRAM_SUFFIX:
+                return {"model": _call_program(path)}
+            variables = runpy.run_path(str(path), run_name="__main__")
+            _wait_for_threads()
+            return variables
+        finally:
+            if os.getpid() != process:
+                os._exit(0)
+    return {}
+
+
+def _call_program(path: Path) -> object:
+    """An exported program stands for a script that loads it and calls it as it was exported."""
+    import torch
+
+    program = torch.export.load(path)
+    if program.example_inputs is None:
+        raise ValueError("the program was saved without the inputs it was exported with")
+    model = program.module()
+    positional, named = program.example_inputs
+    with torch.inference_mode():
+        model(*positional, **named)
+    return model
+
+
+@contextmanager
+def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """The arguments, the import path and the settings that a script of its own would have."""
+    with ExitStack() as undo:
+        undo.callback(setattr, sys, "argv", sys.argv)
+        sys.argv = [str(path), *arguments]
+        if str(path.parent) not in sys.path:
+            sys.path.insert(0, str(path.parent))
+        # Keras asks only this which framework it is to run on; torch is the one that is watched.
+        os.environ.setdefault("KERAS_BACKEND", "torch")
+        yield
+
+
+def _wait_for_threads() -> None:
+    """As Python does at its end: a script may call its models in threads."""
+    here = threading.current_thread()
+    for thread in threading.enumerate():
+        if thread is not here and not thread.daemon:
+            thread.join()

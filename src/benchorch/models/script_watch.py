@@ -1,0 +1,401 @@
+"""Which modules does a running script call, with what, and how often?
+
+Every call of a module passes one method of torch.nn.Module, so watching that one sees all of them,
+however they are bound. Modules that other modules call are let through at once.
+"""
+
+from __future__ import annotations
+
+import _thread
+import hashlib
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import FrameType, ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, final
+
+from benchorch.models.script_inputs import Arguments, raw_key, take_apart
+
+if TYPE_CHECKING:
+    import torch
+
+HASH_DIGITS = 8
+MOST_INVOCATIONS = 100
+"""Signatures of one model that are told apart; later ones are only counted."""
+
+_TRANSPARENT = frozenset({"OptimizedModule", "DataParallel", "DistributedDataParallel"})
+_SYMBOLS = frozenset({"KerasTensor", "FakeTensor", "FunctionalTensor"})
+_LONGEST_CONTAINER = 1000  # items that are looked through for a name
+
+
+class StopScriptError(BaseException):
+    """Ends a script that has come to where it was to be taken; no script catches it by class."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Invocation:
+    """One signature that a model was called with.
+
+    Attributes:
+        hash: of the model's and of the signature.
+        signature: each argument in words.
+    """
+
+    hash: str
+    signature: tuple[str, ...]
+    calls: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Seen:
+    """A model that was called.
+
+    Attributes:
+        order: when it was called first, among all models.
+        depth: how many modules' calls that call was inside of.
+        name: the variable it was bound to, and the way from there.
+        place: the file and line of that call.
+        structure: digest of its class, parts, and parameters' names, shapes and dtypes.
+        hash: of structure and of its number among models that have the same.
+        module: itself, for as long as the script keeps it.
+        instances: how often the script made it anew.
+    """
+
+    order: int
+    depth: int
+    name: str
+    place: str
+    structure: str
+    hash: str
+    kind: type
+    module: Callable[[], torch.nn.Module | None]
+    parameters: int
+    parameter_bytes: int
+    buffer_bytes: int
+    dtypes: tuple[str, ...]
+    calls: int = 0
+    seconds: float = 0.0
+    instances: int = 1
+    uncounted: int = 0
+    invocations: dict[str, Invocation] = field(default_factory=dict)
+    raw: dict[object, Invocation | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """The first call of a signature, just after it was made."""
+
+    seen: Seen
+    invocation: Invocation
+    module: torch.nn.Module
+    arguments: Arguments
+    answer: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unseen:
+    """What has to be taken down before a call that was not seen before."""
+
+    order: int
+    name: str
+    place: str
+    arguments: Arguments
+
+
+class _Local(threading.local):
+    """The watched calls that this thread is in."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.stack: list[tuple[torch.nn.Module, str]] = []
+        self.resting = False
+
+
+@final
+class Watch:
+    """Sees every module's call for as long as it is entered.
+
+    Args:
+        max_depth: how far inside other modules' calls a module still counts.
+        on_sighting: told of the first call of each signature; may `stop` the script.
+
+    Attributes:
+        models: in the order in which their first calls ended.
+        main: the script as a module: runpy forgets it, yet its classes say that they live there.
+    """
+
+    def __init__(self, max_depth: int, on_sighting: Callable[[Sighting], None]) -> None:
+        self.models: list[Seen] = []
+        self.main: ModuleType | None = None
+        self._stopped = False
+        self._max_depth = max_depth
+        self._on_sighting = on_sighting
+        self._by_id: dict[int, Seen] = {}
+        self._count = 0
+        self._local = _Local()
+        self._lock = threading.RLock()
+
+    def stop(self) -> None:
+        """End the script: at once, and wherever it calls a module after that."""
+        self._stopped = True
+
+    def _leave(self) -> NoReturn:
+        if threading.current_thread() is not threading.main_thread():
+            _thread.interrupt_main()  # it may be waiting for this thread's answer
+        raise StopScriptError
+
+    def __enter__(self) -> Self:
+        import torch
+
+        self._kept = (torch.nn.Module.__call__, torch.compile)
+        torch.nn.Module.__call__ = self._watching(torch.nn.Module.__call__)  # type: ignore[method-assign]
+        torch.compile = _as_it_is
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        """Whatever a script makes of being stopped, it was we who stopped it."""
+        import torch
+
+        torch.nn.Module.__call__, torch.compile = self._kept  # type: ignore[method-assign]
+        return self._stopped
+
+    def _watching(self, original: Callable[..., object]) -> Callable[..., object]:
+        """What stands in for the modules' own call."""
+        local, max_depth, now_s = self._local, self._max_depth, time.monotonic
+        by_id = self._by_id
+
+        def watched(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> object:
+            depth = local.depth
+            if depth > max_depth or local.resting or type(module).__name__ in _TRANSPARENT:
+                return original(module, *args, **kwargs)
+            if self._stopped:
+                self._leave()
+            key = raw_key(args, kwargs)
+            seen = by_id.get(id(module))
+            if seen is not None and seen.module() is not module:
+                seen = None
+            known = seen is not None and key in seen.raw
+            unseen = None if known else self._take_down(module, args, kwargs, seen)
+            name = seen.name if seen else unseen.name if unseen else ""
+            local.stack.append((module, name))
+            local.depth = depth + 1
+            began_s = now_s()
+            try:
+                answer = original(module, *args, **kwargs)
+            finally:
+                local.depth = depth
+                local.stack.pop()
+            took_s = now_s() - began_s
+            if unseen is not None:
+                seen = self._meet(module, key, unseen, answer)
+            if seen is not None:
+                _count(seen, key, took_s)
+            if self._stopped:
+                self._leave()
+            return answer
+
+        return watched
+
+    def _take_down(
+        self, module: torch.nn.Module, args: Any, kwargs: Any, seen: Seen | None
+    ) -> _Unseen | None:
+        """What is known before the call; None where it is only being read, with no numbers."""
+        if _is_being_traced() or any(type(each).__name__ in _SYMBOLS for each in args):
+            return None
+        frame = sys._getframe(2)
+        name = seen.name if seen else self._name(module, frame)
+        with self._lock:
+            self._count += 1
+            order = self._count
+        return _Unseen(
+            order=order,
+            name=name,
+            place=_place(frame),
+            arguments=take_apart(module.forward, args, kwargs),
+        )
+
+    def _name(self, module: torch.nn.Module, frame: FrameType) -> str:
+        """Its variable, or where it is in the model whose call this is inside of."""
+        if not self._local.stack:
+            return name_in(frame, module)
+        top, name = self._local.stack[0]
+        path = next((path for path, part in top.named_modules() if part is module), "?")
+        return f"{name}.{path}"
+
+    def _meet(self, module: torch.nn.Module, key: object, before: _Unseen, answer: object) -> Seen:
+        """The model, its signature noted, and told where that is new."""
+        with self._lock:
+            seen = self._by_id.get(id(module))
+            if seen is None or seen.module() is not module:
+                seen = self._introduce(module, before)
+            signature = before.arguments.signature
+            digest = _short(seen.hash, *signature)
+            new = digest not in seen.invocations
+            if new and len(seen.invocations) >= MOST_INVOCATIONS:
+                seen.uncounted += 1
+                seen.raw.clear()  # no list of what is not told apart
+                seen.raw[key] = None
+                return seen
+            if new:
+                seen.invocations[digest] = Invocation(hash=digest, signature=signature)
+            seen.raw[key] = seen.invocations[digest]
+            if new:
+                self._tell(seen, seen.invocations[digest], module, before.arguments, answer)
+        return seen
+
+    def _tell(
+        self,
+        seen: Seen,
+        invocation: Invocation,
+        module: torch.nn.Module,
+        arguments: Arguments,
+        answer: object,
+    ) -> None:
+        """Whoever is told may call modules: they are not the script's."""
+        self._local.resting = True
+        try:
+            self._on_sighting(
+                Sighting(
+                    seen=seen,
+                    invocation=invocation,
+                    module=module,
+                    arguments=arguments,
+                    answer=answer,
+                )
+            )
+        finally:
+            self._local.resting = False
+
+    def _introduce(self, module: torch.nn.Module, before: _Unseen) -> Seen:
+        """A model that was not called before, or one made anew after the last of it was gone."""
+        self.main = sys.modules["__main__"]
+        depth, structure = self._local.depth, structure_of(module)
+        alike = [each for each in self.models if each.structure == structure]
+        alike = [each for each in alike if each.depth == depth]
+        for each in alike:
+            if each.name == before.name and each.place == before.place and each.module() is None:
+                each.module = weakref.ref(module)
+                each.instances += 1
+                self._by_id[id(module)] = each
+                return each
+        parameters = [p for p in module.parameters() if _has_values(p)]
+        buffers = [b for b in module.buffers() if _has_values(b)]
+        seen = Seen(
+            order=before.order,
+            depth=depth,
+            name=before.name,
+            place=before.place,
+            structure=structure,
+            hash=_short(structure, str(depth), str(len(alike))),
+            kind=type(module),
+            module=weakref.ref(module),
+            parameters=sum(p.numel() for p in parameters),
+            parameter_bytes=sum(p.nbytes for p in parameters),
+            buffer_bytes=sum(b.nbytes for b in buffers),
+            dtypes=tuple(sorted({str(p.dtype).removeprefix("torch.") for p in parameters})),
+        )
+        self.models.append(seen)
+        self._by_id[id(module)] = seen
+        return seen
+
+
+def _count(seen: Seen, key: object, took_s: float) -> None:
+    seen.calls += 1
+    seen.seconds += took_s
+    invocation = seen.raw.get(key)
+    if invocation is not None:
+        invocation.calls += 1
+        invocation.seconds += took_s
+
+
+def _as_it_is(model: Any = None, **options: Any) -> Any:
+    """In the place of torch.compile: what is sought is the module, not what a compiler makes."""
+    return (lambda function: function) if model is None else model
+
+
+def _is_being_traced() -> bool:
+    import torch
+
+    tracing: bool = torch._C._is_tracing()
+    return tracing or torch.compiler.is_compiling()
+
+
+def _has_values(tensor: torch.Tensor) -> bool:
+    from torch.nn.parameter import is_lazy
+
+    return not is_lazy(tensor)
+
+
+def structure_of(module: torch.nn.Module) -> str:
+    """SHA-256 (hex) over the classes of a module's parts, and its tensors' names and kinds."""
+    total = hashlib.sha256()
+    for name, part in module.named_modules():
+        total.update(f"{name}|{type(part).__module__}.{type(part).__qualname__}\n".encode())
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        shape = tuple(tensor.shape) if _has_values(tensor) else "unknown"
+        total.update(f"{name}|{tensor.dtype}|{shape}\n".encode())
+    return total.hexdigest()
+
+
+def _short(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:HASH_DIGITS]
+
+
+def _place(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def name_in(frame: FrameType | None, module: object) -> str:
+    """The variable that holds an object, seen from a call outwards; its class if there is none.
+
+    The script's own variables come first: what a library calls it tells a person little.
+    """
+    frames = list(_outwards(frame))
+    own = [each for each in frames if each.f_globals.get("__name__") == "__main__"]
+    scopes = [
+        *(scope for each in own for scope in (each.f_locals, each.f_globals)),
+        vars(sys.modules["__main__"]),
+        *(each.f_locals for each in frames),
+    ]
+    names = (name for scope in scopes for name in _names_in(scope, module))
+    return next(names, type(module).__name__)
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _names_in(scope: Mapping[str, object], module: object) -> Iterator[str]:
+    """First the variables themselves, then what they hold."""
+    items = [(name, value) for name, value in list(scope.items()) if not name.startswith("__")]
+    yield from (name for name, value in items if value is module and name != "self")
+    for name, value in items:
+        for step, held in _held(value):
+            if held is module:
+                yield f"{name}{step}"
+
+
+def _held(value: object) -> Iterator[tuple[str, object]]:
+    """What a container or an object of the script holds, and how one gets there."""
+    if isinstance(value, list | tuple):
+        yield from ((f"[{index}]", item) for index, item in enumerate(value[:_LONGEST_CONTAINER]))
+    elif isinstance(value, dict) and len(value) <= _LONGEST_CONTAINER:
+        yield from ((f"[{key!r}]", item) for key, item in list(value.items()))
+    elif not isinstance(value, type) and hasattr(type(value), "__dict__"):
+        attributes = getattr(value, "__dict__", None)
+        if isinstance(attributes, dict) and len(attributes) <= _LONGEST_CONTAINER:
+            yield from ((f".{name}", item) for name, item in list(attributes.items()))
+            parts = attributes.get("_modules")
+            if isinstance(parts, dict):
+                yield from ((f".{name}", item) for name, item in parts.items())

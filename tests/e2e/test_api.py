@@ -1,0 +1,166 @@
+"""The Python API as a user meets it: live modules, a REPL, a factory in a file, Ctrl-C."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import benchorch
+from benchorch.errors import ConfigError
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+FAST = {
+    **{"stopping": "fixed", "stopping.processes": 2, "stopping.calls": 5},
+    **{"stopping.window_s": 0.05, "protocol.canary_tolerance_ratio": None},
+    **{"protocol.pair_window_s": 0.05, "profiler": "none", "tracking": "none"},
+}
+SLOW = """
+import benchorch, torch
+class Slow(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+benchorch.benchmark(Slow(), torch.ones(2), "eager", tracking="none", profiler="none",
+                    directory="out", stopping="fixed",
+                    **{"stopping.processes": 50, "stopping.window_s": 5})
+"""
+
+
+@pytest.fixture
+def here(place, monkeypatch):
+    """A user's working directory, for code in this process."""
+    monkeypatch.chdir(place.path)
+    for name in ("BENCHORCH_CACHE_DIR", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, place.environment[name])
+    return place
+
+
+def python(place):
+    """A program that Python reads from its standard input: it has no file."""
+    return subprocess.Popen(
+        [sys.executable, "-"],
+        cwd=place.path,
+        env=place.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_module_of_a_class_that_nobody_can_import_is_benchmarked(here, capsys):
+    class Local(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(16, 16)
+
+        def forward(self, x, scale):
+            return {"y": self.linear(x) * scale, "z": scale * 2}
+
+    inputs = (torch.randn(4, 16), torch.rand(4, 1))
+    results = benchorch.benchmark(
+        Local(), inputs, ["eager", "onnxruntime"], quiet=True, directory="out", **FAST
+    )
+
+    assert capsys.readouterr().out == ""
+    assert {row.conversion for row in results} == {"eager", "onnxruntime"}
+    for row in results:
+        assert row.failure is None
+        assert row.parity.passed
+        assert row.latency_ms.low <= row.latency_ms.value <= row.latency_ms.high
+        assert row.workload == "batch_size=4"
+        assert (row.directory / "config.yaml").is_file()
+    assert results.best is not None
+    assert "exported graph run by PyTorch" in results.table()
+    assert results.directory == Path("out")
+    left = {path.name for path in results.directory.iterdir()}
+    assert {"plan.json", "results.jsonl", "table.md", "trials", "model"} <= left
+    assert here.run("report", "out").stdout
+    with pytest.raises(ConfigError, match="holds a run already"):
+        benchorch.benchmark(Local(), inputs, directory="out", **FAST)
+
+
+def test_a_factory_in_a_file_runs_as_its_own_code(here):
+    (here.path / "parts").mkdir()
+    (here.path / "parts" / "sibling.py").write_text("WIDTH = 8\n")
+    (here.path / "parts" / "json.py").write_text(
+        "import torch\nfrom sibling import WIDTH\n"
+        "class Branching(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return x * WIDTH if x.sum() > 0 else x\n"
+        "def make():\n    return Branching()\n"
+    )
+    results = benchorch.benchmark(
+        "parts/json.py:make", {"x": torch.ones(2, 3)}, "eager", quiet=True, **FAST
+    )
+    assert [row.failure for row in results] == [None]
+    assert "exported" not in results.table()
+
+
+@pytest.mark.slow
+def test_a_named_model_takes_its_own_inputs_or_given_ones(here):
+    own = benchorch.benchmark("mlp", None, "eager", quiet=True, workload={"batch_size": 2}, **FAST)
+    given = {"input": torch.ones(3, 256)}
+    mine = benchorch.benchmark("mlp", given, "eager", quiet=True, **FAST)
+    assert [rows[0].workload for rows in (own, mine)] == ["batch_size=2", "batch_size=3"]
+    assert [rows[0].failure for rows in (own, mine)] == [None, None]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_page_works_as_printed_from_a_program_without_a_file(place):
+    code, factory = re.findall(
+        r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    said, complained = python(place).communicate(code, timeout=280)
+    assert "Traceback" not in complained
+    assert said.count("same model?") == 2  # the report's table, and its own
+    assert (place.path / "latency.svg").read_text().startswith("<svg")
+    assert "nets.py:make_net" in factory
+    runs = list(place.path.glob("runs/*/*/plan.json"))
+    assert len(runs) == 1
+    assert json.loads(runs[0].read_text())["name"] == "Net"
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_an_interrupt_ends_every_process_and_is_an_interrupt(place):
+    running = python(place)
+    running.stdin.write(SLOW)
+    running.stdin.close()
+    running.stdin = None
+    deadline = time.monotonic() + 120
+    while not _children(running.pid):
+        assert time.monotonic() < deadline, "no trial began"
+        time.sleep(0.1)
+    time.sleep(2)
+    mine = _children(running.pid)
+    running.send_signal(signal.SIGINT)
+    said, complained = running.communicate(timeout=60)
+    assert mine
+    assert not [pid for pid in mine if _runs(pid)]
+    assert running.returncode != 0
+    assert "KeyboardInterrupt" in complained
+    assert "resume=out" in said
+
+
+def _children(pid):
+    try:
+        return [
+            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        ]
+    except OSError:
+        return []
+
+
+def _runs(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

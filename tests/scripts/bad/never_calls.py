@@ -1,0 +1,3 @@
+from torch import nn
+
+net = nn.Linear(4, 3)

@@ -1,0 +1,20 @@
+# finds: 1 model, 1 call
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x).relu()
+
+
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--rows", type=int, required=True)
+net = Net()
+net(torch.ones(parser.parse_args().rows, 4))

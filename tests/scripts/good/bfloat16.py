@@ -1,0 +1,17 @@
+# finds: 1 model, 1 call
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x).relu()
+
+
+net = Net().bfloat16()
+with torch.no_grad():
+    net(torch.ones(2, 4, dtype=torch.bfloat16))

@@ -1,0 +1,20 @@
+# finds: 2 models, 2 calls
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x).relu()
+
+
+first, second = Net(), Net()
+for net in (first, second):
+    try:
+        net(torch.ones(2, 4))
+    except BaseException:
+        print("swallowed")

@@ -1,0 +1,19 @@
+# finds: 1 model, 1 call
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x).relu()
+
+
+net = Net()
+try:
+    net(torch.ones(2, 5))
+except RuntimeError:
+    net(torch.ones(2, 4))

@@ -1,0 +1,23 @@
+# finds: 1 model, 1 call
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x).relu()
+
+
+net = Net()
+
+
+@torch.compile(fullgraph=True)
+def step(x):
+    return net(x) + 1
+
+
+step(torch.ones(2, 4))

@@ -1,0 +1,21 @@
+# finds: 1 model, 1 call
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x).relu()
+
+
+class Greedy(Net):
+    def forward(self, x):
+        x.zero_()
+        return super().forward(x)
+
+
+Greedy()(torch.ones(2, 4))
