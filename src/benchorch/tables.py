@@ -87,10 +87,9 @@ def table_rows(
 ) -> list[tuple[str, ...]]:
     """The final table: a header, then a row for each trial, fastest first, then failures."""
     varying = varying_labels([trial.labels for trial in plan.trials])
-    ordered = sorted(plan.trials, key=lambda t: _rank(t, results, summaries))
     profiled = any(result.profile is not None for result in results.values())
     rows: list[tuple[str, ...]] = [(*HEADERS, LIMIT) if profiled else HEADERS]
-    for trial in ordered:
+    for trial in ranked(plan, results, summaries):
         name = cell_name(trial.labels, varying)
         result = results.get(trial.trial_id)
         if result is None:
@@ -100,6 +99,13 @@ def table_rows(
         limit = (limit_text(result),) if profiled else ()
         rows.append((name, *cells, *limit))
     return rows
+
+
+def ranked(
+    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
+) -> list[Trial]:
+    """The trials in the order of the final table."""
+    return sorted(plan.trials, key=lambda trial: _rank(trial, results, summaries))
 
 
 def _rank(
@@ -200,13 +206,31 @@ def conclusion(
     plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> str:
     """One sentence: the fastest that is still the same model, and by how much."""
+    return "\n".join(one.sentence for one in conclusions(plan, results, summaries))
+
+
+class Conclusion(NamedTuple):
+    """What is said of one thing to be served.
+
+    Attributes:
+        fastest: the trial; None where none could be ranked.
+    """
+
+    sentence: str
+    fastest: Trial | None
+
+
+def conclusions(
+    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
+) -> list[Conclusion]:
+    """One of each thing that is to be served, in the plan's order."""
     groups: dict[str, list[Trial]] = {}
     for trial in plan.trials:
-        groups.setdefault(_subject(trial), []).append(trial)
-    return "\n".join(_conclude(trials, results, summaries) for trials in groups.values())
+        groups.setdefault(subject(trial), []).append(trial)
+    return [_conclude(trials, results, summaries) for trials in groups.values()]
 
 
-def _subject(trial: Trial) -> str:
+def subject(trial: Trial) -> str:
     """What is to be served, apart from how and where: a conclusion is about one of these."""
     how = ("conversion.", "hardware.")
     axes = [axis for axis in trial.labels["axes"].split() if not axis.startswith(how)]
@@ -250,12 +274,12 @@ def _conclude(
     trials: Sequence[Trial],
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
-) -> str:
-    subject = _subject(trials[0])
-    ranked = [t for t in trials if t.trial_id in results and _rank(t, results, summaries)[0] == 0]
-    if not ranked:
-        return f"{subject}: no conversion gave a result that could be ranked."
-    best = _fastest(ranked, results, summaries)
+) -> Conclusion:
+    what = subject(trials[0])
+    right = [t for t in trials if t.trial_id in results and _rank(t, results, summaries)[0] == 0]
+    if not right:
+        return Conclusion(f"{what}: no conversion gave a result that could be ranked.", None)
+    best = _fastest(right, results, summaries)
     first = headline(summaries[best.trial_id].metrics)
     assert first is not None  # it was ranked by it
     where = f"{best.labels['conversion']} on {best.labels['hardware']}"
@@ -263,12 +287,12 @@ def _conclude(
     if speedup is None and best.baseline_id is not None:
         gain = "its baseline has no result to compare it with"
     elif speedup is None:
-        gain = "nothing tried was shown to be faster than it" if len(ranked) > 1 else "the baseline"
+        gain = "nothing tried was shown to be faster than it" if len(right) > 1 else "the baseline"
     elif speedup.verdict == "faster":
         gain = f"{speedup.ratio.value:.2f}× the baseline's speed, and the outputs agree"
     else:
         gain = f"but against the baseline the evidence is {speedup.verdict}"
-    return f"{subject}: {where} is fastest, {first.text}: {gain}."
+    return Conclusion(f"{what}: {where} is fastest, {first.text}: {gain}.", best)
 
 
 def markdown(
