@@ -73,20 +73,22 @@ def chart(
     marks: Sequence[Mark],
     series: Sequence[str],
     fronts: Sequence[Sequence[tuple[float, float]]] = (),
+    x_ticks: Sequence[float] = (),
 ) -> str:
     """The picture; empty without marks.
 
     Args:
         series: all that the page has, in the order of their colours.
-        fronts: dashed lines of steps through their points, from left to right.
+        fronts: rings around their points, and dashed steps through them from left to right.
+        x_ticks: instead of round numbers, unless they are too many.
     """
     if not marks:
         return ""
     x = _axis([(m.x, m.x_ends) for m in marks], LEFT, WIDTH - RIGHT)
     y = _axis([(m.y, m.y_ends) for m in marks], HEIGHT - BOTTOM, TOP)
     parts = [
-        *_axes(x, y, x_label, y_label),
-        *(_steps(front, x, y) for front in fronts),
+        *_axes(x, y, x_label, y_label, x_ticks),
+        *(part for front in fronts for part in _front(front, x, y)),
         *_joined(marks, x, y, series),
         *(_mark(mark, x, y, series.index(mark.series)) for mark in marks),
     ]
@@ -132,9 +134,9 @@ def _even_steps(low: float, high: float) -> list[float]:
     return [number * step for number in range(start, math.floor(high / step) + 1)]
 
 
-def _axes(x: Axis, y: Axis, x_label: str, y_label: str) -> Iterator[str]:
+def _axes(x: Axis, y: Axis, x_label: str, y_label: str, x_ticks: Sequence[float]) -> Iterator[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
-    for tick in x.ticks():
+    for tick in x_ticks if 0 < len(x_ticks) <= _MOST_TICKS else x.ticks():
         yield _line(x.at(tick), TOP, x.at(tick), bottom, "rule")
         yield words(x.at(tick), bottom + 16, _number(tick), "faint")
     for tick in y.ticks():
@@ -191,14 +193,15 @@ def _joined(marks: Sequence[Mark], x: Axis, y: Axis, series: Sequence[str]) -> I
         yield _path(places, f"join c{series.index(found[0].series) % COLOURS}")
 
 
-def _steps(front: Sequence[tuple[float, float]], x: Axis, y: Axis) -> str:
+def _front(front: Sequence[tuple[float, float]], x: Axis, y: Axis) -> Iterator[str]:
     """Nothing that is known lies below and to the left of it."""
     places: list[tuple[float, float]] = []
     for at_x, at_y in ((x.at(a), y.at(b)) for a, b in front):
         if places:
             places.append((at_x, places[-1][1]))
         places.append((at_x, at_y))
-    return _path(places, "front")
+        yield element("circle", {"class": "ring", "cx": at_x, "cy": at_y, "r": 9.0})
+    yield _path(places, "front")
 
 
 def _path(places: Sequence[tuple[float, float]], kind: str) -> str:

@@ -11,7 +11,8 @@ from benchorch.domain.trial import Trial
 from benchorch.tables import conclusions, plural
 from benchorch.trace.artifacts.markup import element, escaped, shortened
 
-_MOST_SHOWN = 40
+_MOST_SHOWN = 200
+_MOST_OPEN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +53,25 @@ def opening(said: Said, runs: Sequence[StoredRun]) -> str:
     if len(said.each) > _MOST_SHOWN:
         shown.append(element("li", {}, f"and {len(said.each) - _MOST_SHOWN} more"))
     trials = sum(len(run.trials) for run in runs)
-    plans = ", ".join(run.plan_id for run in runs[:_MOST_SHOWN])
-    plans += ", ..." if len(runs) > _MOST_SHOWN else ""
+    plans = shortened(", ".join(run.plan_id for run in runs), 400)
     words = f"{plural(len(runs), 'run')} with {plural(trials, 'trial')}: {plans}"
     return element(
         "header",
         {},
         element("h1", {}, escaped(shortened(said.sentence, 400))),
-        element("ul", {}, *shown) if shown else "",
+        _listed(shown, len(said.each)),
         element("p", {"class": "lead small"}, escaped(words)),
     )
+
+
+def _listed(shown: Sequence[str], count: int) -> str:
+    """Folded where there are so many that the table would be out of sight."""
+    if not shown:
+        return ""
+    listed = element("ul", {}, *shown)
+    if count <= _MOST_OPEN:
+        return listed
+    return element("details", {}, element("summary", {}, f"Case by case: {count}"), listed)
 
 
 def _way(trial: Trial) -> str:
@@ -69,7 +79,7 @@ def _way(trial: Trial) -> str:
 
 
 def _is_shown(run: StoredRun, trial: Trial) -> bool:
-    """Whether it is faster than its baseline beyond doubt."""
+    """Whether it was shown to be faster than its baseline."""
     speedup = run.summaries()[trial.trial_id].speedup
     return speedup is not None and speedup.verdict == "faster"
 
@@ -80,7 +90,7 @@ def _overall(winners: Counter[str], shown: Counter[str], count: int) -> str:
     (best, times), *others = winners.most_common()
     said = f"{best} has the best figure in {times} of {count} cases"
     if shown[best]:
-        said = f"{said}, and beats its baseline beyond doubt in {shown[best]}"
+        said = f"{said}, and is shown to beat its baseline in {shown[best]}"
     rest = [f"{name} in {many}" for name, many in others[:3]]
     if len(others) > 3:
         rest.append(f"{len(others) - 3} others in the rest")

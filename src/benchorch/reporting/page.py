@@ -49,7 +49,8 @@ def page(runs: Sequence[StoredRun], rows: Sequence[Row], prices: PriceSnapshot) 
     )
     small = _section("small-print", "Prices and words", _small_print(prices))
     skipped = _section("skips", "What was skipped", _skips(runs))
-    room = MOST_BYTES - _size(STYLE, said.sentence, *said.each, pictures, machines, small, skipped)
+    first = opening(said, runs)
+    room = MOST_BYTES - _size(STYLE, first, pictures, machines, small, skipped)
     table, room = _table(runs, rows, room - 20_000)
     one_by_one, _ = _fitting([details.row(row) for row in rows], room, "trial")
     body = [
@@ -65,7 +66,7 @@ def page(runs: Sequence[StoredRun], rows: Sequence[Row], prices: PriceSnapshot) 
             "<!doctype html>",
             '<html lang="en">',
             element("head", {}, *_head(said.sentence)),
-            element("body", {}, opening(said, runs), element("main", {}, *body)),
+            element("body", {}, first, element("main", {}, *body)),
             "</html>\n",
         ]
     )
@@ -112,16 +113,15 @@ def _table(runs: Sequence[StoredRun], rows: Sequence[Row], room: int) -> tuple[s
             shown.append(element("tr", {}, cell))
         groups.append(element("tbody", {}, *([heading] if len(runs) > 1 else []), *shown))
     drawn = element("table", {}, element("thead", {}, head), *groups)
-    return element("div", {"class": "scroll", "tabindex": 0}, drawn), room
+    return element("div", {"class": "scroll rows", "tabindex": 0}, drawn), room
 
 
 def _columns(rows: Sequence[Row]) -> list[str]:
-    """The run's own columns, where it ran, and what it costs; none that is empty throughout."""
-    limited = any(row.cells[LIMIT] != "–" for row in rows)
-    priced = any(row.usd_per_million for row in rows)
-    own = [*HEADERS[:4], HEADERS[7], *HEADERS[4:7]]
-    more = [LIMIT] if limited else []
-    return [*own, *more, *([details.COST] if priced else []), "runtime", "device"]
+    """The run's own columns, what it costs and where it ran; none that is empty throughout."""
+    name, *own = [*HEADERS[:4], HEADERS[7], *HEADERS[4:7], LIMIT]
+    known = [column for column in own if any(row.cells[column] != "–" for row in rows)]
+    priced = [details.COST] if any(row.usd_per_million for row in rows) else []
+    return [name, *known, *priced, "runtime", "device"]
 
 
 def _heading(run: StoredRun, rows: Sequence[Row]) -> str:

@@ -84,13 +84,14 @@ def _cost(rows: Sequence[Row], names: Sequence[str]) -> Plot:
         assert row.usd_per_million is not None
         place = row.latency.value, row.usd_per_million.value
         groups.setdefault(subject(row.stored.trial), []).append(place)
-    fronts = [front for front in map(pareto_front, groups.values()) if len(front) > 1]
+    fronts = [pareto_front(points) for points in groups.values()]
     unpriced = sorted({_kind(row) for row in rows if row.price is None})
     told = f" No price is known for {', '.join(unpriced)}." if unpriced else ""
     return _plot(
         "Cost against latency",
-        "Best is the bottom left. Dashed: the Pareto front, where nothing is both cheaper and "
-        f"faster for the same work; every machine is taken to be busy all the time.{told}",
+        "Best is the bottom left. Ringed, and joined by dashes: the Pareto front, where nothing is "
+        "both cheaper and faster for the same work. Every machine is taken to be busy all the "
+        f"time.{told}",
         f"There is nothing to draw:{told or ' no trial has both a price and a throughput.'}",
         ("median latency, ms", "USD a million items"),
         marks,
@@ -147,6 +148,7 @@ def _scaling(rows: Sequence[Row], names: Sequence[str], symbol: str) -> Iterator
                 (SIZES[symbol], units[what]),
                 marks,
                 names,
+                x_ticks=sorted({mark.x for mark in marks}),
             )
 
 
@@ -225,6 +227,7 @@ def _plot(
     marks: Sequence[Mark],
     names: Sequence[str],
     fronts: Sequence[Sequence[tuple[float, float]]] = (),
+    x_ticks: Sequence[float] = (),
 ) -> Plot:
     if not marks:
         return Plot(title=title, sentence=nothing)
@@ -233,6 +236,6 @@ def _plot(
     return Plot(
         title=title,
         sentence=f"{sentence}{hollow}",
-        picture=chart(title, *axes, marks, names, fronts),
+        picture=chart(title, *axes, marks, names, fronts, x_ticks),
         series=tuple(name for name in names if name in shown),
     )

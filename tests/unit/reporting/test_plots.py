@@ -58,4 +58,5 @@ def test_the_front_of_each_piece_of_work_is_its_own(swept):
     rows = rows_of([swept], listed_prices([swept]))
     cost = next(plot for plot in plots(rows) if plot.title.startswith("Cost"))
     assert cost.picture.count("<g>") == 8
-    assert cost.picture.count('class="front"') == 0  # each work's fastest is its cheapest too
+    assert cost.picture.count('class="front"') == 4
+    assert cost.picture.count('class="ring"') == 4  # each work's fastest is its cheapest too
