@@ -302,11 +302,16 @@ def markdown(
     head, *body = rows
     lines = [f"# {plan.name} ({plan.plan_id})", "", f"| {' | '.join(head)} |"]
     lines.append("|" + "---|" * len(head))
-    lines += [f"| {' | '.join(row)} |" for row in body]
+    lines += [f"| {' | '.join(map(_in_table, row))} |" for row in body]
     lines += ["", said, ""]
     lines += [f"- note: {note}" for note in notes]
     lines += [f"- skipped: {skip_text(skip)}" for skip in plan.skips]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _in_table(cell: str) -> str:
+    """As one cell of a Markdown table, whatever is in a name."""
+    return " ".join(cell.split()).replace("|", "\\|")
 
 
 def varying_labels(labels: Sequence[Mapping[str, str]]) -> tuple[str, ...]:

@@ -114,3 +114,22 @@ def test_every_run_that_cannot_be_read_is_named_at_once(run: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         report.run([str(run), "nowhere-1", "nowhere-2"])
     assert len(caught.value.problems) == 2
+
+
+def test_brackets_in_names_and_reasons_are_text(tmp_path: Path) -> None:
+    name = "a [/b] [red]"
+    one = trial(name, labels={"model": name})
+    skip = Skip(labels={"model": name}, reason=name)
+    told = write_run(tmp_path / "odd", (one, failed(one)), (EAGER, result(EAGER)), skips=(skip,))
+    said = report.run([str(told)]).text
+    assert f"{name}: {name}" in said
+    assert f"{name}: oom in measure" in said
+
+
+def test_a_bar_in_a_name_is_no_column_of_the_markdown(tmp_path: Path) -> None:
+    one = trial("a|b")
+    table = tmp_path / "table.md"
+    report.run([str(write_run(tmp_path / "bar", (one, result(one)))), "--output", str(table)])
+    head, _, row = [line for line in table.read_text().splitlines() if line.startswith("|")]
+    assert row.startswith("| a\\|b |")
+    assert row.replace("\\|", "").count("|") == head.count("|")
