@@ -13,7 +13,7 @@ from benchorch.domain.estimate import Estimate
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.reporting.prices import kind_of
-from benchorch.tables import HEADERS, LIMIT, ranked, table_rows
+from benchorch.tables import LIMIT, ranked, table_rows
 
 THROUGHPUTS = ("throughput_items_per_s/mean", "achieved_per_s/mean", "capacity_per_s/mean")
 LATENCIES = ("latency_ms/p50", "response_ms/p50")
@@ -127,12 +127,12 @@ def rows_of(runs: Sequence[StoredRun], prices: PriceSnapshot) -> tuple[Row, ...]
 def _rows(run: StoredRun, prices: PriceSnapshot) -> Iterator[Row]:
     plan, results, summaries = run.plan(), run.results(), run.summaries()
     stored = {one.trial.trial_id: one for one in run.trials}
-    drawn = table_rows(plan, results, summaries)[1:]
+    head, *drawn = table_rows(plan, results, summaries)
     for trial, (name, *cells) in zip(ranked(plan, results, summaries), drawn, strict=True):
         yield Row(
             run=run,
             stored=stored[trial.trial_id],
             name=name,
-            cells=dict(zip((*HEADERS[1:], LIMIT), (*cells, "–"), strict=False)),
+            cells={LIMIT: "–", **dict(zip(head[1:], cells, strict=True))},
             price=prices.of(kind_of(trial), Market.ON_DEMAND),
         )
