@@ -17,7 +17,7 @@ from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import Verdict
 from benchorch.errors import BenchorchError
 from benchorch.results_chart import Chart, chart
-from benchorch.tables import conclusion, fastest, in_order, skip_text, table_rows
+from benchorch.tables import conclusion, fastest, ranked, skip_text, table_rows
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]  # it comes without types
@@ -91,7 +91,7 @@ class Results(Sequence[Row]):
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """In the order of the table."""
-        ordered = in_order(self.plan, self.results, self.summaries)
+        ordered = ranked(self.plan, self.results, self.summaries)
         return tuple(self._row(trial) for trial in ordered)
 
     @property

@@ -91,12 +91,11 @@ def table_rows(
 ) -> list[tuple[str, ...]]:
     """The final table: a header, then a row for each trial, fastest first, then failures."""
     varying = varying_labels([trial.labels for trial in plan.trials])
-    ordered = in_order(plan, results, summaries)
     profiled = any(result.profile is not None for result in results.values())
     paid = any(result.prices for result in results.values())
     more = ((COST,) if paid else ()) + ((LIMIT,) if profiled else ())
     rows: list[tuple[str, ...]] = [(*HEADERS, *more)]
-    for trial in ordered:
+    for trial in ranked(plan, results, summaries):
         name = cell_name(trial.labels, varying)
         result = results.get(trial.trial_id)
         if result is None:
@@ -109,7 +108,7 @@ def table_rows(
     return rows
 
 
-def in_order(
+def ranked(
     plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> list[Trial]:
     """As the table has them: fastest first, then wrong ones, then failures."""
@@ -222,13 +221,31 @@ def conclusion(
     plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> str:
     """One sentence: the fastest that is still the same model, and by how much."""
+    return "\n".join(one.sentence for one in conclusions(plan, results, summaries))
+
+
+class Conclusion(NamedTuple):
+    """What is said of one thing to be served.
+
+    Attributes:
+        fastest: the trial; None where none could be ranked.
+    """
+
+    sentence: str
+    fastest: Trial | None
+
+
+def conclusions(
+    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
+) -> list[Conclusion]:
+    """One of each thing that is to be served, in the plan's order."""
     groups: dict[str, list[Trial]] = {}
     for trial in plan.trials:
-        groups.setdefault(_subject(trial), []).append(trial)
-    return "\n".join(_conclude(trials, results, summaries) for trials in groups.values())
+        groups.setdefault(subject(trial), []).append(trial)
+    return [_conclude(trials, results, summaries) for trials in groups.values()]
 
 
-def _subject(trial: Trial) -> str:
+def subject(trial: Trial) -> str:
     """What is to be served, apart from how and where: a conclusion is about one of these."""
     how = ("conversion.", "hardware.")
     axes = [axis for axis in trial.labels["axes"].split() if not axis.startswith(how)]
@@ -252,27 +269,27 @@ def fastest(
     Headlines are taken minutes apart, and pairs at the same time. None where no trial ran and is
     still the same model.
     """
-    ranked = _ranked(trials, results, summaries)
-    if not ranked:
+    right = _right(trials, results, summaries)
+    if not right:
         return None
-    best = min(ranked, key=lambda trial: _rank(trial, results, summaries)[-1])
+    best = min(right, key=lambda trial: _rank(trial, results, summaries)[-1])
     if summaries[best.trial_id].speedup is not None:
         return best
     shown = {
         trial.trial_id: speedup.ratio.value
-        for trial in ranked
+        for trial in right
         if trial.baseline_id == best.trial_id
         for speedup in [summaries[trial.trial_id].speedup]
         if speedup is not None and speedup.verdict == "faster"
     }
     return max(
-        (trial for trial in ranked if trial.trial_id in shown),
+        (trial for trial in right if trial.trial_id in shown),
         key=lambda trial: shown[trial.trial_id],
         default=best,
     )
 
 
-def _ranked(
+def _right(
     trials: Sequence[Trial],
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
@@ -285,12 +302,12 @@ def _conclude(
     trials: Sequence[Trial],
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
-) -> str:
-    subject = _subject(trials[0])
-    ranked = _ranked(trials, results, summaries)
+) -> Conclusion:
+    what = subject(trials[0])
+    right = _right(trials, results, summaries)
     best = fastest(trials, results, summaries)
     if best is None:
-        return f"{subject}: no conversion gave a result that could be ranked."
+        return Conclusion(f"{what}: no conversion gave a result that could be ranked.", None)
     first = headline(summaries[best.trial_id].metrics)
     assert first is not None  # it was ranked by it
     where = f"{best.labels['conversion']} on {best.labels['hardware']}"
@@ -298,12 +315,12 @@ def _conclude(
     if speedup is None and best.baseline_id is not None:
         gain = "its baseline has no result to compare it with"
     elif speedup is None:
-        gain = "nothing tried was shown to be faster than it" if len(ranked) > 1 else "the baseline"
+        gain = "nothing tried was shown to be faster than it" if len(right) > 1 else "the baseline"
     elif speedup.verdict == "faster":
         gain = f"{speedup.ratio.value:.2f}× the baseline's speed, and the outputs agree"
     else:
         gain = f"but against the baseline the evidence is {speedup.verdict}"
-    return f"{subject}: {where} is fastest, {first.text}: {gain}."
+    return Conclusion(f"{what}: {where} is fastest, {first.text}: {gain}.", best)
 
 
 def markdown(
@@ -313,11 +330,16 @@ def markdown(
     head, *body = rows
     lines = [f"# {plan.name} ({plan.plan_id})", "", f"| {' | '.join(head)} |"]
     lines.append("|" + "---|" * len(head))
-    lines += [f"| {' | '.join(row)} |" for row in body]
+    lines += [f"| {' | '.join(map(_in_table, row))} |" for row in body]
     lines += ["", said, ""]
     lines += [f"- note: {note}" for note in notes]
     lines += [f"- skipped: {skip_text(skip)}" for skip in plan.skips]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _in_table(cell: str) -> str:
+    """As one cell of a Markdown table, whatever is in a name."""
+    return " ".join(cell.split()).replace("|", "\\|")
 
 
 def varying_labels(labels: Sequence[Mapping[str, str]]) -> tuple[str, ...]:

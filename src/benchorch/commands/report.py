@@ -1,51 +1,60 @@
-"""``benchorch report RUN``: table, conclusion and doubts, derived anew from what was stored."""
+"""``benchorch report RUN [RUN ...]``: tables, conclusions and doubts, derived anew, as any file."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchorch.commands.drawing import paper, tidy
 from benchorch.commands.sides import REFERENCE
 from benchorch.comparing import export
 from benchorch.comparing.reading import derive, locate, stored
+from benchorch.comparing.stored import StoredRun
 from benchorch.domain.estimate import Summary
 from benchorch.domain.reply import Reply
 from benchorch.domain.result import TrialResult
-from benchorch.domain.trial import Plan
+from benchorch.domain.trial import Node, Plan
 from benchorch.errors import ConfigError
 from benchorch.journal import write_text
 from benchorch.stages.report import Report
 
+SEVERAL = "benchorch runs"
+"""What a JSON file of more than one run says it is."""
+
+_MARKDOWN = ("", ".md", ".markdown", ".txt")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """One run.
+
+    Attributes:
+        text, markdown: its table as a person at the terminal sees it, and the same as Markdown.
+    """
+
+    run: StoredRun
+    text: str
+    markdown: str
+
 
 def run(arguments: Sequence[str]) -> Reply:
-    """The table for people; the run without its raw series for programs."""
+    """The tables for people; the runs without their raw series for programs."""
     wanted = _parser().parse_args(list(arguments))
-    found = locate(wanted.run)
-    if found.is_file():
-        kept = export.read(found)
-        directory = Path(f"<directory of {kept.plan_id}>")
-        shown = _shown(kept.plan(), kept.results(), kept.summaries(), directory)
-    else:
-        derived = derive(found, wanted.run)
-        kept = stored(derived, wanted.run)
-        shown = _shown(derived.plan, derived.results, derived.summaries, found)
-    if wanted.output is None:
-        return Reply(text=shown[0], data=export.to_json(kept))
-    if wanted.json or wanted.output.suffix == ".json":
-        export.write(kept, wanted.output)
-    else:
-        _write(wanted.output, shown[1])
-    text = f"{wanted.output} holds this run: {len(kept.results())} of {len(kept.trials)} trials."
-    return Reply(text=text, data={"written": str(wanted.output), "plan_id": kept.plan_id})
+    written = None if wanted.output is None else _writer(wanted.output, asked_json=wanted.json)
+    opened = _open_all(wanted.run)
+    if written is None:
+        return Reply(text="\n\n".join(one.text for one in opened), data=_json(opened))
+    written(opened, wanted.output)
+    return _answer(opened, wanted.output)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="benchorch report", description=__doc__, allow_abbrev=False
     )
-    parser.add_argument("run", metavar="RUN", help=REFERENCE)
+    parser.add_argument("run", metavar="RUN", nargs="+", help=REFERENCE)
     parser.add_argument(
         "--json", action="store_true", help="everything but raw series, as compare and gate read it"
     )
@@ -53,23 +62,122 @@ def _parser() -> argparse.ArgumentParser:
         "--output",
         metavar="FILE",
         type=Path,
-        help="write it there: Markdown, or with --json (or a name in .json) the export",
+        help="write it there, by its suffix: .html one page with plots, .csv a row a trial, "
+        ".md the tables, .json (or with --json) the export",
     )
     return parser
 
 
+_Writer = Callable[[Sequence[_Opened], Path], None]
+
+
+def _writer(path: Path, *, asked_json: bool) -> _Writer:
+    """What writes such a file; ConfigError before anything is read where nothing does."""
+    suffix = path.suffix.lower()
+    if asked_json or suffix == ".json":
+        return _write_json
+    if suffix in (".html", ".htm"):
+        return _write_page
+    if suffix == ".csv":
+        return _write_csv
+    if suffix in _MARKDOWN:
+        return _write_markdown
+    problem = (
+        f"--output: {path.name} ends in {suffix!r}; a report is .html, .csv, .md or .json. Try: "
+        f"--output {path.with_suffix('.html').name}"
+    )
+    raise ConfigError([problem])
+
+
+def _open_all(references: Sequence[str]) -> list[_Opened]:
+    """Each run once, however often it is named; ConfigError with every problem at once."""
+    found: dict[Path, str] = {}
+    problems: list[str] = []
+    for reference in references:
+        try:
+            found.setdefault(locate(reference).resolve(), reference)
+        except ConfigError as error:
+            problems += error.problems
+    opened = []
+    for path, reference in found.items():
+        try:
+            opened.append(_open(path, reference))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return opened
+
+
+def _open(found: Path, reference: str) -> _Opened:
+    if found.is_file():
+        kept = export.read(found)
+        directory = Path(f"<directory of {kept.plan_id}>")
+        return _shown(kept, kept.plan(), kept.results(), kept.summaries(), directory)
+    derived = derive(found, reference)
+    kept = stored(derived, reference)
+    return _shown(kept, derived.plan, derived.results, derived.summaries, found)
+
+
 def _shown(
+    kept: StoredRun,
     plan: Plan,
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
     directory: Path,
-) -> tuple[str, str]:
-    """The table as a person at the terminal sees it, and the same as Markdown."""
+) -> _Opened:
     console, written = paper()
     report = Report(console)
     report.plan(plan, done=0)
     markdown = report.table(plan, results, summaries, directory)
-    return tidy(written.getvalue()), markdown
+    return _Opened(run=kept, text=tidy(written.getvalue()), markdown=markdown)
+
+
+def _json(opened: Sequence[_Opened]) -> Node:
+    """One run as compare and gate read it; several in a list of such."""
+    runs = [export.to_json(one.run) for one in opened]
+    return runs[0] if len(runs) == 1 else {"format": SEVERAL, "schema_version": 1, "runs": runs}
+
+
+def _write_json(opened: Sequence[_Opened], path: Path) -> None:
+    if len(opened) == 1:
+        export.write(opened[0].run, path)
+    else:
+        _write(path, export.text_of(_json(opened)))
+
+
+def _write_markdown(opened: Sequence[_Opened], path: Path) -> None:
+    _write(path, "\n".join(one.markdown for one in opened))
+
+
+def _write_csv(opened: Sequence[_Opened], path: Path) -> None:
+    from benchorch.reporting.columns import csv_text
+    from benchorch.reporting.prices import listed_prices
+    from benchorch.reporting.rows import rows_of
+
+    runs = [one.run for one in opened]
+    _write(path, csv_text(rows_of(runs, listed_prices(runs))))
+
+
+def _write_page(opened: Sequence[_Opened], path: Path) -> None:
+    from benchorch.reporting.page import page
+    from benchorch.reporting.prices import listed_prices
+    from benchorch.reporting.rows import rows_of
+
+    runs = [one.run for one in opened]
+    prices = listed_prices(runs)
+    _write(path, page(runs, rows_of(runs, prices), prices))
+
+
+def _answer(opened: Sequence[_Opened], path: Path) -> Reply:
+    trials = sum(len(one.run.trials) for one in opened)
+    results = sum(len(one.run.results()) for one in opened)
+    plans = [one.run.plan_id for one in opened]
+    what = "this run" if len(opened) == 1 else f"these {len(opened)} runs"
+    text = f"{path} holds {what}: {results} of {trials} trials."
+    if len(plans) == 1:
+        return Reply(text=text, data={"written": str(path), "plan_id": plans[0]})
+    return Reply(text=text, data={"written": str(path), "plan_ids": plans})
 
 
 def _write(path: Path, text: str) -> None:

@@ -60,9 +60,14 @@ def to_json(run: StoredRun) -> Node:
 def write(run: StoredRun, path: Path) -> None:
     """Store the file, whole or not at all; ConfigError where it cannot be written."""
     try:
-        write_text(path, f"{_text(to_json(run), _INDENTED_LEVELS)}\n")
+        write_text(path, text_of(to_json(run)))
     except OSError as error:
         raise ConfigError([f"{path} cannot be written: {error.strerror}."]) from error
+
+
+def text_of(content: Node) -> str:
+    """What the file holds, letter by letter."""
+    return f"{_text(content, _INDENTED_LEVELS)}\n"
 
 
 def read(path: Path) -> StoredRun:

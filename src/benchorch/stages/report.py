@@ -51,9 +51,9 @@ class Report:
         """How much there is to do, and every skip with its reason."""
         already = f", {done} already there" if done else ""
         count = plural(len(plan.trials), "trial")
-        self._console.print(f"[bold]{plan.name}[/] plan {plan.plan_id}: {count}{already}")
+        self._console.print(f"[bold]{_plain(plan.name)}[/] plan {plan.plan_id}: {count}{already}")
         for skip in plan.skips:
-            self._console.print(f"  [yellow]skip[/] {skip_text(skip)}", highlight=False)
+            self._console.print(f"  [yellow]skip[/] {_plain(skip_text(skip))}", highlight=False)
         varying = varying_labels([trial.labels for trial in plan.trials])
         self._names = {t.trial_id: cell_name(t.labels, varying) for t in plan.trials}
 
@@ -128,14 +128,14 @@ class Report:
         rows = table_rows(plan, results, summaries)
         said = conclusion(plan, results, summaries)
         self._console.print()
-        self._console.print(rich_table(rows))
+        self._console.print(rich_table([[_plain(cell) for cell in row] for row in rows]))
         notes = _notes(summaries, self._names)
         for note in notes[:_NOTES_SHOWN]:
-            self._console.print(f"[yellow]note[/] {note}", highlight=False, soft_wrap=True)
+            self._console.print(f"[yellow]note[/] {_plain(note)}", highlight=False, soft_wrap=True)
         if len(notes) > _NOTES_SHOWN:
             rest = plural(len(notes) - _NOTES_SHOWN, "more note")
-            self._console.print(f"[yellow]note[/] {rest} in {directory / 'table.md'}")
-        self._console.print(f"\n[bold]{said}[/]", highlight=False)
+            self._console.print(f"[yellow]note[/] {rest} in {_plain(str(directory / 'table.md'))}")
+        self._console.print(f"\n[bold]{_plain(said)}[/]", highlight=False)
         self._failures(results, directory)
         return markdown(rows, plan, said, notes)
 
@@ -175,7 +175,7 @@ class Report:
             if failure is None:
                 continue
             name = self._names.get(result.trial_id, result.trial_id)
-            self._console.print(f"\n[red]✗[/] {name}: {failure.kind} in {failure.stage}")
+            self._console.print(f"\n[red]✗[/] {_plain(name)}: {failure.kind} in {failure.stage}")
             log = directory / "trials" / result.trial_id / "log.txt"
             lines = (failure.message, failure.remedy and f"try: {failure.remedy}", f"log: {log}")
             for line in filter(None, lines):
@@ -190,6 +190,13 @@ class Report:
             highlight=False,
             soft_wrap=True,
         )
+
+
+def _plain(text: str) -> str:
+    """What is in brackets is text and no style."""
+    from rich.markup import escape
+
+    return escape(text)
 
 
 def _notes(summaries: Mapping[str, Summary], names: Mapping[str, str]) -> list[str]:

@@ -66,3 +66,70 @@ def test_where_nothing_can_be_written_it_says_so(run: Path, tmp_path: Path) -> N
 
 def test_it_says_the_same_every_time(run: Path) -> None:
     assert report.run([str(run)]) == report.run([str(run)])
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "other", (EAGER, result(EAGER, seed=1)))
+
+
+def test_several_runs_are_told_one_after_the_other(run: Path, other: Path, tmp_path: Path) -> None:
+    said = report.run([str(run), str(other)])
+    assert said.text.index("plan plan-run") < said.text.index("plan plan-other")
+    assert isinstance(said.data, dict)
+    assert [one["plan_id"] for one in said.data["runs"]] == ["plan-run", "plan-other"]
+    for name in ("both.md", "both.csv", "both.html", "both.json"):
+        place = tmp_path / name
+        told = report.run([str(run), str(other), "--output", str(place)])
+        assert "these 2 runs: 4 of 5 trials" in told.text
+        assert told.data == {"written": str(place), "plan_ids": ["plan-run", "plan-other"]}
+        assert all(plan in place.read_text() for plan in ("plan-run", "plan-other"))
+
+
+def test_a_run_named_twice_is_one_run(run: Path) -> None:
+    assert report.run([str(run), str(run / "results.jsonl")]) == report.run([str(run)])
+
+
+def test_an_export_makes_the_same_page_and_the_same_csv(run: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    report.run([str(run), "--output", str(kept)])
+    for suffix in (".html", ".csv"):
+        there, here = tmp_path / f"there{suffix}", tmp_path / f"here{suffix}"
+        report.run([str(run), "--output", str(there)])
+        report.run([str(kept), "--output", str(here)])
+        assert there.read_text() == here.read_text()
+
+
+def test_an_empty_run_and_a_wrong_suffix_are_named(run: Path, tmp_path: Path) -> None:
+    empty = write_run(tmp_path / "empty", (EAGER, None))
+    page = tmp_path / "page.html"
+    with pytest.raises(ConfigError, match="no trial of this run has a result"):
+        report.run([str(run), str(empty), "--output", str(page)])
+    assert not page.exists()
+    with pytest.raises(ConfigError, match=r"'.pdf'; a report is .html, .csv, .md or .json"):
+        report.run([str(run), "--output", "page.pdf"])
+
+
+def test_every_run_that_cannot_be_read_is_named_at_once(run: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        report.run([str(run), "nowhere-1", "nowhere-2"])
+    assert len(caught.value.problems) == 2
+
+
+def test_brackets_in_names_and_reasons_are_text(tmp_path: Path) -> None:
+    name = "a [/b] [red]"
+    one = trial(name, labels={"model": name})
+    skip = Skip(labels={"model": name}, reason=name)
+    told = write_run(tmp_path / "odd", (one, failed(one)), (EAGER, result(EAGER)), skips=(skip,))
+    said = report.run([str(told)]).text
+    assert f"{name}: {name}" in said
+    assert f"{name}: oom in measure" in said
+
+
+def test_a_bar_in_a_name_is_no_column_of_the_markdown(tmp_path: Path) -> None:
+    one = trial("a|b")
+    table = tmp_path / "table.md"
+    report.run([str(write_run(tmp_path / "bar", (one, result(one)))), "--output", str(table)])
+    head, _, row = [line for line in table.read_text().splitlines() if line.startswith("|")]
+    assert row.startswith("| a\\|b |")
+    assert row.replace("\\|", "").count("|") == head.count("|")
