@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
 from benchorch.trace.path import binding_edges, walk_back
-from benchorch.trace.replay import NEVER
+from benchorch.trace.replay import NEVER, steps
 
 if TYPE_CHECKING:
     from numpy import bool_, int32, int64
@@ -48,6 +48,13 @@ class Contracted:
         ended: NDArray[int64] = self.edges[self.first - 1]  # before each begins: the one before
         return np.roll(ended, -1)
 
+    @property
+    def sizes(self) -> NDArray[int64]:
+        """How many edges each chain has, (K,)."""
+        import numpy as np
+
+        return np.diff(self.first, append=len(self.edges))
+
     def lengths(self, step_ns: NDArray[int64]) -> NDArray[int64]:
         """Of chains, (K,) in ns, from what `steps` says of the graph's edges."""
         import numpy as np
@@ -66,11 +73,14 @@ class Contracted:
                 time_ns[head] = earliest
         return time_ns
 
-    def slack(self, length_ns: NDArray[int64]) -> NDArray[int64]:
-        """What each chain has to spare, (K,) in ns, as all of its edges have."""
+    def slack(self) -> NDArray[int64]:
+        """What each chain has to spare as observed, (K,) in ns, as all of its edges have.
+
+        At least half of `NEVER` where nothing that matters comes after.
+        """
         import numpy as np
 
-        elapsed_ns = np.array(self.elapsed(length_ns), dtype=np.int64)
+        length_ns = self.lengths(steps(self.dag))
         rest_ns = [-NEVER] * len(self.points)
         rest_ns[-1] = 0
         chains = (self.tail, self.head, length_ns)
@@ -78,8 +88,9 @@ class Contracted:
             longest = rest_ns[head] + length
             if longest > rest_ns[tail]:
                 rest_ns[tail] = longest
+        elapsed_ns = self.dag.time_ns[self.points] - self.dag.time_ns[0]
         through_ns = elapsed_ns[self.tail] + length_ns + np.array(rest_ns)[self.head]
-        spare_ns: NDArray[int64] = elapsed_ns[-1] - through_ns
+        spare_ns: NDArray[int64] = self.dag.makespan_ns - through_ns
         return spare_ns
 
     def narrowed(self, kept: NDArray[bool_]) -> Contracted:
@@ -90,7 +101,7 @@ class Contracted:
         """
         import numpy as np
 
-        length = np.diff(self.first, append=len(self.edges))
+        length = self.sizes
         return replace(
             self,
             tail=self.tail[kept],
@@ -123,11 +134,19 @@ class Contracted:
         """The edges of some chains, one after another."""
         import numpy as np
 
-        length = np.diff(self.first, append=len(self.edges))[chains]
+        length = self.sizes[chains]
         begins = self.first[chains] - (np.cumsum(length) - length)
         places = np.repeat(begins, length) + np.arange(length.sum())
         edges: NDArray[int64] = self.edges[places]
         return edges
+
+
+def whole(dag: Dag) -> Contracted:
+    """All of a graph with its chains taken together, once for each graph."""
+    if "contracted" not in dag.known:
+        dag.known["contracted"] = contract(dag)
+    found: Contracted = dag.known["contracted"]
+    return found
 
 
 def contract(dag: Dag, kept: NDArray[bool_] | None = None) -> Contracted:

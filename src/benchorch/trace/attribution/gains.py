@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
-from benchorch.trace.contraction import Contracted, contract
+from benchorch.trace.contraction import Contracted, contract, whole
 from benchorch.trace.dag import Dag
-from benchorch.trace.path import binding_edges, walk_back
 from benchorch.trace.replay import steps
 
 LEVELS = 8
@@ -61,7 +60,8 @@ class Gains:
         if level_ns not in self._contracted:
             near = self.slack_ns <= level_ns
             known = (one for one in self._contracted.values() if len(one.edges) == near.sum())
-            self._contracted[level_ns] = next(known, None) or contract(self.dag, near)
+            every = whole(self.dag) if near.all() else None
+            self._contracted[level_ns] = every or next(known, None) or contract(self.dag, near)
         return self._contracted[level_ns]
 
     def saved_by_removing(self, chosen: NDArray[bool_]) -> int:
@@ -88,8 +88,7 @@ def gains(dag: Dag, slack_ns: NDArray[int64]) -> Gains:
     import numpy as np
 
     # Not those of the path's stretches: edges of no length have none, but belong to it too.
-    tight = np.flatnonzero(slack_ns == 0)
-    along = walk_back(dag.tail, binding_edges(dag, tight))
+    _, along = whole(dag).longest(steps(dag))
     others = np.ones(dag.edges, dtype=np.bool_)
     others[along] = False
     spare = int(slack_ns[others].min()) if others.any() else dag.makespan_ns

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Protocol, final
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import Owners, module_names, owners
-from benchorch.trace.contraction import Contracted, contract
+from benchorch.trace.contraction import Contracted, whole
 from benchorch.trace.dag import CLASSES
 from benchorch.trace.events import NOTHING
-from benchorch.trace.replay import steps
+from benchorch.trace.slack import slack
 
 if TYPE_CHECKING:
     from numpy import bool_, int32, int64
@@ -122,14 +122,14 @@ def prepare(
     owned = owners(analysis.events)
     module, modules = module_names(analysis.events, owned)
     dag, path = analysis.dag, analysis.path
-    contracted = contract(dag)
+    contracted = whole(dag)
     return Basis(
         events=analysis.events,
         dag=dag,
         path=path,
         graph=analysis.graph,
         contracted=contracted,
-        spare_ns=contracted.slack(contracted.lengths(steps(dag))),
+        spare_ns=slack(dag)[contracted.last],
         path_edges=path.edge[~path.residual],
         path_points=dag.head[path.edge[path.residual]],
         owned=owned,

@@ -141,8 +141,7 @@ def _on_chains(
     """What each chain has of each atom: atoms, chains in order, and nanoseconds."""
     import numpy as np
 
-    sizes = np.diff(small.first, append=len(small.edges))
-    chain = np.repeat(np.arange(len(small.tail)), sizes)
+    chain = np.repeat(np.arange(len(small.tail)), small.sizes)
     atom = atom_of_edge[small.edges]
     known = atom >= 0
     key, place = np.unique(chain[known] * max(atoms, 1) + atom[known], return_inverse=True)
