@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
@@ -60,6 +60,7 @@ class Basis:
         module: (n,) number of each event's module, NOTHING for none; `modules` are their names.
         peaks: what the machine can do, None where nobody measured it.
         others: trials by name whose times can be swapped in.
+        known: what was worked out of it already; a changed copy begins anew.
     """
 
     events: Events
@@ -75,6 +76,7 @@ class Basis:
     modules: tuple[str, ...]
     peaks: Peaks | None = None
     others: Mapping[str, Basis] = field(default_factory=dict)
+    known: dict[Hashable, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def within(self, chosen: NDArray[bool_]) -> NDArray[int64]:
         """The outermost chosen event that each is, or is part of, (n,); NOTHING for none."""
@@ -100,8 +102,10 @@ class Basis:
         """The edges whose weight is spent on one of some classes, (E,)."""
         import numpy as np
 
-        meant = np.array([one in classes for one in CLASSES])
-        found: NDArray[bool_] = meant[self.dag.label]
+        if classes not in self.known:
+            meant = np.array([one in classes for one in CLASSES])
+            self.known[classes] = meant[self.dag.label]
+        found: NDArray[bool_] = self.known[classes].copy()
         return found
 
     def owned_by(self, chosen: NDArray[bool_]) -> NDArray[bool_]:
