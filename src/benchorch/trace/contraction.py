@@ -7,17 +7,27 @@ left, about a fifth of the points.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, final
 
+from benchorch.trace.abreast import Abreast, abreast
 from benchorch.trace.path import binding_edges, walk_back
-from benchorch.trace.replay import NEVER
+from benchorch.trace.replay import NEVER, steps
 
 if TYPE_CHECKING:
     from numpy import bool_, int32, int64
     from numpy.typing import NDArray
 
     from benchorch.trace.dag import Dag
+
+LEAST_ABREAST = 4_096
+"""Junctions below which all of it is fast anyway."""
+
+FEW = 4
+"""Replays that are faster one by one."""
+
+CHAINS_AT_ONCE = 4_096
+"""Of which lengths are laid out for many replays together."""
 
 
 @final
@@ -31,6 +41,7 @@ class Contracted:
         tail, head: (K,) junctions by number; ``tail < head``.
         edges: the edges that were kept, chain by chain and in order within each.
         first: (K,) where in `edges` each chain begins.
+        known: what was worked out of it already; a changed copy begins anew.
     """
 
     dag: Dag
@@ -39,6 +50,9 @@ class Contracted:
     head: NDArray[int32]
     edges: NDArray[int64]
     first: NDArray[int64]
+    known: dict[str, Abreast | None] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     @property
     def last(self) -> NDArray[int64]:
@@ -47,6 +61,13 @@ class Contracted:
 
         ended: NDArray[int64] = self.edges[self.first - 1]  # before each begins: the one before
         return np.roll(ended, -1)
+
+    @property
+    def sizes(self) -> NDArray[int64]:
+        """How many edges each chain has, (K,)."""
+        import numpy as np
+
+        return np.diff(self.first, append=len(self.edges))
 
     def lengths(self, step_ns: NDArray[int64]) -> NDArray[int64]:
         """Of chains, (K,) in ns, from what `steps` says of the graph's edges."""
@@ -66,11 +87,47 @@ class Contracted:
                 time_ns[head] = earliest
         return time_ns
 
-    def slack(self, length_ns: NDArray[int64]) -> NDArray[int64]:
-        """What each chain has to spare, (K,) in ns, as all of its edges have."""
+    def makespans_ns(self, length_ns: NDArray[int64]) -> NDArray[int64]:
+        """With each row of lengths >= 0, (W, K) in ns, the makespan, (W,), for all rows together.
+
+        Where the graph is no row of narrow segments, a chain is at least looked at only once for
+        all of them, for what looking at it twice costs.
+        """
         import numpy as np
 
-        elapsed_ns = np.array(self.elapsed(length_ns), dtype=np.int64)
+        if len(self.points) > LEAST_ABREAST and (plan := self._abreast()):
+            return plan.makespans_ns(length_ns)
+        if len(length_ns) <= FEW:
+            return np.array([self.elapsed(row)[-1] for row in length_ns], dtype=np.int64)
+        time_ns = list(np.zeros((len(self.points), len(length_ns)), dtype=np.int64))
+        arrived_ns = np.empty(len(length_ns), dtype=np.int64)
+        for start in range(0, len(self.tail), CHAINS_AT_ONCE):
+            some = slice(start, start + CHAINS_AT_ONCE)
+            lengths = np.ascontiguousarray(length_ns[:, some].T)
+            chains = zip(self.tail[some].tolist(), self.head[some].tolist(), lengths, strict=True)
+            for tail, head, length in chains:
+                np.add(time_ns[tail], length, out=arrived_ns)
+                np.maximum(time_ns[head], arrived_ns, out=time_ns[head])
+        return time_ns[-1].copy()
+
+    def _abreast(self) -> Abreast | None:
+        """Its segments, once for each graph, if they can be swept side by side."""
+        import numpy as np
+
+        if "abreast" not in self.known:
+            reached = np.bincount(self.head, minlength=len(self.points))[1:].all()
+            plan = abreast(self.tail, self.head, len(self.points)) if reached else None
+            self.known["abreast"] = plan
+        return self.known["abreast"]
+
+    def slack(self) -> NDArray[int64]:
+        """What each chain has to spare as observed, (K,) in ns, as all of its edges have.
+
+        At least half of `NEVER` where nothing that matters comes after.
+        """
+        import numpy as np
+
+        length_ns = self.lengths(steps(self.dag))
         rest_ns = [-NEVER] * len(self.points)
         rest_ns[-1] = 0
         chains = (self.tail, self.head, length_ns)
@@ -78,8 +135,9 @@ class Contracted:
             longest = rest_ns[head] + length
             if longest > rest_ns[tail]:
                 rest_ns[tail] = longest
+        elapsed_ns = self.dag.time_ns[self.points] - self.dag.time_ns[0]
         through_ns = elapsed_ns[self.tail] + length_ns + np.array(rest_ns)[self.head]
-        spare_ns: NDArray[int64] = elapsed_ns[-1] - through_ns
+        spare_ns: NDArray[int64] = self.dag.makespan_ns - through_ns
         return spare_ns
 
     def narrowed(self, kept: NDArray[bool_]) -> Contracted:
@@ -90,7 +148,7 @@ class Contracted:
         """
         import numpy as np
 
-        length = np.diff(self.first, append=len(self.edges))
+        length = self.sizes
         return replace(
             self,
             tail=self.tail[kept],
@@ -123,11 +181,19 @@ class Contracted:
         """The edges of some chains, one after another."""
         import numpy as np
 
-        length = np.diff(self.first, append=len(self.edges))[chains]
+        length = self.sizes[chains]
         begins = self.first[chains] - (np.cumsum(length) - length)
         places = np.repeat(begins, length) + np.arange(length.sum())
         edges: NDArray[int64] = self.edges[places]
         return edges
+
+
+def whole(dag: Dag) -> Contracted:
+    """All of a graph with its chains taken together, once for each graph."""
+    if "contracted" not in dag.known:
+        dag.known["contracted"] = contract(dag)
+    found: Contracted = dag.known["contracted"]
+    return found
 
 
 def contract(dag: Dag, kept: NDArray[bool_] | None = None) -> Contracted:

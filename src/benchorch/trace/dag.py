@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from numpy import bool_, int8, int32, int64
@@ -104,6 +104,7 @@ class Dag:
         window: what was looked at.
         facts: fitted floors (launch latency, stream gap), dropped edges, lanes left out, ...
         repairs: what had to be mended, each with how often.
+        known: what was worked out of it already, by whoever did; a changed copy begins anew.
     """
 
     time_ns: NDArray[int64]
@@ -121,6 +122,7 @@ class Dag:
     window: Window
     facts: Mapping[str, float] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
+    known: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @property
     def points(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from numpy import int8, int32, int64
@@ -91,6 +91,7 @@ class Events:
         graph_node: of device work in a launched graph, its node there.
         repairs: what had to be mended while reading, each with how often.
         facts: what the file says of itself: device properties, versions, the profiler's schedule.
+        known: what was worked out of it already, by whoever did; a changed copy begins anew.
     """
 
     start_ns: NDArray[int64]
@@ -110,6 +111,7 @@ class Events:
     details: Details = field(default_factory=NoDetails)
     repairs: Mapping[str, int] = field(default_factory=dict)
     facts: Mapping[str, object] = field(default_factory=dict)
+    known: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __len__(self) -> int:
         """How many there are."""

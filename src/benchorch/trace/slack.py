@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchorch.trace.replay import NEVER, steps
+from benchorch.trace.contraction import whole
 
 if TYPE_CHECKING:
     from numpy import bool_, int64
@@ -19,32 +19,28 @@ NEAR_RATIO = 0.01
 def slack(dag: Dag) -> NDArray[int64]:
     """By how much each edge's longest way from source to sink is shorter than the makespan.
 
-    Longer by d, an edge makes the makespan longer by exactly ``max(0, d - slack)``.
+    Longer by d, an edge makes the makespan longer by exactly ``max(0, d - slack)``. Worked out
+    once for each graph.
 
     Returns:
         (E,) nanoseconds, >= 0, and 0 on the critical path; at least half of `NEVER` where
-        nothing that matters comes after. Empty for a graph without edges.
+        nothing that matters comes after. Empty for a graph without edges. Not to be written to.
     """
-    elapsed = dag.time_ns[dag.tail] - dag.time_ns[0]
-    longest: NDArray[int64] = elapsed + steps(dag) + remaining(dag)[dag.head]
-    return dag.makespan_ns - longest
+    if "slack_ns" not in dag.known:
+        dag.known["slack_ns"] = _slack(dag)
+    found: NDArray[int64] = dag.known["slack_ns"]
+    return found
 
 
-def remaining(dag: Dag) -> NDArray[int64]:
-    """The longest way from each point to the sink, (V,) in ns; 0 at the sink.
-
-    About ``-NEVER`` at points from which no way leads there.
-    """
+def _slack(dag: Dag) -> NDArray[int64]:
+    """What a chain has to spare, each of its edges has."""
     import numpy as np
 
-    rest_ns = [-NEVER] * dag.points
-    rest_ns[-1] = 0
-    edges = (dag.tail[::-1].tolist(), dag.head[::-1].tolist(), steps(dag)[::-1].tolist())
-    for tail, head, step in zip(*edges, strict=True):
-        longest = rest_ns[head] + step
-        if longest > rest_ns[tail]:
-            rest_ns[tail] = longest
-    return np.array(rest_ns, dtype=np.int64)
+    small = whole(dag)
+    spare_ns = np.empty(dag.edges, dtype=np.int64)
+    spare_ns[small.edges] = np.repeat(small.slack(), small.sizes)
+    spare_ns.flags.writeable = False
+    return spare_ns
 
 
 def near_critical(slack_ns: NDArray[int64], makespan_ns: int) -> NDArray[bool_]:

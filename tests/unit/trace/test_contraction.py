@@ -69,11 +69,9 @@ def test_what_has_more_slack_than_is_saved_can_be_left_out(dag: Dag, data: st.Da
 @given(dag=dags() | lane_dags())
 def test_a_chain_has_the_slack_of_its_edges(dag: Dag) -> None:
     contracted = contract(dag)
-    spare = contracted.slack(contracted.lengths(steps(dag)))
-    of_edges = np.minimum(slack(dag), NEVER // 2)
-    sizes = np.diff(contracted.first, append=len(contracted.edges))
-    assert np.repeat(np.minimum(spare, NEVER // 2), sizes).tolist() == (
-        of_edges[contracted.edges].tolist()
+    spare = np.minimum(contracted.slack(), NEVER // 2)
+    assert np.repeat(spare, contracted.sizes).tolist() == (
+        np.minimum(slack(dag), NEVER // 2)[contracted.edges].tolist()
     )
 
 

@@ -14,7 +14,7 @@ from benchorch.trace.artifacts.ancestry import Ancestry
 from benchorch.trace.artifacts.called_graph import OWN_SOURCE, called_graph, pairs_along
 from benchorch.trace.artifacts.subject import Analysed
 from benchorch.trace.attribution.entities import Entities
-from benchorch.trace.attribution.gains import Gains, gains, part_of
+from benchorch.trace.attribution.gains import Cut, Gains, gains, part_of
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.branches import dataflow_path
 from benchorch.trace.events import NOTHING
@@ -152,9 +152,10 @@ def _with_drag(
     drags = {name: 0 for name, one in sums.items() if one.on_path_ns == 0}
     part = _owned(entities.part, asked.dag.owner)
     row = {name: number for number, name in enumerate(entities.names)}
-    for name in critical[: min(MOST_SIMULATED, MOST_EDGES // max(asked.dag.edges, 1) + 1)]:
-        if name in row:
-            drags[name] = _saved(asked, entities, part, row[name])
+    most = min(MOST_SIMULATED, MOST_EDGES // max(asked.dag.edges, 1) + 1)
+    simulated = [name for name in critical[:most] if name in row]
+    cuts = [_cut(asked, entities, part, row[name]) for name in simulated]
+    drags |= dict(zip(simulated, asked.saved_each(cuts), strict=True))
     return {
         name: NodeTime(
             total_ns=one.total_ns, on_path_ns=one.on_path_ns, drag_ns=drags.get(name), row=one.row
@@ -163,13 +164,13 @@ def _with_drag(
     }
 
 
-def _saved(asked: Gains, entities: Entities, part: NDArray[int64], row: int) -> int:
-    """The makespan less that without a row's share of every edge."""
+def _cut(asked: Gains, entities: Entities, part: NDArray[int64], row: int) -> Cut:
+    """A row's share of every edge."""
     import numpy as np
 
     shares = np.array([share.get(row, 0.0) for share in entities.shares] + [0.0])
     held: NDArray[float64] = shares[part]  # the last is that of no part, whose number is -1
-    return asked.saved_ns(part_of(asked.dag.weight_ns, held))
+    return Cut.of(part_of(asked.dag.weight_ns, held))
 
 
 def _owned(part: NDArray[int64], owner: NDArray[int32]) -> NDArray[int64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from benchorch.trace.attribution.gains import Gains
+from benchorch.trace.attribution.gains import Cut, Gains
 from benchorch.trace.dag import CLASSES, Class, Dag, EdgeKind
 from benchorch.trace.events import Lane
 
@@ -43,14 +43,17 @@ def counterfactuals(
     once; the floor is the machine's or else the shortest launch of the trace. ``sync``: no host
     thread waits for a device or for another thread.
     """
+    import numpy as np
+
     dag = gains.dag
-    found = {}
+    cuts: dict[str, Cut] = {}
     for name, classes in GROUPS.items():
-        chosen = of_classes(dag, classes)
-        if chosen.any():
-            found[name] = gains.saved_by_removing(chosen)
+        chosen = np.flatnonzero(of_classes(dag, classes))
+        if len(chosen):
+            cuts[name] = Cut(edges=chosen, ns=dag.weight_ns[chosen])
     if of_classes(dag, (Class.LAUNCH_LATENCY, Class.STREAM_GAP)).any():
-        found["launch"] = gains.saved_ns(_launch_excess(dag, launch_floor_ns))
+        cuts["launch"] = Cut.of(_launch_excess(dag, launch_floor_ns))
+    found = dict(zip(cuts, gains.saved_each(list(cuts.values())), strict=True))
     waits = _host_waits(dag, lanes)
     if waits.any():
         found["sync"] = gains.saved_by_not_waiting(waits)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
-from benchorch.trace.contraction import Contracted, contract
+from benchorch.trace.contraction import Contracted, contract, whole
 from benchorch.trace.dag import Dag
-from benchorch.trace.path import binding_edges, walk_back
 from benchorch.trace.replay import steps
 
 LEVELS = 8
@@ -16,6 +16,32 @@ LEVELS = 8
 if TYPE_CHECKING:
     from numpy import bool_, float64, int64
     from numpy.typing import NDArray
+
+
+AT_ONCE = 8
+"""Replays of one graph together, which bounds their memory to that of a few of its columns."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """By how much some edges are shorter: their numbers, each once, and nanoseconds of each."""
+
+    edges: NDArray[int64]
+    ns: NDArray[int64]
+
+    @staticmethod
+    def of(cut_ns: NDArray[int64]) -> Cut:
+        """From a column for all edges, (E,)."""
+        import numpy as np
+
+        edges = np.flatnonzero(cut_ns)
+        return Cut(edges=edges, ns=cut_ns[edges])
+
+    @property
+    def half(self) -> Cut:
+        """Half of it, rounded down."""
+        return Cut(edges=self.edges, ns=self.ns // 2)
 
 
 @final
@@ -29,24 +55,40 @@ class Gains:
 
     Attributes:
         dag: the graph.
-        path_edges: edges on its critical path.
+        is_on_path: (E,) the edges on its critical path.
         slack_ns: (E,) of every edge.
         spare_ns: the least slack of all edges beside the path.
     """
 
     dag: Dag
-    path_edges: NDArray[int64]
+    is_on_path: NDArray[bool_]
     slack_ns: NDArray[int64]
     spare_ns: int
     _contracted: dict[int, Contracted] = field(default_factory=dict)
 
     def saved_ns(self, cut_ns: NDArray[int64]) -> int:
         """The makespan less that with each edge's weight shortened; `cut_ns` is (E,), >= 0."""
-        on_path = int(cut_ns[self.path_edges].sum())
-        if on_path <= self.spare_ns:
-            return on_path
-        shortened = steps(self.dag, self.dag.weight_ns - cut_ns)
-        return self.dag.makespan_ns - self.contracted(on_path).makespan_ns(shortened)
+        return self.saved_each([Cut.of(cut_ns)])[0]
+
+    def saved_each(self, cuts: Sequence[Cut]) -> list[int]:
+        """The same of several, which cost far less together than one after another."""
+        saved_ns = [self.on_path_ns(cut) for cut in cuts]
+        asked: dict[int, list[int]] = {}
+        for number, on_path in enumerate(saved_ns):
+            if on_path > self.spare_ns:
+                asked.setdefault(self._level_ns(on_path), []).append(number)
+        for level_ns, numbers in asked.items():
+            graph = self.contracted(level_ns)
+            for start in range(0, len(numbers), AT_ONCE):
+                some = numbers[start : start + AT_ONCE]
+                rest_ns = _makespans_ns(graph, [cuts[number] for number in some])
+                for number, left in zip(some, rest_ns, strict=True):
+                    saved_ns[number] = self.dag.makespan_ns - left
+        return saved_ns
+
+    def on_path_ns(self, cut: Cut) -> int:
+        """What is cut from the critical path."""
+        return int(cut.ns[self.is_on_path[cut.edges]].sum())
 
     def contracted(self, saved_ns: int) -> Contracted:
         """A graph whose replays are exact as long as they save at most so much.
@@ -55,20 +97,19 @@ class Gains:
         asked of the few edges near the path: of those with up to an eighth of the makespan to
         spare, an eighth of that, and so on.
         """
-        level_ns = self.dag.makespan_ns
-        while level_ns // LEVELS > saved_ns:
-            level_ns //= LEVELS
+        level_ns = self._level_ns(saved_ns)
         if level_ns not in self._contracted:
             near = self.slack_ns <= level_ns
             known = (one for one in self._contracted.values() if len(one.edges) == near.sum())
-            self._contracted[level_ns] = next(known, None) or contract(self.dag, near)
+            every = whole(self.dag) if near.all() else None
+            self._contracted[level_ns] = every or next(known, None) or contract(self.dag, near)
         return self._contracted[level_ns]
 
-    def saved_by_removing(self, chosen: NDArray[bool_]) -> int:
-        """The same where the chosen edges, (E,), have no weight."""
-        import numpy as np
-
-        return self.saved_ns(np.where(chosen, self.dag.weight_ns, 0))
+    def _level_ns(self, saved_ns: int) -> int:
+        level_ns = self.dag.makespan_ns
+        while level_ns // LEVELS > saved_ns:
+            level_ns //= LEVELS
+        return level_ns
 
     def saved_by_not_waiting(self, dropped: NDArray[bool_]) -> int:
         """The makespan less that of a replay without the dropped dependencies, (E,).
@@ -83,17 +124,38 @@ class Gains:
         return self.dag.makespan_ns - max(rest.elapsed(rest.lengths(step_ns)))
 
 
+def _makespans_ns(graph: Contracted, cuts: Sequence[Cut]) -> list[int]:
+    """With each of some cuts."""
+    import numpy as np
+
+    whole_ns = graph.lengths(steps(graph.dag))
+    chain = np.full(graph.dag.edges, -1, dtype=np.int32)
+    chain[graph.edges] = np.repeat(np.arange(len(graph.first), dtype=np.int32), graph.sizes)
+    length_ns = np.empty((len(cuts), len(whole_ns)), dtype=np.int64)
+    for row, cut in zip(length_ns, cuts, strict=True):
+        place = chain[cut.edges] + 1  # 0: chains that are not in it
+        row[:] = whole_ns - np.bincount(place, cut.ns, len(whole_ns) + 1)[1:].astype(np.int64)
+    found: list[int] = graph.makespans_ns(length_ns).tolist()
+    return found
+
+
 def gains(dag: Dag, slack_ns: NDArray[int64]) -> Gains:
-    """What can be asked of a graph whose slack is known."""
+    """What can be asked of a graph whose slack is known, worked out once for each graph."""
+    known: Gains | None = dag.known.get("gains")
+    if known is None or known.slack_ns is not slack_ns:
+        known = dag.known["gains"] = _gains(dag, slack_ns)
+    return known
+
+
+def _gains(dag: Dag, slack_ns: NDArray[int64]) -> Gains:
     import numpy as np
 
     # Not those of the path's stretches: edges of no length have none, but belong to it too.
-    tight = np.flatnonzero(slack_ns == 0)
-    along = walk_back(dag.tail, binding_edges(dag, tight))
+    _, along = whole(dag).longest(steps(dag))
     others = np.ones(dag.edges, dtype=np.bool_)
     others[along] = False
     spare = int(slack_ns[others].min()) if others.any() else dag.makespan_ns
-    return Gains(dag=dag, path_edges=np.flatnonzero(~others), slack_ns=slack_ns, spare_ns=spare)
+    return Gains(dag=dag, is_on_path=~others, slack_ns=slack_ns, spare_ns=spare)
 
 
 def part_of(weight_ns: NDArray[int64], share: NDArray[float64] | float) -> NDArray[int64]:

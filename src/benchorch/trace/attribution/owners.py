@@ -38,7 +38,14 @@ class Owners:
 
 
 def owners(events: Events) -> Owners:
-    """The chain kernel, host call, operator, module of every event of a trace."""
+    """The chain kernel, host call, operator, module of every event, once for each trace."""
+    if "owners" not in events.known:
+        events.known["owners"] = _owners(events)
+    found: Owners = events.known["owners"]
+    return found
+
+
+def _owners(events: Events) -> Owners:
     import numpy as np
 
     parent = parents(events)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
 from benchorch.trace.attribution.columns import Columns, columns
 from benchorch.trace.attribution.entities import Entities
-from benchorch.trace.attribution.gains import Gains, part_of
+from benchorch.trace.attribution.gains import Cut, Gains, part_of
 from benchorch.trace.attribution.measured import Measured
 from benchorch.trace.attribution.workloads import Workload, summed
 from benchorch.trace.events import NOTHING
@@ -17,7 +17,11 @@ from benchorch.trace.findings import Row
 from benchorch.trace.folding import outlier
 
 if TYPE_CHECKING:
-    pass
+    from numpy import int64
+    from numpy.typing import NDArray
+
+Saved = tuple[int, int]
+"""Of the makespan: were something free, and were it twice as fast."""
 
 UNATTRIBUTED = "unattributed"
 """The row of what belongs to none of a table's entities."""
@@ -62,15 +66,13 @@ class Ledger:
         if not entities.names:
             return ()
         found = columns(entities, self.measured, self.workloads, self.gains.dag.owner)
-        replayed = self._replayed(found.rows["on_path"][:-1])
-        rows = [
-            self._row(name, found, row, row in replayed) for row, name in enumerate(entities.names)
-        ]
+        saved = self._saved(found, self._replayed(found.rows["on_path"][:-1]))
+        rows = [self._row(name, found, row, saved[row]) for row, name in enumerate(entities.names)]
         rows = [row for row in rows if row.count or row.total_ns or row.on_path_ns]
         if not rows:
             return ()
         rows.sort(key=lambda row: (-row.drag_ns, -row.on_path_ns, -row.total_ns, row.name))
-        rest = self._felt(UNATTRIBUTED, found, {NOTHING: 1.0}, NOTHING, replayed=False)
+        rest = self._felt(UNATTRIBUTED, found, NOTHING, saved[len(entities.names)])
         return (*rows, rest)
 
     def _replayed(self, on_path: Sequence[int]) -> set[int]:
@@ -87,12 +89,11 @@ class Ledger:
             found.add(row)
         return found
 
-    def _row(self, name: str, found: Columns, row: int, replayed: bool) -> Row:
+    def _row(self, name: str, found: Columns, row: int, saved: Saved) -> Row:
         """One entity's."""
         import numpy as np
 
-        parts = found.parts[row]
-        pieces = [found.occurrences[part] for part in parts if part in found.occurrences]
+        pieces = [found.occurrences[part] for part in found.parts[row] if part in found.occurrences]
         events = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int64)
         times_ns = found.times_ns[events].astype(np.float64)
         longest = np.lexsort((events, -times_ns))[:NAMED_EVENTS]
@@ -101,7 +102,7 @@ class Ledger:
         count = len(events)
         mean_ns = float(times_ns.mean()) if count else 0.0
         return replace(
-            self._felt(name, found, parts, row, replayed),
+            self._felt(name, found, row, saved),
             op=calls.op,
             shapes=calls.shapes,
             dtype=calls.dtype,
@@ -118,17 +119,10 @@ class Ledger:
             events=tuple(events[longest].tolist()),
         )
 
-    def _felt(
-        self,
-        name: str,
-        found: Columns,
-        parts: Mapping[int, float],
-        row: int,
-        replayed: bool,
-    ) -> Row:
+    def _felt(self, name: str, found: Columns, row: int, saved: Saved) -> Row:
         """What the makespan felt of some parts, and the limits of what can be gained on them."""
         on_path, total = found.rows["on_path"][row], found.rows["total"][row]
-        drag, half = self._saved(found, parts, on_path, replayed)
+        drag, half = saved
         makespan, busy = self.gains.dag.makespan_ns, self.busy_ns
         device = found.rows["device"][row]
         return Row(
@@ -146,31 +140,50 @@ class Ledger:
             bound_busy=ratio(busy, busy - device) if busy else 0.0,
         )
 
-    def _saved(
-        self, found: Columns, parts: Mapping[int, float], on_path_ns: int, replayed: bool
-    ) -> tuple[int, int]:
-        """Of the makespan, were the parts free, and were they twice as fast.
+    def _saved(self, found: Columns, replayed: Collection[int]) -> list[Saved]:
+        """Of the makespan, were each row free, and were it twice as fast; the last is nothing's.
 
         Without a replay: what is certain, as no other way could become the longest by less; and
         half of it, since the makespan is convex in what is taken away.
         """
+        saved: list[Saved] = []
+        asked: dict[int, Cut] = {}
+        edges_of = _by_part(found.edge_part)
+        for row, on_path in enumerate(found.rows["on_path"]):
+            certain = min(on_path, self.gains.spare_ns)
+            saved.append((certain, certain // 2))
+            if on_path and (certain == on_path or row in replayed):
+                asked[row] = self._cut(found.parts.get(row, {NOTHING: 1.0}), edges_of)
+        drags = dict(zip(asked, self.gains.saved_each([*asked.values()]), strict=True))
+        # Where all of it is saved on the path, the path stays the longest on the way there.
+        straight = [row for row, cut in asked.items() if drags[row] == self.gains.on_path_ns(cut)]
+        halves = {row: self.gains.on_path_ns(asked[row].half) for row in straight}
+        others = [row for row in asked if row not in halves]
+        answers = self.gains.saved_each([asked[row].half for row in others])
+        halves |= dict(zip(others, answers, strict=True))
+        for row, drag in drags.items():
+            saved[row] = drag, halves[row]
+        return saved
+
+    def _cut(self, parts: Mapping[int, float], edges_of: Mapping[int, NDArray[int64]]) -> Cut:
+        """What is cut where the share of each of some parts is free."""
         import numpy as np
 
-        if not on_path_ns:
-            return 0, 0
-        certain = min(on_path_ns, self.gains.spare_ns)
-        if certain < on_path_ns and not replayed:
-            return certain, certain // 2
-        weight_ns = self.gains.dag.weight_ns
-        cut = np.zeros_like(weight_ns)
-        for part, share in parts.items():
-            mine = found.edge_part == part
-            cut[mine] = part_of(weight_ns[mine], share)
-        saved = self.gains.saved_ns(cut)
-        path_edges = self.gains.path_edges
-        if saved == int(cut[path_edges].sum()):  # so the path stays the longest on the way there
-            return saved, int((cut[path_edges] // 2).sum())
-        return saved, self.gains.saved_ns(cut // 2)
+        weight_ns, none = self.gains.dag.weight_ns, np.zeros(0, dtype=np.int64)
+        pieces = [(edges_of.get(part, none), share) for part, share in parts.items()]
+        return Cut(
+            edges=np.concatenate([none, *(edges for edges, _ in pieces)]),
+            ns=np.concatenate([none, *(part_of(weight_ns[one], share) for one, share in pieces)]),
+        )
+
+
+def _by_part(edge_part: NDArray[int64]) -> Mapping[int, NDArray[int64]]:
+    """The edges of each part, in order."""
+    import numpy as np
+
+    order = np.argsort(edge_part, kind="stable")
+    parts, begins = np.unique(edge_part[order], return_index=True)
+    return dict(zip(parts.tolist(), np.split(order, begins[1:]), strict=False))
 
 
 def ratio(whole: float, rest: float) -> float:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import Owners, module_names, owners
-from benchorch.trace.contraction import Contracted, contract
+from benchorch.trace.contraction import Contracted, whole
 from benchorch.trace.dag import CLASSES
 from benchorch.trace.events import NOTHING
-from benchorch.trace.replay import steps
+from benchorch.trace.slack import slack
 
 if TYPE_CHECKING:
     from numpy import bool_, int32, int64
@@ -60,6 +60,7 @@ class Basis:
         module: (n,) number of each event's module, NOTHING for none; `modules` are their names.
         peaks: what the machine can do, None where nobody measured it.
         others: trials by name whose times can be swapped in.
+        known: what was worked out of it already; a changed copy begins anew.
     """
 
     events: Events
@@ -75,6 +76,7 @@ class Basis:
     modules: tuple[str, ...]
     peaks: Peaks | None = None
     others: Mapping[str, Basis] = field(default_factory=dict)
+    known: dict[Hashable, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def within(self, chosen: NDArray[bool_]) -> NDArray[int64]:
         """The outermost chosen event that each is, or is part of, (n,); NOTHING for none."""
@@ -100,8 +102,10 @@ class Basis:
         """The edges whose weight is spent on one of some classes, (E,)."""
         import numpy as np
 
-        meant = np.array([one in classes for one in CLASSES])
-        found: NDArray[bool_] = meant[self.dag.label]
+        if classes not in self.known:
+            meant = np.array([one in classes for one in CLASSES])
+            self.known[classes] = meant[self.dag.label]
+        found: NDArray[bool_] = self.known[classes].copy()
         return found
 
     def owned_by(self, chosen: NDArray[bool_]) -> NDArray[bool_]:
@@ -122,14 +126,14 @@ def prepare(
     owned = owners(analysis.events)
     module, modules = module_names(analysis.events, owned)
     dag, path = analysis.dag, analysis.path
-    contracted = contract(dag)
+    contracted = whole(dag)
     return Basis(
         events=analysis.events,
         dag=dag,
         path=path,
         graph=analysis.graph,
         contracted=contracted,
-        spare_ns=contracted.slack(contracted.lengths(steps(dag))),
+        spare_ns=slack(dag)[contracted.last],
         path_edges=path.edge[~path.residual],
         path_points=dag.head[path.edge[path.residual]],
         owned=owned,

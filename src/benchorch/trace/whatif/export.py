@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, final
 
-from benchorch.trace.contraction import contract
+from benchorch.trace.contraction import contract, whole
 from benchorch.trace.events import NOTHING
 from benchorch.trace.replay import NEVER, steps
 from benchorch.trace.slack import slack
@@ -98,24 +98,26 @@ def _small(dag: Dag, spare_ns: NDArray[int64], most: int) -> tuple[NDArray[bool_
     """The edges of the least slack that make so few junctions, and how much may be saved."""
     import numpy as np
 
-    live = spare_ns < NEVER // 2
-    values = np.unique(spare_ns[live])
-    if len(values) < 2 or _junctions(dag, live) <= most:
-        return live, None
+    chains = whole(dag)
+    of_chain = spare_ns[chains.last]  # and of all its edges
+    live = of_chain < NEVER // 2
+    values = np.unique(of_chain[live])
+    if len(values) < 2 or _junctions(chains, live) <= most:
+        return spare_ns < NEVER // 2, None
     low, high = 0, len(values) - 1  # what is critical stays however much it is; not all does
     while high - low > 1:
         middle = (low + high) // 2
-        fits = _junctions(dag, spare_ns <= values[middle]) <= most
+        fits = _junctions(chains, of_chain <= values[middle]) <= most
         low, high = (middle, high) if fits else (low, middle)
     return spare_ns <= values[low], int(values[low + 1])
 
 
-def _junctions(dag: Dag, kept: NDArray[bool_]) -> int:
-    """How many would be left of the graph with these edges."""
+def _junctions(chains: Contracted, kept: NDArray[bool_]) -> int:
+    """How many would be left of the graph with these of its chains, (K,)."""
     import numpy as np
 
-    inward = np.bincount(dag.head[kept], minlength=dag.points)
-    outward = np.bincount(dag.tail[kept], minlength=dag.points)
+    inward = np.bincount(chains.head[kept], minlength=len(chains.points))
+    outward = np.bincount(chains.tail[kept], minlength=len(chains.points))
     return int(((inward + outward > 0) & ~((inward == 1) & (outward == 1))).sum())
 
 
@@ -141,8 +143,7 @@ def _on_chains(
     """What each chain has of each atom: atoms, chains in order, and nanoseconds."""
     import numpy as np
 
-    sizes = np.diff(small.first, append=len(small.edges))
-    chain = np.repeat(np.arange(len(small.tail)), sizes)
+    chain = np.repeat(np.arange(len(small.tail)), small.sizes)
     atom = atom_of_edge[small.edges]
     known = atom >= 0
     key, place = np.unique(chain[known] * max(atoms, 1) + atom[known], return_inverse=True)

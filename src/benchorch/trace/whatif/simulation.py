@@ -30,7 +30,7 @@ def scenario_of(basis: Basis, changes: Sequence[Transform]) -> Scenario:
 def makespan_ns(basis: Basis, scenario: Scenario) -> int:
     """Of a replay with the scenario's weights; for when that alone is wanted."""
     dag, changed = rewired(basis.dag, scenario)
-    return _graph(basis, dag, changed).makespan_ns(steps(dag, *changed))
+    return _graph(basis, dag, changed, _left(basis, changed)).makespan_ns(steps(dag, *changed))
 
 
 def outcome(basis: Basis, scenario: Scenario) -> tuple[int, CriticalPath]:
@@ -39,10 +39,11 @@ def outcome(basis: Basis, scenario: Scenario) -> tuple[int, CriticalPath]:
 
     dag, changed = rewired(basis.dag, scenario)
     weight_ns, residual_ns, dropped = changed
-    graph = _graph(basis, dag, changed)
+    left_ns = _left(basis, changed)
+    graph = _graph(basis, dag, changed, left_ns)
     length_ns = graph.lengths(steps(dag, *changed))
     elapsed_ns = graph.elapsed(length_ns)
-    if dag is basis.dag and elapsed_ns[-1] == _left(basis, changed):
+    if dag is basis.dag and elapsed_ns[-1] == left_ns:
         return elapsed_ns[-1], retimed(dag, basis.path, weight_ns, residual_ns)
     edges = graph.way(length_ns, elapsed_ns)
     # A dropped edge that is left on the path stays for the order alone.
@@ -50,11 +51,10 @@ def outcome(basis: Basis, scenario: Scenario) -> tuple[int, CriticalPath]:
     return elapsed_ns[-1], path_along(dag, edges, held_ns, residual_ns)
 
 
-def _graph(basis: Basis, dag: Dag, changed: Changed) -> Contracted:
+def _graph(basis: Basis, dag: Dag, changed: Changed, left_ns: int | None) -> Contracted:
     """What to replay on: if nothing got longer, only chains with no more to spare than is saved."""
     if dag is not basis.dag:
         return contract(dag)
-    left_ns = _left(basis, changed)
     shorter = (changed[0] <= dag.weight_ns).all() and (changed[1] <= dag.residual_ns).all()
     if left_ns is None or not shorter:
         return basis.contracted

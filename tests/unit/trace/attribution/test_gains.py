@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchorch.trace.attribution.counterfactuals import counterfactuals
-from benchorch.trace.attribution.gains import Gains, gains
+from benchorch.trace.attribution.gains import Cut, Gains, gains
 from benchorch.trace.dag import Class, Dag, EdgeKind
 from benchorch.trace.events import Lane
 from benchorch.trace.replay import replay
@@ -25,6 +25,16 @@ def test_a_gain_is_what_a_replay_of_the_whole_graph_says(dag: Dag, data: st.Data
     cut = np.floor(dag.weight_ns * np.array(drawn, dtype=np.float64)).astype(np.int64)
     times = replay(dag, dag.weight_ns - cut)
     assert of(dag).saved_ns(cut) == dag.makespan_ns - int(times[-1] - times[0])
+
+
+@settings(deadline=None)
+@given(dag=dags() | lane_dags(), seed=st.integers(0, 99), asked=st.integers(0, 30))
+def test_many_gains_together_are_each_of_them(dag: Dag, seed: int, asked: int) -> None:
+    shares = np.random.default_rng(seed).choice([0.0, 0.3, 1.0], size=(asked, dag.edges))
+    cuts = [np.floor(dag.weight_ns * row).astype(np.int64) for row in shares]
+    times = [replay(dag, dag.weight_ns - cut) for cut in cuts]
+    saved = [dag.makespan_ns - int(one[-1] - one[0]) for one in times]
+    assert of(dag).saved_each([Cut.of(cut) for cut in cuts]) == saved
 
 
 @settings(deadline=None)

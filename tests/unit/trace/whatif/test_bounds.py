@@ -58,7 +58,7 @@ def basis_on(dag: Dag) -> Basis:
         path=path,
         graph=None,
         contracted=contracted,
-        spare_ns=contracted.slack(contracted.lengths(steps(dag))),
+        spare_ns=contracted.slack(),
         path_edges=path.edge[~path.residual],
         path_points=dag.head[path.edge[path.residual]],
         owned=owned,
