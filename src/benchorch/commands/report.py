@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchorch.commands.drawing import paper, tidy
@@ -43,6 +44,8 @@ def run(arguments: Sequence[str]) -> Reply:
     """The tables for people; the runs without their raw series for programs."""
     wanted = _parser().parse_args(list(arguments))
     written = None if wanted.output is None else _writer(wanted.output, asked_json=wanted.json)
+    if wanted.reprice:
+        written = _repriced(written)
     opened = _open_all(wanted.run)
     if written is None:
         return Reply(text="\n\n".join(one.text for one in opened), data=_json(opened))
@@ -64,6 +67,12 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="write it there, by its suffix: .html one page with plots, .csv a row a trial, "
         ".md the tables, .json (or with --json) the export",
+    )
+    parser.add_argument(
+        "--reprice",
+        action="store_true",
+        help="judge cost by the list of prices that ships, not by what the sweep was judged by "
+        "(.html and .csv)",
     )
     return parser
 
@@ -87,6 +96,12 @@ def _writer(path: Path, *, asked_json: bool) -> _Writer:
         f"--output {path.with_suffix('.html').name}"
     )
     raise ConfigError([problem])
+
+
+def _repriced(writer: _Writer | None) -> _Writer:
+    if writer not in (_write_page, _write_csv):
+        raise ConfigError(["--reprice is of reports that tell cost: --output FILE.html or .csv."])
+    return partial(writer, anew=True)
 
 
 def _open_all(references: Sequence[str]) -> list[_Opened]:
@@ -150,22 +165,22 @@ def _write_markdown(opened: Sequence[_Opened], path: Path) -> None:
     _write(path, "\n".join(one.markdown for one in opened))
 
 
-def _write_csv(opened: Sequence[_Opened], path: Path) -> None:
+def _write_csv(opened: Sequence[_Opened], path: Path, *, anew: bool = False) -> None:
     from benchorch.reporting.columns import csv_text
-    from benchorch.reporting.prices import listed_prices
+    from benchorch.reporting.prices import prices_of
     from benchorch.reporting.rows import rows_of
 
     runs = [one.run for one in opened]
-    _write(path, csv_text(rows_of(runs, listed_prices(runs))))
+    _write(path, csv_text(rows_of(runs, prices_of(runs, anew=anew))))
 
 
-def _write_page(opened: Sequence[_Opened], path: Path) -> None:
+def _write_page(opened: Sequence[_Opened], path: Path, *, anew: bool = False) -> None:
     from benchorch.reporting.page import page
-    from benchorch.reporting.prices import listed_prices
+    from benchorch.reporting.prices import prices_of
     from benchorch.reporting.rows import rows_of
 
     runs = [one.run for one in opened]
-    prices = listed_prices(runs)
+    prices = prices_of(runs, anew=anew)
     _write(path, page(runs, rows_of(runs, prices), prices))
 
 

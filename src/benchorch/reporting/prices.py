@@ -1,20 +1,23 @@
-"""What does an hour of each machine in these runs cost, by the list that ships with benchorch?
+"""What does an hour of each machine in these runs cost? What their own sweeps were judged by.
 
-Nobody is asked, so that a report says the same today and tomorrow. A machine of one's own has no
-price, which is not a price of nothing.
+Where several tell, the newest counts for all, so that rows of one report are judged alike; a run
+from before prices were kept is judged by the list that ships with benchorch. Nobody is asked, so
+that a report says the same today and tomorrow. A machine of one's own has no price unless its owner
+named one, which is not a price of nothing.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from benchorch.comparing.stored import StoredRun
 from benchorch.config import builtin_directory
 from benchorch.domain.codec import Json
-from benchorch.domain.price import PriceSnapshot
+from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.trial import Trial
 from benchorch.price_book import PriceBook
 
@@ -22,8 +25,30 @@ NOTHING_KEPT = Path(os.devnull)
 """No directory: prices fetched earlier do not count in a report."""
 
 
-def listed_prices(runs: Sequence[StoredRun]) -> PriceSnapshot:
-    """The bundled list's prices of all kinds of machines in these runs."""
+def prices_of(runs: Sequence[StoredRun], *, anew: bool = False) -> PriceSnapshot:
+    """The prices of all kinds of machines in these runs.
+
+    Args:
+        runs: what is reported.
+        anew: by the list alone, whatever the sweeps were judged by.
+    """
+    listed = _listed(runs)
+    kept = {} if anew else {price.kind: price for price in _kept(runs)}
+    return replace(listed, on_demand={**listed.on_demand, **kept})
+
+
+def _kept(runs: Sequence[StoredRun]) -> Sequence[Price]:
+    """What results were judged by on demand, the newest last."""
+    results = [result for run in runs for result in run.results().values()]
+    prices = [price for result in results for price in result.prices]
+    return sorted(
+        (price for price in prices if price.market is Market.ON_DEMAND),
+        key=lambda price: price.as_of,
+    )
+
+
+def _listed(runs: Sequence[StoredRun]) -> PriceSnapshot:
+    """The bundled list's prices."""
     trials = [stored.trial for run in runs for stored in run.trials]
     vcpus = {kind_of(trial): count for trial in trials if (count := _vcpus(trial)) is not None}
     bundled = _bundled()

@@ -9,12 +9,12 @@ import pytest
 
 from benchorch.comparing.stored import StoredRun
 from benchorch.reporting.columns import MLAGILITY, OURS, csv_text
-from benchorch.reporting.prices import listed_prices
+from benchorch.reporting.prices import prices_of
 from benchorch.reporting.rows import rows_of
 
 
 def read(*runs: StoredRun) -> list[dict[str, str]]:
-    text = csv_text(rows_of(runs, listed_prices(runs)))
+    text = csv_text(rows_of(runs, prices_of(runs)))
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchorch.comparing.stored import StoredRun
 from benchorch.reporting.page import MOST_BYTES, page
-from benchorch.reporting.prices import listed_prices
+from benchorch.reporting.prices import prices_of
 from benchorch.reporting.rows import rows_of
 
 VOID = {"meta", "link"}
@@ -46,7 +46,7 @@ class Reader(HTMLParser):
 
 
 def drawn(*runs: StoredRun) -> str:
-    prices = listed_prices(runs)
+    prices = prices_of(runs)
     return page(runs, rows_of(runs, prices), prices)
 
 

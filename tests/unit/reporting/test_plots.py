@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchorch.reporting.chart import Axis, Mark, chart
 from benchorch.reporting.plots import pareto_front, plots
-from benchorch.reporting.prices import listed_prices
+from benchorch.reporting.prices import prices_of
 from benchorch.reporting.rows import rows_of
 
 NUMBERS = st.floats(1e-9, 1e12)
@@ -45,7 +45,7 @@ def test_every_mark_is_inside_the_picture(points):
 
 
 def test_marks_are_those_that_have_figures_and_the_disqualified_are_hollow(run):
-    rows = rows_of([run], listed_prices([run]))
+    rows = rows_of([run], prices_of([run]))
     latency, cost, build = plots(rows)
     assert latency.picture.count("<g>") == 3
     assert latency.picture.count("hollow") == 1
@@ -55,7 +55,7 @@ def test_marks_are_those_that_have_figures_and_the_disqualified_are_hollow(run):
 
 
 def test_the_front_of_each_piece_of_work_is_its_own(swept):
-    rows = rows_of([swept], listed_prices([swept]))
+    rows = rows_of([swept], prices_of([swept]))
     cost = next(plot for plot in plots(rows) if plot.title.startswith("Cost"))
     assert cost.picture.count("<g>") == 8
     assert cost.picture.count('class="front"') == 4
