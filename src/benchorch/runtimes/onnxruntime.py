@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
 """ONNX's words for floating tensors that numpy knows."""
+_RENAMED = "_orig"
+"""What torch's exporter adds to the name of an input that is returned as it came."""
+
 # Counting what runs loads the graph once more; that must not take the machine's memory.
 _LARGEST_PROFILED_BYTES = 1_000_000_000
 
@@ -162,9 +165,19 @@ def _fed(session: Any, arrays: Mapping[str, NDArray[generic]]) -> dict[str, NDAr
                 kind="input_type",
                 remedy="conversion=onnxruntime_fp16",
             )
-        array = arrays[node.name]
+        array = _array_of(node.name, arrays)
         fed[node.name] = array.astype(_DTYPES.get(node.type, array.dtype), order="C")
     return fed
+
+
+def _array_of(name: str, arrays: Mapping[str, NDArray[generic]]) -> NDArray[generic]:
+    """The array of a graph's input, which the exporter renames where an output has its name."""
+    for known in (name, name.removesuffix(_RENAMED)):
+        if known in arrays:
+            return arrays[known]
+    raise MeasureError(
+        f"The graph has an input {name!r}; the model's are {', '.join(arrays)}.", kind="input_name"
+    )
 
 
 def _counts(

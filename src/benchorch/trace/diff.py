@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from benchorch.trace.analysed import Analysed
 from benchorch.trace.families import FUSED, REGION
-from benchorch.trace.path_sums import Analysed, PathSums, path_sums
+from benchorch.trace.path_sums import PathSums, path_sums
 from benchorch.units import format_seconds, ns_to_s
 
 CAUSES: Mapping[str, str] = {

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from benchorch.trace.analysed import Analysed
 from benchorch.trace.attribution.owners import owners
 from benchorch.trace.attribution.workloads import op_type
-from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag
+from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Events
 from benchorch.trace.families import family
-from benchorch.trace.findings import Findings
 from benchorch.trace.shapes import recorded
 
 if TYPE_CHECKING:
@@ -31,26 +31,6 @@ COST_OF: Mapping[Class, str] = {
 
 
 _COMPILED = "Torch-Compiled Region"
-
-
-class Analysed(Protocol):
-    """An analysis of one window of a trace."""
-
-    @property
-    def events(self) -> Events:
-        """Of the whole trace."""
-
-    @property
-    def dag(self) -> Dag:
-        """Of the window."""
-
-    @property
-    def path(self) -> CriticalPath:
-        """Its critical path."""
-
-    @property
-    def findings(self) -> Findings:
-        """What is said of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

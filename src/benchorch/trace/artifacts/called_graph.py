@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from benchorch.trace.analysed import Analysed
 from benchorch.trace.artifacts.ancestry import Ancestry
-from benchorch.trace.artifacts.subject import Analysed
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.events import NOTHING
 from benchorch.trace.operator_graph import OperatorGraph, OperatorNode

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchorch.trace.analysed import Analysed
 from benchorch.trace.artifacts.ancestry import Ancestry
 from benchorch.trace.artifacts.called_graph import OWN_SOURCE, called_graph, pairs_along
-from benchorch.trace.artifacts.subject import Analysed
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.gains import Cut, Gains, gains, part_of
 from benchorch.trace.attribution.nodes import graph_nodes

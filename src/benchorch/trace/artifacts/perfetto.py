@@ -8,11 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchorch.trace.analysed import Analysed
 from benchorch.trace.artifacts.ancestry import Ancestry
 from benchorch.trace.artifacts.colours import perfetto_name
 from benchorch.trace.artifacts.markup import json_text
 from benchorch.trace.artifacts.stretches import Stretches, lane_label
-from benchorch.trace.artifacts.subject import Analysed
 from benchorch.trace.dag import CLASSES, NOBODY, Tier
 from benchorch.trace.events import NOTHING
 from benchorch.trace.nesting import nest

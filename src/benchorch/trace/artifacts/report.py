@@ -7,10 +7,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchorch.trace.analysed import Analysed
 from benchorch.trace.artifacts import drawing, report_parts
 from benchorch.trace.artifacts.markup import element, escaped, json_in_script, shortened
 from benchorch.trace.artifacts.report_tables import KINDS, table_section
-from benchorch.trace.artifacts.subject import UNATTRIBUTED, Analysed, tables
+from benchorch.trace.artifacts.subject import UNATTRIBUTED, tables
 
 _HERE = Path(__file__).parent
 STYLE = drawing.STYLE + (_HERE / "report.css").read_text(encoding="utf-8")

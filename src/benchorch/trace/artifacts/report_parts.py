@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from benchorch.trace.analysed import Analysed
 from benchorch.trace.artifacts.colours import OF_CLASS, OF_TIER
 from benchorch.trace.artifacts.markup import element, escaped, shortened
 from benchorch.trace.artifacts.subject import (
     UNATTRIBUTED,
-    Analysed,
     duration,
     percent,
     share,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
+from benchorch.trace.analysed import Analysed
 from benchorch.trace.artifacts.ancestry import NO_OWNER, Ancestry
-from benchorch.trace.artifacts.subject import SCHEMA_VERSION, Analysed
+from benchorch.trace.artifacts.subject import SCHEMA_VERSION
 from benchorch.trace.dag import CLASSES, NOBODY, Tier
 from benchorch.trace.drag import drag
 

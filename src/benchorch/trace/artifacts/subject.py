@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
-from benchorch.trace.dag import CriticalPath, Dag
-from benchorch.trace.events import Events
 from benchorch.trace.findings import Findings, Row
-from benchorch.trace.operator_graph import OperatorGraph
 from benchorch.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
 SCHEMA_VERSION = 1
@@ -16,30 +12,6 @@ SCHEMA_VERSION = 1
 
 UNATTRIBUTED = "unattributed"
 """The row of a table for the time that belongs to nothing in it."""
-
-
-class Analysed(Protocol):
-    """An analysis of one window of a trace."""
-
-    @property
-    def events(self) -> Events:
-        """Of the whole trace."""
-
-    @property
-    def dag(self) -> Dag:
-        """The dependency graph of the window."""
-
-    @property
-    def path(self) -> CriticalPath:
-        """Its critical path."""
-
-    @property
-    def findings(self) -> Findings:
-        """What is said of it."""
-
-    @property
-    def graph(self) -> OperatorGraph | None:
-        """The model's own graph, where one is known."""
 
 
 def tables(findings: Findings) -> Mapping[str, tuple[Row, ...]]:

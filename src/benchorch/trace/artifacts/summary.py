@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
-from benchorch.trace.artifacts.subject import SCHEMA_VERSION, UNATTRIBUTED, Analysed, share, tables
+from benchorch.trace.analysed import Analysed
+from benchorch.trace.artifacts.subject import SCHEMA_VERSION, UNATTRIBUTED, share, tables
 from benchorch.trace.dag import Dag
 from benchorch.trace.findings import Branch, Diagnosis, Findings, Row
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import final
 
 from benchorch.errors import StoreError
+from benchorch.trace.analysed import Analysed
 from benchorch.trace.artifacts.ancestry import Ancestry, ancestry
 from benchorch.trace.artifacts.drawing import alone
 from benchorch.trace.artifacts.graph_cards import full_picture, grouped_picture
@@ -20,7 +21,7 @@ from benchorch.trace.artifacts.model_explorer import edge_overlays, node_data, o
 from benchorch.trace.artifacts.perfetto import write_perfetto
 from benchorch.trace.artifacts.report import Picture, report
 from benchorch.trace.artifacts.stretches import path_columns, stretches
-from benchorch.trace.artifacts.subject import SCHEMA_VERSION, Analysed
+from benchorch.trace.artifacts.subject import SCHEMA_VERSION
 from benchorch.trace.artifacts.summary import summary
 from benchorch.trace.artifacts.table import comma_separated, markdown
 from benchorch.trace.artifacts.whatif_form import whatif_form

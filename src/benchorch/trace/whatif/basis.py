@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, final
 
+from benchorch.trace.analysed import Replayable
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import Owners, module_names, owners
@@ -25,26 +26,6 @@ if TYPE_CHECKING:
 
 DEEPEST = 1_000
 """Levels that are looked at; in a broken trace an event may seem to lie in itself."""
-
-
-class Analyzed(Protocol):
-    """Anything that has what an analysis has."""
-
-    @property
-    def events(self) -> Events:
-        """Of the trace."""
-
-    @property
-    def dag(self) -> Dag:
-        """Their dependencies."""
-
-    @property
-    def path(self) -> CriticalPath:
-        """The observed critical path."""
-
-    @property
-    def graph(self) -> OperatorGraph | None:
-        """The model's operators, where known."""
 
 
 @final
@@ -116,9 +97,9 @@ class Basis:
 
 
 def prepare(
-    analysis: Analyzed | Basis,
+    analysis: Replayable | Basis,
     peaks: Peaks | None = None,
-    others: Mapping[str, Analyzed] | None = None,
+    others: Mapping[str, Replayable] | None = None,
 ) -> Basis:
     """What any number of what-ifs can be asked of; the same again of what is prepared already."""
     if isinstance(analysis, Basis):

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from benchorch.errors import TraceError
+from benchorch.trace.analysed import Replayable
 from benchorch.trace.dag import CLASSES, Tier
-from benchorch.trace.whatif.basis import Analyzed, Basis, prepare
+from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.prediction import Moved, Prediction
 from benchorch.trace.whatif.scenario import Scenario, unchanged
 from benchorch.trace.whatif.simulation import makespan_ns, outcome, scenario_of
@@ -29,12 +30,12 @@ UNNAMED = "(between events)"
 
 
 def predict(
-    analysis: Analyzed | Basis,
+    analysis: Replayable | Basis,
     changes: Sequence[Transform],
     *,
     name: str = "what-if",
     peaks: Peaks | None = None,
-    others: Mapping[str, Analyzed] | None = None,
+    others: Mapping[str, Replayable] | None = None,
     swept: bool = False,
 ) -> Prediction:
     """The run with the changes made one after another.
