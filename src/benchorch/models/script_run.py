@@ -6,7 +6,7 @@ import os
 import runpy
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -32,8 +32,9 @@ def run_script(
         try:
             if path.suffix == PROGRAM_SUFFIX:
                 return {"model": _call_program(path)}
+            before = set(threading.enumerate())
             variables = runpy.run_path(str(path), run_name="__main__")
-            _wait_for_threads()
+            _wait_for_threads(set(threading.enumerate()) - before)
             return variables
         finally:
             if os.getpid() != process:
@@ -68,9 +69,15 @@ def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
         yield
 
 
-def _wait_for_threads() -> None:
-    """As Python does at its end: a script may call its models in threads."""
-    here = threading.current_thread()
-    for thread in threading.enumerate():
-        if thread is not here and not thread.daemon:
+def _wait_for_threads(started: Collection[threading.Thread]) -> None:
+    """As Python does at its end: a script may call its models in threads.
+
+    Workers of a pool that nobody shut down wait for work and would never end; Python tells them to,
+    once and for all, and this process may still want pools.
+    """
+    from concurrent.futures import thread as pools
+
+    workers = getattr(pools, "_threads_queues", {})
+    for thread in started:
+        if not thread.daemon and thread not in workers:
             thread.join()
