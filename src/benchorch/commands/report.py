@@ -106,15 +106,16 @@ def _repriced(writer: _Writer | None) -> _Writer:
 
 def _open_all(references: Sequence[str]) -> list[_Opened]:
     """Each run once, however often it is named; ConfigError with every problem at once."""
-    found: dict[Path, str] = {}
+    found: dict[Path, tuple[Path, str]] = {}
     problems: list[str] = []
     for reference in references:
         try:
-            found.setdefault(locate(reference).resolve(), reference)
+            path = locate(reference)
+            found.setdefault(path.resolve(), (path, reference))
         except ConfigError as error:
             problems += error.problems
     opened = []
-    for path, reference in found.items():
+    for path, reference in found.values():
         try:
             opened.append(_open(path, reference))
         except ConfigError as error:
