@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast, final
 
 from benchorch.analysis.cost import trial_usd
 from benchorch.components import construct
-from benchorch.config import builtin_directory
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.trial import Node, Plan, Trial
 from benchorch.errors import ConfigError
@@ -89,23 +88,25 @@ def snapshot(trials: Sequence[Trial], pricing: Pricing) -> PriceSnapshot | None:
     kinds = [kind for kind in machines if kind in rented or kind in pricing.usd_per_hour]
     if not kinds:
         return None
-    from benchorch.price_book import PriceBook
+    from benchorch.price_book import PriceBook, bundled_prices, vcpus_of
 
     book = PriceBook(
         region=pricing.region,
         own=pricing.usd_per_hour,
         source=_source(pricing) if rented else None,
         cache=state_directory() / "prices",
-        bundled=_bundled(),
+        bundled=bundled_prices(),
     )
-    return book.snapshot(kinds, {kind: _vcpus(node) for kind, node in rented.items()})
+    vcpus = {kind: vcpus_of(node) for kind, node in rented.items()}
+    return book.snapshot(kinds, {kind: n for kind, n in vcpus.items() if n is not None})
 
 
-def prices_of(plan: Plan, trial: Trial) -> tuple[Price, ...]:
-    """What an hour of a trial's machine costs, one price a market."""
+def prices_of(plan: Plan, spec: Node) -> tuple[Price, ...]:
+    """What an hour of the machine in a trial's spec costs, one price a market."""
     if plan.prices is None:
         return ()
-    found = (plan.prices.of(_kind(trial), market) for market in Market)
+    kind = str(cast(Node, spec["hardware"])["kind"])
+    found = (plan.prices.of(kind, market) for market in Market)
     return tuple(price for price in found if price is not None)
 
 
@@ -196,21 +197,9 @@ def _kind(trial: Trial) -> str:
     return str(cast(Node, trial.spec["hardware"])["kind"])
 
 
-def _vcpus(node: Node) -> int:
-    sizes = cast(Mapping[str, Mapping[str, float]], node["sizes"])
-    return int(sizes[str(node["size"])]["vcpus"])
-
-
 def _source(pricing: Pricing) -> PriceSource | None:
     if pricing.source == "bundled":
         return None
     from benchorch.hardware.aws_prices import AwsPrices, has_credentials
 
     return AwsPrices() if pricing.source == "aws" or has_credentials() else None
-
-
-def _bundled() -> Node:
-    import yaml
-
-    listed = yaml.safe_load((builtin_directory("conf") / "prices.yaml").read_text())
-    return {**listed, "as_of": str(listed["as_of"])}

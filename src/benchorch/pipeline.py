@@ -163,11 +163,8 @@ class Invocation:
 
     def _priced(self, result: TrialResult) -> TrialResult:
         """With the prices by which the whole sweep is judged."""
-        plan = self.plan
-        if plan is None or plan.prices is None:
-            return result
-        trial = next(trial for trial in plan.trials if trial.trial_id == result.trial_id)
-        return replace(result, prices=prices_of(plan, trial))
+        assert self.plan is not None  # it is being run
+        return replace(result, prices=prices_of(self.plan, self._specs[result.trial_id]))
 
     @contextlib.contextmanager
     def _on_disk(self, what: str) -> Iterator[None]:

@@ -13,14 +13,32 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast, final
 
+from benchorch.config import builtin_directory
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.price import Market, Price, PriceSnapshot
+from benchorch.domain.trial import Node
 from benchorch.errors import PriceUnavailable
 from benchorch.interfaces.price_source import PriceSource
 
 FRESH = {Market.ON_DEMAND: timedelta(hours=24), Market.SPOT: timedelta(hours=1)}
 MOST_MOVED = 3.0
 """A price that is so many times another is taken for a mistake rather than for news."""
+
+
+def bundled_prices() -> Node:
+    """The dated list that ships, as its YAML says it."""
+    import yaml
+
+    text = (builtin_directory("conf") / "prices.yaml").read_text(encoding="utf-8")
+    listed = yaml.safe_load(text)
+    return {**listed, "as_of": str(listed["as_of"])}
+
+
+def vcpus_of(hardware: Node) -> int | None:
+    """Virtual CPUs of a hardware node's size; None for a machine without sizes."""
+    sizes = cast(Mapping[str, Mapping[str, float]], hardware.get("sizes") or {})
+    found = sizes.get(str(hardware.get("size")), {}).get("vcpus")
+    return None if found is None else int(found)
 
 
 @final

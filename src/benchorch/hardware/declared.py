@@ -14,7 +14,6 @@ from benchorch.interfaces.hardware import Clock, Hardware
 ARCHITECTURES = ("x86_64", "aarch64")
 SIZE_KEYS = ("vcpus", "memory_gib")  # of every size; those below of some
 MORE_SIZE_KEYS = ("cores", "accelerators", "accelerator_gib")
-LABEL_PREFIX = "benchorch/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +80,6 @@ class DeclaredHardware(Hardware):
     def memory_gib(self) -> float | None:
         """Memory of the declared size, or None for this machine."""
         return None if self.size is None else self.sizes[self.size]["memory_gib"]
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """What a node of this kind is labelled with, so that its trials find it."""
-        told = {"instance-type": self.kind, "arch": self.arch, "accelerator": self.accelerator}
-        return {f"{LABEL_PREFIX}{name}": value for name, value in told.items() if value}
 
     @abstractmethod
     def clock(self) -> Clock:

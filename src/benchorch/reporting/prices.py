@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import cast
 
 from benchorch.comparing.stored import StoredRun
-from benchorch.config import builtin_directory
 from benchorch.domain.codec import Json
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.trial import Trial
-from benchorch.price_book import PriceBook
+from benchorch.price_book import PriceBook, bundled_prices, vcpus_of
 
 NOTHING_KEPT = Path(os.devnull)
 """No directory: prices fetched earlier do not count in a report."""
@@ -50,8 +49,9 @@ def _kept(runs: Sequence[StoredRun]) -> Sequence[Price]:
 def _listed(runs: Sequence[StoredRun]) -> PriceSnapshot:
     """The bundled list's prices."""
     trials = [stored.trial for run in runs for stored in run.trials]
-    vcpus = {kind_of(trial): count for trial in trials if (count := _vcpus(trial)) is not None}
-    bundled = _bundled()
+    sizes = {kind_of(trial): vcpus_of(_hardware(trial)) for trial in trials}
+    vcpus = {kind: count for kind, count in sizes.items() if count is not None}
+    bundled = bundled_prices()
     book = PriceBook(
         region=str(bundled["region"]), own={}, source=None, cache=NOTHING_KEPT, bundled=bundled
     )
@@ -63,20 +63,5 @@ def kind_of(trial: Trial) -> str:
     return trial.labels.get("hardware_kind") or str(_hardware(trial).get("kind", ""))
 
 
-def _bundled() -> Mapping[str, Json]:
-    import yaml
-
-    told = yaml.safe_load((builtin_directory("conf") / "prices.yaml").read_text(encoding="utf-8"))
-    return {**told, "as_of": str(told["as_of"])}
-
-
 def _hardware(trial: Trial) -> Mapping[str, Json]:
     return cast(Mapping[str, Json], trial.spec.get("hardware") or {})
-
-
-def _vcpus(trial: Trial) -> int | None:
-    """Virtual CPUs of its size, as the hardware's own YAML has them."""
-    hardware = _hardware(trial)
-    sizes = cast(Mapping[str, Mapping[str, Json]], hardware.get("sizes") or {})
-    found = sizes.get(str(hardware.get("size")), {}).get("vcpus")
-    return found if isinstance(found, int) else None

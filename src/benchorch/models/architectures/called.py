@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
 import torch.fx
 from torch import Tensor, nn
 
+from benchorch.models.architectures.nested import tensors_in
 from benchorch.models.script_inputs import Arguments, fill
 
 _KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -35,7 +35,7 @@ class Called(nn.Module):
         tensors = {**dict(zip(self.names, args, strict=False)), **kwargs}
         positional, named = fill(self.arguments, tensors)
         answer = self.model(*positional, **named)
-        return answer if _is_plain(answer) else tuple(_tensors(answer))
+        return answer if _is_plain(answer) else tuple(tensors_in(answer))
 
 
 def called(model: nn.Module, arguments: Arguments) -> Called:
@@ -67,14 +67,3 @@ def _is_plain(answer: Any) -> bool:
     if type(answer) is dict:
         return all(_is_plain(item) for item in answer.values())
     return type(answer) in (tuple, list) and all(_is_plain(item) for item in answer)
-
-
-def _tensors(value: object) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _tensors(item)

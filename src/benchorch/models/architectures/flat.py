@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
 
 from torch import Tensor, nn
+
+from benchorch.models.architectures.nested import tensors_in
 
 _KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
@@ -34,7 +35,7 @@ class Flat(nn.Module):
                 f"{type(self.model).__name__} returns no {', '.join(missing)}; "
                 f"it returns {', '.join(answer.keys())}."
             )
-        return tuple(tensor for name in fields for tensor in _tensors(answer[name]))
+        return tuple(tensor for name in fields for tensor in tensors_in(answer[name]))
 
 
 def flat(model: nn.Module, arguments: tuple[str, ...], outputs: tuple[str, ...]) -> Flat:
@@ -50,15 +51,3 @@ def flat(model: nn.Module, arguments: tuple[str, ...], outputs: tuple[str, ...])
     forward.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
     made: type[Flat] = type("Flat", (Flat,), {"forward": forward})
     return made(model, arguments, outputs)
-
-
-def _tensors(value: object) -> Iterator[Tensor]:
-    """Every tensor of a nested answer, in order."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _tensors(item)

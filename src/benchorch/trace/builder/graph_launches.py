@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from benchorch.trace.builder.edges import edges, found, joined
-from benchorch.trace.dag import Class, EdgeKind, Tier
+from benchorch.trace.builder.edges import found, joined
+from benchorch.trace.builder.stream_order import stream_edges
+from benchorch.trace.dag import Tier
 from benchorch.trace.events import NOTHING
 
 if TYPE_CHECKING:
@@ -66,9 +67,9 @@ def _around(scope: Scope, queue: Queues, fit: Fitted, work: NDArray[int64]) -> E
     last = np.array([side[np.argmax(scope.end_ns[side])] for side in sides], dtype=np.int64)
     parts = []
     if before[0] != NOTHING:
-        parts.append(_after(scope, fit, np.repeat(before, len(first)), first, Tier.SEMANTIC))
+        parts.append(stream_edges(np.repeat(before, len(first)), first, Tier.SEMANTIC, fit, scope))
     if behind[0] != NOTHING:
-        parts.append(_after(scope, fit, last, np.repeat(behind, len(last)), Tier.SEMANTIC))
+        parts.append(stream_edges(last, np.repeat(behind, len(last)), Tier.SEMANTIC, fit, scope))
     return joined(parts)
 
 
@@ -98,18 +99,5 @@ def _learned(scope: Scope, replays: list[NDArray[int64]], fit: Fitted) -> Edges:
         gap_ns = (start_ns[:, then] - end_ns[:, node]).min(axis=0)
         tight = gap_ns <= _TIGHT * fit.gap_ns[work[0, then] - scope.hosts]
         pairs = work[:, node[tight]].ravel(), work[:, then[tight]].ravel()
-        parts.append(_after(scope, fit, *pairs, Tier.INFERRED))
+        parts.append(stream_edges(*pairs, Tier.INFERRED, fit, scope))
     return joined(parts)
-
-
-def _after(
-    scope: Scope, fit: Fitted, work: NDArray[int64], then: NDArray[int64], tier: Tier
-) -> Edges:
-    return edges(
-        2 * work + 1,
-        2 * then,
-        kind=EdgeKind.SYNC,
-        tier=tier,
-        weight_ns=fit.gap_ns[then - scope.hosts],
-        label=Class.STREAM_GAP,
-    )

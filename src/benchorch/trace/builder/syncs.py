@@ -10,6 +10,7 @@ from benchorch.trace.builder.edges import edges, found
 from benchorch.trace.builder.floors import floors
 from benchorch.trace.builder.notes import lanes_of
 from benchorch.trace.builder.searches import moments
+from benchorch.trace.builder.stream_order import stream_edges
 from benchorch.trace.builder.streams import Streams
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchorch.trace.builder.device_lanes import Fitted
-    from benchorch.trace.builder.edges import Edges, Found
+    from benchorch.trace.builder.edges import Found
     from benchorch.trace.builder.notes import Notes
     from benchorch.trace.builder.queues import Queues
     from benchorch.trace.builder.scope import Scope
@@ -266,7 +267,8 @@ def unknown_waits(scope: Scope, work: NDArray[int64], fit: Fitted, thresholds: T
     known = moments(ends, scope.lane[ends >> 1], scope.end_ns[ends >> 1])
     other = known.last_elsewhere(scope.lane[work], scope.start_ns[work])
     during = (other >= 0) & (known.time_ns[other] > ready_ns) if len(ends) else other > NOTHING
-    return found(_after(known.point[other[during]] >> 1, work[during], Tier.INFERRED, fit, scope))
+    before = known.point[other[during]] >> 1
+    return found(stream_edges(before, work[during], Tier.INFERRED, fit, scope))
 
 
 def stream_waits(scope: Scope, streams: Streams, fit: Fitted) -> Found:
@@ -274,17 +276,4 @@ def stream_waits(scope: Scope, streams: Streams, fit: Fitted) -> Found:
     which, work = streams.reached(streams.source, streams.recorded_ns)
     then = streams.queue.next_from(streams.lane, streams.called_ns)[which]
     work, then = work[then != NOTHING], then[then != NOTHING]
-    return found(_after(work, then, Tier.RECORDED, fit, scope))
-
-
-def _after(
-    work: NDArray[int64], then: NDArray[int64], tier: Tier, fit: Fitted, scope: Scope
-) -> Edges:
-    return edges(
-        2 * work + 1,
-        2 * then,
-        kind=EdgeKind.SYNC,
-        tier=tier,
-        weight_ns=fit.gap_ns[then - scope.hosts],
-        label=Class.STREAM_GAP,
-    )
+    return found(stream_edges(work, then, Tier.RECORDED, fit, scope))

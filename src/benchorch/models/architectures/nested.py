@@ -1,0 +1,19 @@
+"""The tensors of an answer, however it is nested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from torch import Tensor
+
+
+def tensors_in(value: object) -> Iterator[Tensor]:
+    """Every tensor of a nested answer, in order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from tensors_in(item)
