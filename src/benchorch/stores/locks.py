@@ -24,15 +24,19 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool = True, shared: bool = False) -> Iterator[bool]:
+def locked(
+    path: Path, *, wait: bool = True, shared: bool = False, make: bool = True
+) -> Iterator[bool]:
     """Whether the lock is held by the caller meanwhile, and by nobody else.
 
     Args:
         path: a file made for this lock; it stays, since removing it would split the lock in two.
         wait: until the holder is done or dead; otherwise False where somebody holds it.
         shared: held together with others that share it.
+        make: the file where there is none; otherwise FileNotFoundError.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0)
+    descriptor = os.open(path, flags, 0o600)
     _held.add(descriptor)
     try:
         yield _acquire(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, wait)

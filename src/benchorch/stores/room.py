@@ -45,7 +45,7 @@ def oldest_use_ns(uses: Path) -> int | None:
     for path in uses.glob("*.lock"):
         with suppress(FileNotFoundError):  # it has ended meanwhile
             since_ns = path.stat().st_mtime_ns
-            with locked(path, wait=False) as dead:
+            with locked(path, wait=False, make=False) as dead:
                 if not dead:
                     living.append(since_ns)
     return min(living, default=None)

@@ -213,6 +213,13 @@ def test_a_killed_user_holds_nothing(tmp_path: Path, start: Start) -> None:
     assert mine.trim() == [key("a").digest]
 
 
+def test_looking_at_who_uses_a_store_leaves_nothing_behind(tmp_path: Path) -> None:
+    gone = tmp_path / "1-a.lock"
+    with pytest.raises(FileNotFoundError), locked(gone, wait=False, make=False):
+        pass
+    assert not gone.exists()
+
+
 MANY = """
 store = LocalStore(root=str(root / "cache"), quota_gib=2.5 / 1024)
 announce(f"ready-{sys.argv[2]}")
