@@ -144,8 +144,8 @@ def _on_chains(
     import numpy as np
 
     chain = np.repeat(np.arange(len(small.tail)), small.sizes)
-    atom = atom_of_edge[small.edges]
+    atom = atom_of_edge[small.pieces]
     known = atom >= 0
     key, place = np.unique(chain[known] * max(atoms, 1) + atom[known], return_inverse=True)
-    ns = np.bincount(place, weights=small.dag.weight_ns[small.edges[known]], minlength=len(key))
+    ns = np.bincount(place, weights=small.dag.weight_ns[small.pieces[known]], minlength=len(key))
     return key % max(atoms, 1), key // max(atoms, 1), ns.astype(np.int64)
