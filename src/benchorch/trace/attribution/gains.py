@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
-from benchorch.trace.contraction import Contracted, contract, whole
+from benchorch.trace.contraction import Contracted, whole
 from benchorch.trace.dag import Dag
-from benchorch.trace.replay import steps
+from benchorch.trace.replay import NEVER, steps
 
 if TYPE_CHECKING:
     from numpy import bool_, float64, int64
@@ -115,11 +115,16 @@ class Gains:
         What nobody waits for any more has to be finished all the same: the replay ends with the
         last point, not with the sink.
         """
+        import numpy as np
+
         if not dropped.any():
             return 0
-        step_ns = steps(self.dag, dropped=dropped)
-        rest = contract(self.dag, step_ns >= 0)
-        return self.dag.makespan_ns - max(rest.elapsed(rest.lengths(step_ns)))
+        every = whole(self.dag)
+        length_ns = every.lengths(steps(self.dag, dropped=dropped))
+        elapsed_ns = np.array(every.elapsed(length_ns))
+        cut_off = length_ns < 0  # what a chain does before the end that nobody waits for
+        ends_ns = elapsed_ns[every.tail[cut_off]] + (length_ns[cut_off] + NEVER)
+        return self.dag.makespan_ns - max(int(elapsed_ns.max()), int(ends_ns.max(initial=0)))
 
 
 def _makespans_ns(graph: Contracted, cuts: Sequence[Cut]) -> list[int]:
