@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchorch.trace.events import Events
-from benchorch.trace.readers.json_trace import read_json
-from benchorch.trace.readers.nsight import read_nsight
 from benchorch.trace.readers.source import Source
-from benchorch.trace.readers.sqlite_file import SQLITE_MAGIC
+
+SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 def read_events(path: Path) -> Events:
@@ -20,4 +19,11 @@ def read_events(path: Path) -> Events:
     """
     with Source(path) as source:
         start = source.read(len(SQLITE_MAGIC))
-    return read_nsight(path) if start == SQLITE_MAGIC else read_json(path)
+    # Each brings a library of its own, whose import takes as long as a small trace.
+    if start == SQLITE_MAGIC:
+        from benchorch.trace.readers.nsight import read_nsight
+
+        return read_nsight(path)
+    from benchorch.trace.readers.json_trace import read_json
+
+    return read_json(path)

@@ -10,7 +10,6 @@ from typing import Self, final
 
 from benchorch.errors import TraceError
 
-SQLITE_MAGIC = b"SQLite format 3\0"
 _CHUNK_ROWS = 65_536
 
 
