@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, final
 
 from benchorch.trace.builder.edges import edges, joined
 from benchorch.trace.builder.order import order, positions
 from benchorch.trace.dag import NOBODY, Class, Dag, EdgeKind, Tier
 
 if TYPE_CHECKING:
-    from numpy import int32, int64
+    from numpy import bool_, int32, int64
     from numpy.typing import NDArray
 
     from benchorch.trace.builder.chains import Chains
     from benchorch.trace.builder.edges import Edges, Found
     from benchorch.trace.builder.scope import Scope
+    from benchorch.trace.dag import Window
 
 
 def times(scope: Scope) -> NDArray[int64]:
@@ -33,12 +34,35 @@ def times(scope: Scope) -> NDArray[int64]:
     return time_ns
 
 
-def assemble(scope: Scope, chains: Chains, time_ns: NDArray[int64], found: Sequence[Found]) -> Dag:
-    """The graph of all that was found.
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """A graph whose points are in order and whose edges are not; columns as of a `Dag`.
+
+    Attributes:
+        edges: owners are indices of events; weights may be longer than what passed.
+    """
+
+    time_ns: NDArray[int64]
+    event: NDArray[int32]
+    lane: NDArray[int32]
+    is_end: NDArray[bool_]
+    edges: Edges
+    window: Window
+    facts: Mapping[str, float]
+    repairs: Mapping[str, int]
+
+
+def assemble(
+    scope: Scope, chains: Chains, time_ns: NDArray[int64], found: Sequence[Found]
+) -> Wiring:
+    """All that was found, between points in their final order.
 
     Dependencies that would go back in time are dropped and counted. Points that nothing is known
     to come before come after the source; those that nothing comes after, before the sink.
     """
+    import numpy as np
+
     repairs = Counter(dict(scope.repairs))
     facts = dict(scope.facts)
     for one in found:
@@ -53,7 +77,19 @@ def assemble(scope: Scope, chains: Chains, time_ns: NDArray[int64], found: Seque
     if backward:
         repairs["backward_edges"] += backward
     whole = joined([*kept, *_ends(len(points), kept)])
-    return _dag(scope, points, time_ns[points], whole, facts, repairs)
+    event = np.append(scope.event, [NOBODY]).astype(np.int32)
+    inner = points < 2 * len(scope)
+    local = np.where(inner, points >> 1, len(scope))
+    return Wiring(
+        time_ns=time_ns[points],
+        event=event[local],
+        lane=np.append(scope.lane, NOBODY).astype(np.int32)[local],
+        is_end=(inner & (points & 1 == 1)).astype(np.bool_),
+        edges=replace(whole, owner=event[whole.owner]),  # NOBODY is the last one
+        window=scope.window,
+        facts=facts,
+        repairs=repairs,
+    )
 
 
 def _ends(points: int, parts: Sequence[Edges]) -> tuple[Edges, Edges]:
@@ -101,31 +137,22 @@ def _by_head(head: NDArray[int32], points: int) -> tuple[NDArray[int64], NDArray
     return order, begins
 
 
-def _dag(
-    scope: Scope,
-    points: NDArray[int32],
-    times_ns: NDArray[int64],
-    parts: Edges,
-    facts: Mapping[str, float],
-    repairs: Mapping[str, int],
-) -> Dag:
-    """Points and edges in their final order; weights at most what passed, residuals the rest."""
+def ordered(wiring: Wiring) -> Dag:
+    """With edges in their final order; weights at most what passed, residuals the rest."""
     import numpy as np
 
-    by_head, begins = _by_head(parts.head, len(points))
+    parts, times_ns, points = wiring.edges, wiring.time_ns, len(wiring.time_ns)
+    by_head, begins = _by_head(parts.head, points)
     head, tail = parts.head[by_head], parts.tail[by_head]
     tail_ns = times_ns[tail]
     weight_ns = np.minimum(parts.weight_ns[by_head], times_ns[head] - tail_ns)
-    residual_ns = np.zeros(len(points), dtype=np.int64)
+    residual_ns = np.zeros(points, dtype=np.int64)
     residual_ns[1:] = times_ns[1:] - np.maximum.reduceat(tail_ns + weight_ns, begins[1:])
-    event = np.append(scope.event, [NOBODY])
-    inner = points < 2 * len(scope)
-    local = np.where(inner, points >> 1, len(scope))
     return Dag(
         time_ns=times_ns,
-        event=event[local].astype(np.int32),
-        lane=np.append(scope.lane, NOBODY)[local].astype(np.int32),
-        is_end=(inner & (points & 1 == 1)).astype(np.bool_),
+        event=wiring.event,
+        lane=wiring.lane,
+        is_end=wiring.is_end,
         residual_ns=residual_ns,
         tail=tail,
         head=head,
@@ -133,8 +160,8 @@ def _dag(
         kind=parts.kind[by_head],
         tier=parts.tier[by_head],
         label=parts.label[by_head],
-        owner=event[parts.owner[by_head]].astype(np.int32),  # NOBODY is the last one
-        window=scope.window,
-        facts=facts,
-        repairs=repairs,
+        owner=parts.owner[by_head],
+        window=wiring.window,
+        facts=wiring.facts,
+        repairs=wiring.repairs,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchorch.trace.builder.assemble import assemble, times
+from benchorch.trace.builder.assemble import Wiring, assemble, ordered, times
 from benchorch.trace.builder.blocking import full_streams, locks
 from benchorch.trace.builder.bursts import bursts
 from benchorch.trace.builder.chains import chains
@@ -62,7 +62,14 @@ def build_dag(
     thresholds : Thresholds, optional
         What inference needs; they scale with the trace's clock.
     """
-    thresholds = thresholds or Thresholds()
+    # What it takes to find the edges is gone by the time that they are put in order.
+    return ordered(_wiring(events, window, graph, thresholds or Thresholds()))
+
+
+def _wiring(
+    events: Events, window: Window | None, graph: OperatorGraph | None, thresholds: Thresholds
+) -> Wiring:
+    """The points of a window in order, and all that is known to lie between them."""
     scope = scope_of(events, window)
     chain = chains(scope)
     time_ns = times(scope)
