@@ -37,17 +37,21 @@ def times(scope: Scope) -> NDArray[int64]:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """A graph whose points are in order and whose edges are not; columns as of a `Dag`.
+    """A graph whose points are in order and whose edges are not; columns of points as of a `Dag`.
 
     Attributes:
-        edges: owners are indices of events; weights may be longer than what passed.
+        parts: the edges as they were found; `ordered` uses them up.
+        place: of each of the scope's points its place in the order.
+        events: the event of each of the scope's, and NOBODY.
     """
 
     time_ns: NDArray[int64]
     event: NDArray[int32]
     lane: NDArray[int32]
     is_end: NDArray[bool_]
-    edges: Edges
+    parts: list[Edges]
+    place: NDArray[int32]
+    events: NDArray[int32]
     window: Window
     facts: Mapping[str, float]
     repairs: Mapping[str, int]
@@ -56,11 +60,7 @@ class Wiring:
 def assemble(
     scope: Scope, chains: Chains, time_ns: NDArray[int64], found: Sequence[Found]
 ) -> Wiring:
-    """All that was found, between points in their final order.
-
-    Dependencies that would go back in time are dropped and counted. Points that nothing is known
-    to come before come after the source; those that nothing comes after, before the sink.
-    """
+    """All that was found, and the points that it is about in their final order."""
     import numpy as np
 
     repairs = Counter(dict(scope.repairs))
@@ -70,13 +70,6 @@ def assemble(
         facts.update(one.facts)
     parts = [one.edges for one in found if len(one.edges)]
     points = order(scope, chains, time_ns, parts)
-    place = positions(points, len(time_ns))
-    placed = [replace(part, tail=place[part.tail], head=place[part.head]) for part in parts]
-    kept = [part.kept(part.tail < part.head) for part in placed]
-    backward = sum(map(len, placed)) - sum(map(len, kept))
-    if backward:
-        repairs["backward_edges"] += backward
-    whole = joined([*kept, *_ends(len(points), kept)])
     event = np.append(scope.event, [NOBODY]).astype(np.int32)
     inner = points < 2 * len(scope)
     local = np.where(inner, points >> 1, len(scope))
@@ -85,11 +78,25 @@ def assemble(
         event=event[local],
         lane=np.append(scope.lane, NOBODY).astype(np.int32)[local],
         is_end=(inner & (points & 1 == 1)).astype(np.bool_),
-        edges=replace(whole, owner=event[whole.owner]),  # NOBODY is the last one
+        parts=parts,
+        place=positions(points, len(time_ns)),
+        events=event,
         window=scope.window,
         facts=facts,
         repairs=repairs,
     )
+
+
+def _wired(wiring: Wiring) -> tuple[Edges, int]:
+    """The edges between ordered points, and how many would have gone back in time."""
+    points, place, parts = len(wiring.time_ns), wiring.place, wiring.parts
+    found = sum(map(len, parts))
+    placed = (replace(part, tail=place[part.tail], head=place[part.head]) for part in parts)
+    kept = [part.kept(part.tail < part.head) for part in placed]
+    parts.clear()
+    whole = joined([*kept, *_ends(points, kept)])
+    owner = wiring.events[whole.owner]  # NOBODY is the last one
+    return replace(whole, owner=owner), found - sum(map(len, kept))
 
 
 def _ends(points: int, parts: Sequence[Edges]) -> tuple[Edges, Edges]:
@@ -138,10 +145,15 @@ def _by_head(head: NDArray[int32], points: int) -> tuple[NDArray[int64], NDArray
 
 
 def ordered(wiring: Wiring) -> Dag:
-    """With edges in their final order; weights at most what passed, residuals the rest."""
+    """With edges in their final order; weights at most what passed, residuals the rest.
+
+    Dependencies that would go back in time are dropped and counted. Points that nothing is known
+    to come before come after the source; those that nothing comes after, before the sink.
+    """
     import numpy as np
 
-    parts, times_ns, points = wiring.edges, wiring.time_ns, len(wiring.time_ns)
+    times_ns, points = wiring.time_ns, len(wiring.time_ns)
+    parts, backward = _wired(wiring)
     by_head, begins = _by_head(parts.head, points)
     head, tail = parts.head[by_head], parts.tail[by_head]
     tail_ns = times_ns[tail]
@@ -163,5 +175,5 @@ def ordered(wiring: Wiring) -> Dag:
         owner=parts.owner[by_head],
         window=wiring.window,
         facts=wiring.facts,
-        repairs=wiring.repairs,
+        repairs={**wiring.repairs, **({"backward_edges": backward} if backward else {})},
     )
