@@ -16,6 +16,7 @@ from trace_lab.analysing import Analysed, analysed
 from trace_lab.generator import MARKER, Style, draw
 from trace_lab.kineto import Recording
 from trace_lab.program import Kind, Program, Range, Step, Sync, Thread, Work
+from trace_lab.seeds import each_of
 
 STYLES = {
     "device": Style(),
@@ -23,7 +24,7 @@ STYLES = {
     "host": Style(device=False, workers=2),
     "both": Style(workers=1, daemon=True),
 }
-SEEDS = range(6)
+SEEDS = each_of(range(6), 3)
 
 
 def stretches(found: Analysed) -> list[tuple[str, int, str, str]]:

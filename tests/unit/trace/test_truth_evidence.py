@@ -11,6 +11,7 @@ from trace_lab.analysing import analysed
 from trace_lab.comparing import Evidence, Ratio, evidence, total
 from trace_lab.generator import Style, draw
 from trace_lab.kineto import Recording
+from trace_lab.seeds import all_of
 
 DEVICE, THREADS = Style(graphs=True), Style(workers=2)
 
@@ -23,6 +24,9 @@ def gathered(style: Style, recording: Recording, place: Path, seeds: range) -> l
     return found
 
 
+PROGRAMS = pytest.mark.parametrize("seeds", all_of(range(20), 8))
+
+
 def recall(found: list[Evidence]) -> Mapping[str, Ratio]:
     return total([one.recall for one in found])
 
@@ -31,16 +35,18 @@ def precision(found: list[Evidence]) -> Mapping[str, Ratio]:
     return total([one.precision for one in found])
 
 
-def test_a_full_recording_shows_every_dependency_of_a_device(tmp_path: Path) -> None:
-    found = gathered(DEVICE, Recording(), tmp_path, range(20))
+@PROGRAMS
+def test_a_full_recording_shows_every_dependency_of_a_device(seeds: range, tmp_path: Path) -> None:
+    found = gathered(DEVICE, Recording(), tmp_path, seeds)
     known = {why: ratio.value for why, ratio in recall(found).items()}
     assert {why: value for why, value in known.items() if value < 1 and why != "graph"} == {}
     assert known["graph"] >= 0.8  # a fork inside a launched graph shows only in its repetitions
 
 
-def test_what_is_recorded_or_meant_is_true(tmp_path: Path) -> None:
-    found = gathered(DEVICE, Recording(), tmp_path, range(20))
-    found += gathered(THREADS, Recording(), tmp_path, range(20))
+@PROGRAMS
+def test_what_is_recorded_or_meant_is_true(seeds: range, tmp_path: Path) -> None:
+    found = gathered(DEVICE, Recording(), tmp_path, seeds)
+    found += gathered(THREADS, Recording(), tmp_path, seeds)
     wrong = [text for one in found for text in one.wrong]
     ratios = precision(found)
     assert ratios["recorded"].value == 1, wrong
@@ -48,24 +54,27 @@ def test_what_is_recorded_or_meant_is_true(tmp_path: Path) -> None:
     assert ratios.get("inferred", Ratio(hits=0, total=0)).value >= 0.9, wrong
 
 
-def test_recorded_waits_show_who_waited_for_whom(tmp_path: Path) -> None:
-    found = gathered(Style(device=False, workers=1), Recording(), tmp_path, range(20))
+@PROGRAMS
+def test_recorded_waits_show_who_waited_for_whom(seeds: range, tmp_path: Path) -> None:
+    found = gathered(Style(device=False, workers=1), Recording(), tmp_path, seeds)
     assert recall(found)["signal"].value >= 0.95
     assert recall(found)["signal, not waited for"].value >= 0.3  # most leave no trace at all
 
 
-def test_inference_without_recorded_waits_is_cautious(tmp_path: Path) -> None:
-    found = gathered(Style(device=False, workers=1), Recording(waits=False), tmp_path, range(20))
+@PROGRAMS
+def test_inference_without_recorded_waits_is_cautious(seeds: range, tmp_path: Path) -> None:
+    found = gathered(Style(device=False, workers=1), Recording(waits=False), tmp_path, seeds)
     wrong = [text for one in found for text in one.wrong]
     for ratio in precision(found).values():
         assert ratio.value >= 0.9, wrong
 
 
 @pytest.mark.parametrize("recording", [Recording(syncs=0.0), Recording(resolved=False)])
+@PROGRAMS
 def test_missing_rows_of_synchronisation_cost_recall_not_truth(
-    recording: Recording, tmp_path: Path
+    seeds: range, recording: Recording, tmp_path: Path
 ) -> None:
-    found = gathered(DEVICE, recording, tmp_path, range(20))
+    found = gathered(DEVICE, recording, tmp_path, seeds)
     known = recall(found)
     assert known["launch"].value == 1
     assert known["stream"].value == 1

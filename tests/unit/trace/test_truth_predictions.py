@@ -24,6 +24,7 @@ from trace_lab.program import (
     device_names,
     operator_names,
 )
+from trace_lab.seeds import all_of, each_of
 from trace_lab.simulator import simulate
 
 STYLES = {
@@ -32,6 +33,9 @@ STYLES = {
     "one worker": Style(device=False, workers=1),
     "both": Style(workers=1),
 }
+
+
+PROGRAMS = pytest.mark.parametrize("seeds", all_of(range(25), 8))
 
 
 def change(program: Program, seed: int) -> dict[str, float]:
@@ -63,17 +67,23 @@ def worst(found: list[float]) -> float:
     return max(abs(error) for error in found)
 
 
-def test_a_full_recording_of_streams_predicts_what_a_changed_program_takes(tmp_path: Path) -> None:
-    found = errors(STYLES["device"], Recording(), tmp_path, range(25))
+@PROGRAMS
+def test_a_full_recording_of_streams_predicts_what_a_changed_program_takes(
+    seeds: range, tmp_path: Path
+) -> None:
+    found = errors(STYLES["device"], Recording(), tmp_path, seeds)
     assert worst(found) <= 0.02, sorted(found)
     assert statistics.median(map(abs, found)) <= 0.001
 
 
 @pytest.mark.parametrize("name", ["graphs", "one worker", "both"])
-def test_what_was_never_waited_for_is_what_predictions_miss(name: str, tmp_path: Path) -> None:
+@PROGRAMS
+def test_what_was_never_waited_for_is_what_predictions_miss(
+    seeds: range, name: str, tmp_path: Path
+) -> None:
     """A flag that is up already, the faster way into a join of a launched graph: no trace shows
     whom they would have waited for, so a change that makes them wait is predicted too low."""
-    found = errors(STYLES[name], Recording(), tmp_path, range(25))
+    found = errors(STYLES[name], Recording(), tmp_path, seeds)
     assert statistics.median(map(abs, found)) <= 0.001
     assert sum(abs(error) <= 0.02 for error in found) >= 0.9 * len(found), sorted(found)
     assert worst(found) <= 0.15, sorted(found)
@@ -120,34 +130,42 @@ def test_items_that_were_found_ready_are_waited_for_once_they_come_later(
         assert asked_ns(said, factors, alone=True) == pytest.approx(true_ns, rel=0.02)
 
 
-def test_two_workers_are_predicted_nearly_as_well(tmp_path: Path) -> None:
-    found = errors(Style(device=False, workers=2), Recording(), tmp_path, range(25))
+@PROGRAMS
+def test_two_workers_are_predicted_nearly_as_well(seeds: range, tmp_path: Path) -> None:
+    found = errors(Style(device=False, workers=2), Recording(), tmp_path, seeds)
     assert worst(found) <= 0.1, sorted(found)
     assert statistics.median(map(abs, found)) <= 0.01
 
 
-def test_scattered_latencies_cost_little(tmp_path: Path) -> None:
-    found = errors(Style(jitter=0.5), Recording(), tmp_path, range(25))
+@PROGRAMS
+def test_scattered_latencies_cost_little(seeds: range, tmp_path: Path) -> None:
+    found = errors(Style(jitter=0.5), Recording(), tmp_path, seeds)
     assert worst(found) <= 0.05, sorted(found)
 
 
 @pytest.mark.parametrize("recording", [Recording(syncs=0.0), Recording(resolved=False)])
-def test_missing_rows_of_synchronisation_cost_little(recording: Recording, tmp_path: Path) -> None:
-    found = errors(Style(), recording, tmp_path, range(25))
+@PROGRAMS
+def test_missing_rows_of_synchronisation_cost_little(
+    seeds: range, recording: Recording, tmp_path: Path
+) -> None:
+    found = errors(Style(), recording, tmp_path, seeds)
     assert worst(found) <= 0.25, sorted(found)
     assert statistics.median(map(abs, found)) <= 0.02
 
 
-def test_without_recorded_waits_predictions_are_rougher_but_bounded(tmp_path: Path) -> None:
+@PROGRAMS
+def test_without_recorded_waits_predictions_are_rougher_but_bounded(
+    seeds: range, tmp_path: Path
+) -> None:
     style = Style(device=False, workers=1)
-    found = errors(style, Recording(waits=False), tmp_path, range(25))
+    found = errors(style, Recording(waits=False), tmp_path, seeds)
     assert worst(found) <= 0.5, sorted(found)
-    with_waits = errors(style, Recording(), tmp_path, range(25))
+    with_waits = errors(style, Recording(), tmp_path, seeds)
     assert statistics.mean(map(abs, with_waits)) <= statistics.mean(map(abs, found))
 
 
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", each_of(range(5), 3))
 def test_a_what_if_by_name_says_the_same_as_its_weights(
     seed: int, style: Style, tmp_path: Path
 ) -> None:
@@ -158,7 +176,7 @@ def test_a_what_if_by_name_says_the_same_as_its_weights(
     assert asked_ns(said, factors, alone=True) == pytest.approx(by_weights, abs=100)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", each_of(range(5), 3))
 def test_an_operator_with_all_it_calls_is_predicted(seed: int, tmp_path: Path) -> None:
     program = draw(seed, Style(device=False))
     _, said = analysed(program, tmp_path)

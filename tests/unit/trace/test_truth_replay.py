@@ -11,6 +11,7 @@ from trace_lab.analysing import analysed
 from trace_lab.generator import Style, draw
 from trace_lab.hand_cases import CASES, Case
 from trace_lab.kineto import Recording, Stamps
+from trace_lab.seeds import each_of
 
 STYLES = {
     "device": Style(),
@@ -54,7 +55,7 @@ def test_hand_cases_replay(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", each_of(range(20), 7))
 def test_a_program_of_any_kind_replays_to_the_nanosecond(
     seed: int, style: Style, tmp_path: Path
 ) -> None:
@@ -63,7 +64,7 @@ def test_a_program_of_any_kind_replays_to_the_nanosecond(
 
 
 @pytest.mark.parametrize("recording", RECORDINGS.values(), ids=RECORDINGS)
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", each_of(range(10), 7))
 def test_a_program_replays_however_it_was_recorded(
     seed: int, recording: Recording, tmp_path: Path
 ) -> None:

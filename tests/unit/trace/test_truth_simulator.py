@@ -12,6 +12,7 @@ from trace_lab import kineto, onnx_session
 from trace_lab.generator import Style, draw
 from trace_lab.hand_cases import CASES, Case
 from trace_lab.program import Await, Program, Thread, changed, device_names, operator_names
+from trace_lab.seeds import each_of
 from trace_lab.simulator import NOBODY, Run, shares, simulate
 
 STYLES = {
@@ -39,7 +40,7 @@ def test_hand_cases_come_out_as_worked_out(case: Case) -> None:
 
 
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", each_of(range(10), 5))
 def test_every_point_comes_when_the_latest_of_its_causes_allows(seed: int, style: Style) -> None:
     run = simulate(draw(seed, style))
     for time_ns, causes in zip(run.times_ns, run.causes, strict=True):
