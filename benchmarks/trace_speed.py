@@ -5,7 +5,7 @@ arrows, stream waits and synchronisations. Every figure is of a process of its o
 
     python benchmarks/trace_speed.py [--largest] [--profile]
 
-`--largest` adds ten million events (2 GB on disk, 5 GB of memory); `--profile` prints where the
+`--largest` adds ten million events (3 GB on disk, 4 GB of memory); `--profile` prints where the
 time of a million goes. Beside the limits it says how far the path is from its target, and how
 much more ten times the events cost. Fails above the limits.
 """

@@ -51,6 +51,20 @@ def test_programs_get_the_summary_the_what_ifs_and_the_files(trace, tmp_path, si
     assert json.loads(json.dumps(reply.data)) == reply.data
 
 
+def test_two_what_ifs_of_one_name_are_both_told_and_kept(trace, tmp_path, silent):
+    asked = []
+    for speedup in (2, 4):
+        path = tmp_path / str(speedup) / "faster.yaml"
+        path.parent.mkdir()
+        path.write_text(f"changes: [{{host: {speedup}}}]")
+        asked += ["--whatif", str(path)]
+    reply = analyze.run([str(trace), "--json", *asked, "--out", str(tmp_path / "out")], silent)
+    files = [tmp_path / "out" / "whatif" / name for name in ("faster.json", "faster_2.json")]
+    assert [json.loads(file.read_text()) for file in files] == reply.data["whatifs"]
+    first, second = reply.data["whatifs"]
+    assert second["predicted_ns"] < first["predicted_ns"]
+
+
 def test_a_trials_directory_stands_for_its_profile(trace, tmp_path, silent):
     reply = analyze.run([str(trace.parent), "--json", "--out", str(tmp_path / "out")], silent)
     direct = analyze.run([str(trace), "--json", "--out", str(tmp_path / "out")], silent)
