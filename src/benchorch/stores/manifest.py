@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 import threading
 from collections.abc import Iterator, Mapping
@@ -73,6 +74,11 @@ class Manifest:
     schema_version: int = 1
 
 
+def now() -> str:
+    """The date and time as manifests have it; people read it, nothing is decided by it."""
+    return datetime.now(UTC).isoformat()
+
+
 def write_manifest(directory: Path, manifest: Manifest) -> None:
     """Store a manifest, whole or not at all."""
     write_json(directory / MANIFEST, encode(manifest))
@@ -80,9 +86,16 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of an entry; CorruptEntry if there is none that makes sense."""
-    path = directory / MANIFEST
     try:
-        manifest = decode(Manifest, json.loads(path.read_bytes()))
+        return parse_manifest((directory / MANIFEST).read_bytes())
+    except OSError as error:
+        raise CorruptEntry(f"{MANIFEST} cannot be read: {error}") from error
+
+
+def parse_manifest(content: bytes) -> Manifest:
+    """The manifest that was written as these bytes; CorruptEntry if they make no sense."""
+    try:
+        manifest = decode(Manifest, json.loads(content))
         sensible = _is_sensible(manifest)
     except _NONSENSE as error:
         raise CorruptEntry(f"{MANIFEST} cannot be read: {error}") from error
@@ -100,12 +113,19 @@ def _is_sensible(manifest: Manifest) -> bool:
         and isinstance(manifest.fields, Mapping)
         and isinstance(manifest.build_s, int | float)
         and isinstance(manifest.files, tuple)
-        and all(
-            isinstance(file.path, str)
-            and isinstance(file.size_bytes, int)
-            and isinstance(file.sha256, str)
-            for file in manifest.files
-        )
+        and all(_is_sensible_file(file) for file in manifest.files)
+    )
+
+
+def _is_sensible_file(file: FileRecord) -> bool:
+    """Whether it can be a file of an artifact: its path leads nowhere else."""
+    parts = file.path.split("/")
+    return (
+        not {"", ".", ".."} & set(parts)
+        and "\0" not in file.path
+        and isinstance(file.size_bytes, int)
+        and file.size_bytes >= 0
+        and re.fullmatch("[0-9a-f]{64}", file.sha256) is not None
     )
 
 
@@ -144,15 +164,24 @@ def seal(directory: Path, draft: Manifest) -> Manifest:
 
 def verified(directory: Path, key: str) -> Manifest:
     """The manifest of a whole entry of that key; CorruptEntry says what is wrong with it."""
-    manifest = read_manifest(directory)
+    manifest = of_key(read_manifest(directory), key)
     try:
-        if manifest.state != COMPLETE:
-            raise CorruptEntry(f"its state is {manifest.state!r}")
-        if manifest.key != key or digest_of(dict(manifest.fields)) != key:
-            raise CorruptEntry("it belongs to another key than the one it is kept under")
         _verify_files(directory, manifest)
     except _NONSENSE as error:
         raise CorruptEntry(f"it cannot be read: {error}") from error
+    return manifest
+
+
+def of_key(manifest: Manifest, key: str) -> Manifest:
+    """The manifest itself, if it is that of a whole artifact of this key; else CorruptEntry."""
+    try:
+        own = digest_of(dict(manifest.fields))
+    except _NONSENSE as error:
+        raise CorruptEntry(f"it cannot be read: {error}") from error
+    if manifest.state != COMPLETE:
+        raise CorruptEntry(f"its state is {manifest.state!r}")
+    if manifest.key != key or own != key:
+        raise CorruptEntry("it belongs to another key than the one it is kept under")
     return manifest
 
 
