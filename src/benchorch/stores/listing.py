@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
 from benchorch.interfaces.store import Entry
 from benchorch.journal import write_json
 from benchorch.stores.manifest import (
@@ -55,15 +56,27 @@ def unreadable(key: str, detail: str, created_at: str = "") -> Manifest:
 
 def write_reason(directory: Path, reason: str) -> None:
     """Write down beside an entry that was set aside why it was."""
-    write_json(directory / REASON, {"reason": reason, "at": now()})
+    write_json(directory / REASON, note_of(reason))
+
+
+def note_of(reason: str) -> dict[str, Json]:
+    """What is written down of an entry that is set aside now."""
+    return {"reason": reason, "at": now()}
+
+
+def reason_in(data: bytes) -> tuple[str, str]:
+    """Why an entry was set aside, and when, as such a note has it."""
+    with suppress(ValueError, KeyError, TypeError):
+        note = json.loads(data)
+        return str(note["reason"]), str(note["at"])
+    return "the reason was not written down", ""
 
 
 def _reason(directory: Path) -> tuple[str, str]:
-    """Why an entry was set aside, and when."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        note = json.loads((directory / REASON).read_bytes())
-        return str(note["reason"]), str(note["at"])
-    return "the reason was not written down", ""
+    try:
+        return reason_in((directory / REASON).read_bytes())
+    except OSError:
+        return reason_in(b"")
 
 
 def key_of(directory: Path) -> str:

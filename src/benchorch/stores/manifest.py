@@ -17,11 +17,11 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from benchorch.domain.artifact import Artifact, Format, digest_of
 from benchorch.domain.codec import Json, decode, encode
@@ -37,6 +37,8 @@ COMPLETE, FAILED, QUARANTINED, DROPPED = "complete", "failed", "quarantined", "d
 SETTLE_S = 0.02
 """File times advance in ticks of up to 10 ms: two changes within one cannot be told apart, so how
 a file looks is remembered only if it has been still for longer."""
+
+_LONGEST_NAME_BYTES = 255  # of any file system that anybody uses
 
 # What reading a file that anybody may have written can raise.
 _NONSENSE = (OSError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -114,6 +116,7 @@ def _is_sensible(manifest: Manifest) -> bool:
         and isinstance(manifest.build_s, int | float)
         and isinstance(manifest.files, tuple)
         and all(_is_sensible_file(file) for file in manifest.files)
+        and _are_apart([file.path for file in manifest.files])
     )
 
 
@@ -123,14 +126,22 @@ def _is_sensible_file(file: FileRecord) -> bool:
     return (
         not {"", ".", ".."} & set(parts)
         and "\0" not in file.path
+        and all(len(os.fsencode(part)) <= _LONGEST_NAME_BYTES for part in parts)
         and isinstance(file.size_bytes, int)
         and file.size_bytes >= 0
         and re.fullmatch("[0-9a-f]{64}", file.sha256) is not None
     )
 
 
-def to_entry(manifest: Manifest, directory: Path) -> Entry:
-    """What a store tells of the entry in a directory."""
+def _are_apart(paths: Sequence[str]) -> bool:
+    """Whether no path is named twice, nor is a directory of another."""
+    files = set(paths)
+    above = {str(parent) for path in files for parent in PurePosixPath(path).parents}
+    return len(files) == len(paths) and not files & above
+
+
+def to_entry(manifest: Manifest, directory: Path, remote: str = "") -> Entry:
+    """What a store tells of the entry in a directory, or of one elsewhere that would go there."""
     artifact = Artifact(
         key=manifest.key,
         format=manifest.format,
@@ -145,6 +156,7 @@ def to_entry(manifest: Manifest, directory: Path) -> Entry:
         created_at=manifest.created_at,
         state=manifest.state,
         detail=manifest.detail,
+        remote=remote,
     )
 
 

@@ -119,20 +119,20 @@ class Shelf:
         if not self._kept(key) or not self._found(key):
             return None
         with suppress(CorruptEntry):
-            return to_entry(verified(self._at(key), key), self._at(key)).artifact
+            return to_entry(verified(self.place_of(key), key), self.place_of(key)).artifact
         # It may just be on its way in or out: what counts is how it is while nobody moves it.
         with self._locked(key):
             return self.find_alone(key)
 
     def _found(self, key: str) -> bool:
-        return room.found(self.root / "uses", self._at(key))
+        return room.found(self.root / "uses", self.place_of(key))
 
     def find_alone(self, key: str) -> Artifact | None:
         """As `find`, for whoever is `alone` with the key."""
         if not self._kept(key) or not self._found(key):
             return None
         try:
-            return to_entry(verified(self._at(key), key), self._at(key)).artifact
+            return to_entry(verified(self.place_of(key), key), self.place_of(key)).artifact
         except CorruptEntry as error:
             self._quarantine(key, str(error))
             return None
@@ -143,7 +143,7 @@ class Shelf:
             taken = {path.name for path in room.glob(f"{key}-*")}
             number = next(n for n in range(1, len(taken) + 2) if f"{key}-{n}" not in taken)
             place = room / f"{key}-{number}"
-            self._at(key).rename(place)
+            self.place_of(key).rename(place)
             write_reason(place, reason)
 
     @contextmanager
@@ -199,10 +199,10 @@ class Shelf:
     def _put_in_place(self, staging: Path, manifest: Manifest) -> Artifact:
         with disk.speaking_of(self.root):
             disk.sync_directory(staging)
-            disk.place(staging, self._at(manifest.key))
+            disk.place(staging, self.place_of(manifest.key))
         for note in ("failed", "dropped"):
             disk.discard(self.root / note / manifest.key)
-        return to_entry(manifest, self._at(manifest.key)).artifact
+        return to_entry(manifest, self.place_of(manifest.key)).artifact
 
     def _after_build(
         self,
@@ -280,7 +280,7 @@ class Shelf:
             sizes = self._sizes()
             excess = sum(sizes.values()) - self.quota_gib * _GIB
             dropped = []
-            for key in sorted(sizes, key=lambda key: room.last_used_ns(self._at(key))):
+            for key in sorted(sizes, key=lambda key: room.last_used_ns(self.place_of(key))):
                 if excess <= 0:
                     break
                 if self._drop(key):
@@ -302,7 +302,7 @@ class Shelf:
             if not alone:
                 return False
             staging = self._staging(key)
-            with room.unused(self.root / "uses", self._at(key)) as unused:
+            with room.unused(self.root / "uses", self.place_of(key)) as unused:
                 for place in ("artifacts", "scratch") if unused else ():
                     with suppress(FileNotFoundError):
                         (self.root / place / key).rename(staging / place)
@@ -332,9 +332,10 @@ class Shelf:
             self._clear(key)
 
     def _kept(self, key: str) -> bool:
-        return is_key(key) and self._at(key).is_dir() and (self.root / MARKER).exists()
+        return is_key(key) and self.place_of(key).is_dir() and (self.root / MARKER).exists()
 
-    def _at(self, key: str) -> Path:
+    def place_of(self, key: str) -> Path:
+        """Where the entry of that key lies, or would."""
         return self.root / "artifacts" / key
 
     def _prepare(self) -> None:
