@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -31,6 +30,7 @@ from benchorch.domain.artifact import Artifact
 from benchorch.domain.codec import encode
 from benchorch.errors import StoreError
 from benchorch.interfaces.store import Entry
+from benchorch.stores.disk import free_bytes
 from benchorch.stores.listing import (
     QUARANTINE,
     REASON,
@@ -112,8 +112,8 @@ class Remote:
             raise CorruptEntry(
                 f"{file.path} has {seen.size_bytes} bytes instead of {file.size_bytes}"
             )
-        if shutil.disk_usage(directory).free < file.size_bytes:
-            raise Unreachable(f"{file.path} has {file.size_bytes} bytes, more than {directory} can")
+        if free_bytes(directory) < file.size_bytes:
+            raise Unreachable(f"{file.path} has {file.size_bytes} bytes, more than are free here")
 
     def _set_aside(self, key: str, mark: str, reason: str) -> None:
         """Keep an entry for people, and let nobody find it; not one that has come meanwhile."""
@@ -189,7 +189,7 @@ class Remote:
             said = parse_manifest(found.data if found else b"")
             manifest = replace(said, key=key, state=QUARANTINED, detail=reason)
         address = f"{self.objects.address}/{place}"
-        return to_entry(manifest, self.shelf.place_of(key), remote=address)
+        return to_entry(manifest, self.shelf.root / place, remote=address)
 
     def delete(self, key: str) -> bool:
         """Whether there was anything of that key; now there is not. The manifest goes first."""

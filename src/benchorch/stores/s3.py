@@ -42,7 +42,7 @@ _REFUSED_CODES = {
     *("NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "AuthorizationHeaderMalformed"),
     *("InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled"),
 }
-_WHO_AM_I = "`aws sts get-caller-identity` says who you are to AWS"
+_WHO_AM_I = "Try `aws sts get-caller-identity`: it says who you are to AWS"
 
 
 @final
@@ -273,7 +273,7 @@ class _Bucket(Objects):
         with self._making:  # boto3 makes one at a time
             if self._made is None:
                 try:
-                    self._made = boto3.Session().client("s3", config=Config(**_PATIENCE))
+                    self._made = boto3.client("s3", config=Config(**_PATIENCE))
                 except ValueError as error:  # such as an endpoint that is none
                     raise Refused(f"{self.address}: {error}") from error
             return self._made
