@@ -99,7 +99,7 @@ def _list(options: argparse.Namespace, store: Store) -> Reply:
     return Reply(text=f"{cache_report.aligned(table)}\n{count}", data=data)
 
 
-def _cells(entry: Entry, *, shared: bool) -> tuple[str, ...]:
+def _cells(entry: Entry, *, shared: bool = False) -> tuple[str, ...]:
     return (
         entry.artifact.key[:SHORT_KEY],
         entry.state,
