@@ -191,7 +191,7 @@ def test_a_new_thread_that_begins_with_a_pause_was_started_too() -> None:
         note("benchorch:call", 0, 900 * US),
         op("before", 0, 300 * US),
         op("beside", 310 * US, 890 * US),
-        note("worker", 330 * US, 700 * US, lane="worker"),
+        note("worker", 330 * US, 601 * US, lane="worker"),
         op("work", 500 * US, 600 * US, lane="worker"),
     )
     dag = build_dag(events)
