@@ -372,6 +372,12 @@ def _conversions(arguments: list[str]) -> int:
     return _answer(conversions.run(arguments), arguments)
 
 
+def _backends(arguments: list[str]) -> int:
+    from benchorch.commands import backends
+
+    return _answer(backends.run(_without_json(arguments)), arguments)
+
+
 def _analyze(arguments: list[str]) -> int:
     from benchorch.commands import analyze
 
@@ -437,6 +443,7 @@ def _version(arguments: list[str]) -> int:
 
 _COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
     "analyze": _analyze,
+    "backends": _backends,
     "plan": _plan,
     "cache": _cache,
     "compare": _compare,
