@@ -451,17 +451,17 @@ def _submit(arguments: list[str]) -> int:
     working_dir = head.directory_of(asked.working_dir) if asked.working_dir else None
     os.chdir(working_dir or Path.cwd())
     _foresee(words)
-    return _answer(head.submit(head.jobs_of(url), words, working_dir), arguments)
+    return _answer(head.submit(head.jobs_of(url), url, words, working_dir), arguments)
 
 
 def _foresee(words: Sequence[str]) -> None:
     """ConfigError for words that no run would take; starts nothing."""
+    if words[0] in _COMMANDS:
+        raise ConfigError([f"{words[0]!r} is no word of a run: submit takes a recipe, key=value."])
     request = parse(words)
     foreign = sorted(set(request.flags) - {"-m", "--multirun"})
     if foreign:
         raise ConfigError([f"submit does not take {' '.join(foreign)}; see submit --help."])
-    if words and words[0] in _COMMANDS:
-        raise ConfigError([f"submit takes the words of a run, and {words[0]} is a command."])
     if request.resume is None:
         _planned(request)
 

@@ -103,7 +103,8 @@ def is_driven(directory: Path) -> bool:
 def read_driver(directory: Path) -> Driver | None:
     """The last driver of a run; None for one that told nothing."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        return decode(Driver, json.loads((directory / FILE).read_text()))
+        found = decode(Driver, json.loads((directory / FILE).read_text()))
+        return found if isinstance(found, Driver) else None
     return None
 
 

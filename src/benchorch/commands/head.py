@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from benchorch.commands.submit import next_words
 from benchorch.domain.reply import Reply
@@ -29,7 +31,43 @@ LEFT = ("__pycache__", "*.pyc", "runs", "mlruns", "mlartifacts", "mlflow.db*", "
 _JOB = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "120"}
 _START_S = 180.0
 _LOOK_S = 0.5
+# Ray writes it into the command's own output, at whatever moment.
+_RAYS_OWN = re.compile(r"^Running entrypoint for job .*\n?", re.MULTILINE)
 _REMOTE = ("executor=ray", "executor.address=auto")
+
+
+class Jobs(Protocol):
+    """Commands on a head; `RayJobs` are Ray's."""
+
+    def submit(
+        self, name: str, command: str, variables: Mapping[str, str], directory: Path | None = None
+    ) -> None:
+        """Start a command; a directory travels with it."""
+        ...
+
+    def status(self, name: str) -> str:
+        """``PENDING``, ``RUNNING``, ``STOPPED``, ``SUCCEEDED`` or ``FAILED``."""
+        ...
+
+    def reason(self, name: str) -> str:
+        """Why it ended so."""
+        ...
+
+    def exit_code(self, name: str) -> int | None:
+        """Of an ended command; None for one that was never started."""
+        ...
+
+    def log(self, name: str) -> str:
+        """What it has written so far."""
+        ...
+
+    def stop(self, name: str) -> None:
+        """Ask it to end."""
+        ...
+
+    def forget(self, name: str) -> None:
+        """Take it from the list."""
+        ...
 
 
 def named(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -41,7 +79,7 @@ def named(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     return (None if found.here else found.head or default_head()), words
 
 
-def jobs_of(url: str) -> RayJobs:
+def jobs_of(url: str) -> Jobs:
     """The jobs of a head, by its dashboard's URL."""
     return RayJobs(url)
 
@@ -68,10 +106,11 @@ def remote_words(words: Sequence[str]) -> list[str]:
     return list(words) if named else [*words, *_REMOTE]
 
 
-def submit(jobs: RayJobs, words: Sequence[str], working_dir: Path | None) -> Reply:
+def submit(jobs: Jobs, url: str, words: Sequence[str], working_dir: Path | None) -> Reply:
     """Start a run's driver on the head; answers once it has said what it will do.
 
     Args:
+        url: of the head's dashboard, for the next commands.
         words: the run's, as `remote_words` gives them.
         working_dir: what travels; nothing where it is None.
     """
@@ -88,22 +127,22 @@ def submit(jobs: RayJobs, words: Sequence[str], working_dir: Path | None) -> Rep
     if state in ("FAILED", "STOPPED"):
         text = f"The run did not start: {jobs.reason(name)}\n{log}"
         return Reply(text=text, data={"job": name, "state": state}, exit_code=1)
-    text = f"{log.strip()}\n{next_words(name, f' --head {jobs.url}')}"
-    return Reply(text=text.lstrip(), data={"job": name, "state": state, "head": jobs.url})
+    text = f"{log.strip()}\n{next_words(name, f' --head {url}')}"
+    return Reply(text=text.lstrip(), data={"job": name, "state": state, "head": url})
 
 
-def _first_words(jobs: RayJobs, name: str) -> tuple[str, str]:
+def _first_words(jobs: Jobs, name: str) -> tuple[str, str]:
     """The job's state and what it has said, once it has said its plan or ended."""
     until_s = time.monotonic() + _START_S
     while True:
-        state, log = jobs.status(name), jobs.log(name)
+        state, log = jobs.status(name), _RAYS_OWN.sub("", jobs.log(name))
         planned = [line for line in log.splitlines() if " plan " in line]
         if planned or state not in RUNNING or time.monotonic() > until_s:
             return state, planned[0] if planned and state in RUNNING else log
         time.sleep(_LOOK_S)
 
 
-def ask(jobs: RayJobs, words: Sequence[str], say: Callable[[str], None]) -> int:
+def ask(jobs: Jobs, words: Sequence[str], say: Callable[[str], None]) -> int:
     """Run a command of ours on the head and pass on what it writes; its exit code."""
     name = f"benchorch-{words[0]}-{new_plan_id()}"
     command = shlex.join(["python", "-m", "benchorch", *words])
@@ -119,13 +158,13 @@ def ask(jobs: RayJobs, words: Sequence[str], say: Callable[[str], None]) -> int:
     return 1 if code is None else code
 
 
-def _heard(jobs: RayJobs, name: str) -> Iterator[str]:
+def _heard(jobs: Jobs, name: str) -> Iterator[str]:
     """What a job writes below the line that is its own name: whole lines, as they come."""
     told = 0
     goes_on = True
     while goes_on:
         goes_on = jobs.status(name) in RUNNING
-        log = jobs.log(name)
+        log = _RAYS_OWN.sub("", jobs.log(name))
         _, mark, text = log.partition(f"{name}\n")
         if not mark and not goes_on and log:
             yield log  # Ray's own words: it never came to the command

@@ -111,9 +111,7 @@ def _names(words: Sequence[str], key: str) -> bool:
 
 def _detached(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """A driver that no terminal ends: a session of its own, its output in a file."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A script's background job ignores it, and its children would: `cancel` could end none.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    _hear_interrupts()
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", "benchorch", *words],
@@ -122,6 +120,12 @@ def _detached(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+
+def _hear_interrupts() -> None:
+    """Lest `cancel` ends nothing: a script's background jobs ignore SIGINT, and Ray's block it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _started(directory: Path) -> Reply:
@@ -169,6 +173,7 @@ def settle(name: str, words: Sequence[str], *, with_code: bool) -> list[str]:
     if with_code:
         shutil.copytree(Path.cwd(), code, dirs_exist_ok=True)
     code.mkdir(parents=True, exist_ok=True)
+    _hear_interrupts()
     os.chdir(code)
     _note_log(directory / LOG)
     return [*words, *_placed(words, directory)]

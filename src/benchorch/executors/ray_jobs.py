@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ HEAD = "BENCHORCH_HEAD"
 """The variable that names the dashboard where no ``--head`` does."""
 
 RUNNING = frozenset({"PENDING", "RUNNING"})
+_TALKERS = ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -107,6 +109,8 @@ def _connected(url: str) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     from ray.job_submission import JobSubmissionClient
 
+    for talker in _TALKERS:  # each upload would be told twice
+        logging.getLogger(talker).setLevel(logging.WARNING)
     return JobSubmissionClient(url)
 
 
