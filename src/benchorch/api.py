@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +17,7 @@ from benchorch.config import Composer, config_loader
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
+from benchorch.invocations import new_directory
 from benchorch.overrides import lift_lists, spelled
 from benchorch.pipeline import Invocation
 from benchorch.results import Results
@@ -99,7 +99,7 @@ def benchmark(
     request = _checked(model, inputs, conversions, hardware, overrides)
     invocation = Invocation(
         composer=request.composer,
-        directory=Path(directory) if directory else _new_directory(),
+        directory=Path(directory) if directory else new_directory(),
         report=Report(_silence() if quiet else None),
     )
     _run(invocation, request)
@@ -363,11 +363,6 @@ def _written(request: _Request, directory: Path) -> list[str]:
     rows = common_rows(request.arrays)
     asked = any(word.startswith(f"{_ROWS}=") for word in request.words)
     return words if asked or rows is None else [*words, f"{_ROWS}={rows}"]
-
-
-def _new_directory() -> Path:
-    """Where the command line would keep it."""
-    return Path(f"{datetime.now():runs/%Y-%m-%d/%H-%M-%S-%f}")  # noqa: DTZ005 local, as Hydra's
 
 
 def _silence() -> Any:
