@@ -11,6 +11,7 @@ import logging
 import os
 import secrets
 import socket
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from benchorch.executors.forecast import forecasts, remembered
 from benchorch.executors.hiring import HiringRules, MarketPolicy
 from benchorch.executors.leases import hardware_kind
 from benchorch.executors.ray_fleet import Launching, RayFleet, last_line
-from benchorch.executors.rehearsal import HEAD_ADDRESS, Stage, open_stage, rehearsed_offers
+from benchorch.executors.rehearsal import LOOPBACK, Stage, open_stage, rehearsed_offers
 from benchorch.executors.travel import Luggage, luggage
 from benchorch.interfaces.executor import Emit, Executor, Work
 
@@ -316,7 +317,8 @@ def rehearsed(offers: Sequence[Offer], *, idle_s: float) -> Iterator[Any]:
     stage = open_stage(offers, idle_s=idle_s, environment={})
     try:
         _await_stage(stage)
-        ray.init(address=stage.address, _node_ip_address=HEAD_ADDRESS, **QUIET)
+        with _keeping_to_loopback():
+            ray.init(address=stage.address, _node_ip_address=LOOPBACK, **QUIET)
         yield ray
     finally:
         ray.shutdown()
@@ -351,28 +353,44 @@ def _start_here(ray: Any) -> None:
 
 
 def _init_here(ray: Any) -> None:
+    try:
+        with _keeping_to_loopback():
+            ray.init(
+                address="local",
+                num_cpus=1,
+                resources={f"{RESOURCE_PREFIX}{kind}": 1 for kind in LOCAL_KINDS},
+                include_dashboard=False,
+                object_store_memory=LOCAL_OBJECT_STORE_BYTES,
+                _node_ip_address=LOOPBACK,
+                **QUIET,
+            )
+    except Exception as error:  # Ray raises a bare one when its time is over
+        raise ExecutorError(
+            "Ray did not start on this machine; executor=process does without it: "
+            f"{last_line(str(error))}"
+        ) from error
+
+
+@contextlib.contextmanager
+def _keeping_to_loopback() -> Iterator[None]:
     """Listens on loopback only: left alone, Ray takes 127.0.0.1 for the outer address."""
     from ray._private import ray_constants
 
     outer = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False
     try:
-        ray.init(
-            address="local",
-            num_cpus=1,
-            resources={f"{RESOURCE_PREFIX}{kind}": 1 for kind in LOCAL_KINDS},
-            include_dashboard=False,
-            object_store_memory=LOCAL_OBJECT_STORE_BYTES,
-            _node_ip_address="127.0.0.1",
-            **QUIET,
-        )
-    except Exception as error:  # Ray raises a bare one when its time is over
-        raise ExecutorError(
-            "Ray did not start on this machine; executor=process does without it: "
-            f"{last_line(str(error))}"
-        ) from error
+        yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = outer
+
+
+def ray_command(arguments: Sequence[str]) -> None:
+    """Ray's own command, whose 127.0.0.1 stays what it is: for a rehearsal's nodes."""
+    from ray._private import services
+    from ray.scripts.scripts import cli
+
+    services.resolve_ip_for_localhost = str
+    cli(list(arguments))
 
 
 def _join(ray: Any, address: str) -> None:
@@ -403,3 +421,7 @@ def _knock(address: str) -> None:
 def _has_token() -> bool:
     named = os.environ.keys() & {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
     return bool(named) or (Path.home() / ".ray" / "auth_token").exists()
+
+
+if __name__ == "__main__":
+    ray_command(sys.argv[1:])
