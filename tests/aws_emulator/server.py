@@ -59,9 +59,16 @@ class Emulator:
             thread.join()
             self._server.server_close()
 
-    def answer_on(self, listening: socket.socket) -> Callable[[], None]:
-        """Answer on this socket as well, perhaps in another network; what ends it."""
-        server = _server(self._answer, *listening.getsockname(), fd=listening.fileno())
+    def answer_on(self, listening: socket.socket, caller: str) -> Callable[[], None]:
+        """Answer on this socket as well, perhaps in another network; what ends it.
+
+        What is asked there is counted as this caller's, too.
+        """
+
+        def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+            return self._answer(environ, start, caller)
+
+        server = _server(answer, *listening.getsockname(), fd=listening.fileno())
         listening.close()  # the server has its own copy
         thread = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
         thread.start()
@@ -77,10 +84,12 @@ class Emulator:
         """Let calls fail from now on."""
         self.traffic.faults.extend(faults)
 
-    def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+    def _answer(
+        self, environ: WSGIEnvironment, start: StartResponse, caller: str = ""
+    ) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         call = call_of(environ, body)
-        fault = self.traffic.admit(call)
+        fault = self.traffic.admit(call, caller)
         if fault:
             return _refuse(call, fault, start)
         own = shim.answer(call, body, self._usd_per_hour)

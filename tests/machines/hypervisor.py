@@ -163,7 +163,7 @@ class Hypervisor:
             environment=self._environment(),
         )
         door = listening_inside(machine.pid, "127.0.0.1", AWS_PORT)
-        machine.at_end(self._emulator.answer_on(door))
+        machine.at_end(self._emulator.answer_on(door, role(found.id)))
         asked = listening_inside(machine.pid, METADATA_ADDRESS, 80)
         machine.at_end(metadata.serve(asked, lambda path: self._fact(found, path)))
         if found.instance_type not in self.duds:
@@ -208,7 +208,7 @@ def _space(pid: int) -> str:
 
 
 def user_data(found: Any) -> str:
-    """An instance's start script, however often it was encoded on its way."""
+    """An instance's start script; EC2 is told it in base64."""
     text = found.user_data or ""
     text = text.decode() if isinstance(text, bytes) else str(text)
     return text if text.startswith("#!") else base64.b64decode(text).decode()

@@ -79,12 +79,14 @@ class Machine:
         self.pid = _first_process(self._power.pid)
         switch.plug(self._cable, self.pid, address)
 
-    def start(self, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-        """A program on the machine, its output in a file out here."""
+    def start(
+        self, command: Sequence[str], log: Path, more: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """A program on the machine, its output in a file out here; `more` is environment."""
         with log.open("ab") as output:
             return subprocess.Popen(
                 self._entering(command),
-                env=dict(self.environment),
+                env={**self.environment, **(more or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -92,6 +92,15 @@ class Rehearsal:
         entered = ["bash", "-c", 'cd "$1" && shift && exec "$@"', "session", str(self.desk)]
         return self.head().run([*entered, *words], timeout_s, **session())
 
+    def begin(self, log: Path, *words: str) -> subprocess.Popen[bytes]:
+        """`benchorch WORDS` on the head, which goes on by itself; its output in a file."""
+        head = self.head()
+        command = 'cd "$1" && shift && exec "$@"'
+        words = (NODE_PYTHON, "-m", "benchorch", *words)
+        return head.start(
+            ["bash", "-c", command, "session", str(self.desk), *words], log, session()
+        )
+
     def sweep(self, *words: str, timeout_s: float = 400) -> subprocess.CompletedProcess[str]:
         """`benchorch WORDS` on the head."""
         return self.at_head(NODE_PYTHON, "-m", "benchorch", *words, timeout_s=timeout_s)
