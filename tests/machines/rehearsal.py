@@ -127,6 +127,18 @@ class Rehearsal:
         """`make status`."""
         return self._stack("status", 60)
 
+    def output(self, name: str) -> str:
+        """One of Terraform's outputs, as JSON."""
+        return subprocess.run(
+            ["terraform", "output", "-json", name],
+            cwd=self.place / "state" / NAME,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+
     def left(self) -> Mapping[str, int]:
         """By what it is: how many machines, processes and resources there still are."""
         state = self.place / "state" / NAME / "terraform.tfstate"
