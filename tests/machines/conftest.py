@@ -17,7 +17,7 @@ FLEET = (
     "m7a.xlarge",
     "c7i.large",
 )
-USD_PER_HOUR = {kind: 0.1 for kind in FLEET} | {"r6i.large": 0.126, "c7i.xlarge": 0.1785}
+USD_PER_HOUR = dict.fromkeys(FLEET, 0.1) | {"r6i.large": 0.126, "c7i.xlarge": 0.1785}
 
 
 @pytest.fixture(scope="session")

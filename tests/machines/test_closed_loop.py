@@ -133,7 +133,7 @@ def test_a_machine_that_is_taken_back_costs_an_attempt_and_no_result(stack, tmp_
     assert running.returncode == 0, (tmp_path / "log").read_text()[-3000:]
     [result] = results(newest(stack.desk))
     assert (result["outcome"], result["attempt"]) == ("ok", 2)
-    assert [stay.name for stay in stays_of(stack, kind)][0] == lost
+    assert next(stay.name for stay in stays_of(stack, kind)) == lost
     assert len(stays_of(stack, kind)) == 2
 
 
