@@ -31,6 +31,8 @@ ENOUGH = ("stopping=quick", "profiler=none", "executor=ec2", "name=rehearsal")
 IDLE_MINUTES = "1"
 SWEEP_S = 1800
 MINUTE_S, HOUR_S = 60, 3600
+LINES = 15
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,11 +43,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("A rehearsal is not possible here:", *reasons, sep="\n  ")
         return 2
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as place:
-        code = _rehearse(Path(place), asked.words or [*SWEEP, *ENOUGH])
-        if asked.keep:
-            shutil.copytree(Path(place) / "desk", asked.keep, dirs_exist_ok=True)
-            print(f"kept      {asked.keep}")
-    return code
+        try:
+            return _rehearse(Path(place), asked.words or [*SWEEP, *ENOUGH])
+        except KeyboardInterrupt:
+            print("Interrupted: every machine was ended, and the emulated stack with them.")
+            return INTERRUPTED
+        except (RuntimeError, TimeoutError) as error:
+            print(f"The rehearsal failed: {error}", *_last_words(Path(place)), sep="\n")
+            return 1
+        finally:
+            _keep(Path(place), asked.keep)
+
+
+def _last_words(place: Path) -> Iterator[str]:
+    """The end of each machine's start script's output."""
+    for log in sorted(place.glob("i-*.log")):
+        yield f"--- {log.stem}"
+        yield from log.read_text(errors="replace").splitlines()[-LINES:]
+
+
+def _keep(place: Path, where: Path | None) -> None:
+    if where is not None:
+        shutil.copytree(place / "desk", where, dirs_exist_ok=True)
+        for log in place.glob("*.log"):
+            shutil.copy(log, where)
+        print(f"kept      {where}")
 
 
 def _parser() -> argparse.ArgumentParser:

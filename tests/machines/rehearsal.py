@@ -187,7 +187,7 @@ def rehearsing(
     """A rehearsal before its first step; at the end nothing runs, however it ended."""
     desk = place / "desk"
     desk.mkdir()
-    shared = {"head": [desk], "worker": [desk]}
+    shared = {"head": [desk]}  # nothing is shared by head and workers
     with (
         Emulator(usd_per_hour).running() as emulator,
         Hypervisor(emulator, place, shared, say).watching() as hypervisor,
