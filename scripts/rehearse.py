@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if reasons:
         print("A rehearsal is not possible here:", *reasons, sep="\n  ")
         return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as place:
         try:
             return _rehearse(Path(place), asked.words or [*SWEEP, *ENOUGH])

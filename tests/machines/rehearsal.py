@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -16,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aws_emulator import terraform
 from aws_emulator.server import Emulator
 from machines import namespaces
 from machines.hypervisor import Hypervisor
 from machines.machine import Machine
 
-PLUGINS = "BENCHORCH_TF_PLUGIN_DIR"
 NAME = "benchorch"
 USD_PER_HOUR = {"r6i.large": 0.126, "c7i.xlarge": 0.1785, "m7i.large": 0.1008}
 NODE_PYTHON = "/usr/local/lib/benchorch/bin/python"
@@ -31,26 +30,12 @@ LOOK_S = 0.5
 
 def lacking() -> Sequence[str]:
     """What a rehearsal needs and this machine has not, each with how to get it."""
-    found = [namespaces.missing(), _terraform_missing()]
+    found = [namespaces.missing(), terraform.missing()]
     try:
         import moto  # noqa: F401 - only whether it is there
     except ImportError:
         found.append("moto stands in for AWS and is not installed; pip install -e '.[dev]'")
     return [reason for reason in found if reason]
-
-
-def _terraform_missing() -> str | None:
-    if shutil.which("terraform") is None:
-        return (
-            "terraform is not installed; https://developer.hashicorp.com/terraform/install, 1.11 "
-            "or newer"
-        )
-    if not Path(os.environ.get(PLUGINS, "/nowhere")).is_dir():
-        return (
-            f"{PLUGINS} names no directory of providers; make one with `terraform providers mirror "
-            "DIRECTORY` in infra/terraform and name it"
-        )
-    return None
 
 
 @dataclass

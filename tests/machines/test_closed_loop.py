@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,8 +62,12 @@ def test_a_sweep_over_two_types_hires_both_and_leaves_dollars_in_mlflow(stack):
     assert swept.returncode == 0, swept.stdout[-3000:] + swept.stderr[-3000:]
     found = results(newest(stack.desk))
     assert [result["outcome"] for result in found] == ["ok", "ok"]
-    launched = Counter(stay.kind for stay in stack.hypervisor.stays if stay.role == "worker")
-    assert launched == {"r6i.large": 1, "c7i.xlarge": 1}
+    hired = {stay.name: stay for stay in stack.hypervisor.stays if stay.role == "worker"}
+    assert sorted(stay.kind for stay in hired.values()) == ["c7i.xlarge", "r6i.large"]
+    for result in found:
+        stay = hired[result["environment"]["host"]]
+        assert result["labels"]["hardware_kind"] == stay.kind
+        assert result["environment"]["market"] == stay.market == "spot"
     client = MlflowClient(f"sqlite:///{stack.desk / 'mlflow.db'}")
     runs = client.search_runs([each.experiment_id for each in client.search_experiments()])
     usd = [run.data.metrics.get("cost_usd_per_million_items/on_demand") for run in runs]
@@ -105,6 +109,8 @@ def test_where_spot_is_dry_the_machine_comes_on_demand(stack):
     assert swept.returncode == 0, swept.stdout[-3000:] + swept.stderr[-3000:]
     assert spot.times < 10**9
     assert [stay.market for stay in stays_of(stack, kind)] == ["on-demand"]
+    [result] = results(newest(stack.desk))
+    assert result["environment"]["market"] == "on_demand"
 
 
 def test_where_nothing_is_to_be_had_the_trial_says_so_in_time(stack):
@@ -182,6 +188,8 @@ def test_machines_do_what_they_may_and_no_more(stack, role):
     assert {s3.get(name, name) for name in called} <= granted
     must = {"head": {"ec2:RunInstances", "ec2:TerminateInstances"}, "worker": {"ssm:GetParameter"}}
     assert must[role] <= called
+    making = r"(iam:|ec2:(Create(?!Tags)|Authorize|Import))"
+    assert not [name for name in called if re.match(making, name)]
 
 
 def test_destroying_it_leaves_nothing(stack):
