@@ -89,7 +89,9 @@ def _switch(
     function = Accelerated(name=getattr(model, "__qualname__", type(model).__name__))
 
     def accelerated(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():  # a part of something larger that is being captured
+        if (
+            torch.compiler.is_dynamo_compiling()
+        ):  # a part of something larger that is being captured
             return model(*args, **kwargs)
         if not _ACTIVE:
             return outside(*args, **kwargs)

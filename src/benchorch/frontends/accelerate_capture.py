@@ -22,6 +22,9 @@ _PLACE = re.compile(
     r"in user code at (?P<file>.+):(?P<line>\d+)\nGraph Break Reason:(?P<why>[^$]*)"
 )
 _SKIPPED = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+)')
+_LIMIT = re.compile(
+    r"hit config\.\w+ \((?P<most>\d+)\)\s+function: .* \((?P<file>.+):(?P<line>\d+)\)"
+)
 _LOGGERS = ("symbolic_convert", "convert_frame")
 _PREFACES = ("Encountered graph break", "Failed to handle graph break")
 
@@ -225,8 +228,12 @@ class _Listener(logging.Handler):
         """Take down a message that tells of a break; any other is passed over."""
         text = record.getMessage()
         told = _PLACE.search(text)
+        limit = _LIMIT.search(text)
         if told:
             self._add(told["file"], int(told["line"]), told["why"])
+        elif limit:
+            why = f"compiled for {limit['most']} shapes, torch's limit; others run in Python: try"
+            self._add(limit["file"], int(limit["line"]), f"{why} dynamic=True")
         elif record.exc_info and record.exc_info[1] is not None:
             places = list(_SKIPPED.finditer(text))
             file, line = (places[-1]["file"], int(places[-1]["line"])) if places else ("", 0)
@@ -253,9 +260,12 @@ def _noted_breaks(function: Accelerated) -> Iterator[None]:
         logger.propagate = logger.propagate and logger.isEnabledFor(logging.DEBUG)
         logger.setLevel(logging.DEBUG)
         logger.addHandler(listener)
+    warner = logging.getLogger("torch._dynamo.convert_frame")
+    warner.addHandler(listener)
     try:
         yield
     finally:
+        warner.removeHandler(listener)
         for logger, level, propagate in before:
             logger.removeHandler(listener)
             logger.setLevel(level)

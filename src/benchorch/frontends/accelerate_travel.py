@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import inspect
 import re
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +49,14 @@ class Traveller:
     words: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Program:
+    """A program that is written, and what of ``model`` says where."""
+
+    program: torch.export.ExportedProgram
+    node: dict[str, Json]
+
+
 @dataclass(slots=True, kw_only=True)
 class Departures:
     """Writes each graph once into the run's directory, and a configuration for each call of it.
@@ -59,9 +66,8 @@ class Departures:
     """
 
     directory: Path
-    _programs: dict[str, dict[str, Json]] = field(default_factory=dict)
-    _known: dict[tuple[object, ...], Traveller] = field(default_factory=dict)
-    _exported: dict[tuple[object, ...], torch.export.ExportedProgram] = field(default_factory=dict)
+    _open: dict[tuple[object, ...], _Program] = field(default_factory=dict)
+    _written: int = 0
 
     @property
     def configs(self) -> Path:
@@ -73,36 +79,28 @@ class Departures:
         import torch
 
         place = _Place.of(seen_graph, seen)
-        arrays = place.arrays()
-        dtype = place.dtype()
+        arrays, dtype = place.arrays(), place.dtype()
         with torch.no_grad():
-            program = self._program(seen_graph, place)
-            _demand_same(program, place, seen.outputs)
-        node = self._written(program)
-        key = (node["digest"], *((name, a.shape, a.dtype.name) for name, a in arrays.items()))
-        if key not in self._known:
-            self._known[key] = self._configured(f"{seen_graph.number}", seen, node, arrays, dtype)
-        return self._known[key]
+            node = self._program(seen_graph, place, seen.outputs)
+        return self._configured(f"{seen_graph.number}", seen, node, arrays, dtype)
 
-    def _program(self, seen_graph: SeenGraph, place: _Place) -> torch.export.ExportedProgram:
-        """One for all shapes where the graph is for all; else one for these."""
+    def _program(
+        self, seen_graph: SeenGraph, place: _Place, outputs: Sequence[Any]
+    ) -> dict[str, Json]:
+        """One for all shapes where the graph is for all of them; else one for these."""
         key = (seen_graph.number, place.constants())
-        program = self._exported.get(key)
-        if program is None and place.open_sizes():
-            program = _exported(place, dynamic=True)
-        if program is not None and _takes(program, place):
-            self._exported[key] = program
-            return program
-        return _exported(place, dynamic=False)
-
-    def _written(self, program: torch.export.ExportedProgram) -> dict[str, Json]:
-        """Where the program is; one that is there already, for another graph, is not kept."""
-        folder = self.directory / f"program_{len(self._programs) + 1}"
-        node = write_program(program, folder)
-        known = self._programs.setdefault(str(node["digest"]), node)
-        if known is not node:
-            shutil.rmtree(folder)
-        return known
+        known = self._open.get(key)
+        if known is not None and _takes(known.program, place):
+            _demand_same(known.program, place, outputs)
+            return known.node
+        is_open = known is None and bool(place.open_sizes())
+        program = _exported(place, dynamic=is_open)
+        _demand_same(program, place, outputs)
+        self._written += 1
+        node = write_program(program, self.directory / f"program_{self._written}")
+        if is_open:
+            self._open[key] = _Program(program=program, node=node)
+        return node
 
     def _configured(
         self, number: str, seen: Seen, node: Mapping[str, Json], arrays: Arrays, dtype: str
