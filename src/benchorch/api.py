@@ -16,6 +16,7 @@ from benchorch import journal
 from benchorch.config import Composer, config_loader
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
+from benchorch.invocations import new_directory
 from benchorch.overrides import keyword_words, lift_lists, spelled
 from benchorch.pipeline import Invocation
 from benchorch.results import Results
@@ -97,7 +98,7 @@ def benchmark(
     request = _checked(model, inputs, conversions, hardware, overrides)
     invocation = Invocation(
         composer=request.composer,
-        directory=Path(directory) if directory else journal.new_directory(),
+        directory=Path(directory) if directory else new_directory(),
         report=Report(silent_console() if quiet else None),
     )
     _run(invocation, request)

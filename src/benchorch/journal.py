@@ -18,7 +18,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 from benchorch.domain.codec import Json, decode, encode
@@ -31,11 +30,6 @@ PLAN = "plan.json"
 RESULTS = "results.jsonl"
 TABLE = "table.md"
 OBSERVATIONS = "observations.jsonl"
-
-
-def new_directory() -> Path:
-    """A place of its own for a run, where the command line would keep it."""
-    return Path(f"{datetime.now():runs/%Y-%m-%d/%H-%M-%S-%f}")  # noqa: DTZ005 local, as Hydra's
 
 
 def trial_directory(directory: Path, trial_id: str) -> Path:

@@ -22,6 +22,7 @@ from benchorch.frontends.accelerate_backends import USUAL, AskedBackend, backend
 from benchorch.frontends.accelerate_capture import Capture
 from benchorch.frontends.accelerate_report import AcceleratedReport, Measured
 from benchorch.frontends.accelerate_travel import Departures, Stays, Traveller
+from benchorch.invocations import new_directory
 from benchorch.overrides import keyword_words, lift_lists
 from benchorch.pipeline import Invocation
 from benchorch.stages.report import Report, silent_console
@@ -104,7 +105,7 @@ def remote_profile(
     return RemoteProfile(
         names=(session or RemoteInferenceSession(backends)).backends,
         words=(*words, *keyword_words(overrides, _OWN)),
-        directory=Path(directory) if directory else journal.new_directory(),
+        directory=Path(directory) if directory else new_directory(),
         quiet=quiet,
         capture=Capture(most=graphs),
     )
