@@ -9,6 +9,9 @@ from typing import ClassVar, NamedTuple
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Calibration, DeviceMemory
 
+KIND_VARIABLE = "BENCHORCH_HARDWARE_KIND"
+"""Set on a node whose firmware does not name its kind."""
+
 
 class Timing(NamedTuple):
     """What one block took, in nanoseconds.

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import given
@@ -21,6 +21,7 @@ from benchorch.executors.dispatch import (
     Message,
     Patience,
     Said,
+    Vacancy,
     dispatch,
 )
 from benchorch.executors.leases import Lease
@@ -46,17 +47,18 @@ class ScriptedFleet(Fleet):
     script: Callable[["ScriptedFleet"], Sequence[Message]]
     announced: dict[str, int] = field(default_factory=dict)
     sent: list[Lease] = field(default_factory=list)
-    wanted: list[Set[str]] = field(default_factory=list)
+    wanted: list[Mapping[str, int]] = field(default_factory=list)
     looks: int = 0
 
-    def want(self, kinds: Set[str]) -> None:
-        self.wanted.append(kinds)
+    def want(self, waiting: Mapping[str, int]) -> None:
+        self.wanted.append(waiting)
 
     def slots(self, kind: str) -> int:
         return self.announced.get(kind, 0)
 
-    def vacancy(self, kind: str) -> tuple[str, str]:
-        return f"no node of kind {kind!r}", "start one"
+    def vacancy(self, kind: str) -> Vacancy:
+        reason = f"no node of kind {kind!r}"
+        return Vacancy(failure="no_node", reason=reason, remedy="start one")
 
     def send(self, lease: Lease) -> None:
         self.sent.append(lease)
@@ -198,8 +200,8 @@ def test_events_of_a_trial_come_before_its_result_and_never_after() -> None:
 def test_a_kind_that_is_finished_is_no_longer_wanted() -> None:
     fleet = ScriptedFleet(obedient)
     run([trial("1", "a"), trial("2", "b")], fleet)
-    assert fleet.wanted[0] == {"a", "b"}
-    assert fleet.wanted[-1] == {"b"}
+    assert fleet.wanted[0] == {"a": 1, "b": 1}
+    assert fleet.wanted[-1] == {"b": 1}
 
 
 @dataclass
