@@ -88,6 +88,45 @@ def test_a_machine_with_a_price_has_dollars_for_a_million_calls(here, monkeypatc
     assert seen.totals["local/eager"].ms is None
 
 
+@pytest.mark.slow
+@pytest.mark.ray_cluster
+@pytest.mark.timeout(560)
+def test_two_kinds_of_machine_stand_in_one_report_measured_in_parallel(here):
+    net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).eval()
+
+    @benchorch.accelerate
+    def predict(x):
+        y = net(x)
+        torch._dynamo.graph_break()
+        return y.softmax(-1)
+
+    names = ["r6i.large/torch-eager-cpu", "c7i.large/onnxrt-cpu"]
+    played = {"executor": "fleet_local", "executor.most": 1, "pricing.source": "bundled"}
+    patient = {"executor.wait_s": 400, "executor.start_s": 400}
+    options = {**FAST, **played, **patient}
+    with benchorch.remote_profile(backends=names, directory="out", quiet=True, **options) as p:
+        for _ in range(4):
+            predict(torch.randn(2, 16))
+
+    report = p.report()
+    (seen,) = report.profiles
+    assert len(seen.segments) == 5
+    for name in names:
+        total = seen.totals[name]
+        assert total.ms is not None, report.table()
+        assert total.usd_per_million_calls is not None
+    assert "rehearsed" in report.table()
+    spans = {}
+    for result in here.results("out"):
+        spans.setdefault(result["labels"]["hardware_kind"], []).append(
+            (result["started_at"], result["ended_at"])
+        )
+    assert {kind: len(trials) for kind, trials in spans.items()} == {"r6i.large": 2, "c7i.large": 2}
+    begins = [min(begin for begin, _ in trials) for trials in spans.values()]
+    ends = [max(end for _, end in trials) for trials in spans.values()]
+    assert max(begins) < min(ends)
+
+
 INTERRUPTED = """
 import benchorch, torch
 double = benchorch.accelerate(lambda x: x * 2)

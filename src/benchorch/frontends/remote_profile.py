@@ -15,7 +15,7 @@ from benchorch.domain.codec import encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.price import Market
 from benchorch.domain.result import TrialResult
-from benchorch.errors import ConfigError
+from benchorch.errors import BenchorchError, ConfigError
 from benchorch.frontends.accelerate import activate, deactivate
 from benchorch.frontends.accelerate_account import Account, Key
 from benchorch.frontends.accelerate_backends import USUAL, AskedBackend, backend_labels, opened
@@ -224,9 +224,12 @@ class RemoteProfile:
         try:
             invocation.run(jobs)
         except KeyboardInterrupt:
-            self._write()
+            self._write()  # before the end: what is in the directory goes to the tracker then
             invocation.close(complete=False)
             invocation.report.interrupted(self.directory)
+            raise
+        except BenchorchError:
+            self._write()
             raise
         self._write()
         invocation.close(complete=True)
@@ -281,6 +284,9 @@ class RemoteProfile:
             )
         elif not self.capture.graphs:
             yield "no graph was captured; all the time is Python's."
+        results = self._invocation.results.values() if self._invocation else ()
+        if any(result.environment.get("rehearsed") for result in results):
+            yield "rehearsed: other machines were played on this one, and times are its own."
         if self.capture.raised:
             runs = plural(self.capture.raised, "run")
             yield f"{runs} that ended in an exception are not counted."
@@ -292,8 +298,8 @@ _NOT_RUN = Measured(reason="it was not measured")
 def _told(result: TrialResult, summaries: Mapping[str, Summary]) -> Measured:
     failure = result.failure
     if failure is not None:
-        remedy = f" Try: {failure.remedy}." if failure.remedy else ""
-        return Measured(failures=1, reason=f"{failure.kind}: {failure.message}{remedy}")
+        remedy = f" Try: {failure.remedy}" if failure.remedy else ""
+        return Measured(failures=1, reason=f"{failure.kind}: {failure.message.rstrip('.')}.{remedy}")
     if result.parity is not None and not result.parity.passed:
         reason = f"its answers differ from those here: {result.parity.explanation}"
         return Measured(failures=1, reason=reason)
