@@ -13,7 +13,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -130,6 +130,10 @@ class RayExecutor(Executor):
             f"{' or '.join(LOCAL_KINDS)} and not {hardware_kind}; set executor.address=HOST:6379 "
             "to a cluster that has one."
         )
+
+    def plays_machines(self) -> bool:
+        """Where a fleet is rehearsed."""
+        return self.rehearse
 
     def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, from whichever slot of its kind is free first."""
@@ -319,10 +323,17 @@ def rehearsed(offers: Sequence[Offer], *, idle_s: float) -> Iterator[Any]:
         _await_stage(stage)
         with _keeping_to_loopback():
             ray.init(address=stage.address, _node_ip_address=LOOPBACK, **QUIET)
+        ray._private.worker.print_to_stdstream = _note  # that machines end is no news here
         yield ray
     finally:
         ray.shutdown()
         stage.end()
+
+
+def _note(told: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    """What Ray would print of its nodes."""
+    del ignore_prefix
+    logger.debug("ray_says=%r", told.get("lines"))
 
 
 def _await_stage(stage: Stage) -> None:
@@ -390,7 +401,24 @@ def ray_command(arguments: Sequence[str]) -> None:
     from ray.scripts.scripts import cli
 
     services.resolve_ip_for_localhost = str
+    services.get_node = _patiently(services.get_node)
     cli(list(arguments))
+
+
+def _patiently(get_node: Callable[..., Any]) -> Callable[..., Any]:
+    """A busy machine misses the fixed 30 s in which Ray wants its node to be registered."""
+
+    def get(*arguments: Any, **keywords: Any) -> Any:
+        deadline_s = time.monotonic() + STAGE_S
+        while True:
+            try:
+                return get_node(*arguments, **keywords)
+            except RuntimeError:
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(0.2)
+
+    return get
 
 
 def _join(ray: Any, address: str) -> None:

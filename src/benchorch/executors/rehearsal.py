@@ -33,7 +33,11 @@ _MARK = "RAY_CLOUD_INSTANCE_ID"
 _ROLE, _TYPE = "ray-node-type", "ray-user-node-type"
 _NO_PORTS = (
     *("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"),
-    *("--disable-usage-stats", f"--object-store-memory={STORE_BYTES}"),
+    *(
+        "--disable-usage-stats",
+        "--include-log-monitor=false",
+        f"--object-store-memory={STORE_BYTES}",
+    ),
 )
 _RAY = (
     *(sys.executable, "-m", "benchorch.executors.ray"),
@@ -88,6 +92,7 @@ def open_stage(offers: Iterable[Offer], *, idle_s: float, environment: Mapping[s
         "type": "external",
         "module": "benchorch.executors.rehearsal.PlayedMachines",
         "address": address,
+        "folder": str(folder),
     }
     file = folder / "cluster.yaml"
     file.write_text(cluster_file("rehearsal", provider, tuple(offers), idle_s=idle_s))
@@ -189,6 +194,12 @@ class PlayedMachines:
         machine.offspring.end(END_S)
         machine.process.wait()
 
+    def _folder(self, node_id: str) -> Path:
+        """Where a machine writes; short, for sockets are in it."""
+        folder = Path(self.provider_config["folder"]) / node_id.rpartition("-")[2]
+        folder.mkdir(exist_ok=True)
+        return folder
+
     def _launch(
         self,
         node_id: str,
@@ -202,6 +213,7 @@ class PlayedMachines:
         command = (
             *(*_RAY, *_NO_PORTS, f"--address={self.provider_config['address']}", "--num-cpus=1"),
             *(f"--labels={told}", f"--resources={json.dumps(own)}"),
+            f"--temp-dir={self._folder(node_id)}",  # else two that start at once share sockets
         )
         variables = {
             **os.environ,
@@ -209,9 +221,15 @@ class PlayedMachines:
             "RAY_NODE_TYPE_NAME": tags[_TYPE],
             _MARK: node_id,
         }
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, env=variables, start_new_session=True
-        )
+        with (self._folder(node_id) / "start.log").open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=variables,
+                start_new_session=True,
+            )
         return _Played(
             process=process,
             tags=dict(tags),
