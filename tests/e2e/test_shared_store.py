@@ -8,6 +8,7 @@ from aws_emulator.traffic import Fault
 from s3_lab import bucket
 
 __all__ = ["bucket"]
+pytestmark = pytest.mark.slow
 
 RECIPE = """
 defaults:
@@ -48,7 +49,6 @@ def test_a_bucket_that_takes_nothing_fails_no_trial_and_the_log_says_so(run_on, 
     assert bucket.names() == []
 
 
-@pytest.mark.slow
 def test_a_chain_is_built_by_one_machine_and_found_by_the_next(run_on, place, bucket):
     first, _ = run_on("a", "onnxruntime")
     second, _ = run_on("b", "onnxruntime")
