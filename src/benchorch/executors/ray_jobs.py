@@ -105,7 +105,7 @@ class RayJobs:
 
 
 def _troubles() -> tuple[type[Exception], ...]:
-    """What Ray's client raises: its own errors, of a refusal a RuntimeError, of no answer others."""
+    """What Ray's client raises: its own errors, and those of the way to the head."""
     from ray.exceptions import RayError
 
     return (RayError, RuntimeError, OSError, ValueError)
