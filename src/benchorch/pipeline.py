@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import math
 import shutil
@@ -24,13 +23,13 @@ from benchorch.domain.session import Event, Session
 from benchorch.domain.trial import Node, Plan, Trial
 from benchorch.driver import Diary, take
 from benchorch.errors import ConfigError, RecordError
-from benchorch.interfaces.executor import Executor
+from benchorch.interfaces.executor import Emit, Executor
 from benchorch.invocations import remember
 from benchorch.planning import new_plan_id, plan_jobs
 from benchorch.stages.report import Report
 
 _NOT_THE_TRIALS_FAULT = frozenset(
-    {"node_lost", "agent_failed", "no_node", "wrong_node", "disk_full"}
+    {"node_lost", "agent_failed", "no_node", "no_capacity", "wrong_node", "disk_full"}
 )
 
 
@@ -95,7 +94,7 @@ class Invocation:
             self._recorder = Recording.start(self.directory, plan.session)
         if not todo:
             return
-        work = functools.partial(_run_trial, session=self._session(plan))
+        work = _TrialWork(session=self._session(plan))
         results = executor.run(todo, work, self._on_event)
         with self.report.live(todo):
             for result in results:
@@ -201,11 +200,20 @@ class Invocation:
         journal.append_result(self.directory, result, {"metrics": _plain_metrics(summary)})
 
 
-def _run_trial(trial: Trial, **keywords: object) -> TrialResult:
-    """The supervisor's function, imported only where a trial runs."""
-    from benchorch.supervisor import run_trial
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TrialWork:
+    """The supervisor's function, imported only where a trial runs.
 
-    return run_trial(trial, **keywords)  # type: ignore[arg-type]  # Work's own keywords
+    Attributes:
+        session: read by executors whose nodes may not see the same disk.
+    """
+
+    session: Session
+
+    def __call__(self, trial: Trial, *, attempt: int, isolated: bool, emit: Emit) -> TrialResult:
+        from benchorch.supervisor import run_trial
+
+        return run_trial(trial, session=self.session, attempt=attempt, isolated=isolated, emit=emit)
 
 
 def is_final(failure: str | None) -> bool:

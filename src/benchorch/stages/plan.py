@@ -118,6 +118,13 @@ class _Drafts:
         unreachable = self._executor.unreachable(chain.hardware.kind)
         if unreachable:
             return Skip(labels=trial.labels, reason=unreachable)
+        unplayable = chain.hardware.unplayable() if self._executor.plays_machines() else None
+        if unplayable:
+            return Skip(
+                labels=trial.labels,
+                reason=f"{chain.hardware.kind} is only played here, but {unplayable}",
+                remedy="executor=ec2 or executor=ray reaches a real one",
+            )
         missing = [name for name in chain.requires if not is_installed(name)]
         if missing:
             return Skip(
