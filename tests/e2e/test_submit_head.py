@@ -162,7 +162,7 @@ def test_a_sweep_on_a_head_is_submitted_watched_ended_and_resumed(head: Head) ->
 
     ended = head.run("cancel", name, "--yes", *there)
     assert "trials are kept" in ended or "just come to its end" in ended
-    assert "eager: measure process 1" in head.run("logs", name, *there)
+    assert ": measure process 1" in head.run("logs", name, *there)
 
     again = json.loads(head.run("submit", *there, "--json", "resume", name))
     assert again["job"] != name
