@@ -431,13 +431,17 @@ def _here_or_there(word: str, arguments: list[str], here: Callable[[list[str]], 
 
 
 def _resume_word(arguments: list[str]) -> int:
-    """``resume RUN``: the same as ``resume=RUN``."""
+    """``resume RUN``: the same as ``resume=RUN``; on a head it is submitted."""
+    from benchorch.commands.head import named
     from benchorch.commands.submit import RESUME_HELP, resumed
 
+    url, words = named(arguments)
     if not arguments or {"-h", "--help"} & set(arguments):
         print(RESUME_HELP)
         return OK
-    return _benchmark(parse(resumed(["resume", *arguments])))
+    if url is not None:
+        return _submit(["resume", *arguments])
+    return _benchmark(parse(resumed(["resume", *words])))
 
 
 def _submit(arguments: list[str]) -> int:
