@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
-    *(f"docs/{name}.md" for name in ("ray", "measurement", "resources", "scenarios")),
+    *(f"docs/{name}.md" for name in ("fleet", "ray", "measurement", "resources", "scenarios")),
 ]
 FENCE = re.compile(r"```(?:bash|sh)\n(.*?)```", re.DOTALL)
 COMMAND = re.compile(r"^(?:\S+/)?python -m benchorch (.*?)(?:\s+#.*)?$", re.MULTILINE)
