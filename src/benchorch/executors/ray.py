@@ -113,7 +113,8 @@ class RayExecutor(Executor):
             max_attempts=self.max_attempts, wait_s=self.wait_s, start_s=self.start_s
         )
         rules = self._hiring(trials)
-        with self._cluster(rules) as ray, _given(work, trials) as given:
+        away = self.address is not None  # else every machine is this one
+        with _given(work, trials, away) as given, self._cluster(rules) as ray:
             fleet = RayFleet(
                 ray,
                 work,
@@ -170,10 +171,10 @@ def _node_id() -> str:
 
 
 @contextlib.contextmanager
-def _given(work: Work, trials: Sequence[Trial]) -> Iterator[Luggage | None]:
+def _given(work: Work, trials: Sequence[Trial], away: bool) -> Iterator[Luggage | None]:
     """What nodes that do not see the run's directory need; None where the work names none."""
     session = getattr(work, "session", None)
-    if not isinstance(session, Session):
+    if not away or not isinstance(session, Session):
         yield None
         return
     given = luggage(session, trials, f".seen-{secrets.token_hex(8)}")
