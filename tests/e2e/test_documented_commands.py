@@ -10,7 +10,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
-    *(f"docs/{name}.md" for name in ("ray", "measurement", "resources", "scenarios", "sweeps")),
+    *(f"docs/{name}.md" for name in ("fleet", "ray", "measurement", "resources")),
+    *(f"docs/{name}.md" for name in ("scenarios", "sweeps")),
 ]
 DETACHED = ("submit", "status", "logs", "cancel", "resume")
 FENCE = re.compile(r"```(?:bash|sh)\n(.*?)```", re.DOTALL)
