@@ -198,6 +198,7 @@ class _Sweep:
         ahead: how many leases an agent is given beyond the one it works on.
         hungry: agents for which there was not enough, the longest waiting first.
         staff: how many agents there are of each kind.
+        slots_since_s: since when a kind without an agent has had a node all the same.
         leaving: agents whose loss is nobody's fault.
         alone_since_s: since when a kind has had no agent.
     """
@@ -211,6 +212,7 @@ class _Sweep:
     hungry: dict[str, None] = field(default_factory=dict)
     staff: Counter[str] = field(default_factory=Counter)
     alone_since_s: dict[str, float] = field(default_factory=dict)
+    slots_since_s: dict[str, float] = field(default_factory=dict)
     leaving: set[str] = field(default_factory=set)
 
     def supply(self, agent: str) -> None:
@@ -236,6 +238,7 @@ class _Sweep:
                 self.staff.update(kinds)
                 for kind in kinds:
                     self.alone_since_s.pop(kind, None)
+                    self.slots_since_s.pop(kind, None)
                 self.supply(agent)
             case Said(events=events):
                 self._say(events)
@@ -266,13 +269,21 @@ class _Sweep:
         """Results for trials whose kind has had no agent for too long."""
         alone = [kind for kind in self.book.kinds() if not self.staff[kind]]
         for kind in sorted(alone):
-            waited_s = now_s - self.alone_since_s.setdefault(kind, now_s)
-            there = self.fleet.slots(kind)
-            limit_s = self.patience.start_s if there else self.patience.wait_s
+            waited_s, limit_s = self._waited(kind, now_s)
             if waited_s >= limit_s or self.fleet.is_hopeless(kind):
                 vacancy = self.fleet.vacancy(kind)
                 reason = f"{vacancy.reason} (waited {waited_s:.0f} s)"
                 yield from self.book.give_up(kind, reason, vacancy.remedy, failure=vacancy.failure)
+
+    def _waited(self, kind: str, now_s: float) -> tuple[float, float]:
+        """How long this kind has been waited for, and how long it may be: without a node, or with
+        one on which no agent starts.
+        """
+        alone_s = now_s - self.alone_since_s.setdefault(kind, now_s)
+        if not self.fleet.slots(kind):
+            self.slots_since_s.pop(kind, None)
+            return alone_s, self.patience.wait_s
+        return now_s - self.slots_since_s.setdefault(kind, now_s), self.patience.start_s
 
     def _say(self, events: Sequence[Event]) -> None:
         for event in events:

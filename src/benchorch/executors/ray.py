@@ -11,8 +11,9 @@ import logging
 import os
 import secrets
 import socket
+import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -28,7 +29,7 @@ from benchorch.executors.forecast import forecasts, remembered
 from benchorch.executors.hiring import HiringRules, MarketPolicy
 from benchorch.executors.leases import hardware_kind
 from benchorch.executors.ray_fleet import Launching, RayFleet, last_line
-from benchorch.executors.rehearsal import HEAD_ADDRESS, Stage, open_stage, rehearsed_offers
+from benchorch.executors.rehearsal import LOOPBACK, Stage, open_stage, rehearsed_offers
 from benchorch.executors.travel import Luggage, luggage
 from benchorch.interfaces.executor import Emit, Executor, Work
 
@@ -129,6 +130,10 @@ class RayExecutor(Executor):
             f"{' or '.join(LOCAL_KINDS)} and not {hardware_kind}; set executor.address=HOST:6379 "
             "to a cluster that has one."
         )
+
+    def plays_machines(self) -> bool:
+        """Where a fleet is rehearsed."""
+        return self.rehearse
 
     def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, from whichever slot of its kind is free first."""
@@ -316,11 +321,19 @@ def rehearsed(offers: Sequence[Offer], *, idle_s: float) -> Iterator[Any]:
     stage = open_stage(offers, idle_s=idle_s, environment={})
     try:
         _await_stage(stage)
-        ray.init(address=stage.address, _node_ip_address=HEAD_ADDRESS, **QUIET)
+        with _keeping_to_loopback():
+            ray.init(address=stage.address, _node_ip_address=LOOPBACK, **QUIET)
+        ray._private.worker.print_to_stdstream = _note  # that machines end is no news here
         yield ray
     finally:
         ray.shutdown()
         stage.end()
+
+
+def _note(told: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    """What Ray would print of its nodes."""
+    del ignore_prefix
+    logger.debug("ray_says=%r", told.get("lines"))
 
 
 def _await_stage(stage: Stage) -> None:
@@ -351,28 +364,61 @@ def _start_here(ray: Any) -> None:
 
 
 def _init_here(ray: Any) -> None:
+    try:
+        with _keeping_to_loopback():
+            ray.init(
+                address="local",
+                num_cpus=1,
+                resources={f"{RESOURCE_PREFIX}{kind}": 1 for kind in LOCAL_KINDS},
+                include_dashboard=False,
+                object_store_memory=LOCAL_OBJECT_STORE_BYTES,
+                _node_ip_address=LOOPBACK,
+                **QUIET,
+            )
+    except Exception as error:  # Ray raises a bare one when its time is over
+        raise ExecutorError(
+            "Ray did not start on this machine; executor=process does without it: "
+            f"{last_line(str(error))}"
+        ) from error
+
+
+@contextlib.contextmanager
+def _keeping_to_loopback() -> Iterator[None]:
     """Listens on loopback only: left alone, Ray takes 127.0.0.1 for the outer address."""
     from ray._private import ray_constants
 
     outer = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False
     try:
-        ray.init(
-            address="local",
-            num_cpus=1,
-            resources={f"{RESOURCE_PREFIX}{kind}": 1 for kind in LOCAL_KINDS},
-            include_dashboard=False,
-            object_store_memory=LOCAL_OBJECT_STORE_BYTES,
-            _node_ip_address="127.0.0.1",
-            **QUIET,
-        )
-    except Exception as error:  # Ray raises a bare one when its time is over
-        raise ExecutorError(
-            "Ray did not start on this machine; executor=process does without it: "
-            f"{last_line(str(error))}"
-        ) from error
+        yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = outer
+
+
+def ray_command(arguments: Sequence[str]) -> None:
+    """Ray's own command, whose 127.0.0.1 stays what it is: for a rehearsal's nodes."""
+    from ray._private import services
+    from ray.scripts.scripts import cli
+
+    services.resolve_ip_for_localhost = str
+    services.get_node = _patiently(services.get_node)
+    cli(list(arguments))
+
+
+def _patiently(get_node: Callable[..., Any]) -> Callable[..., Any]:
+    """A busy machine misses the fixed 30 s in which Ray wants its node to be registered."""
+
+    def get(*arguments: Any, **keywords: Any) -> Any:
+        deadline_s = time.monotonic() + STAGE_S
+        while True:
+            try:
+                return get_node(*arguments, **keywords)
+            except RuntimeError:
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(0.2)
+
+    return get
 
 
 def _join(ray: Any, address: str) -> None:
@@ -403,3 +449,7 @@ def _knock(address: str) -> None:
 def _has_token() -> bool:
     named = os.environ.keys() & {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
     return bool(named) or (Path.home() / ".ray" / "auth_token").exists()
+
+
+if __name__ == "__main__":
+    ray_command(sys.argv[1:])

@@ -26,16 +26,23 @@ from benchorch.interfaces.hardware import KIND_VARIABLE
 from benchorch.offspring import Offspring
 
 HEAD = "head"
-HEAD_ADDRESS = "127.77.0.1"
+LOOPBACK = "127.0.0.1"
 STORE_BYTES = 100 * 2**20
 END_S = 5.0
 _MARK = "RAY_CLOUD_INSTANCE_ID"
 _ROLE, _TYPE = "ray-node-type", "ray-user-node-type"
 _NO_PORTS = (
     *("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"),
-    *("--disable-usage-stats", f"--object-store-memory={STORE_BYTES}"),
+    *(
+        "--disable-usage-stats",
+        "--include-log-monitor=false",
+        f"--object-store-memory={STORE_BYTES}",
+    ),
 )
-_RAY = (sys.executable, "-m", "ray.scripts.scripts", "start", "--block")
+_RAY = (
+    *(sys.executable, "-m", "benchorch.executors.ray"),
+    *("start", "--block", f"--node-ip-address={LOOPBACK}"),
+)
 
 
 def rehearsed_offers(kinds: Iterable[str], most: int) -> tuple[Offer, ...]:
@@ -80,17 +87,18 @@ def open_stage(offers: Iterable[Offer], *, idle_s: float, environment: Mapping[s
     """Start a head that launches these machines on demand; does not wait until it answers."""
     folder = Path(tempfile.mkdtemp(prefix="bo-"))
     port, client_port = _free_port(), _free_port()
-    address = f"{HEAD_ADDRESS}:{port}"
+    address = f"{LOOPBACK}:{port}"
     provider = {
         "type": "external",
         "module": "benchorch.executors.rehearsal.PlayedMachines",
         "address": address,
+        "folder": str(folder),
     }
     file = folder / "cluster.yaml"
     file.write_text(cluster_file("rehearsal", provider, tuple(offers), idle_s=idle_s))
     command = (
-        *(*_RAY, *_NO_PORTS, "--head", f"--port={port}", f"--node-ip-address={HEAD_ADDRESS}"),
-        *(f"--ray-client-server-port={client_port}", "--num-cpus=0", "--include-dashboard=false"),
+        *(*_RAY, *_NO_PORTS, "--head", f"--port={port}", "--num-cpus=0"),
+        *(f"--ray-client-server-port={client_port}", "--include-dashboard=false"),
         *(f"--temp-dir={folder}", f"--autoscaling-config={file}"),
     )
     variables = {
@@ -131,7 +139,7 @@ class PlayedMachines:
         self.provider_config = provider_config
         self.cluster_name = cluster_name
         self._lock = threading.RLock()
-        self._numbers = itertools.count(2)
+        self._numbers = itertools.count(1)
         self._machines: dict[str, _Played] = {}
 
     @staticmethod
@@ -171,10 +179,8 @@ class PlayedMachines:
         del node_config
         for _ in range(count):
             with self._lock:
-                number = next(self._numbers)
-                node_id = f"played-{os.getpid()}-{number}"
-                machine = self._launch(node_id, number, tags, resources, labels)
-                self._machines[node_id] = machine
+                node_id = f"played-{os.getpid()}-{next(self._numbers)}"
+                self._machines[node_id] = self._launch(node_id, tags, resources, labels)
 
     def terminate_nodes(self, node_ids: Iterable[str]) -> None:
         """End machines, with all that runs on them."""
@@ -188,10 +194,15 @@ class PlayedMachines:
         machine.offspring.end(END_S)
         machine.process.wait()
 
+    def _folder(self, node_id: str) -> Path:
+        """Where a machine writes; short, for sockets are in it."""
+        folder = Path(self.provider_config["folder"]) / node_id.rpartition("-")[2]
+        folder.mkdir(exist_ok=True)
+        return folder
+
     def _launch(
         self,
         node_id: str,
-        number: int,
         tags: Mapping[str, str],
         resources: Mapping[str, float],
         labels: Mapping[str, str],
@@ -201,8 +212,8 @@ class PlayedMachines:
         told = ",".join(f"{name}={value}" for name, value in labels.items())
         command = (
             *(*_RAY, *_NO_PORTS, f"--address={self.provider_config['address']}", "--num-cpus=1"),
-            *(f"--node-ip-address=127.77.{number // 250}.{1 + number % 250}", f"--labels={told}"),
-            f"--resources={json.dumps(own)}",
+            *(f"--labels={told}", f"--resources={json.dumps(own)}"),
+            f"--temp-dir={self._folder(node_id)}",  # else two that start at once share sockets
         )
         variables = {
             **os.environ,
@@ -210,9 +221,15 @@ class PlayedMachines:
             "RAY_NODE_TYPE_NAME": tags[_TYPE],
             _MARK: node_id,
         }
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, env=variables, start_new_session=True
-        )
+        with (self._folder(node_id) / "start.log").open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=variables,
+                start_new_session=True,
+            )
         return _Played(
             process=process,
             tags=dict(tags),
@@ -221,6 +238,6 @@ class PlayedMachines:
 
 
 def _free_port() -> int:
-    """A port of the head's address that nobody listens on now."""
-    with socket.create_server((HEAD_ADDRESS, 0)) as server:
+    """A port of this machine's own that nobody listens on now."""
+    with socket.create_server((LOOPBACK, 0)) as server:
         return int(server.getsockname()[1])

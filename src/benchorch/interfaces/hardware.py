@@ -184,6 +184,10 @@ class Hardware(ABC):
     def mismatch(self) -> str | None:
         """Why the machine this runs on is not of this kind, or None."""
 
+    def unplayable(self) -> str | None:
+        """Why the machine this runs on cannot even play one of this kind, or None."""
+        return None
+
     @abstractmethod
     def facts(self) -> Mapping[str, Json]:
         """Facts of this host that formats may depend on: ``cpu_isa``, ``arch``, ..."""
