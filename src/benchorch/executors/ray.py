@@ -225,7 +225,7 @@ class RayInsight:
             reply.ParseFromString(client.get_cluster_status(timeout_s=INSIGHT_S))
         except self._ray.exceptions.RayError as error:
             return replace(self._launching, trouble=last_line(str(error)))
-        version = reply.autoscaling_state.autoscaler_state_version
+        version = reply.autoscaling_state.last_seen_cluster_resource_state_version
         if version != self._version:
             self._version, self._heard_s = version, now_s
         silent_s = now_s - self._heard_s
