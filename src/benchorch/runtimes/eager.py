@@ -18,7 +18,10 @@ class Eager(Runtime):
     An exported program calls the same kernels without the model's Python, and checks its inputs.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
+    consumes: ClassVar[tuple[Format, ...]] = (
+        *(Format.MODULE, Format.CALLABLE),
+        Format.EXPORTED_PROGRAM,
+    )
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 2
 
