@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, final
 
+from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
 from benchorch.models.callables import UserCode
 from benchorch.models.declared_model import DeclaredModel
+from benchorch.models.script_run import GRAPH_SUFFIX
 from benchorch.models.seeding import frozen
 from benchorch.models.weights import load_checkpoint
 
@@ -51,6 +53,13 @@ class ScriptModel(DeclaredModel):
 
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1
+
+    @property
+    def gives(self) -> tuple[Format, ...]:
+        """Of an ONNX file the graph, whose module nobody can look into."""
+        if Path(self.script).suffix == GRAPH_SUFFIX:
+            return (Format.ONNX, Format.CALLABLE)
+        return (Format.MODULE, Format.CALLABLE)
 
     def load(self, seed: int) -> torch.nn.Module:
         """The module at the call; BuildError of kind user_code where the script has none such."""
