@@ -170,13 +170,14 @@ def _subclass_problems(module: torch.nn.Module) -> list[str]:
     Those that are made of plain tensors, as quantised weights are, travel as these.
     """
     import torch
-    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+    from torch.utils import _python_dispatch as wrapping
 
+    held = {name: parameter.data for name, parameter in module.named_parameters()}
     odd = {
-        name: type(parameter.data).__name__
-        for name, parameter in module.named_parameters()
-        if type(parameter.data) not in (torch.Tensor, torch.nn.Parameter)
-        and not is_traceable_wrapper_subclass(parameter.data)
+        name: type(values).__name__
+        for name, values in held.items()
+        if type(values) is not torch.Tensor
+        and not wrapping.is_traceable_wrapper_subclass_type(type(values))
     }
     return [
         f"model: {name} is a {kind}, a kind of tensor that an exported program cannot hold "

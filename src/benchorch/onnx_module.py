@@ -153,7 +153,7 @@ def _drawn(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
 def _read(path: Path) -> Any:
     """The graph without the weights that lie beside it; ValueError where it is none."""
     import onnx
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     try:
         model = onnx.load(str(path), load_external_data=False)

@@ -36,6 +36,7 @@ _SYSTEM = (
 )
 # The first that fits; a field of a definition that none fits does not change what is measured.
 _FACTOR_OF = (
+    ("model.labels", None),
     ("model.program", None),  # where a live module was put; model.digest says what it is
     ("hardware.conversions", None),
     ("hardware.threads", "threads"),

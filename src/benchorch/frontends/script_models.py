@@ -25,7 +25,8 @@ def write_configs(script: Script, found: Node) -> dict[str, Path]:
     for model, call in benchmarkable(found):
         name = f"{_called(script, model)}_{call['hash']}"
         written[name] = folder / f"{name}.yaml"
-        write_text(written[name], _yaml(script, digest, model, call))
+        labels = cast("Mapping[str, Sequence[str]]", found["labels"])
+        write_text(written[name], _yaml(script, digest, labels, model, call))
     return written
 
 
@@ -44,7 +45,13 @@ def benchmarkable(found: Node) -> Iterator[tuple[Node, Node]]:
                 yield model, call
 
 
-def _yaml(script: Script, digest: str, model: Node, call: Node) -> str:
+def _yaml(
+    script: Script,
+    digest: str,
+    labels: Mapping[str, Sequence[str]],
+    model: Node,
+    call: Node,
+) -> str:
     import yaml
 
     node: dict[str, Json] = {
@@ -54,6 +61,8 @@ def _yaml(script: Script, digest: str, model: Node, call: Node) -> str:
         "call": call["hash"],
         "arguments": list(script.arguments),
         "max_depth": script.depth,
+        "architecture": str(model["class"]).rpartition(".")[2],
+        "labels": {key: "/".join(values) for key, values in labels.items()},
         "checkpoint": None,
         **cast("Mapping[str, Json]", call["model"]),
     }

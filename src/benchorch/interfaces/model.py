@@ -38,6 +38,11 @@ class Model(ABC):
         """
         return (Format.MODULE, Format.CALLABLE)
 
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """What people call it besides its name: its author, its task; nothing is read from them."""
+        return {}
+
     @abstractmethod
     def load(self, seed: int) -> torch.nn.Module:
         """The module on the CPU in eval mode, the same weights for the same seed."""

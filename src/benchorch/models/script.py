@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, final
 
@@ -42,6 +42,8 @@ class ScriptModel(DeclaredModel):
         arguments: the script's own.
         max_depth: how far inside other modules' calls it was looked for.
         weights: SHA-256 (hex) of the module's state at that call, with seed 0; or None.
+        architecture: the module's class, for people.
+        labels: those of the script's first line, such as its author.
     """
 
     script: str
@@ -50,6 +52,8 @@ class ScriptModel(DeclaredModel):
     arguments: Sequence[str] = ()
     max_depth: int = 0
     weights: str | None = None
+    architecture: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1
