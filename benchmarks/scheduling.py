@@ -26,7 +26,7 @@ import statistics
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Sequence, Set
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TypeAlias
@@ -35,7 +35,16 @@ from benchorch.domain.result import BuildRecord, Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.executors.agenda import Forecast
-from benchorch.executors.dispatch import Ended, Fleet, Joined, Message, Patience, Said, dispatch
+from benchorch.executors.dispatch import (
+    Ended,
+    Fleet,
+    Joined,
+    Message,
+    Patience,
+    Said,
+    Vacancy,
+    dispatch,
+)
 from benchorch.executors.leases import Lease
 
 CLASSES = 6
@@ -157,17 +166,17 @@ class VirtualFleet(Fleet):
         """The virtual time."""
         return self.clock_s
 
-    def want(self, kinds: Set[str]) -> None:
+    def want(self, waiting: Mapping[str, int]) -> None:
         """Every node is there from the beginning."""
-        del kinds
+        del waiting
 
     def slots(self, kind: str) -> int:
         """One a node."""
         return self.sweep.nodes.count(kind)
 
-    def vacancy(self, kind: str) -> tuple[str, str]:
+    def vacancy(self, kind: str) -> Vacancy:
         """Never asked."""
-        return f"no node of {kind}", ""
+        return Vacancy(failure="no_node", reason=f"no node of {kind}", remedy="")
 
     def send(self, lease: Lease) -> None:
         """The node begins at once, unless it is at work."""
@@ -280,13 +289,13 @@ class _Watched(Fleet):
     fleet: VirtualFleet
     timed: Callable[[float], Sequence[Message]]
 
-    def want(self, kinds: Set[str]) -> None:
-        self.fleet.want(kinds)
+    def want(self, waiting: Mapping[str, int]) -> None:
+        self.fleet.want(waiting)
 
     def slots(self, kind: str) -> int:
         return self.fleet.slots(kind)
 
-    def vacancy(self, kind: str) -> tuple[str, str]:
+    def vacancy(self, kind: str) -> Vacancy:
         return self.fleet.vacancy(kind)
 
     def send(self, lease: Lease) -> None:
