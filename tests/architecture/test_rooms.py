@@ -22,7 +22,7 @@ PACKAGE_ROOMS = {
     "boto3": {"stores/s3.py", "hardware/"},
 }
 CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns"}
-TORCH_CODE = {"models/architectures/"}
+TORCH_CODE = {"models/architectures/", "onnx_module.py"}
 """Modules written in torch's own classes; only a member's `load` imports them."""
 
 PRINTING = {"cli.py", "stages/report.py"}
