@@ -14,8 +14,9 @@ from torch import nn
 import benchorch
 from benchorch.domain.tensors import Workload
 from benchorch.frontends.accelerate import activate, deactivate
+from benchorch.frontends.accelerate_arguments import Stays
 from benchorch.frontends.accelerate_capture import Capture
-from benchorch.frontends.accelerate_travel import Departures, Stays, Traveller
+from benchorch.frontends.accelerate_travel import Departures, Traveller
 from benchorch.models.exported import ExportedModel
 
 
