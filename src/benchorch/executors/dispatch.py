@@ -27,7 +27,7 @@ AHEAD_S = 0.01
 """An agent is given about this much work in advance, so that it need not wait for the next lease;
 a trial that takes longer is never kept from an idle agent."""
 
-SILENT_S = 5.0
+SILENT_S = 10.0
 """So long nobody is told that a kind of hardware is waited for."""
 
 MAX_AHEAD = 15
