@@ -134,7 +134,8 @@ def write_inputs(arrays: Arrays, directory: Path) -> dict[str, Json]:
 
     directory.mkdir(parents=True, exist_ok=True)
     path = (directory / _INPUTS_FILE).resolve()
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    # Not ascontiguousarray, which makes a single number an array of one.
+    save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
     batch: list[Json] = [] if common_rows(arrays) is None else ["batch_size"]
     declared = {
         name: {

@@ -89,6 +89,13 @@ def test_numbers_that_change_are_a_part_of_the_graph(tmp_path: Path) -> None:
     assert [answer[0].item() for answer in answers] == [3.75, 6.25, 7.5]
 
 
+def test_a_single_number_and_a_transposed_tensor_arrive_as_they_are(tmp_path: Path) -> None:
+    x, y = torch.tensor(2.0), torch.arange(6.0).reshape(2, 3).T
+    (traveller,) = sent(captured(lambda x, y: x * y, (x, y)), tmp_path)
+    module, inputs = arrived(tmp_path, traveller)
+    assert torch.equal(module(**inputs)[0], x * y)
+
+
 def test_float64_weights_keep_their_precision(tmp_path: Path) -> None:
     net = nn.Linear(2, 2).double().eval()
     x = torch.randn(1, 2, dtype=torch.float64)
