@@ -58,7 +58,9 @@ def benchmark(name: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCHMARKS)  # as when it is run
+        spec.loader.exec_module(module)
     return module
 
 
@@ -448,6 +450,16 @@ def test_o4_the_makespan_is_near_its_lower_bound_although_durations_are_guessed(
     assert seen.builds == len(sweep.build_s)
     naive = scheduling.run_policy("alone", sweep, 7)
     assert seen.held_s <= 0.65 * naive.held_s
+
+
+def test_o4_failures_and_lost_nodes_stretch_the_makespan_little_and_build_nothing_twice() -> None:
+    scheduling = benchmark("scheduling")
+    sweep = scheduling.make_sweep(5_000, 50, 7)
+    seen = scheduling.run_policy("faulty", sweep, 7)
+    assert scheduling.stretch("faulty", sweep, seen) <= 1.10
+    assert (seen.builds, seen.most_builds) == (len(sweep.build_s), 1)
+    assert seen.failed > 0.02 * 5_000  # that it was hard enough
+    assert seen.lost > 0
 
 
 def test_o4_the_same_seed_gives_the_same_schedule() -> None:
