@@ -43,6 +43,7 @@ from benchorch.domain.measurement import Calibration, Observations, Paired, Proc
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Plan, Trial
+from benchorch.errors import RecordError
 from benchorch.executors import ray as ray_module
 from benchorch.executors.dispatch import Patience, dispatch
 from benchorch.executors.ray import RayFleet
@@ -508,7 +509,7 @@ class Noting(Executor):
         return Counter(self.diary.read_text().split() if self.diary.exists() else ())
 
 
-def run_plan(composer: Composer, directory: Path, executor: Noting) -> None:
+def run_plan(composer: Composer, directory: Path, executor: Executor) -> None:
     from io import StringIO
 
     from rich.console import Console
@@ -580,6 +581,34 @@ def test_o5_a_driver_killed_anywhere_repeats_no_finished_trial_and_loses_none(
             break
     assert call > 20
     assert redone > 5
+
+
+@dataclass
+class Ending(Executor):
+    """Knows whether it was ended."""
+
+    ended: bool = False
+
+    def unreachable(self, hardware_kind: str) -> str | None:
+        return None
+
+    def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
+        try:
+            for trial in trials:
+                yield TrialResult(trial_id=trial.trial_id, labels=trial.labels, outcome=Outcome.OK)
+        finally:
+            self.ended = True
+
+
+def test_o5_an_executor_ends_at_once_when_a_result_cannot_be_kept(
+    composer: Composer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "run" / journal.RESULTS).mkdir(parents=True)  # as good as a full disk
+    executor = Ending()
+    with pytest.raises(RecordError, match="could not be written") as kept:
+        run_plan(composer, tmp_path / "run", executor)
+    assert executor.ended, kept  # although the exception still refers to it
 
 
 # O6
