@@ -99,6 +99,7 @@ class Drill:
     start_s: float = 60
     tracking: Mapping[str, Any] = field(default_factory=lambda: NOWHERE)
     store: Path | None = None
+    directory: Path | None = None
     under: Sequence[str] = ()
     driver: subprocess.Popen[str] | None = None
     mark: str = field(default_factory=lambda: f"BENCHORCH_DRILL_{secrets.token_hex(8)}")
@@ -106,12 +107,12 @@ class Drill:
     def __post_init__(self) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         self.dice = random.Random(self.seed)
-        self.directory = self.path / "run"
+        self.run_directory = self.directory or self.path / "run"
 
     def start(self) -> None:
         """Begin, or take up what an earlier driver left."""
         place = {
-            "directory": str(self.directory),
+            "directory": str(self.run_directory),
             "store": str(self.store or self.path / "store"),
             "diary": str(self.path / "diary.jsonl"),
             "mark": self.mark,
@@ -172,11 +173,11 @@ class Drill:
         return self.dice.choice(candidates())
 
     def lines(self) -> list[Mapping[str, Any]]:
-        return list(journal.read_lines(self.directory / journal.RESULTS))
+        return list(journal.read_lines(self.run_directory / journal.RESULTS))
 
-    def outcomes(self) -> Outcomes:
+    def outcomes(self, committed: Sequence[Mapping[str, Any]] | None = None) -> Outcomes:
         """What was committed; a trial that was committed twice is a failure of the drill."""
-        lines = self.lines()
+        lines = self.lines() if committed is None else committed
         assert max(Counter(line["trial_id"] for line in lines).values(), default=1) == 1
         return {
             line["trial_id"]: (

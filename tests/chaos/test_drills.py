@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -36,8 +38,12 @@ def trial(number: int, *, acts: str = "works", kind: str | None = None) -> dict[
     }
 
 
+def _id(number: int) -> str:
+    return f"{number:016x}"
+
+
 SWEEP = [trial(number) for number in range(9)]
-EXPECTED: Outcomes = {f"{n:016x}": ("ok", "", str(2 * n)) for n in range(9)}
+EXPECTED: Outcomes = {_id(n): ("ok", "", str(2 * n)) for n in range(9)}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -85,7 +91,9 @@ def attempts(drill: Drill) -> list[int]:
 
 def test_an_unbroken_sweep(begin: Begin) -> None:
     drill = begin()
-    assert drill.run() == 0, drill.complaints()
+    drill.start()
+    assert until(drill.orphans)  # what is looked for at the end can be found
+    assert drill.finish() == 0, drill.complaints()
     drill.check(EXPECTED)
     assert set(attempts(drill)) == {1}
 
@@ -137,28 +145,52 @@ def test_a_kind_whose_only_node_dies_is_waited_for_until_another_joins(
     drill.check(EXPECTED)
 
 
+def freeze(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 @pytest.mark.slow
-def test_what_a_node_answers_after_it_was_cut_off_is_dropped(
-    begin: Begin, machines: Machines
-) -> None:
-    """A frozen machine is like one behind a broken link; healed, it goes on with its trial."""
+def test_a_frozen_machine_loses_its_trial_and_may_thaw(begin: Begin, machines: Machines) -> None:
+    """It is like one behind a broken link; healed, it goes on with its trial."""
     drill = begin()
     drill.start()
     victim = drill.moment(kind="a")
     frozen = machines.pids(victim["node"])
-    for pid in frozen:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
+    freeze(frozen, signal.SIGSTOP)
     retried = until(lambda: _begun_again(drill, victim["trial"]), 90)
-    for pid in reversed(frozen):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
+    freeze(frozen[::-1], signal.SIGCONT)
     code = drill.finish()
     machines.kill(victim["node"])
     machines.add("a")
     assert (code, retried) == (0, True), drill.complaints()
     drill.check(EXPECTED)
     assert max(attempts(drill)) == 2
+
+
+@pytest.mark.slow
+def test_what_an_agent_answers_after_it_was_given_up_is_dropped(
+    begin: Begin, machines: Machines
+) -> None:
+    """Only its raylet is frozen: the agent is given up for dead, and works to the end."""
+    long = [{**one, "takes_s": 20} if one["asks"] in (0, 1) else one for one in SWEEP]
+    drill = begin(long)
+    drill.start()
+    assert until(lambda: {_id(0), _id(1)} <= {one["trial"] for one in drill.entries("begin")})
+    time.sleep(drill.dice.uniform(0, 2))
+    victim = drill.dice.choice([o for o in drill.under_way() if o["trial"] in (_id(0), _id(1))])
+    raylet = machines.pids(victim["node"])[:1]
+    freeze(raylet, signal.SIGSTOP)
+    code = drill.finish()
+    freeze(raylet, signal.SIGCONT)
+    machines.kill(victim["node"])
+    machines.add("a")
+    assert code == 0, drill.complaints()
+    ends = [one["attempt"] for one in drill.entries("end") if one["trial"] == victim["trial"]]
+    assert ends == [1, 2]  # both copies finished, the one that was given up first
+    assert [line["attempt"] for line in drill.lines() if line["trial_id"] == victim["trial"]] == [2]
+    drill.check(EXPECTED)
 
 
 def _begun_again(drill: Drill, trial_id: str) -> bool:
@@ -192,8 +224,8 @@ def test_a_kind_nobody_has_is_a_reasoned_failure_at_its_deadline(begin: Begin) -
     began_s = time.monotonic()
     assert drill.run() == 1
     assert time.monotonic() - began_s < 120
-    drill.check({**EXPECTED, f"{9:016x}": ("failed", "no_node", "")})
-    [line] = [line for line in drill.lines() if line["trial_id"] == f"{9:016x}"]
+    drill.check({**EXPECTED, _id(9): ("failed", "no_node", "")})
+    [line] = [line for line in drill.lines() if line["trial_id"] == _id(9)]
     assert "it has: a, b" in line["failure"]["message"]
     assert '"benchorch:z": 1' in line["failure"]["remedy"]
 
@@ -204,9 +236,9 @@ def test_a_trial_that_hangs_hoards_or_crashes_harms_no_other(begin: Begin, seed:
     drill = begin(trials)
     assert drill.run() == 1
     bad: Outcomes = {
-        f"{9:016x}": ("timeout", "timeout", ""),
-        f"{10:016x}": ("failed", "oom", ""),
-        f"{11:016x}": ("failed", "crash:SIGSEGV", ""),
+        _id(9): ("timeout", "timeout", ""),
+        _id(10): ("failed", "oom", ""),
+        _id(11): ("failed", "crash:SIGSEGV", ""),
     }
     drill.check({**EXPECTED, **bad})
     assert set(attempts(drill)) == {1}
@@ -256,14 +288,11 @@ def test_a_tracker_that_is_down_costs_nothing_and_is_told_everything_once_later(
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     create_store(uri)
     for _ in range(2):
-        record(drill.directory, uri)
+        record(drill.run_directory, uri)
     assert recorded(uri) == sorted(EXPECTED)
 
 
 def record(directory: Path, uri: str) -> None:
-    import subprocess
-    import sys
-
     command = [sys.executable, "-m", "benchorch", "record", str(directory), "--uri", uri]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -277,3 +306,63 @@ def recorded(uri: str) -> list[str]:
     ids = [experiment.experiment_id for experiment in client.search_experiments()]
     runs = client.search_runs(ids)
     return sorted(run.data.tags["trial_id"] for run in runs if "trial_id" in run.data.tags)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("SKIPPED DRILL: only the superuser can mount a small disk")
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    if subprocess.run(command, check=False).returncode != 0:
+        pytest.skip("SKIPPED DRILL: this machine lets nobody mount a small disk")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """A file that leaves no room for another byte."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(512))
+    return ballast
+
+
+@pytest.mark.slow
+def test_a_journal_on_a_full_disk_ends_the_driver_in_words_and_is_taken_up(
+    begin: Begin, small_disk: Path
+) -> None:
+    drill = begin(directory=small_disk / "run")
+    drill.start()
+    drill.moment()
+    ballast = fill(small_disk)
+    assert drill.finish() == 1
+    assert "Free some space, then run the same command with resume=" in drill.complaints()
+    assert len(drill.lines()) < len(SWEEP)
+    ballast.unlink()
+    assert drill.run() == 0, drill.complaints()
+    drill.check(EXPECTED)
+
+
+@pytest.mark.slow
+def test_a_store_on_a_full_disk_is_no_trials_fault(begin: Begin, small_disk: Path) -> None:
+    drill = begin(store=small_disk / "store")
+    (small_disk / "store").mkdir()
+    ballast = fill(small_disk)
+    assert drill.run() == 1
+    assert {line["failure"]["kind"] for line in drill.lines()} == {"disk_full"}
+    ballast.unlink()
+    assert drill.run() == 0, drill.complaints()
+    assert drill.outcomes(committed=drill.lines()[len(SWEEP) :]) == EXPECTED
+
+
+@pytest.mark.slow
+def test_a_driver_whose_clock_is_a_day_ahead_sees_the_same(begin: Begin) -> None:
+    skewed = ("unshare", "--time", "--fork", "--kill-child", "--monotonic", "86400")
+    if subprocess.run([*skewed, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("SKIPPED DRILL: this machine has no namespaces of time")
+    drill = begin(under=skewed)
+    assert drill.run() == 0, drill.complaints()
+    drill.check(EXPECTED)
