@@ -89,6 +89,7 @@ def attempts(drill: Drill) -> list[int]:
     return [line["attempt"] for line in drill.lines()]
 
 
+@pytest.mark.slow
 def test_an_unbroken_sweep(begin: Begin) -> None:
     drill = begin()
     drill.start()
@@ -230,7 +231,7 @@ def test_a_kind_nobody_has_is_a_reasoned_failure_at_its_deadline(begin: Begin) -
     assert '"benchorch:z": 1' in line["failure"]["remedy"]
 
 
-def test_a_trial_that_hangs_hoards_or_crashes_harms_no_other(begin: Begin, seed: int) -> None:
+def test_a_trial_that_hangs_hoards_or_crashes_harms_no_other(begin: Begin) -> None:
     trials = [*SWEEP, trial(9, acts="hangs"), trial(10, acts="hoards")]
     trials.append(trial(11, acts="segfaults"))
     drill = begin(trials)
@@ -244,6 +245,7 @@ def test_a_trial_that_hangs_hoards_or_crashes_harms_no_other(begin: Begin, seed:
     assert set(attempts(drill)) == {1}
 
 
+@pytest.mark.slow
 def test_corrupted_artifacts_are_set_aside_and_built_again_once(begin: Begin) -> None:
     first = begin()
     assert first.run() == 0, first.complaints()
