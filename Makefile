@@ -13,7 +13,7 @@ TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help bench test test-slow check ui bench-overheads conversions install clean \
-  provision provision-plan status destroy test-terraform test-chaos
+  provision provision-plan status destroy test-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
 help: ## this list
@@ -70,6 +70,9 @@ test-terraform: ## the stack's own tests, without AWS; needs terraform
 	@cd infra/terraform && terraform init -backend=false -input=false \
 	  $(if $(BENCHORCH_TF_PLUGIN_DIR),-plugin-dir=$(BENCHORCH_TF_PLUGIN_DIR)) >/dev/null \
 	  && terraform test
+
+rehearse: $(VENV)/.installed-dev ## provision, sweep, destroy on this machine without AWS; needs root, terraform
+	@$(VENV)/bin/python scripts/rehearse.py $(ARGS)
 
 install: $(VENV)/.installed ## .venv with everything a benchmark needs
 	@echo "Ready: $(VENV)/bin/python -m benchorch --help"

@@ -13,7 +13,7 @@ import math
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Sequence, Set
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TypeAlias
@@ -22,7 +22,7 @@ from benchorch.domain.result import BuildRecord, Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.executors.agenda import Forecast
-from benchorch.executors.dispatch import Ended, Faulted, Fleet, Joined, Lost, Message, Said
+from benchorch.executors.dispatch import Ended, Faulted, Fleet, Joined, Lost, Message, Said, Vacancy
 from benchorch.executors.leases import Lease
 
 CLASSES = 6
@@ -183,17 +183,17 @@ class VirtualFleet(Fleet):
         """The virtual time."""
         return self.clock_s
 
-    def want(self, kinds: Set[str]) -> None:
+    def want(self, waiting: Mapping[str, int]) -> None:
         """Every node is asked for from the beginning."""
-        del kinds
+        del waiting
 
     def slots(self, kind: str) -> int:
         """One a node."""
         return self.sweep.nodes.count(kind)
 
-    def vacancy(self, kind: str) -> tuple[str, str]:
+    def vacancy(self, kind: str) -> Vacancy:
         """Never asked."""
-        return f"no node of {kind}", ""
+        return Vacancy(failure="no_node", reason=f"no node of {kind}", remedy="")
 
     def send(self, lease: Lease) -> None:
         """The node begins at once, unless it is at work; one that is dead never does."""

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -41,6 +41,7 @@ from benchorch.executors.dispatch import (
     Message,
     Patience,
     Said,
+    Vacancy,
     dispatch,
 )
 from benchorch.executors.forecast import Experience, forecasts
@@ -99,16 +100,16 @@ class PipeFleet(Fleet):
         self._leases: list[Lease] = []
         self._mail: deque[Message] = deque()
 
-    def want(self, kinds: Set[str]) -> None:
+    def want(self, waiting: Mapping[str, int]) -> None:
         """All are there from the beginning."""
 
     def slots(self, kind: str) -> int:
         """Some."""
         return 1
 
-    def vacancy(self, kind: str) -> tuple[str, str]:
+    def vacancy(self, kind: str) -> Vacancy:
         """Never asked."""
-        return f"no node of {kind}", ""
+        return Vacancy(failure="no_node", reason=f"no node of {kind}", remedy="")
 
     def send(self, lease: Lease) -> None:
         """With the others of this turn."""

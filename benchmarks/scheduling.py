@@ -23,7 +23,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from _virtual_fleet import NO_FAULTS, Faults, Sweep, VirtualFleet, make_sweep
@@ -31,7 +31,7 @@ from _virtual_fleet import NO_FAULTS, Faults, Sweep, VirtualFleet, make_sweep
 from benchorch.domain.result import Outcome
 from benchorch.domain.session import Event
 from benchorch.executors.agenda import Forecast
-from benchorch.executors.dispatch import Fleet, Message, Patience, dispatch
+from benchorch.executors.dispatch import Fleet, Message, Patience, Vacancy, dispatch
 from benchorch.executors.leases import Lease
 
 GUESS_SIGMA = 0.5
@@ -97,13 +97,13 @@ class _Watched(Fleet):
     fleet: VirtualFleet
     timed: Callable[[float], Sequence[Message]]
 
-    def want(self, kinds: Set[str]) -> None:
-        self.fleet.want(kinds)
+    def want(self, waiting: Mapping[str, int]) -> None:
+        self.fleet.want(waiting)
 
     def slots(self, kind: str) -> int:
         return self.fleet.slots(kind)
 
-    def vacancy(self, kind: str) -> tuple[str, str]:
+    def vacancy(self, kind: str) -> Vacancy:
         return self.fleet.vacancy(kind)
 
     def send(self, lease: Lease) -> None:

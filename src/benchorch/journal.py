@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -115,8 +116,8 @@ def write_json(path: Path, value: Json) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Store one text file, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Store one text file, whole or not at all; other machines may write the same one now."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with temporary.open("w") as file:
             file.write(text)

@@ -172,7 +172,7 @@ def export(module: torch.nn.Module, arrays: Arrays) -> torch.export.ExportedProg
         try:
             return torch.export.export(served, (), _tensors(arrays))
         except Exception as error:
-            said = _said(error)
+            said = error_words(error)
             problem = f"model: {_name(module)} cannot be exported: {said} {FACTORY_REMEDY}"
             raise ConfigError([problem]) from error
 
@@ -209,7 +209,7 @@ def _try_out(module: torch.nn.Module, arrays: Arrays) -> None:
         module(**_tensors(arrays))
     except Exception as error:
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-        problem = f"inputs: {_name(module)} called with {shapes} raised {_said(error)}"
+        problem = f"inputs: {_name(module)} called with {shapes} raised {error_words(error)}"
         raise ConfigError([problem]) from error
 
 
@@ -223,7 +223,7 @@ def _name(module: torch.nn.Module) -> str:
     return type(getattr(module, "_orig_mod", module)).__name__
 
 
-def _said(error: Exception) -> str:
+def error_words(error: Exception) -> str:
     """The error's class and the first line that says something."""
     lines = (line.strip() for line in str(error).splitlines())
     return f"{type(error).__name__}: {next(filter(None, lines), 'without a word')}"

@@ -16,7 +16,7 @@ HEAVY = {
     *("scipy", "rich", "pandas", "safetensors", "boto3", "optuna"),
 }
 PACKAGE_ROOMS = {
-    "ray": {"executors/ray.py"},
+    "ray": {"executors/ray.py", "executors/ray_jobs.py"},  # the cluster, and its head's jobs
     "mlflow": {"recorders/mlflow.py"},
     "boto3": {"stores/s3.py", "hardware/"},
 }
@@ -39,7 +39,10 @@ ENVIRONMENT = {
     "compiler_cache.py": "Inductor takes its directory from nowhere else",
     "conversions/quanto.py": "the build tool beside this interpreter is found on PATH alone",
     "environment.py": "records the variables that sway measurements",
+    "executors/agent.py": "a trial's processes get the threads of the node, not those of Ray",
     "executors/ray.py": "Ray takes its settings from nowhere else",
+    "executors/ray_jobs.py": "Ray takes its settings from nowhere else, and a tunnel is a shell's",
+    "executors/rehearsal.py": "a played machine is told its kind as a real one is",
     "hardware/host.py": "a node is told its kind, and whether to hide its GPUs",
     "invocations.py": "the user's choice of where caches are",
     "models/script_run.py": "Keras takes its framework from nowhere else",

@@ -26,7 +26,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
 from pathlib import Path
@@ -44,9 +44,10 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import RecordError
-from benchorch.executors import ray as ray_module
+from benchorch.executors import agent as agent_module
+from benchorch.executors.agent import Outfit
 from benchorch.executors.dispatch import Patience, dispatch
-from benchorch.executors.ray import RayFleet
+from benchorch.executors.ray_fleet import RayFleet
 from benchorch.interfaces.executor import Emit, Executor, Work
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -122,7 +123,7 @@ class Actor:
     needs: Mapping[str, int]
     agent: Any
     calls: deque[tuple[Trial, int, Future[Any]]] = field(default_factory=deque)
-    greeted: list[Future[Any]] = field(default_factory=list)
+    asked: list[tuple[Callable[[], object], Future[Any]]] = field(default_factory=list)
     running: Future[Any] | None = None
     placed: bool = False
     alive: bool = True
@@ -133,9 +134,9 @@ class Actor:
         self.ray.after(0.001, self.work)
         return SimpleNamespace(future=lambda: answer)
 
-    def news_remote(self) -> Any:
+    def ask_remote(self, question: Callable[[], object]) -> Any:
         answer: Future[Any] = Future()
-        self.greeted.append(answer)
+        self.asked.append((question, answer))
         self.ray.after(0.001, self.greet)
         return SimpleNamespace(future=lambda: answer)
 
@@ -144,14 +145,19 @@ class Actor:
         return SimpleNamespace(remote=self.run_remote)
 
     @property
+    def where(self) -> Any:
+        return SimpleNamespace(remote=partial(self.ask_remote, self.agent.where))
+
+    @property
     def news(self) -> Any:
-        method = SimpleNamespace(remote=self.news_remote)
+        method = SimpleNamespace(remote=partial(self.ask_remote, self.agent.news))
         method.options = lambda **_: method
         return method
 
     def greet(self) -> None:
-        while self.placed and self.alive and self.greeted:
-            self.greeted.pop().set_result(self.agent.news())
+        while self.placed and self.alive and self.asked:
+            question, answer = self.asked.pop()
+            answer.set_result(question())
 
     def work(self) -> None:
         if not (self.placed and self.alive and self.running is None and self.calls):
@@ -161,13 +167,13 @@ class Actor:
         self.ray.where = self.machine.node_id
         self.ray.begun.append((trial.trial_id, attempt, self.machine.node_id))
         try:
-            result, events, _ = self.agent.run(trial, attempt)
+            report = self.agent.run(trial, attempt)
         except RuntimeError as error:
             self.end(self.ray.exceptions.RayTaskError(str(error)), None)
             return
         taken_s = float(str(trial.spec["s"]))
         told_s = self.ray.dice.choice([taken_s, 1e-4])  # what is believed of the next one's length
-        self.ray.after(taken_s, lambda: self.end(None, (result, events, told_s)))
+        self.ray.after(taken_s, lambda: self.end(None, replace(report, busy_s=told_s)))
 
     def end(self, error: Exception | None, content: Any) -> None:
         if not self.alive or self.running is None:
@@ -182,7 +188,10 @@ class Actor:
         if not self.alive:
             return
         self.alive = False
-        unanswered = [*self.greeted, *(answer for _, _, answer in self.calls)]
+        unanswered = [
+            *(answer for _, answer in self.asked),
+            *(answer for _, _, answer in self.calls),
+        ]
         if self.running is not None:
             self.machine.working -= 1
             unanswered.append(self.running)
@@ -206,6 +215,10 @@ class SimulatedRay:
 
     def __init__(self, dice: random.Random) -> None:
         self.exceptions = SimpleNamespace(RayError=self._RayError, RayTaskError=self._RayTaskError)
+        self.util = SimpleNamespace(scheduling_strategies=SimpleNamespace())
+        self.util.scheduling_strategies.NodeAffinitySchedulingStrategy = lambda node_id, soft: (
+            SimpleNamespace(node_id=node_id)
+        )
         self.dice = dice
         self.clock_s = 0.0
         self.machines: list[Machine] = []
@@ -281,13 +294,13 @@ class SimulatedRay:
     def put(self, value: Any) -> Any:
         return value
 
-    def remote(self, **_: object) -> Callable[[Callable[[Work], Any]], Any]:
-        def wrap(make: Callable[[Work], Any]) -> Any:
+    def remote(self, **_: object) -> Callable[[Callable[[Work, Outfit], Any]], Any]:
+        def wrap(make: Callable[[Work, Outfit], Any]) -> Any:
             def options(*, resources: Mapping[str, int], scheduling_strategy: Any, **_: Any) -> Any:
                 machine = next(m for m in self.machines if m.node_id == scheduling_strategy.node_id)
 
-                def start(work: Work) -> Actor:
-                    actor = Actor(self, machine, resources, make(work))
+                def start(work: Work, outfit: Outfit) -> Actor:
+                    actor = Actor(self, machine, resources, make(work, outfit))
                     machine.queued.append(actor)
                     self.place(machine)
                     return actor
@@ -352,7 +365,7 @@ def simulated_sweep(
     seed: int, monkeypatch: pytest.MonkeyPatch, count: int = 120
 ) -> tuple[SimulatedRay, list[TrialResult]]:
     """Trials of three kinds; nodes join and die, agents are killed, others measure there too."""
-    monkeypatch.setattr(ray_module, "_as_if_not_under_ray", lambda: None)
+    monkeypatch.setattr(agent_module, "_as_if_not_under_ray", lambda: None)
     dice = random.Random(seed)
     ray = SimulatedRay(dice)
 

@@ -141,7 +141,7 @@ def _one(trace: Path, out: Path, wanted: _Asked, say: Say) -> Reply:
     from benchorch.trace.artifacts.summary import summary
     from benchorch.trace.artifacts.write import write
     from benchorch.trace.whatif.basis import prepare
-    from benchorch.trace.whatif.predict import predict
+    from benchorch.trace.whatif.predict import answer
     from benchorch.trace.whatif.prediction import to_json
     from benchorch.trace.whatif.reading import read
 
@@ -153,11 +153,10 @@ def _one(trace: Path, out: Path, wanted: _Asked, say: Say) -> Reply:
         for name, path in wanted.others.items()
     }
     basis = prepare(analysis, peaks, others)
-    predictions = [predict(basis, one.changes, name=one.name) for one in asked]
+    answers = [answer(basis, one.changes, name=one.name, swept=True) for one in asked]
+    predictions = [one.prediction for one in answers]
     say(f"writing {out}")
-    files = write(
-        analysis, out, whatifs={one.name: one.changes for one in asked}, peaks=peaks, others=others
-    )
+    files = write(analysis, out, basis=basis, whatifs=answers)
     told: dict[str, object] = summary(analysis)
     data = {
         **told,

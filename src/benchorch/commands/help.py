@@ -20,6 +20,7 @@ benchorch: which conversion of a PyTorch model serves it fastest, and is it stil
   python -m benchorch script my_script.py  the models in any script, found and benchmarked
   python -m benchorch plan ...            only what would run (--json for programs)
   python -m benchorch conversions [NAME]    what can be tried, and whether it can run here
+  python -m benchorch backends [NAME]       machines, sizes and what runs models there, by name
   python -m benchorch doctor              is this machine fit to measure on?
   python -m benchorch cache|record|ui     each with its own --help
   python -m benchorch report RUN          a stored run's table again; --json to keep it small

@@ -67,7 +67,7 @@ def findings(
     busy_ns = _busy_ns(dag, device)
     ledger = Ledger(
         measured=felt,
-        gains=gains(dag, slack_ns),
+        gains=gains(dag),
         workloads=workloads(events, owned, arguments, peaks),
         busy_ns=busy_ns if device else 0,
     )
