@@ -195,13 +195,14 @@ def _hydra(request: Request, places: Sequence[str]) -> int:
     import hydra
 
     from benchorch.config import Composer, builtin_directory, config_loader
-    from benchorch.launcher import Application, install_plugins
+    from benchorch.launcher import Application, install_plugins, refuse_foreign_code
     from benchorch.overrides import lift_lists
 
     loader = config_loader(request.directories)
     overrides = lift_lists(request.overrides, Composer(loader, request.config_name).groups)
     application = Application(config_name=request.config_name)
     install_plugins(request.directories)
+    refuse_foreign_code(loader, request.config_name, [*overrides, *places])
     # Hydra would print its errors itself and exit with 1; ours name every problem and exit with 2.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = [sys.argv[0], *request.flags, *overrides, *places]

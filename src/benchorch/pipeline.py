@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, cast
@@ -96,9 +96,8 @@ class Invocation:
         if not todo:
             return
         work = _TrialWork(session=self._session(plan))
-        results = executor.run(todo, work, self._on_event)
-        with self.report.live(todo):
-            for result in results:
+        with self.report.live(todo), _to_the_end(executor.run(todo, work, self._on_event)) as ran:
+            for result in ran:
                 self._accept(result)
 
     def _forget_rehearsals(self, executor: Executor) -> None:
@@ -221,6 +220,20 @@ class _TrialWork:
         from benchorch.supervisor import run_trial
 
         return run_trial(trial, session=self.session, attempt=attempt, isolated=isolated, emit=emit)
+
+
+@contextlib.contextmanager
+def _to_the_end(results: Iterator[TrialResult]) -> Iterator[Iterator[TrialResult]]:
+    """Results whose executor ends here, however this is left.
+
+    Left alone it would end when nothing refers to it any more: an exception that is kept does, and
+    at the interpreter's exit what it needs to end its machines is gone.
+    """
+    try:
+        yield results
+    finally:
+        if isinstance(results, Generator):
+            results.close()
 
 
 def is_final(failure: str | None) -> bool:
