@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +24,16 @@ from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
 from benchorch.domain.trial import Trial
 from benchorch.errors import BuildError
-from benchorch.executors.dispatch import Ended, Fleet, Joined, Lost, Message, Patience, dispatch
+from benchorch.executors.dispatch import (
+    Ended,
+    Fleet,
+    Joined,
+    Lost,
+    Message,
+    Patience,
+    Vacancy,
+    dispatch,
+)
 from benchorch.executors.leases import Lease
 from benchorch.stores.local import LocalStore
 
@@ -86,16 +95,16 @@ class ThreadFleet(Fleet):
         self.mail.put(Joined(agent=name, kinds=(kind,)))
         thread.start()
 
-    def want(self, kinds: Set[str]) -> None:
+    def want(self, waiting: Mapping[str, int]) -> None:
         """The nodes are there from the beginning."""
 
     def slots(self, kind: str) -> int:
         """One a node."""
         return sum(name.startswith(kind) for name in self.leases)
 
-    def vacancy(self, kind: str) -> tuple[str, str]:
+    def vacancy(self, kind: str) -> Vacancy:
         """Never asked."""
-        return f"no node of {kind}", ""
+        return Vacancy(failure="no_node", reason=f"no node of {kind}", remedy="")
 
     def send(self, lease: Lease) -> None:
         """Into the node's queue; one that is gone will never look."""

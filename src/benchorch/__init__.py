@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from benchorch.api import benchmark
+    from benchorch.frontends.accelerate import accelerate
+    from benchorch.frontends.accelerate_backends import RemoteInferenceSession
+    from benchorch.frontends.remote_profile import remote_profile
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "benchmark"]
+__all__ = [
+    "RemoteInferenceSession",
+    "__version__",
+    "accelerate",
+    "benchmark",
+    "remote_profile",
+]
+_HOMES = {
+    "RemoteInferenceSession": "benchorch.frontends.accelerate_backends",
+    "accelerate": "benchorch.frontends.accelerate",
+    "benchmark": "benchorch.api",
+    "remote_profile": "benchorch.frontends.remote_profile",
+}
 
 
 def __getattr__(name: str) -> object:
-    """`benchmark` on first use: importing benchorch alone costs nothing."""
-    if name != "benchmark":
+    """Each on first use: importing benchorch alone costs nothing."""
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from benchorch.api import benchmark
-
-    return benchmark
+    return getattr(import_module(_HOMES[name]), name)

@@ -7,21 +7,20 @@ import functools
 import importlib.util
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from benchorch import journal
 from benchorch.config import Composer, config_loader
-from benchorch.domain.codec import Json
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
-from benchorch.overrides import lift_lists, spelled
+from benchorch.invocations import new_directory
+from benchorch.overrides import keyword_words, lift_lists, spelled
 from benchorch.pipeline import Invocation
 from benchorch.results import Results
-from benchorch.stages.report import Report
+from benchorch.stages.report import Report, silent_console
 
 if TYPE_CHECKING:
     import torch
@@ -99,8 +98,8 @@ def benchmark(
     request = _checked(model, inputs, conversions, hardware, overrides)
     invocation = Invocation(
         composer=request.composer,
-        directory=Path(directory) if directory else _new_directory(),
-        report=Report(_silence() if quiet else None),
+        directory=Path(directory) if directory else new_directory(),
+        report=Report(silent_console() if quiet else None),
     )
     _run(invocation, request)
     assert invocation.plan is not None
@@ -127,7 +126,7 @@ def _checked(
     subject = _attempt(problems, functools.partial(_subject_of, model, composer))
     for group, names in (("conversion", conversions), ("hardware", hardware)):
         words += _attempt(problems, functools.partial(_choice, group, names, composer)) or []
-    given = _attempt(problems, functools.partial(_words, overrides)) or []
+    given = _attempt(problems, functools.partial(keyword_words, overrides, _OWN)) or []
     arrays = _attempt(problems, functools.partial(_arrays_of, subject, inputs)) or {}
     if subject is not None:
         problems += composer.problems([f"model={subject.choice}", *given], sweep=False)
@@ -282,51 +281,6 @@ def _choice(group: str, names: str | Sequence[str] | None, composer: Composer) -
     return [f"{group}={spelled(listed)}" if len(listed) > 1 else f"{group}={spelled(listed[0])}"]
 
 
-def _words(overrides: Mapping[str, object]) -> list[str]:
-    """``key=value`` of keywords, nested or dotted."""
-    problems = [
-        f"{key}: {_OWN[first]}"
-        for key in overrides
-        for first in [key.partition(".")[0]]
-        if key in _OWN or first == "hydra"
-    ]
-    words = []
-    for key, value in _flat(overrides):
-        plain = _plain(value)
-        if plain is _NO_VALUE:
-            problems.append(f"{key}: expected a number, text, a list or a dict, got {value!r}.")
-        else:
-            words.append(f"{key}={spelled(cast(Json, plain))}")
-    if problems:
-        raise ConfigError(problems)
-    return words
-
-
-_NO_VALUE = object()
-
-
-def _flat(overrides: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Keys of a keyword that is a mapping, by their dotted paths; deeper ones stay as they are."""
-    for key, value in overrides.items():
-        if isinstance(value, Mapping) and "." not in key:
-            yield from ((f"{key}.{name}", inner) for name, inner in value.items())
-        else:
-            yield key, value
-
-
-def _plain(value: Any) -> object:
-    """The value as YAML has it; `_NO_VALUE` where it cannot."""
-    if isinstance(value, Mapping):
-        items = {str(key): _plain(item) for key, item in value.items()}
-        return _NO_VALUE if _NO_VALUE in items.values() else items
-    if isinstance(value, list | tuple | range):
-        entries = [_plain(item) for item in value]
-        return _NO_VALUE if any(entry is _NO_VALUE for entry in entries) else entries
-    if isinstance(value, Path):
-        return str(value)
-    return value if value is None or isinstance(value, bool | int | float | str) else _NO_VALUE
-
-
 def _arrays_of(subject: _Subject | None, inputs: object) -> Arrays:
     from benchorch.live_model import named_arrays
 
@@ -363,14 +317,3 @@ def _written(request: _Request, directory: Path) -> list[str]:
     rows = common_rows(request.arrays)
     asked = any(word.startswith(f"{_ROWS}=") for word in request.words)
     return words if asked or rows is None else [*words, f"{_ROWS}={rows}"]
-
-
-def _new_directory() -> Path:
-    """Where the command line would keep it."""
-    return Path(f"{datetime.now():runs/%Y-%m-%d/%H-%M-%S-%f}")  # noqa: DTZ005 local, as Hydra's
-
-
-def _silence() -> Any:
-    from rich.console import Console
-
-    return Console(quiet=True)

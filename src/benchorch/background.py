@@ -62,6 +62,11 @@ class Recording:
             return False
 
 
+def schedule_idle() -> None:
+    """Let this process run only when a core has nothing else to do."""
+    _schedule(os.getpid(), "SCHED_IDLE")
+
+
 def _schedule(pid: int, policy: str) -> None:
     number = getattr(os, policy, None)  # only Linux has them
     if number is not None:

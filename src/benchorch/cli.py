@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from benchorch.interfaces.store import Store
     from benchorch.launcher import Application
+    from benchorch.planning import Planned
 
 OK, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
 
@@ -194,13 +195,14 @@ def _hydra(request: Request, places: Sequence[str]) -> int:
     import hydra
 
     from benchorch.config import Composer, builtin_directory, config_loader
-    from benchorch.launcher import Application, install_plugins
+    from benchorch.launcher import Application, install_plugins, refuse_foreign_code
     from benchorch.overrides import lift_lists
 
     loader = config_loader(request.directories)
     overrides = lift_lists(request.overrides, Composer(loader, request.config_name).groups)
     application = Application(config_name=request.config_name)
     install_plugins(request.directories)
+    refuse_foreign_code(loader, request.config_name, [*overrides, *places])
     # Hydra would print its errors itself and exit with 1; ours name every problem and exit with 2.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = [sys.argv[0], *request.flags, *overrides, *places]
@@ -257,10 +259,7 @@ def _resume(directory: Path) -> int:
 
 def _plan(arguments: list[str]) -> int:
     """Show what would run; starts nothing."""
-    from benchorch.config import Composer, config_loader
     from benchorch.costing import expected, summary_lines, total_usd
-    from benchorch.overrides import lift_lists, sweep_jobs
-    from benchorch.planning import new_plan_id, plan_jobs
     from benchorch.tables import plan_text
 
     if {"-h", "--help"} & set(arguments):
@@ -271,11 +270,7 @@ def _plan(arguments: list[str]) -> int:
     foreign += [f"resume={request.resume}"] if request.resume else []
     if foreign:
         raise ConfigError([f"plan does not take {' '.join(foreign)}; see plan --help."])
-    loader = config_loader(request.directories)
-    composer = Composer(loader, request.config_name)
-    overrides = lift_lists(request.overrides, composer.groups)
-    jobs = sweep_jobs(overrides, loader) if request.multirun else [overrides]
-    planned = plan_jobs(composer, jobs, new_plan_id())
+    planned = _planned(request)
     told = expected(planned.plan)
     if "--json" in arguments:
         from benchorch.domain.codec import encode
@@ -289,6 +284,19 @@ def _plan(arguments: list[str]) -> int:
         print(plan_text(planned.plan))
         print("\n".join(summary_lines(planned.plan, told)))
     return OK
+
+
+def _planned(request: Request) -> Planned:
+    """What a request would run; ConfigError with every problem."""
+    from benchorch.config import Composer, config_loader
+    from benchorch.overrides import lift_lists, sweep_jobs
+    from benchorch.planning import new_plan_id, plan_jobs
+
+    loader = config_loader(request.directories)
+    composer = Composer(loader, request.config_name)
+    overrides = lift_lists(request.overrides, composer.groups)
+    jobs = sweep_jobs(overrides, loader) if request.multirun else [overrides]
+    return plan_jobs(composer, jobs, new_plan_id())
 
 
 _PLAN_HELP = """usage: python -m benchorch plan [--json] [-m] [RECIPE.yaml] [key=value ...]
@@ -372,6 +380,12 @@ def _conversions(arguments: list[str]) -> int:
     return _answer(conversions.run(arguments), arguments)
 
 
+def _backends(arguments: list[str]) -> int:
+    from benchorch.commands import backends
+
+    return _answer(backends.run(_without_json(arguments)), arguments)
+
+
 def _analyze(arguments: list[str]) -> int:
     from benchorch.commands import analyze
 
@@ -384,12 +398,92 @@ def _doctor(arguments: list[str]) -> int:
     return _answer(doctor.run(_without_json(arguments), _whisper), arguments)
 
 
+def _status(arguments: list[str]) -> int:
+    from benchorch.commands import status
+
+    return _here_or_there("status", arguments, lambda words: status.run(words, _say))
+
+
+def _logs(arguments: list[str]) -> int:
+    from benchorch.commands import logs
+
+    return _here_or_there("logs", arguments, lambda words: logs.run(words, _say))
+
+
+def _cancel(arguments: list[str]) -> int:
+    from benchorch.commands import cancel, head
+
+    url, words = head.named(arguments)
+    if url is not None and not {"--yes", "-h", "--help"} & set(words):  # nobody answers there
+        if _asked(f"End {' '.join(words)} on {url}? [yes/no] ").strip().lower() not in cancel.YES:
+            return _answer(cancel.UNCHANGED, words)
+        arguments = [*arguments, "--yes"]
+    return _here_or_there("cancel", arguments, lambda words: cancel.run(words, _asked, _whisper))
+
+
+def _here_or_there(word: str, arguments: list[str], here: Callable[[list[str]], Reply]) -> int:
+    """The answer of this machine, or of a cluster's head where one is named."""
+    from benchorch.commands import head
+
+    url, words = head.named(arguments)
+    if url is None:
+        return _answer(here(words), words)
+    return head.ask(head.jobs_of(url), [word, *words], _say)
+
+
+def _resume_word(arguments: list[str]) -> int:
+    """``resume RUN``: the same as ``resume=RUN``; on a head it is submitted."""
+    from benchorch.commands.head import named
+    from benchorch.commands.submit import RESUME_HELP, resumed
+
+    url, words = named(arguments)
+    if not arguments or {"-h", "--help"} & set(arguments):
+        print(RESUME_HELP)
+        return OK
+    if url is not None:
+        return _submit(["resume", *arguments])
+    return _benchmark(parse(resumed(["resume", *words])))
+
+
+def _submit(arguments: list[str]) -> int:
+    from benchorch.commands import head, submit
+
+    url, words = head.named(arguments)
+    asked, words = submit.parser().parse_known_args(words)
+    words = submit.resumed(words)
+    if asked.name:  # on the head: this process is the driver
+        return _benchmark(parse(submit.settle(asked.name, words, with_code=asked.with_code)))
+    if words[0] in _COMMANDS:
+        raise ConfigError([f"{words[0]!r} is no word of a run: submit takes a recipe, key=value."])
+    if url is None:
+        return _answer(submit.run_here(words, _foresee), arguments)
+    return _answer(head.submit(head.jobs_of(url), url, words, asked.working_dir), arguments)
+
+
+def _foresee(words: Sequence[str]) -> None:
+    """ConfigError for words that no run would take; starts nothing."""
+    request = parse(words)
+    foreign = sorted(set(request.flags) - {"-m", "--multirun"})
+    if foreign:
+        raise ConfigError([f"submit does not take {' '.join(foreign)}; see submit --help."])
+    if request.resume is None:
+        _planned(request)
+
+
 def _script(arguments: list[str]) -> int:
     from benchorch.commands import script
 
     prepared = script.run(arguments, _whisper)
     code = _answer(prepared.reply, arguments)
     return max(code, _benchmark(parse(prepared.words))) if prepared.words else code
+
+
+def _asked(question: str) -> str:
+    """A person's answer; no person, no answer."""
+    try:
+        return input(question)
+    except EOFError:
+        return ""
 
 
 def _say(text: str) -> None:
@@ -437,15 +531,21 @@ def _version(arguments: list[str]) -> int:
 
 _COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
     "analyze": _analyze,
-    "plan": _plan,
+    "backends": _backends,
     "cache": _cache,
+    "cancel": _cancel,
     "compare": _compare,
     "conversions": _conversions,
     "doctor": _doctor,
     "gate": _gate,
+    "logs": _logs,
+    "plan": _plan,
     "record": _record,
     "report": _report,
+    "resume": _resume_word,
     "script": _script,
+    "status": _status,
+    "submit": _submit,
     "ui": _ui,
     "version": _version,
 }

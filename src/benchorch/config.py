@@ -20,6 +20,7 @@ from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
 from benchorch.extensions import extension_directories
+from benchorch.hardware_names import machine_of
 from benchorch.mistakes import (
     Mistakes,
     composition_errors,
@@ -89,21 +90,21 @@ def config_loader(extra_directories: Sequence[Path] = ()) -> ConfigLoader:
 
 
 def add_directories(search_path: ConfigSearchPath, directories: Sequence[Path]) -> None:
-    """Put the user's directories first, extensions' before the built-in one, joined names last."""
+    """Put the user's directories first, extensions' before the built-in one, made names last."""
     for directory in reversed(extension_directories()):
         search_path.prepend("extension", f"file://{directory.resolve()}")
     for directory in reversed(directories):
         search_path.prepend("user", f"file://{directory.resolve()}")
-    _add_joined_names(search_path)
+    _add_made_names(search_path)
 
 
-def _add_joined_names(search_path: ConfigSearchPath) -> None:
-    """Let Hydra find conversions that no file spells out, after all that files spell out."""
+def _add_made_names(search_path: ConfigSearchPath) -> None:
+    """Let Hydra find what no file spells out, after all that files spell out."""
     from hydra._internal.sources_registry import SourcesRegistry
 
-    from benchorch.conversion_source import SCHEME, ConversionSource
+    from benchorch.name_source import SCHEME, NameSource
 
-    SourcesRegistry.instance().register(ConversionSource)
+    SourcesRegistry.instance().register(NameSource)
     # Hydra wants its own source of schemas to be the last one.
     path = f"{SCHEME}://{builtin_directory('conf')}"
     search_path.prepend("benchorch", path, anchor="schema")
@@ -205,6 +206,7 @@ class Composer:
         beside = [text for text in each if text not in inside]
         cell = self._assemble([*job, *beside], axes)
         if cell.choices.get(CONVERSION):
+            _check_said_once(cell)
             yield self._assemble([*job, *each], axes) if inside else cell
             return
         hardware = cell.config.get("hardware")
@@ -302,6 +304,18 @@ class Composer:
             found = self._mistakes.of_job(overrides) or [first_line(error)]
             raise ConfigError(found) from error
         return _Composed(plain, choices, literal=literal)
+
+
+def _check_said_once(cell: Cell) -> None:
+    """ConfigError where a machine's name tells a conversion and the command another."""
+    hardware, conversion = cell.choices["hardware"], cell.choices[CONVERSION]
+    if machine_of(hardware) != hardware:
+        raise ConfigError(
+            [
+                f"hardware={hardware} names a conversion already, and conversion={conversion} one "
+                "more: leave out either."
+            ]
+        )
 
 
 def _with_value(node: Node, path: Sequence[str], value: Json) -> Node:

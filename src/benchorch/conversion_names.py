@@ -40,11 +40,13 @@ class Names:
         chains: whole names, and words of names, with the expression of ours that they mean.
         retired: whole names, and words of names, that mean nothing any more.
         listed: by the tool, the whole names that it lists, in its order.
+        devices: names that run models in one place only, with ``cpu`` or ``cuda``.
     """
 
     chains: Mapping[str, str]
     retired: Mapping[str, Retired]
     listed: Mapping[str, tuple[str, ...]]
+    devices: Mapping[str, str]
 
     def parts(self, name: str) -> tuple[str, ...]:
         """The files of ``conf/conversion`` that a name is made of; itself where it is one."""
@@ -71,6 +73,7 @@ def other_names(directory: Path) -> Names:
         chains={str(name): str(chain or "") for name, chain in content["chains"].items()},
         retired={name: Retired(**told) for name, told in retired.items()},
         listed={tool: tuple(names) for tool, names in content["listed"].items()},
+        devices=content["devices"],
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from datetime import datetime
 from pathlib import Path
 
 from benchorch import journal
@@ -30,14 +31,25 @@ def remember(plan_id: str, directory: Path) -> None:
         journal.append_line(index, {"plan_id": plan_id, "directory": str(directory.resolve())})
 
 
+def new_directory() -> Path:
+    """Where a run is kept that nobody named a place for, as the configuration has it."""
+    return Path(f"{datetime.now():runs/%Y-%m-%d/%H-%M-%S-%f}")  # noqa: DTZ005 local, as Hydra's
+
+
 def newest_invocations(count: int) -> list[Path]:
     """The directories of the last invocations on this machine, the newest first."""
     directories = [Path(str(line["directory"])) for line in journal.read_lines(_index())]
     return list(dict.fromkeys(reversed(directories)))[:count]
 
 
-def find_invocation(reference: str) -> Path:
-    """The directory of an invocation named by its path, its plan id or its MLflow run id."""
+def find_invocation(reference: str, word: str = "resume") -> Path:
+    """The directory of an invocation named by its path, its plan id or its MLflow run id.
+
+    Of directories it knows, the last part of the path is enough.
+
+    Args:
+        word: what asks, for the message where there is none.
+    """
     path = Path(reference).expanduser()
     if (path / journal.PLAN).exists():
         return path
@@ -50,11 +62,11 @@ def find_invocation(reference: str) -> Path:
     for directory in (*known, *everywhere):
         if directory in known and (directory / journal.PLAN).exists():
             return directory
-        if _parent_run(directory) == reference:
+        if _parent_run(directory) == reference or directory.name == reference:
             return directory
     raise ConfigError(
         [
-            f"resume: {reference!r} is neither a run's directory nor the id of a plan or of an "
+            f"{word}: {reference!r} is neither a run's directory nor the id of a plan or of an "
             "MLflow parent run that ran on this machine."
         ]
     )

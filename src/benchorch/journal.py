@@ -5,6 +5,8 @@
     plan.json              what was asked for
     results.jsonl          one `TrialResult` a line as soon as it ends, without the raw series
     table.md               the table people saw
+    driver.json            who drives it, and with what that is busy
+    driver.log             what the driver said, where `benchorch submit` started it
     trials/<trial_id>/     config.yaml, observations.jsonl, environment.json, parity.json, log.txt,
                            profile/, critical_path/
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -115,8 +118,8 @@ def write_json(path: Path, value: Json) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Store one text file, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Store one text file, whole or not at all; other machines may write the same one now."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with temporary.open("w") as file:
             file.write(text)

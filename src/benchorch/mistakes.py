@@ -10,6 +10,7 @@ from benchorch.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import Node
 from benchorch.errors import ConfigError
+from benchorch.hardware_names import HARDWARE, is_made
 from benchorch.overrides import key_of, parse_override, sweep_jobs
 
 if TYPE_CHECKING:
@@ -110,8 +111,7 @@ class Mistakes:
         values = override.value()
         chosen = values if isinstance(values, list) else [values]
         return [
-            f"{group}: there is no {str(value)!r}.{suggest(str(value), options)} "
-            f"Options: {', '.join(options)}."
+            _no_such_option(group, str(value), options)
             for value in chosen
             if value is not None and not self._is_choice(group, str(value), options)
         ]
@@ -149,6 +149,18 @@ class Mistakes:
         with open_dict(config):
             del config["hydra"]
         return cast(Node, OmegaConf.to_container(config, resolve=False))
+
+
+def _no_such_option(group: str, name: str, options: Sequence[str]) -> str:
+    """What is wrong with a name, and which was meant."""
+    if group == HARDWARE and is_made(name):
+        from benchorch.backends import backend
+
+        try:
+            backend(name)
+        except ConfigError as error:
+            return error.problems[0]
+    return f"{group}: there is no {name!r}.{suggest(name, options)} Options: {', '.join(options)}."
 
 
 def _syntax_problem(text: str) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from benchorch.domain.codec import Json
 from benchorch.errors import ConfigError
@@ -123,3 +124,53 @@ def plain_keys(overrides: tuple[str, ...]) -> Iterator[tuple[str, str, tuple[str
         plain = _PLAIN_OVERRIDE.match(text)
         if plain:
             yield plain[1], text, overrides[:index] + overrides[index + 1 :]
+
+
+def keyword_words(keywords: Mapping[str, object], own: Mapping[str, str]) -> list[str]:
+    """``key=value`` of keywords, nested or dotted; ConfigError with every problem.
+
+    Args:
+        keywords: of a call from Python.
+        own: keys that have an argument of their own, with what to do instead.
+    """
+    problems = [
+        f"{key}: {own[first]}"
+        for key in keywords
+        for first in [key.partition(".")[0]]
+        if first in own and (key in own or first == "hydra")
+    ]
+    words = []
+    for key, value in _dotted(keywords):
+        plain = _plain(value)
+        if plain is _NO_VALUE:
+            problems.append(f"{key}: expected a number, text, a list or a dict, got {value!r}.")
+        else:
+            words.append(f"{key}={spelled(cast(Json, plain))}")
+    if problems:
+        raise ConfigError(problems)
+    return words
+
+
+_NO_VALUE = object()
+
+
+def _dotted(keywords: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Keys of a keyword that is a mapping, by their dotted paths; deeper ones stay as they are."""
+    for key, value in keywords.items():
+        if isinstance(value, Mapping) and "." not in key:
+            yield from ((f"{key}.{name}", inner) for name, inner in value.items())
+        else:
+            yield key, value
+
+
+def _plain(value: Any) -> object:
+    """The value as YAML has it; `_NO_VALUE` where it cannot."""
+    if isinstance(value, Mapping):
+        items = {str(key): _plain(item) for key, item in value.items()}
+        return _NO_VALUE if _NO_VALUE in items.values() else items
+    if isinstance(value, list | tuple | range):
+        entries = [_plain(item) for item in value]
+        return _NO_VALUE if any(entry is _NO_VALUE for entry in entries) else entries
+    if isinstance(value, Path):
+        return str(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else _NO_VALUE

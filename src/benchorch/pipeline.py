@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, cast
@@ -22,14 +21,15 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event, Session
 from benchorch.domain.trial import Node, Plan, Trial
+from benchorch.driver import Diary, take
 from benchorch.errors import ConfigError, RecordError
-from benchorch.interfaces.executor import Executor
+from benchorch.interfaces.executor import Emit, Executor
 from benchorch.invocations import remember
 from benchorch.planning import new_plan_id, plan_jobs
 from benchorch.stages.report import Report
 
 _NOT_THE_TRIALS_FAULT = frozenset(
-    {"node_lost", "agent_failed", "no_node", "wrong_node", "disk_full"}
+    {"node_lost", "agent_failed", "no_node", "no_capacity", "wrong_node", "disk_full"}
 )
 
 
@@ -49,12 +49,16 @@ class Invocation:
     _recorder: Recording | None = None
     _specs: dict[str, Node] = field(default_factory=dict)
     _lock: IO[str] | None = None
+    _diary: Diary = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._diary = Diary(self.directory)
 
     def open(self) -> None:
         """Make the directory, or take up what an earlier invocation left in it."""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            self._lock = _locked(self.directory)
+            self._lock = take(self.directory)
         except OSError as error:
             raise ConfigError([f"{self.directory}: {error.strerror}."]) from error
         shutil.rmtree(self.directory / NOTES, ignore_errors=True)
@@ -63,7 +67,9 @@ class Invocation:
             self.plan = journal.read_plan(self.directory)
             self.plan_id = self.plan.plan_id
             found = journal.read_results(self.directory)
-            self.results = {r.trial_id: r for r in found if _is_final(r)}
+            self.results = {
+                r.trial_id: r for r in found if is_final(r.failure.kind if r.failure else None)
+            }
         with contextlib.suppress(OSError):  # a convenience must not cost the run
             remember(self.plan_id, self.directory)
 
@@ -80,6 +86,8 @@ class Invocation:
         self._specs.update({trial.trial_id: trial.spec for trial in plan.trials})
         with self._on_disk("The plan"):
             journal.write_plan(self.directory, self.plan)
+        self._forget_rehearsals(executor)
+        self._diary.begin()
         todo = [t for t in plan.trials if t.trial_id not in self.results]
         demand_affordable(plan, todo)
         self.report.plan(plan, done=len(plan.trials) - len(todo))
@@ -87,11 +95,16 @@ class Invocation:
             self._recorder = Recording.start(self.directory, plan.session)
         if not todo:
             return
-        work = functools.partial(_run_trial, session=self._session(plan))
-        results = executor.run(todo, work, self._on_event)
-        with self.report.live(todo):
-            for result in results:
+        work = _TrialWork(session=self._session(plan))
+        with self.report.live(todo), _to_the_end(executor.run(todo, work, self._on_event)) as ran:
+            for result in ran:
                 self._accept(result)
+
+    def _forget_rehearsals(self, executor: Executor) -> None:
+        """Where real machines are at hand, results of played ones do not stand for theirs."""
+        if not executor.plays_machines():
+            real = {n: r for n, r in self.results.items() if not r.environment.get("rehearsed")}
+            self.results = real
 
     def close(self, *, complete: bool) -> int:
         """Write and show the table, finish recording; the exit code."""
@@ -105,6 +118,7 @@ class Invocation:
         finally:
             recorded = self._recorded(complete)
         self.report.closing(self.plan, self.directory, recorded=recorded)
+        self._diary.end(complete=complete)
         self._unlock()
         ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
         return 0 if ran and all(result is not None and _is_sound(result) for result in ran) else 1
@@ -151,6 +165,7 @@ class Invocation:
         )
 
     def _on_event(self, event: Event) -> None:
+        self._diary.event(event)
         self.report.event(event)
 
     def _accept(self, result: TrialResult) -> None:
@@ -159,6 +174,7 @@ class Invocation:
         summary = self._summary(result)
         with self._on_disk(f"The result of trial {result.trial_id}"):
             self._write(result, summary)
+        self._diary.result(result.trial_id)
         self.report.result(result, summary)
 
     def _priced(self, result: TrialResult) -> TrialResult:
@@ -190,29 +206,43 @@ class Invocation:
         journal.append_result(self.directory, result, {"metrics": _plain_metrics(summary)})
 
 
-def _run_trial(trial: Trial, **keywords: object) -> TrialResult:
-    """The supervisor's function, imported only where a trial runs."""
-    from benchorch.supervisor import run_trial
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TrialWork:
+    """The supervisor's function, imported only where a trial runs.
 
-    return run_trial(trial, **keywords)  # type: ignore[arg-type]  # Work's own keywords
+    Attributes:
+        session: read by executors whose nodes may not see the same disk.
+    """
+
+    session: Session
+
+    def __call__(self, trial: Trial, *, attempt: int, isolated: bool, emit: Emit) -> TrialResult:
+        from benchorch.supervisor import run_trial
+
+        return run_trial(trial, session=self.session, attempt=attempt, isolated=isolated, emit=emit)
 
 
-def _locked(directory: Path) -> IO[str]:
-    """Keeps a second invocation out of a run's directory for as long as it is open."""
-    import fcntl
+@contextlib.contextmanager
+def _to_the_end(results: Iterator[TrialResult]) -> Iterator[Iterator[TrialResult]]:
+    """Results whose executor ends here, however this is left.
 
-    lock = (directory / "lock").open("w")
+    Left alone it would end when nothing refers to it any more: an exception that is kept does, and
+    at the interpreter's exit what it needs to end its machines is gone.
+    """
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        lock.close()
-        raise ConfigError([f"{directory} belongs to a run that is still going on."]) from error
-    return lock
+        yield results
+    finally:
+        if isinstance(results, Generator):
+            results.close()
 
 
-def _is_final(result: TrialResult) -> bool:
-    """Whether running the trial again would be to doubt its result, not to get one."""
-    return result.failure is None or result.failure.kind not in _NOT_THE_TRIALS_FAULT
+def is_final(failure: str | None) -> bool:
+    """Whether running the trial again would be to doubt its result, not to get one.
+
+    Args:
+        failure: the kind of what went wrong, or None.
+    """
+    return failure not in _NOT_THE_TRIALS_FAULT
 
 
 def _is_sound(result: TrialResult) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,19 +13,18 @@ from pathlib import Path
 import pytest
 
 from aws_emulator.server import Emulator
+from aws_emulator.terraform import missing
 
 ROOT = Path(__file__).resolve().parents[2]
-PLUGINS = "BENCHORCH_TF_PLUGIN_DIR"
 LIMIT_S = 400
 
 
 @pytest.fixture(scope="session")
 def terraform() -> Mapping[str, str]:
     """The environment in which terraform works; a loud skip where it does not."""
-    if shutil.which("terraform") is None:
-        pytest.skip("SKIPPED: terraform is not installed, so the stack is not tested")
-    if not Path(os.environ.get(PLUGINS, "/nowhere")).is_dir():
-        pytest.skip(f"SKIPPED: {PLUGINS} names no directory of providers: the stack is not tested")
+    reason = missing()
+    if reason:
+        pytest.skip(f"SKIPPED: the stack is not tested: {reason}")
     return {**os.environ, "TF_CLI_CONFIG_FILE": "", "TF_IN_AUTOMATION": "1"}
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import socket
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
@@ -27,14 +28,13 @@ class Emulator:
     def __init__(self, usd_per_hour: Mapping[str, float]) -> None:
         os.environ.update(STRICT)
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-        from werkzeug.serving import make_server
 
         self.traffic = Traffic()
         self._usd_per_hour = usd_per_hour
         self._moto = DomainDispatcherApplication(create_backend_app)
         shim.mend()
         shim.seed(ACCOUNT, REGION)
-        self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
+        self._server = _server(self._answer, "127.0.0.1", 0)
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
 
     def environment(self) -> dict[str, str]:
@@ -59,14 +59,37 @@ class Emulator:
             thread.join()
             self._server.server_close()
 
+    def answer_on(self, listening: socket.socket, caller: str) -> Callable[[], None]:
+        """Answer on this socket as well, perhaps in another network; what ends it.
+
+        What is asked there is counted as this caller's, too.
+        """
+
+        def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+            return self._answer(environ, start, caller)
+
+        server = _server(answer, *listening.getsockname(), fd=listening.fileno())
+        listening.close()  # the server has its own copy
+        thread = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
+        thread.start()
+
+        def end() -> None:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+        return end
+
     def break_it(self, *faults: Fault) -> None:
         """Let calls fail from now on."""
         self.traffic.faults.extend(faults)
 
-    def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+    def _answer(
+        self, environ: WSGIEnvironment, start: StartResponse, caller: str = ""
+    ) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         call = call_of(environ, body)
-        fault = self.traffic.admit(call)
+        fault = self.traffic.admit(call, caller)
         if fault:
             return _refuse(call, fault, start)
         own = shim.answer(call, body, self._usd_per_hour)
@@ -87,6 +110,16 @@ class Emulator:
             return _refuse(call, Fault(call.name, code="InvalidAction"), start)
         start(*told[0])
         return content
+
+
+def _server(application: Any, host: str, port: int, **more: Any) -> Any:
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Quiet(WSGIRequestHandler):
+        def log_request(self, *_: object) -> None:
+            """Nothing: calls are counted."""
+
+    return make_server(host, port, application, True, request_handler=Quiet, **more)
 
 
 def _refuse(call: Call, fault: Fault, start: StartResponse) -> list[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs
@@ -55,13 +55,15 @@ class Traffic:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.by_caller: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.faults: list[Fault] = []
         self._lock = threading.Lock()
 
-    def admit(self, call: Call) -> Fault | None:
+    def admit(self, call: Call, caller: str = "") -> Fault | None:
         """Count a call; the fault that it meets, or None."""
         with self._lock:
             self.counts[call.name] += 1
+            self.by_caller[caller][call.name] += 1
             fault = next((fault for fault in self.faults if fault.concerns(call)), None)
             if fault:
                 fault.times -= 1

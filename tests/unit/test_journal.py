@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -117,3 +118,18 @@ def test_writing_to_a_full_disk_leaves_the_journal_whole(tmp_path, monkeypatch):
         journal.append_line(path, {"n": 2, "longer": "than ten bytes"})
     monkeypatch.undo()
     assert path.read_text() == '{"n":1}\n'
+
+
+def test_writers_of_one_file_with_one_process_number_do_not_disturb_each_other(tmp_path):
+    """Two machines that share a directory may well be process 209 both."""
+    path = tmp_path / "note.json"
+    texts = [f"{writer} " * 1000 for writer in range(8)]
+
+    def write(text):
+        for _ in range(20):
+            journal.write_text(path, text)
+
+    with ThreadPoolExecutor(len(texts)) as writers:
+        list(writers.map(write, texts))
+    assert path.read_text() in texts
+    assert [entry.name for entry in tmp_path.iterdir()] == ["note.json"]

@@ -20,12 +20,15 @@ benchorch: which conversion of a PyTorch model serves it fastest, and is it stil
   python -m benchorch script my_script.py  the models in any script, found and benchmarked
   python -m benchorch plan ...            only what would run (--json for programs)
   python -m benchorch conversions [NAME]    what can be tried, and whether it can run here
+  python -m benchorch backends [NAME]       machines, sizes and what runs models there, by name
   python -m benchorch doctor              is this machine fit to measure on?
   python -m benchorch cache|record|ui     each with its own --help
   python -m benchorch report RUN          a stored run's table again; --json to keep it small
   python -m benchorch compare A B         what became faster or slower between two runs
   python -m benchorch gate --baseline A --max-regression 2%          the same for CI
-  python -m benchorch resume=RUN          go on where a run was ended
+  python -m benchorch submit ...          a run that outlives the terminal, here or on a head
+  python -m benchorch status|logs|cancel [RUN]   what runs, how far it is, what it says; end it
+  python -m benchorch resume RUN          go on where a run was ended
 
   --cfg job  the resolved configuration       -m, --multirun  cross comma-separated values
   --config-dir DIR  your own groups first     --hydra-help    Hydra's own flags"""

@@ -6,7 +6,6 @@ file that ``benchorch report --json`` wrote. Everything derived is derived anew 
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from benchorch.domain.estimate import METRICS, Summary
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
+from benchorch.driver import is_driven
 from benchorch.errors import ConfigError
 from benchorch.invocations import find_invocation
 
@@ -97,18 +97,14 @@ def stored(derived: Derived, reference: str) -> StoredRun:
 
 def refuse_running(directory: Path, plan: Plan) -> None:
     """ConfigError where another process is still adding to this run."""
-    try:
-        with (directory / "lock").open() as lock:  # the run holds it for as long as it is open
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        done = len({str(line["trial_id"]) for line in _lines(directory)})
-        problem = (
-            f"{directory} is still going on: {done} of {len(plan.trials)} trials have a result. "
-            "Try again when it has ended."
-        )
-        raise ConfigError([problem]) from error
-    except OSError:  # no lock: the run was copied from elsewhere, or is on a read-only disk
+    if not is_driven(directory):
         return
+    done = len({str(line["trial_id"]) for line in _lines(directory)})
+    problem = (
+        f"{directory} is still going on: {done} of {len(plan.trials)} trials have a result. "
+        "Try again when it has ended."
+    )
+    raise ConfigError([problem])
 
 
 def read_results(directory: Path) -> dict[str, TrialResult]:

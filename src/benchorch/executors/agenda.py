@@ -85,9 +85,9 @@ class Agenda:
         self._numbers = itertools.count()
         self._count = 0
 
-    def __bool__(self) -> bool:
-        """Whether a trial waits."""
-        return self._count > 0
+    def __len__(self) -> int:
+        """How many trials wait."""
+        return self._count
 
     def add(self, waiting: Waiting) -> None:
         """Take in a trial."""

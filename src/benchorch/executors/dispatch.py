@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
@@ -16,8 +16,9 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.executors.agenda import Forecast
-from benchorch.executors.leases import Lease, LeaseBook, Loss
+from benchorch.executors.leases import Lease, LeaseBook, Loss, hardware_kind
 from benchorch.interfaces.executor import Emit
+from benchorch.units import format_seconds
 
 LOOK_S = 1.0
 """How often the fleet is looked at when nothing happens."""
@@ -25,6 +26,9 @@ LOOK_S = 1.0
 AHEAD_S = 0.01
 """An agent is given about this much work in advance, so that it need not wait for the next lease;
 a trial that takes longer is never kept from an idle agent."""
+
+SILENT_S = 10.0
+"""So long nobody is told that a kind of hardware is waited for."""
 
 MAX_AHEAD = 15
 """More leases in advance no longer make no-op trials faster."""
@@ -70,28 +74,68 @@ class Faulted:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """An agent is gone, with all it held."""
+    """An agent is gone, with all it held.
+
+    Attributes:
+        excused: nothing went wrong: it was let go, or its machine was called back.
+    """
+
+    agent: str
+    reason: str
+    excused: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """An agent's machine has been called back: it may finish what it holds, and gets no more."""
 
     agent: str
     reason: str
 
 
-Message: TypeAlias = Joined | Said | Ended | Faulted | Lost
+Message: TypeAlias = Joined | Said | Ended | Faulted | Lost | Leaving
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vacancy:
+    """Why no agent of a kind is there.
+
+    Attributes:
+        failure: the class of what follows from it: ``no_node`` or ``no_capacity``.
+        reason: one sentence without its full stop.
+        remedy: what would bring one.
+    """
+
+    failure: str
+    reason: str
+    remedy: str
 
 
 class Fleet(ABC):
     """Agents on nodes, one per measuring slot."""
 
     @abstractmethod
-    def want(self, kinds: Set[str]) -> None:
-        """Bring agents up on the slots of these kinds, let go of those of other kinds."""
+    def want(self, waiting: Mapping[str, int]) -> None:
+        """Bring agents up on the slots of these kinds, let go of those of other kinds.
+
+        Args:
+            waiting: of each kind with a trial whose result is to come, how many trials wait
+                for an agent; 0 where all are held.
+        """
 
     @abstractmethod
     def slots(self, kind: str) -> int:
         """How many measuring slots of this kind living nodes announce."""
 
+    def is_hopeless(self, kind: str) -> bool:
+        """Whether waiting for an agent of this kind is known to be in vain."""
+        del kind
+        return False
+
     @abstractmethod
-    def vacancy(self, kind: str) -> tuple[str, str]:
+    def vacancy(self, kind: str) -> Vacancy:
         """Why no agent of this kind is there, and what would bring one."""
 
     @abstractmethod
@@ -138,9 +182,9 @@ def dispatch(
         forecasts: by trial id, what trials are expected to take: the longest chain is begun first.
     """
     book = LeaseBook(trials, max_attempts=patience.max_attempts, forecasts=forecasts)
-    sweep = _Sweep(book, fleet, emit, patience)
+    sweep = _Sweep(trials, book, fleet, emit, patience)
     while not sweep.book.done():
-        fleet.want(sweep.book.kinds())
+        fleet.want(sweep.book.waiting())
         yield from sweep.give_up_overdue(now_s())
         if sweep.book.done():
             return
@@ -158,9 +202,13 @@ class _Sweep:
         ahead: how many leases an agent is given beyond the one it works on.
         hungry: agents for which there was not enough, the longest waiting first.
         staff: how many agents there are of each kind.
+        slots_since_s: since when a kind without an agent has had a node all the same.
+        leaving: agents whose loss is nobody's fault.
         alone_since_s: since when a kind has had no agent.
+        told: kinds of which it was said that they are waited for.
     """
 
+    trials: Sequence[Trial]
     book: LeaseBook
     fleet: Fleet
     emit: Emit
@@ -170,6 +218,9 @@ class _Sweep:
     hungry: dict[str, None] = field(default_factory=dict)
     staff: Counter[str] = field(default_factory=Counter)
     alone_since_s: dict[str, float] = field(default_factory=dict)
+    slots_since_s: dict[str, float] = field(default_factory=dict)
+    leaving: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
 
     def supply(self, agent: str) -> None:
         """Lease to one agent until it has enough; one that is gone gets nothing."""
@@ -192,8 +243,10 @@ class _Sweep:
             case Joined(agent=agent, kinds=kinds):
                 self.kinds[agent], self.ahead[agent] = kinds, 0
                 self.staff.update(kinds)
+                self.told -= {*kinds}
                 for kind in kinds:
                     self.alone_since_s.pop(kind, None)
+                    self.slots_since_s.pop(kind, None)
                 self.supply(agent)
             case Said(events=events):
                 self._say(events)
@@ -207,20 +260,48 @@ class _Sweep:
             case Faulted(lease=lease, reason=reason):
                 yield from self._bear(self.book.fault(lease, reason), reason)
                 self.supply(lease.agent)
-            case Lost(agent=agent, reason=reason):
-                self.staff.subtract(self.kinds.pop(agent, ()))
-                self.hungry.pop(agent, None)
-                yield from self._bear(self.book.lose(agent, reason), reason)
+            case Leaving(agent=agent):
+                self._dismiss(agent)
+                self.leaving.add(agent)
+            case Lost(agent=agent, reason=reason, excused=excused):
+                self._dismiss(agent)
+                excused = excused or agent in self.leaving
+                yield from self._bear(self.book.lose(agent, reason, excused=excused), reason)
+
+    def _dismiss(self, agent: str) -> None:
+        """It gets nothing more."""
+        self.staff.subtract(self.kinds.pop(agent, ()))
+        self.hungry.pop(agent, None)
 
     def give_up_overdue(self, now_s: float) -> Iterator[TrialResult]:
         """Results for trials whose kind has had no agent for too long."""
         alone = [kind for kind in self.book.kinds() if not self.staff[kind]]
         for kind in sorted(alone):
-            waited_s = now_s - self.alone_since_s.setdefault(kind, now_s)
-            there = self.fleet.slots(kind)
-            if waited_s >= (self.patience.start_s if there else self.patience.wait_s):
-                reason, remedy = self.fleet.vacancy(kind)
-                yield from self.book.give_up(kind, f"{reason} (waited {waited_s:.0f} s)", remedy)
+            waited_s, limit_s = self._waited(kind, now_s)
+            if waited_s >= limit_s or self.fleet.is_hopeless(kind):
+                vacancy = self.fleet.vacancy(kind)
+                reason = f"{vacancy.reason} (waited {waited_s:.0f} s)"
+                yield from self.book.give_up(kind, reason, vacancy.remedy, failure=vacancy.failure)
+            elif waited_s >= SILENT_S and kind not in self.told:
+                self.told.add(kind)
+                self._say_waiting(kind, limit_s)
+
+    def _say_waiting(self, kind: str, limit_s: float) -> None:
+        """A person sees why nothing happens, on the first trial that waits."""
+        owed = (trial for trial in self.trials if self.book.owes(trial.trial_id))
+        first = next(trial for trial in owed if hardware_kind(trial) == kind)
+        message = f"for a free {kind}, at most {format_seconds(limit_s)}"
+        self.emit(Event(trial_id=first.trial_id, stage="wait", message=message))
+
+    def _waited(self, kind: str, now_s: float) -> tuple[float, float]:
+        """How long this kind has been waited for, and how long it may be: without a node, or with
+        one on which no agent starts.
+        """
+        alone_s = now_s - self.alone_since_s.setdefault(kind, now_s)
+        if not self.fleet.slots(kind):
+            self.slots_since_s.pop(kind, None)
+            return alone_s, self.patience.wait_s
+        return now_s - self.slots_since_s.setdefault(kind, now_s), self.patience.start_s
 
     def _say(self, events: Sequence[Event]) -> None:
         for event in events:

@@ -2,7 +2,7 @@
 
 Pure bookkeeping: no clock, no network. Its promises hold whatever the cluster does: exactly one
 result per trial, a trial only ever goes to a holder of its own kind, and every loss uses up an
-attempt, so the book always closes.
+attempt or one of a few excuses, so the book always closes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from benchorch.domain.trial import Trial
 from benchorch.executors.agenda import UNKNOWN, Agenda, Forecast, Waiting
 
 KIND_LABEL = "hardware_kind"
+
+MAX_EXCUSES = 10
+"""So often a trial may lose its machine by notice; from then on that uses up its attempts too."""
 
 
 @final
@@ -74,6 +77,7 @@ class LeaseBook:
         self._held: dict[str, deque[Lease]] = {}
         self._building: dict[str, Lease] = {}
         self._leased = 0
+        self._excused: Counter[str] = Counter()
         for trial in self._owed.values():
             self._give_back(trial, 1)
 
@@ -89,9 +93,9 @@ class LeaseBook:
         """Kinds with a trial whose result is still to come."""
         return self._kinds
 
-    def waiting(self, kind: str) -> bool:
-        """Whether a trial of this kind has no holder."""
-        return bool(self._agendas.get(kind))
+    def waiting(self) -> dict[str, int]:
+        """Of each of `kinds`, how many trials have no holder."""
+        return {kind: len(self._agendas[kind]) for kind in self._kinds}
 
     def held(self, agent: str) -> Sequence[Lease]:
         """What an agent holds; it works on the first."""
@@ -137,21 +141,37 @@ class LeaseBook:
         self._held[lease.agent].remove(lease)
         return self._again(lease, kind="agent_failed", reason=reason)
 
-    def lose(self, agent: str, reason: str) -> Loss:
-        """An agent is gone: only the lease it worked on has used up an attempt."""
+    def lose(self, agent: str, reason: str, *, excused: bool = False) -> Loss:
+        """An agent is gone: only the lease it worked on has used up an attempt.
+
+        Args:
+            agent: that held what is now lost.
+            reason: for people.
+            excused: it was let go or its machine was called back: not even that one has.
+        """
         held = list(self._held.pop(agent, ()))
         for lease in held:
             self._let_go(lease)
         for lease in reversed(held[1:]):
             self._give_back(lease.trial, lease.attempt)
-        return self._again(held[0], kind="node_lost", reason=reason) if held else Loss()
+        if not held:
+            return Loss()
+        first = held[0]
+        if excused and self._excused[first.trial.trial_id] < MAX_EXCUSES:
+            self._excused[first.trial.trial_id] += 1
+            self._give_back(first.trial, first.attempt)
+            return Loss(retried=((first.trial, first.attempt),))
+        return self._again(first, kind="node_lost", reason=reason)
 
-    def give_up(self, kind: str, reason: str, remedy: str) -> tuple[TrialResult, ...]:
+    def give_up(
+        self, kind: str, reason: str, remedy: str, *, failure: str = "no_node"
+    ) -> tuple[TrialResult, ...]:
         """Results of all trials of a kind that nobody holds and nobody will take."""
         waiting = self._agendas[kind].clear() if kind in self._agendas else ()
         return tuple(
             self._report(
-                one.trial, _unrun(one.trial, one.attempt, _nobody(one.attempt, reason, remedy))
+                one.trial,
+                _unrun(one.trial, one.attempt, _nobody(one.attempt, reason, remedy, failure)),
             )
             for one in waiting
         )
@@ -210,10 +230,10 @@ def hardware_kind(trial: Trial) -> str:
     return trial.labels[KIND_LABEL]
 
 
-def _nobody(attempt: int, reason: str, remedy: str) -> Failure:
+def _nobody(attempt: int, reason: str, remedy: str, failure: str) -> Failure:
     """Says whether a trial never had a node or lost the ones it had."""
     if attempt == 1:
-        return Failure(stage="schedule", kind="no_node", message=reason, remedy=remedy)
+        return Failure(stage="schedule", kind=failure, message=reason, remedy=remedy)
     lost = f"Lost its node in attempt {attempt - 1}, and none took it over: {reason}"
     return Failure(stage="schedule", kind="node_lost", message=lost, remedy=remedy)
 

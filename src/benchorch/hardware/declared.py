@@ -85,13 +85,18 @@ class DeclaredHardware(Hardware):
     def clock(self) -> Clock:
         """The clock of this host."""
 
-    def wrong_machine(self) -> str | None:
-        """Why this is not the declared machine, its accelerator left aside, or None."""
+    def unplayable(self) -> str | None:
+        """That this machine has another architecture, or None."""
         arch = host.architecture()
         if self.arch not in (None, arch):
             return f"{self.kind} is an {self.arch} machine; this one is {arch}."
-        if self.size is None:
-            return None
+        return None
+
+    def wrong_machine(self) -> str | None:
+        """Why this is not the declared machine, its accelerator left aside, or None."""
+        unplayable = DeclaredHardware.unplayable(self)
+        if unplayable or self.size is None:
+            return unplayable
         here = host.declared_kind()
         if here is None:
             return f"{self.kind} was asked for; this machine does not say what it is."

@@ -6,8 +6,7 @@ import os
 import platform
 from pathlib import Path
 
-KIND_VARIABLE = "BENCHORCH_HARDWARE_KIND"
-"""Set on a node whose firmware does not name its kind."""
+from benchorch.interfaces.hardware import KIND_VARIABLE
 
 _CPUINFO = Path("/proc/cpuinfo")
 _PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")

@@ -31,6 +31,10 @@ class Executor(ABC):
         Asked while planning: it neither connects nor starts anything.
         """
 
+    def plays_machines(self) -> bool:
+        """Whether this machine plays those that are asked for, so that they lack what it lacks."""
+        return False
+
     @abstractmethod
     def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result as soon as it is there, in any order; exactly one per trial.

@@ -9,6 +9,9 @@ from typing import ClassVar, NamedTuple
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Calibration, DeviceMemory
 
+KIND_VARIABLE = "BENCHORCH_HARDWARE_KIND"
+"""Set on a node whose firmware does not name its kind."""
+
 
 class Timing(NamedTuple):
     """What one block took, in nanoseconds.
@@ -180,6 +183,10 @@ class Hardware(ABC):
     @abstractmethod
     def mismatch(self) -> str | None:
         """Why the machine this runs on is not of this kind, or None."""
+
+    def unplayable(self) -> str | None:
+        """Why the machine this runs on cannot even play one of this kind, or None."""
+        return None
 
     @abstractmethod
     def facts(self) -> Mapping[str, Json]:

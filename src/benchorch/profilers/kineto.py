@@ -30,6 +30,10 @@ _EXPERIMENTAL: Mapping[str, str] = {
 }
 
 
+_NAMELESS: Mapping[str, str] = {"aot inductor": "AOTInductor's library"}
+"""By provider, what to call compiled code that does not name its kernels."""
+
+
 def sees(executable: object) -> bool:
     """Whether the calls of an executable run through torch at all."""
     return isinstance(executable, TorchExecutable)
@@ -50,25 +54,26 @@ def capture(
     executable = loaded.executable
     if not isinstance(executable, TorchExecutable):
         raise _blind(executable, remedy="profiler=auto")
+    library = _NAMELESS.get(executable.provider)
     after = schedule.wait // 2  # half before and half after: a machine's speed drifts
     with executable.calling():
         unprofiled_ns = schedule.make(schedule.wait - after, loaded.calls, request.clock)
         with _ranges(executable):
             config, notes = _experimental(request.device)
             trace = _profiler(request.device, experimental_config=config)
-            profiled_ns = _record(trace, schedule, loaded, request)
+            profiled_ns = _record(trace, schedule, loaded, request, library)
         unprofiled_ns += schedule.make(after, loaded.calls, request.clock)
         _export(trace, request.directory / TRACE)
         # Of all threads at once torch does not tell who took memory, so this is another pass.
         with ranges.compiled_kernels():
             tables = _profiler(request.device, profile_memory=True)
-            _record(tables, schedule, loaded, request)
+            _record(tables, schedule, loaded, request, library)
         if not kineto_tables.write(tables, request.directory):
             raise _blind(executable)
         if stacks:
             with _ranges(executable):
                 again = _profiler(request.device, with_stack=True, experimental_config=config)
-                _record(again, schedule, loaded, request)
+                _record(again, schedule, loaded, request, library)
             _export(again, request.directory / STACKS)
     executable.close()
     return Capture(
@@ -76,7 +81,7 @@ def capture(
         trace=request.directory / TRACE,
         unprofiled_ns=unprofiled_ns,
         profiled_ns=profiled_ns,
-        notes=(*notes, *_blind_spots(executable)),
+        notes=(*notes, *_blind_spots(library)),
     )
 
 
@@ -119,7 +124,11 @@ def _experimental(device: str) -> tuple[torch._C._profiler._ExperimentalConfig, 
 
 
 def _record(
-    profiler: profile, schedule: Scheduled, loaded: Loaded, request: CaptureRequest
+    profiler: profile,
+    schedule: Scheduled,
+    loaded: Loaded,
+    request: CaptureRequest,
+    library: str | None,
 ) -> tuple[int, ...]:
     """What each call took under the profiler; those that warm it up are not in the trace."""
     profiler.prepare_trace()
@@ -127,10 +136,20 @@ def _record(
     profiler.start_trace()
     try:
         return schedule.make(
-            schedule.active, loaded.calls, request.clock, lambda _: ranges.marked(ranges.CALL)
+            schedule.active, loaded.calls, request.clock, lambda _: _called(library)
         )
     finally:
         profiler.stop_trace()
+
+
+@contextlib.contextmanager
+def _called(library: str | None) -> Iterator[None]:
+    """One call; where kernels have no names, all that is not named is the library's."""
+    with (
+        ranges.marked(ranges.CALL),
+        ranges.marked(library) if library else contextlib.nullcontext(),
+    ):
+        yield
 
 
 def _export(profiler: profile, path: Path) -> None:
@@ -144,10 +163,10 @@ def _export(profiler: profile, path: Path) -> None:
         plain.unlink(missing_ok=True)
 
 
-def _blind_spots(executable: TorchExecutable) -> tuple[str, ...]:
-    if executable.provider != "aot inductor":
+def _blind_spots(library: str | None) -> tuple[str, ...]:
+    if library is None:
         return ()
     return (
-        "kernels that AOTInductor compiled are not named: the library was built without their "
-        "names, and building it anew would profile another library",
+        f"the kernels of {library} are not told apart: it was built without their names, and "
+        "building it anew would profile another library",
     )

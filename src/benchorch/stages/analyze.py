@@ -66,11 +66,22 @@ def _alone(result: TrialResult, baseline: TrialResult | None) -> Summary:
         speedup=None,
         steady=bool(result.valid) and all(p.steady_from is not None for p in result.valid),
         warnings=(
+            *_rehearsal(result),
             *doubts(result, metrics),
             *resource_doubts(result, baseline),
             *profile_doubts(result.profile),
         ),
     )
+
+
+def _rehearsal(result: TrialResult) -> Iterator[str]:
+    """That the machine was only played, where it was."""
+    if result.environment.get("rehearsed"):
+        kind = result.labels.get("hardware_kind", "another machine")
+        yield (
+            f"rehearsed: measured on this machine, which only played {kind}; executor=ec2 or "
+            "executor=ray measures on one."
+        )
 
 
 def _timings(result: TrialResult) -> Mapping[str, Estimate]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -15,6 +15,7 @@ from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import Node, Plan, Skip, Trial
 from benchorch.environment import is_installed
 from benchorch.errors import ConfigError
+from benchorch.hardware_names import is_made, machine_of
 from benchorch.interfaces.executor import Executor
 from benchorch.models.callables import reference_problems
 
@@ -53,17 +54,17 @@ def plan(
             hardware and scenario is compared with; added wherever it was not asked for.
     """
     drafts = _Drafts(executor)
-    asked = []
+    asked, baselines = [], set()
     for cell in cells:
         if baseline:
-            drafts.add(_baseline_of(cell, *baseline), implied=True)
+            baselines.add(drafts.add(_baseline_of(cell, *baseline), implied=True))
         asked.append(drafts.add(cell))
     if drafts.problems:
         raise ConfigError(list(drafts.problems))
     planned = Plan(
         plan_id=plan_id,
         name=name,
-        trials=_with_baselines(drafts.trials.values(), baseline[0] if baseline else ""),
+        trials=_with_baselines(drafts.trials.values(), baselines),
         skips=tuple(drafts.skips),
         session=session,
     )
@@ -117,6 +118,13 @@ class _Drafts:
         unreachable = self._executor.unreachable(chain.hardware.kind)
         if unreachable:
             return Skip(labels=trial.labels, reason=unreachable)
+        unplayable = chain.hardware.unplayable() if self._executor.plays_machines() else None
+        if unplayable:
+            return Skip(
+                labels=trial.labels,
+                reason=f"{chain.hardware.kind} is only played here, but {unplayable}",
+                remedy="executor=ec2 or executor=ray reaches a real one",
+            )
         missing = [name for name in chain.requires if not is_installed(name)]
         if missing:
             return Skip(
@@ -136,7 +144,7 @@ class _Drafts:
     def _identity(self, spec: Node) -> str:
         content = {
             **spec,
-            "hardware": _without(spec["hardware"], "conversions"),
+            "hardware": _machine(spec),
             "conversion": _without(spec["conversion"], "description"),
         }
         text = "\n".join(self._spelling(content[name]) for name in _SPEC_KEYS)
@@ -189,6 +197,11 @@ def _only_used_symbols(spec: Node, chain: Chain) -> dict[str, Json]:
     return {**spec, "workload": {**kept, "dynamic": dynamic}}
 
 
+def _machine(spec: Node) -> Json:
+    """The hardware, whatever is tried on it when nothing is named."""
+    return _without(spec["hardware"], "conversions")
+
+
 def _without(node: Json, key: str) -> Json:
     """A node less what does not change what is measured."""
     assert isinstance(node, Mapping)  # open_chain has seen it
@@ -203,20 +216,26 @@ def _labels_of(cell: Cell, chain: Chain) -> dict[str, str]:
     axes = [f"{k}={v}" for k, v in cell.axes.items() if k not in told]
     labels = {name: cell.choices[name] for name in ("model", "conversion", "hardware", "scenario")}
     return {
+        **chain.model.labels,
         **labels,
+        "hardware": _machine_label(labels["hardware"], chain),
         "hardware_kind": chain.hardware.kind,
         "workload": " ".join(shapes),
         "axes": " ".join(axes),
     }
 
 
-def _with_baselines(trials: Iterable[Trial], baseline: str) -> tuple[Trial, ...]:
+def _machine_label(name: str, chain: Chain) -> str:
+    """The kind as it was named; a size may have been overridden since."""
+    machine = machine_of(name)
+    return chain.hardware.kind if is_made(machine) else machine
+
+
+def _with_baselines(trials: Iterable[Trial], baselines: Collection[str]) -> tuple[Trial, ...]:
     """Each trial with the baseline of its own model, workload, hardware and scenario."""
     trials = list(trials)
-    baselines = {
-        _comparable(trial): trial for trial in trials if trial.labels["conversion"] == baseline
-    }
-    return tuple(_with_baseline(trial, baselines.get(_comparable(trial))) for trial in trials)
+    known = {_comparable(trial): trial for trial in trials if trial.trial_id in baselines}
+    return tuple(_with_baseline(trial, known.get(_comparable(trial))) for trial in trials)
 
 
 def _with_baseline(trial: Trial, baseline: Trial | None) -> Trial:
@@ -227,5 +246,7 @@ def _with_baseline(trial: Trial, baseline: Trial | None) -> Trial:
 
 
 def _comparable(trial: Trial) -> str:
-    same = ("model", "workload", "hardware", "scenario", "stopping", "protocol")
-    return canonical_json({key: trial.spec[key] for key in same})
+    same = ("model", "workload", "scenario", "stopping", "protocol")
+    return canonical_json(
+        {**{key: trial.spec[key] for key in same}, "hardware": _machine(trial.spec)}
+    )

@@ -181,6 +181,10 @@ class Report:
             for line in filter(None, lines):
                 self._console.print(f"    {line}", markup=False, highlight=False, soft_wrap=True)
 
+    def text(self, text: str) -> None:
+        """Words as they are."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     def interrupted(self, directory: Path) -> None:
         """Say that nothing but the trial in flight is lost."""
         self._console.print(
@@ -227,3 +231,10 @@ def _console() -> Console:
 
     terminal = sys.stdout.isatty()
     return Console(file=sys.stdout, width=None if terminal else 160, soft_wrap=not terminal)
+
+
+def silent_console() -> Console:
+    """For a report that nobody reads."""
+    from rich.console import Console
+
+    return Console(quiet=True)

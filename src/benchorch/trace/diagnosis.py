@@ -16,6 +16,7 @@ NOTABLE_RATIO = 0.1  # a gain below which nothing is worth naming
 KNOWN_RATIO = 0.3  # of the work on the path that needs a roofline before one side is named
 FAR_RATIO = 0.1  # of the roofline: then neither arithmetic nor memory is what limits
 POOR_RATIO = 0.5  # of the roofline: kernels that others could beat
+IMPOSSIBLE_RATIO = 1.05  # of the roofline: then the peaks are wrong, not the kernels right
 LARGEST_RATIO = 0.5  # of a group's gain: its part that is named instead
 
 
@@ -188,6 +189,8 @@ def _attained_words(evidence: Evidence) -> str:
     attained = attained_ratio(evidence.rows)
     if attained is None:
         return ""
+    if attained > IMPOSSIBLE_RATIO:
+        return "What has a roofline is faster than the peaks it was given, which are too low."
     return f"What has a roofline reaches {_percent(attained)} of it."
 
 

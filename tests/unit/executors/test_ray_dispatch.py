@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import given
@@ -17,10 +17,12 @@ from benchorch.executors.dispatch import (
     Faulted,
     Fleet,
     Joined,
+    Leaving,
     Lost,
     Message,
     Patience,
     Said,
+    Vacancy,
     dispatch,
 )
 from benchorch.executors.leases import Lease
@@ -46,17 +48,18 @@ class ScriptedFleet(Fleet):
     script: Callable[["ScriptedFleet"], Sequence[Message]]
     announced: dict[str, int] = field(default_factory=dict)
     sent: list[Lease] = field(default_factory=list)
-    wanted: list[Set[str]] = field(default_factory=list)
+    wanted: list[Mapping[str, int]] = field(default_factory=list)
     looks: int = 0
 
-    def want(self, kinds: Set[str]) -> None:
-        self.wanted.append(kinds)
+    def want(self, waiting: Mapping[str, int]) -> None:
+        self.wanted.append(waiting)
 
     def slots(self, kind: str) -> int:
         return self.announced.get(kind, 0)
 
-    def vacancy(self, kind: str) -> tuple[str, str]:
-        return f"no node of kind {kind!r}", "start one"
+    def vacancy(self, kind: str) -> Vacancy:
+        reason = f"no node of kind {kind!r}"
+        return Vacancy(failure="no_node", reason=reason, remedy="start one")
 
     def send(self, lease: Lease) -> None:
         self.sent.append(lease)
@@ -133,6 +136,61 @@ def test_a_node_that_is_there_is_given_longer_to_start() -> None:
     assert "waited 120 s" in result.failure.message
 
 
+def test_a_kind_that_is_waited_for_is_named_once_to_the_person_who_waits() -> None:
+    trials = [trial("1", "b"), trial("2", "b"), trial("3")]
+    _, events = run(trials, ScriptedFleet(obedient))
+    waits = [event for event in events if event.stage == "wait"]
+    assert [(event.trial_id, event.message) for event in waits] == [
+        ("1", "for a free b, at most 30.0 s")
+    ]
+
+
+def test_a_node_that_comes_late_has_all_its_time_to_start() -> None:
+    def late(fleet: ScriptedFleet) -> Sequence[Message]:
+        if fleet.looks == 25:
+            fleet.announced["a"] = 1
+        return []
+
+    (result,), _ = run([trial("1")], ScriptedFleet(late))
+    assert result.failure is not None
+    assert "waited 120 s" in result.failure.message
+    assert result.failure.kind == "no_node"
+
+
+def test_an_agent_whose_machine_was_called_back_gets_no_more() -> None:
+    def called_back(fleet: ScriptedFleet) -> Sequence[Message]:
+        match fleet.looks:
+            case 1:
+                return [Joined(agent="x", kinds=("a",))]
+            case 2:
+                return [Leaving(agent="x", reason="spot"), *map(ended, fleet.sent)]
+            case 3:
+                assert [lease.trial.trial_id for lease in fleet.sent] == ["1"]
+                return [Joined(agent="y", kinds=("a",))]
+            case _:
+                return [ended(lease) for lease in fleet.sent if lease.agent == "y"]
+
+    results, events = run([trial("1"), trial("2")], ScriptedFleet(called_back))
+    assert [(r.trial_id, r.attempt) for r in results] == [("1", 1), ("2", 1)]
+    assert events == []
+
+
+def test_a_late_result_of_a_machine_that_was_called_back_does_not_count_twice() -> None:
+    def twice(fleet: ScriptedFleet) -> Sequence[Message]:
+        match fleet.looks:
+            case 1:
+                return [Joined(agent="x", kinds=("a",))]
+            case 2:
+                return [Leaving(agent="x", reason="spot"), Lost(agent="x", reason="gone")]
+            case 3:
+                return [Joined(agent="y", kinds=("a",))]
+            case _:
+                return [ended(lease) for lease in fleet.sent]
+
+    results, _ = run([trial("1")], ScriptedFleet(twice))
+    assert [(r.trial_id, r.attempt) for r in results] == [("1", 1)]
+
+
 def test_a_node_that_joins_late_is_used() -> None:
     def late(fleet: ScriptedFleet) -> Sequence[Message]:
         if fleet.looks == 20:
@@ -198,8 +256,8 @@ def test_events_of_a_trial_come_before_its_result_and_never_after() -> None:
 def test_a_kind_that_is_finished_is_no_longer_wanted() -> None:
     fleet = ScriptedFleet(obedient)
     run([trial("1", "a"), trial("2", "b")], fleet)
-    assert fleet.wanted[0] == {"a", "b"}
-    assert fleet.wanted[-1] == {"b"}
+    assert fleet.wanted[0] == {"a": 1, "b": 1}
+    assert fleet.wanted[-1] == {"b": 1}
 
 
 @dataclass
@@ -211,9 +269,11 @@ class ChaosFleet(ScriptedFleet):
     queues: dict[str, deque[Lease]] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
     ghosts: list[Lease] = field(default_factory=list)
+    left: set[str] = field(default_factory=set)
 
     def send(self, lease: Lease) -> None:
         assert lease.agent in self.queues, "leased to an agent that is gone"
+        assert lease.agent not in self.left, "leased to an agent that is leaving"
         assert lease.trial.labels["hardware_kind"] in self.kinds[lease.agent]
         self.queues[lease.agent].append(lease)
         self.sent.append(lease)
@@ -231,15 +291,19 @@ class ChaosFleet(ScriptedFleet):
 
     def _happen(self) -> Message | None:
         busy = [agent for agent, queue in self.queues.items() if queue]
-        choice = self.dice.choice(["join", "end", "end", "say", "fault", "lose", "ghost", "none"])
+        happenings = ["join", "end", "end", "say", "fault", "lose", "excuse", "leave", "ghost"]
+        choice = self.dice.choice([*happenings, "none"])
         if choice == "join":
             agent = f"agent{self.looks}"
             self.kinds[agent], self.queues[agent] = self.dice.choice(["a", "b", "ab"]), deque()
             return Joined(agent=agent, kinds=tuple(self.kinds[agent]))
-        if choice == "lose" and self.queues:
+        if choice in ("lose", "excuse") and self.queues:
             agent = self.dice.choice(list(self.queues))
             self.ghosts += self.queues.pop(agent)
-            return Lost(agent=agent, reason="dead")
+            return Lost(agent=agent, reason="dead", excused=choice == "excuse")
+        if choice == "leave" and self.queues:
+            self.left.add(self.dice.choice(list(self.queues)))
+            return Leaving(agent=sorted(self.left)[-1], reason="spot")
         if choice == "say" and busy:
             lease = self.queues[self.dice.choice(busy)][0]
             return Said(events=(Event(trial_id=lease.trial.trial_id, stage="measure"),))

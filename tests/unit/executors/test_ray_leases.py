@@ -7,7 +7,7 @@ import pytest
 from benchorch.domain.result import BuildRecord, Outcome, TrialResult
 from benchorch.domain.trial import Trial
 from benchorch.executors.agenda import Forecast
-from benchorch.executors.leases import Lease, LeaseBook
+from benchorch.executors.leases import MAX_EXCUSES, Lease, LeaseBook
 
 BUILT = BuildRecord(
     key="k", cache="miss", build_s=1, original_build_s=1, artifact_bytes=1, model_digest="d"
@@ -100,7 +100,7 @@ def test_a_build_that_nobody_finished_is_begun_by_the_next(how: str) -> None:
 def test_a_trial_is_only_leased_to_its_own_kind() -> None:
     book = LeaseBook([trial("1", "a")], max_attempts=3)
     assert book.lease("x", "b") is None
-    assert book.waiting("a")
+    assert book.waiting() == {"a": 1}
 
 
 def test_a_result_carries_the_attempt_that_gave_it() -> None:
@@ -140,6 +140,17 @@ def test_a_trial_that_loses_every_node_is_reported_with_the_last_reason() -> Non
     assert "2 of 2" in result.failure.message
     assert "the node burnt down" in result.failure.message
     assert book.done()
+
+
+def test_an_excused_loss_uses_up_no_attempt_but_not_for_ever() -> None:
+    book = LeaseBook([trial("1")], max_attempts=1)
+    for number in range(MAX_EXCUSES):
+        assert take(book, str(number)).attempt == 1
+        assert book.lose(str(number), "called back", excused=True).results == ()
+    take(book, "x")
+    (result,) = book.lose("x", "called back", excused=True).results
+    assert result.failure is not None
+    assert result.failure.kind == "node_lost"
 
 
 def test_the_late_result_of_a_lost_agent_is_dropped() -> None:

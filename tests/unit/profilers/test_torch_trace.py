@@ -231,6 +231,23 @@ def test_a_call_in_which_torch_does_nothing_is_no_profile(tmp_path: Path) -> Non
         Auto(**SHORT).capture(request)
 
 
+def test_compiled_code_that_names_no_kernel_is_its_library_s(tmp_path: Path) -> None:
+    executable = TorchExecutable(
+        place=lambda arrays: {},
+        prepare=lambda tensors: lambda: torch.ones(3),
+        provider="aot inductor",
+        dtypes=(),
+        device="cpu",
+    )
+    loaded = Loaded(executable=executable, calls=[executable.bind({})])
+    request = CaptureRequest(
+        load=lambda _: loaded, clock=CpuClock(), device="cpu", directory=tmp_path
+    )
+    found = Auto(**SHORT).capture(request)
+    assert names(found.trace, "cpu_op")["AOTInductor's library"] == SHORT["active"]
+    assert ["AOTInductor's library" in note for note in found.notes] == [True]
+
+
 def test_a_runtime_that_keeps_no_profile_is_refused_by_one_that_reads_it(tmp_path: Path) -> None:
     with pytest.raises(MeasureError, match="torch eager keeps no profile of its own"):
         captured("eager", OnnxRuntimeProfiler(**SHORT), tmp_path)

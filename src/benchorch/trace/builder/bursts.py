@@ -92,6 +92,7 @@ def _between(
 ) -> Bursts:
     """What lies between idle stretches; a single point between two of them is none.
 
+    A thread's first one is, for there it was started even if it pauses then, unless it waits.
     Where a wait begins, the burst ended with the point before: there may have been nothing after.
     """
     import numpy as np
@@ -105,11 +106,11 @@ def _between(
     after_idle[~begins] = idle
     first = np.flatnonzero(after_idle)
     last = np.append(first[1:], len(walk))[: len(first)] - 1
-    some = first < last
-    first, last = first[some], last[some]
     waits = np.zeros(len(scope), dtype=np.bool_)
     waits[waiting(scope)] = True
     begins_wait = (walk[last] & 1 == 0) & waits[walk[last] >> 1]
+    some = (first < last) | (begins[first] & ~begins_wait)
+    first, last, begins_wait = first[some], last[some], begins_wait[some]
     last = np.where(begins_wait, np.maximum(last - 1, first), last)
     return Bursts(
         start=walk[first].astype(np.int64),

@@ -184,3 +184,16 @@ def test_a_new_thread_was_started_by_the_main_one() -> None:
     start = point(dag, 3, end=False)
     assert (2, False, 0) in into(dag, start, EdgeKind.FORK)
     assert dag.residual_ns[start] == 20 * US
+
+
+def test_a_new_thread_that_begins_with_a_pause_was_started_too() -> None:
+    events = trace(
+        note("benchorch:call", 0, 900 * US),
+        op("before", 0, 300 * US),
+        op("beside", 310 * US, 890 * US),
+        note("worker", 330 * US, 601 * US, lane="worker"),
+        op("work", 500 * US, 600 * US, lane="worker"),
+    )
+    dag = build_dag(events)
+    assert_sound(dag)
+    assert (2, False, 0) in into(dag, point(dag, 3, end=False), EdgeKind.FORK)

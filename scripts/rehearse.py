@@ -1,0 +1,159 @@
+"""A stack's whole life on this machine, without AWS: made, at work, ended, nothing left.
+
+    python scripts/rehearse.py [--keep DIRECTORY] [WORDS ...]
+
+AWS is emulated and its instances are namespaces of this machine; Terraform, the start scripts,
+Ray with its autoscaler and benchorch are the real ones. WORDS are what `python -m benchorch` is
+given on the head; by default a small sweep over two types. Needs Linux, root, Terraform and its
+AWS provider (BENCHORCH_TF_PLUGIN_DIR).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from machines.hypervisor import Stay  # noqa: E402 - found by the line before
+from machines.rehearsal import USD_PER_HOUR, Rehearsal, lacking, rehearsing, wait  # noqa: E402
+
+FLEET = ("r6i.large", "c7i.xlarge")
+SWEEP = ("model=mlp", "hardware=r6i,c7i", "-m", "conversion=[eager,torchscript]")
+ENOUGH = ("stopping=quick", "profiler=none", "executor=ec2", "name=rehearsal")
+IDLE_MINUTES = "1"
+SWEEP_S = 1800
+MINUTE_S, HOUR_S = 60, 3600
+LINES = 15
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Rehearse; the exit code."""
+    asked = _parser().parse_args(arguments)
+    reasons = lacking()
+    if reasons:
+        print("A rehearsal is not possible here:", *reasons, sep="\n  ")
+        return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="rehearsal-") as place:
+        try:
+            return _rehearse(Path(place), asked.words or [*SWEEP, *ENOUGH])
+        except KeyboardInterrupt:
+            print("Interrupted: every machine was ended, and the emulated stack with them.")
+            return INTERRUPTED
+        except (RuntimeError, TimeoutError) as error:
+            print(f"The rehearsal failed: {error}", *_last_words(Path(place)), sep="\n")
+            return 1
+        finally:
+            _keep(Path(place), asked.keep)
+
+
+def _last_words(place: Path) -> Iterator[str]:
+    """The end of each machine's start script's output."""
+    for log in sorted(place.glob("i-*.log")):
+        yield f"--- {log.stem}"
+        yield from log.read_text(errors="replace").splitlines()[-LINES:]
+
+
+def _keep(place: Path, where: Path | None) -> None:
+    if where is not None:
+        shutil.copytree(place / "desk", where, dirs_exist_ok=True)
+        for log in place.glob("*.log"):
+            shutil.copy(log, where)
+        print(f"kept      {where}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--keep", type=Path, help="where the sweep's results are copied to")
+    parser.add_argument("words", nargs="*", help="of python -m benchorch, run on the head")
+    return parser
+
+
+def _rehearse(place: Path, words: Sequence[str]) -> int:
+    begun_s = time.monotonic()
+
+    def say(what: str) -> None:
+        print(f"[{time.monotonic() - begun_s:5.0f} s] {what}", flush=True)
+
+    fleet = ", ".join(f'"{kind}" = 1' for kind in FLEET)
+    variables = {"fleet": f"{{{fleet}}}", "idle_minutes": IDLE_MINUTES}
+    with rehearsing(place, variables, USD_PER_HOUR, say) as rehearsal:
+        say("1 of 5  provision: Terraform makes the stack")
+        rehearsal.provision()
+        made = rehearsal.left()["resources"]
+        say("2 of 5  the head starts Ray")
+        rehearsal.head()
+        say(f"3 of 5  sweep: benchorch {' '.join(words)}")
+        code = _sweep(rehearsal, words)
+        say("4 of 5  idle: Ray ends its machines")
+        rehearsal.until_idle()
+        say("5 of 5  destroy: Terraform removes the stack")
+        rehearsal.destroy()
+    _tell(rehearsal, made)
+    return code or (1 if any(rehearsal.left().values()) else 0)
+
+
+def _sweep(rehearsal: Rehearsal, words: Sequence[str]) -> int:
+    """Its exit code; its output is shown while it runs."""
+    log = rehearsal.place / "sweep.log"
+    running = rehearsal.begin(log, *words)
+    with log.open(errors="replace") as output:
+
+        def ended() -> bool:
+            code = running.poll()
+            print(output.read(), end="", flush=True)
+            return code is not None
+
+        wait(ended, SWEEP_S, "the sweep did not end")
+    return running.returncode
+
+
+def _tell(rehearsal: Rehearsal, made: int) -> None:
+    """What it came to."""
+    stays = rehearsal.hypervisor.stays
+    launched = Counter(f"{stay.kind} ({stay.role}, {stay.market})" for stay in stays)
+    print(f"\nmade      {made} resources by Terraform")
+    print("launched  " + ", ".join(f"{count} x {what}" for what, count in launched.items()))
+    for line in _measured(rehearsal.desk):
+        print(f"measured  {line}")
+    usd = sum(map(_usd, stays))
+    print(f"cost      {usd:.4f} USD on EC2 for these minutes, on demand, machines alone")
+    left = {what: count for what, count in rehearsal.left().items() if count}
+    print("left      " + (", ".join(f"{n} {what}" for what, n in left.items()) or "nothing"))
+    print("Times and rates are of this machine; only the way they came is that of EC2.")
+
+
+def _usd(stay: Stay) -> float:
+    """At its list price, a minute at least."""
+    seconds = max(MINUTE_S, (stay.to_s or time.monotonic()) - stay.from_s)
+    return USD_PER_HOUR[stay.kind] * seconds / HOUR_S
+
+
+def _measured(desk: Path) -> Iterator[str]:
+    """Each trial as MLflow has it."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{desk / 'mlflow.db'}")
+    experiments = [each.experiment_id for each in client.search_experiments()]
+    for run in reversed(client.search_runs(experiments)):
+        usd = _cost(run.data.metrics)
+        if usd is not None:
+            yield f"{run.info.run_name}: {usd:.3g} USD per million items, in MLflow"
+
+
+def _cost(metrics: Mapping[str, float]) -> float | None:
+    return metrics.get("cost_usd_per_million_items/on_demand")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

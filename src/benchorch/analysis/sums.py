@@ -1,0 +1,58 @@
+"""A sum of quantities that were estimated one by one, with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from benchorch.domain.estimate import Estimate
+
+
+def scaled(estimate: Estimate, factor: float) -> Estimate:
+    """The estimate of a known multiple of a quantity; `factor` is not negative."""
+    low, high = estimate.low, estimate.high
+    return replace(
+        estimate,
+        value=estimate.value * factor,
+        low=None if low is None else low * factor,
+        high=None if high is None else high * factor,
+    )
+
+
+def total(estimates: Sequence[Estimate]) -> Estimate | None:
+    """The sum of quantities that were estimated independently of each other.
+
+    Estimator: the sum of the values; each end lies away from it by the root of the summed squares
+    of the parts' own distances, so that an interval need not be symmetric.
+
+    Parameters
+    ----------
+    estimates : sequence of Estimate, length k, all in one unit and at one level
+
+    Returns
+    -------
+    Estimate or None
+        None for k = 0; the very estimate for k = 1; without an interval where a part has none.
+        Its n is the smallest of the parts'.
+
+    Source
+    ------
+    Zou and Donner, *Construction of confidence limits about effect measures: a general approach*,
+    2008.
+    """
+    if len(estimates) < 2:
+        return estimates[0] if estimates else None
+    value = math.fsum(each.value for each in estimates)
+    below = [each.value - each.low for each in estimates if each.low is not None]
+    above = [each.high - each.value for each in estimates if each.high is not None]
+    known = len(below) == len(above) == len(estimates)
+    return Estimate(
+        value=value,
+        low=value - math.hypot(*below) if known else None,
+        high=value + math.hypot(*above) if known else None,
+        level_ratio=estimates[0].level_ratio,
+        n=min(each.n for each in estimates),
+        unit=estimates[0].unit,
+        method="sum; distances of the ends added in quadrature",
+    )

@@ -1,0 +1,157 @@
+"""A fleet rehearsed on this machine: Ray's own autoscaler hires, and nothing is left afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.ray_cluster
+
+MARK = "FLEET_TEST"
+SWEEP = """
+import json, sys
+import ray
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.trial import Trial
+from benchorch.executors.ray import RayExecutor
+
+seconds = json.loads(sys.argv[1])
+
+def work(trial, *, attempt, isolated, emit):
+    import os, pathlib, socket, time
+    import psutil
+    pathlib.Path(trial.trial_id).touch()
+    time.sleep(trial.spec["s"])
+    raylet = psutil.Process(os.getppid())
+    outer = {c.laddr.ip for c in raylet.net_connections("inet") if c.status == "LISTEN"}
+    told = {"kind": os.environ["BENCHORCH_HARDWARE_KIND"], "listens": " ".join(sorted(outer)),
+            "node": ray.get_runtime_context().get_node_id()}
+    return TrialResult(trial_id=trial.trial_id, labels=told, outcome=Outcome.OK)
+
+def main():
+    trials = [Trial(trial_id=f"{kind}-{i}", labels={"hardware_kind": kind}, spec={"s": s})
+              for kind, each in seconds.items() for i, s in enumerate(each)]
+    executor = RayExecutor(rehearse=True, most=1, idle_s=2, wait_s=240, start_s=240)
+    for result in executor.run(trials, work, lambda event: None):
+        alive = [node for node in ray.nodes() if node["Alive"]]
+        kinds = [k for n in alive for k in n["Resources"] if k.startswith("benchorch:")]
+        print(json.dumps([result.trial_id, result.outcome, dict(result.labels),
+                          dict(result.environment), sorted(kinds)]), flush=True)
+
+main()
+"""
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """A word in the environment of everything that a test starts; at the end nobody has it."""
+    word = secrets.token_hex(8)
+    yield word
+    for process in marked(word):
+        process.kill()
+
+
+def marked(word: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            told = process.environ().get(MARK) == word
+            if told and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def until(condition: Callable[[], object], limit_s: float = 240) -> bool:
+    deadline_s = time.monotonic() + limit_s
+    while not condition() and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    return bool(condition())
+
+
+def start(directory: Path, word: str, seconds: dict[str, list[float]]) -> subprocess.Popen[str]:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    return subprocess.Popen(
+        [sys.executable, "-c", SWEEP, json.dumps(seconds)],
+        cwd=directory,
+        env={**clean, MARK: word, "TMPDIR": "/tmp"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_two_kinds_come_from_nothing_and_go_when_they_are_idle(tmp_path: Path, mark: str) -> None:
+    sweep = start(tmp_path, mark, {"r6i.large": [0, 0], "c7i.large": [20]})
+    out, err = sweep.communicate(timeout=400)
+    assert sweep.returncode == 0, err
+    told = [json.loads(line) for line in out.splitlines()]
+    by_id = {line[0]: line for line in told}
+    assert by_id.keys() == {"r6i.large-0", "r6i.large-1", "c7i.large-0"}
+    for name, outcome, labels, environment, _ in told:
+        assert outcome == "ok"
+        assert labels["kind"] == name.rpartition("-")[0]
+        assert (environment["market"], environment["rehearsed"]) == ("spot", True)
+        assert set(labels["listens"].split()) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+    nodes = {name.partition("-")[0]: line[2]["node"] for name, line in by_id.items()}
+    assert len(set(nodes.values())) == 2
+    # r6i had nothing to do for long before c7i was done, so its machine is gone by then.
+    assert told[-1][0] == "c7i.large-0"
+    assert told[-1][4] == ["benchorch:c7i.large"]
+    assert until(lambda: not marked(mark), 30), marked(mark)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_whatever_ends_the_driver_nothing_goes_on_running(
+    tmp_path: Path, mark: str, number: signal.Signals
+) -> None:
+    sweep = start(tmp_path, mark, {"r6i.large": [600]})
+    assert until((tmp_path / "r6i.large-0").exists)
+    assert len(marked(mark)) > 5
+    sweep.send_signal(number)
+    sweep.communicate(timeout=100)
+    assert until(lambda: not marked(mark), 60), marked(mark)
+
+
+def test_a_guard_ends_what_left_its_session_and_removes_its_folder(
+    tmp_path: Path, mark: str
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    deep = (
+        "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', "
+        + repr("import time; time.sleep(600)")
+        + "], start_new_session=True); time.sleep(0 if 'go' in sys.argv else 600)"
+    )
+    guard = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "benchorch.executors.guard",
+            str(folder),
+            sys.executable,
+            "-c",
+            deep,
+        ],
+        stdin=subprocess.PIPE,
+        env={**os.environ, MARK: mark},
+        start_new_session=True,
+    )
+    assert until(lambda: len(marked(mark)) == 3)
+    assert guard.stdin is not None
+    guard.stdin.close()
+    assert guard.wait(30) == 0
+    assert marked(mark) == []
+    assert not folder.exists()

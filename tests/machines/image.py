@@ -1,0 +1,43 @@
+"""The disk that machines start from: this machine's, but for what a start script would fetch.
+
+The start scripts run as Terraform wrote them. There is no way out of the machines, so packages
+are those of this checkout, and `shutdown` ends the machine instead of a system that is not there.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+_SHUTDOWN = """#!/bin/bash
+# shutdown -h now | +MINUTES: ends the machine, now or then.
+echo "$*" >> /var/log/shutdowns
+case $2 in
+  now) kill -TERM 1 ;;
+  +*) setsid sh -c "sleep $((60 * ${2#+})); kill -TERM 1" >/dev/null 2>&1 </dev/null & ;;
+esac
+"""
+_PYTHON3 = f"""#!/bin/bash
+# Python, whose new environments have what this checkout has and install nothing.
+if [[ "$1 $2" != "-m venv" ]]; then exec {sys.executable} "$@"; fi
+mkdir -p "$3/bin"
+for program in python ray; do
+  printf '#!/bin/sh\\nexec {Path(sys.executable).parent}/%s "$@"\\n' $program > "$3/bin/$program"
+done
+printf '#!/bin/sh\\necho "$*" >> /var/log/installed\\n' > "$3/bin/pip"
+chmod 755 "$3"/bin/*
+"""
+_NOTHING = "#!/bin/sh\nexit 0\n"
+
+
+def made(place: Path) -> Path:
+    """The files, in a directory that is laid over a machine's disk."""
+    programs = place / "usr" / "local" / "sbin"  # first of everybody's PATH
+    programs.mkdir(parents=True)
+    for name, text in (("shutdown", _SHUTDOWN), ("python3", _PYTHON3), ("apt-get", _NOTHING)):
+        program = programs / name
+        program.write_text(text)
+        program.chmod(0o755)
+    for directory in ("var/log", "var/lib/node"):
+        (place / directory).mkdir(parents=True)
+    return place

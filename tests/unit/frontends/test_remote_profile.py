@@ -1,0 +1,146 @@
+"""What a profile refuses before anything of it runs, and what is kept whatever happens inside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import benchorch
+from benchorch import RemoteInferenceSession, remote_profile
+from benchorch.errors import ConfigError
+
+QUIET = {"quiet": True, "tracking": "none"}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    torch._dynamo.reset()  # else what one test compiled is there for the next
+
+
+def accelerated():  # type: ignore[no-untyped-def]
+    return benchorch.accelerate(lambda x: x * 2 + 1, backend="eager")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"backends": ["local/inducter"]}, "Did you mean 'inductor'?"),
+        ({"backends": ["lcoal/inductor"]}, "Did you mean 'local'?"),
+        ({"backends": ["g5.xlagre/onnxrt-cuda"]}, "Did you mean"),
+        ({"backends": "local"}, "does not say what runs the graphs; such as local/inductor"),
+        ({"backends": []}, "backends: none is given"),
+        ({"backends": [7]}, "expected a name such as local/inductor, got 7"),
+        ({"backends": "r6i.large/onnxrt-cuda"}, "onnxrt-cuda is for cuda"),
+        ({"backends": "r6i.large/eager"}, "executor=ray reaches other machines"),
+        ({"stopping": "quik"}, "Did you mean 'quick'?"),
+        ({"stoping": "quick"}, "Did you mean 'stopping'?"),
+        ({"conversion": "eager"}, "give backends="),
+        ({"num_repeats": 10}, "stopping.calls"),
+        ({"graphs": 0}, "expected 1 or more, got 0"),
+        ({"session": RemoteInferenceSession(), "backends": "local/eager"}, "not both"),
+        ({"session": "local/eager"}, "name backends as backends="),
+    ],
+)
+def test_mistakes_are_told_before_the_program_runs(options: dict[str, object], told: str) -> None:
+    ran = []
+    with pytest.raises(ConfigError) as caught, remote_profile(**{**QUIET, **options}):  # type: ignore[arg-type]
+        ran.append(True)
+    assert any(told in problem for problem in caught.value.problems), caught.value.problems
+    assert ran == []
+    assert not Path("runs").exists()
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught, remote_profile(backends=["locla/eager", "local/x"]):
+        pass
+    assert len(caught.value.problems) == 2
+
+
+def test_profiles_cannot_be_nested_and_the_outer_one_goes_on() -> None:
+    function = accelerated()
+    with remote_profile(backends="local/eager", **QUIET) as outer:
+        with pytest.raises(ConfigError, match="cannot be nested"), remote_profile(**QUIET):
+            pass
+        function(torch.ones(3, dtype=torch.bfloat16))
+    assert len(outer.report().profiles) == 1
+
+
+def test_an_exception_inside_keeps_what_was_seen_and_ends_the_profile(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    function = accelerated()
+    profile = remote_profile(backends="local/eager", directory="out", tracking="none")
+
+    def program() -> None:
+        with profile:
+            for _ in range(3):
+                function(torch.ones(3))
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        program()
+    (seen,) = profile.report().profiles
+    assert [segment.name for segment in seen.segments] == ["Uncompiled", "Graph #1", "Uncompiled"]
+    assert seen.segments[1].stays == "the profile was left by KeyError"
+    assert "left by KeyError" in capsys.readouterr().out
+    assert Path("out/segments.txt").read_text().strip() == profile.report().table()
+    assert json.loads(Path("out/segments.json").read_text())["profiles"][0]["discarded"] == 1
+    assert torch.is_grad_enabled()
+    with remote_profile(backends="local/eager", **QUIET) as another:
+        pass
+    assert another.report().profiles == ()
+
+
+def test_where_nothing_was_accelerated_it_says_what_to_do() -> None:
+    with remote_profile(backends="local/eager", **QUIET) as profile:
+        torch.relu(torch.ones(3))
+    assert profile.report().profiles == ()
+    assert "decorate it with @benchorch.accelerate" in str(profile)
+
+
+def test_a_function_without_a_graph_is_all_python() -> None:
+    function = benchorch.accelerate(lambda n: n + 1, backend="eager")
+    with remote_profile(backends="local/eager", **QUIET) as profile:
+        assert [function(n) for n in range(3)] == [1, 2, 3]
+    assert "no graph was captured" in str(profile)
+    assert [segment.name for segment in profile.report().profiles[0].segments] == ["Uncompiled"]
+
+
+def test_what_cannot_travel_is_counted_here_and_no_machine_is_asked() -> None:
+    function = accelerated()
+    with remote_profile(backends="local/eager", directory="out", **QUIET) as profile:
+        for _ in range(3):
+            function(torch.ones(3, dtype=torch.bfloat16))
+    (seen,) = profile.report().profiles
+    assert "bfloat16" in seen.segments[1].stays
+    assert seen.totals["local/eager"].ms is not None
+    assert not Path("out/plan.json").exists()
+
+
+def test_a_directory_with_a_run_is_left_alone() -> None:
+    Path("out").mkdir()
+    Path("out/plan.json").write_text("{}")
+    with pytest.raises(ConfigError, match="holds a run already"), remote_profile(directory="out"):
+        pass
+
+
+def test_a_session_lists_what_there_is_and_holds_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with RemoteInferenceSession(["g4dn.xlarge/onnxrt-cuda"]) as session:
+        session.print_supported_backends()
+    assert session.backends == ("g4dn.xlarge/onnxrt-cuda",)
+    printed = capsys.readouterr().out.split()
+    assert "local/inductor" in printed
+    assert any(name.startswith("g5.xlarge/onnxruntime") for name in printed)
+
+
+def test_inside_there_are_no_gradients_and_outside_what_there_was() -> None:
+    with remote_profile(backends="local/eager", **QUIET):
+        assert not torch.is_grad_enabled()
+    assert torch.is_grad_enabled()
