@@ -29,8 +29,9 @@ def chains_of(
     """Of a graph's edges, or some of them, those taken together between which nothing meets."""
     import numpy as np
 
-    edges = np.arange(len(tail)) if kept is None else np.flatnonzero(kept)
-    tail, head = tail[edges], head[edges]
+    edges = None if kept is None else np.flatnonzero(kept)
+    if edges is not None:
+        tail, head = tail[edges], head[edges]
     inward = np.bincount(head, minlength=points)
     outward = np.bincount(tail, minlength=points)
     inner = (inward == 1) & (outward == 1)
@@ -39,28 +40,28 @@ def chains_of(
     number = np.cumsum(junction) - 1
     begin = _first_edges(tail, head, inner)
     (ends,) = np.nonzero(junction[head])
-    chain = np.empty(len(edges), dtype=np.int64)
-    chain[begin[ends]] = np.arange(len(ends))
+    chain = np.empty(len(tail), dtype=np.int32)
+    chain[begin[ends]] = np.arange(len(ends), dtype=np.int32)
     chain = chain[begin]
     order = np.argsort(chain, kind="stable")
     return Chains(
         junctions=np.flatnonzero(junction),
         tail=number[tail[begin[ends]]].astype(np.int32),
         head=number[head[ends]].astype(np.int32),
-        pieces=edges[order],
+        pieces=order if edges is None else edges[order],
         first=np.flatnonzero(np.diff(chain[order], prepend=-1)),
-        last=edges[ends],
+        last=ends if edges is None else edges[ends],
     )
 
 
 def _first_edges(
     tail: NDArray[int32], head: NDArray[int32], inner: NDArray[bool_]
-) -> NDArray[int64]:
+) -> NDArray[int32]:
     """The edge that the chain of each begins with, (E,), by doubling how far one looks back."""
     import numpy as np
 
-    own = np.arange(len(tail))
-    into = np.zeros(len(inner), dtype=np.int64)
+    own = np.arange(len(tail), dtype=np.int32)
+    into = np.zeros(len(inner), dtype=np.int32)
     into[head] = own
     first = np.where(inner[tail], into[tail], own)
     while True:
