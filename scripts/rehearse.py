@@ -28,7 +28,10 @@ from machines.rehearsal import USD_PER_HOUR, Rehearsal, lacking, rehearsing, wai
 
 FLEET = ("r6i.large", "c7i.xlarge")
 SWEEP = ("model=mlp", "hardware=r6i,c7i", "-m", "conversion=[eager,torchscript]")
-ENOUGH = ("stopping=quick", "profiler=none", "executor=ec2", "name=rehearsal")
+ENOUGH = (
+    *("stopping=quick", "stopping.processes=3", "protocol.repeats=0", "profiler=none"),
+    *("executor=ec2", "name=rehearsal"),
+)
 IDLE_MINUTES = "1"
 SWEEP_S = 1800
 MINUTE_S, HOUR_S = 60, 3600

@@ -148,10 +148,11 @@ class Hypervisor:
         self.machines[found.id] = machine
 
     def _check_out(self, name: str) -> None:
-        self.machines.pop(name).power_off()
+        self.machines[name].power_off()
         for stay in self.stays:
             if stay.name == name:
                 stay.to_s = time.monotonic()
+        del self.machines[name]  # last: whoever waits for that may look at all else
 
     def _boot(self, found: Any) -> Machine:
         machine = Machine(
