@@ -135,7 +135,8 @@ def write_inputs(arrays: Arrays, directory: Path) -> dict[str, Json]:
     directory.mkdir(parents=True, exist_ok=True)
     # Named by what it holds: runs that have the same inputs are known by it.
     path = (directory / f"{digest_of_arrays(arrays)[:16]}.safetensors").resolve()
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    # Not ascontiguousarray, which makes a single number an array of one.
+    save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
     batch: list[Json] = [] if common_rows(arrays) is None else ["batch_size"]
     declared = {
         name: {
