@@ -13,7 +13,7 @@ TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help bench test test-slow check ui bench-overheads conversions install clean \
-  provision provision-plan status destroy test-terraform rehearse
+  provision provision-plan status destroy test-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
 help: ## this list
@@ -28,6 +28,12 @@ test: $(VENV)/.installed-dev ## the tests, with coverage
 
 test-slow: $(VENV)/.installed-dev ## the tests that take minutes
 	@$(RUN) pytest -m slow
+
+# SEEDS is how many seeds the drills are drawn from.
+SEEDS ?= 3
+
+test-chaos: $(VENV)/.installed-dev ## sweeps that are harmed on purpose, with SEEDS=3 seeds; takes half an hour
+	@BENCHORCH_CHAOS_SEEDS=$(SEEDS) $(RUN) pytest tests/chaos -q
 
 check: $(VENV)/.installed-dev ## lint, format, types, layers
 	@$(RUN) ruff check .

@@ -13,6 +13,11 @@ output "bucket" {
   value       = module.storage.bucket
 }
 
+output "store_url" {
+  description = "Where artifacts are kept, for store=s3 store.url=."
+  value       = "s3://${module.storage.bucket}/store"
+}
+
 output "cluster_file" {
   description = "Ray's cluster file, as the head has it."
   value       = module.cluster.cluster_file

@@ -18,6 +18,16 @@ from benchorch.offspring import Offspring
 _MARK = "BENCHORCH_CHILD"
 _REAP_S = 2.0
 
+# Reads a line, which says that all is well, or else the end of who should have written it.
+_GUARD = """
+read -r _ && exit
+kill -9 -- "-$1"
+for place in $(grep -ls "$2" /proc/[0-9]*/environ); do
+  pid=${place%/environ}
+  kill -9 "${pid#/proc/}"
+done
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
@@ -73,13 +83,36 @@ def started(
     finally:
         os.close(writer)
     child = Child(process=process, offspring=Offspring(process.pid, f"{_MARK}={mark}"), pipe=reader)
+    with _guarded(process.pid, f"{_MARK}={mark}"):
+        try:
+            yield child
+        finally:
+            if process.returncode is None:
+                child.offspring.end(grace_s=0)
+                child.reap()
+            os.close(reader)
+
+
+@contextlib.contextmanager
+def _guarded(pid: int, mark: str) -> Iterator[None]:
+    """As long as it lasts, what a child has started does not outlive this process either.
+
+    Where this process is killed the kernel ends its child, but no compiler that the child runs.
+    """
     try:
-        yield child
+        guard = subprocess.Popen(
+            ["sh", "-c", _GUARD, "benchorch-guard", str(pid), mark],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ExecutorError(f"A child's guard could not be started: {error}") from error
+    try:
+        yield
     finally:
-        if process.returncode is None:
-            child.offspring.end(grace_s=0)
-            child.reap()
-        os.close(reader)
+        guard.communicate(b"\n")
 
 
 def _launch(

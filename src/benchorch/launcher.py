@@ -6,14 +6,20 @@ to the same `Invocation`, so sweeper plugins work on top and still share one par
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from benchorch.components import TARGET
 from benchorch.config import Composer, add_directories
-from benchorch.errors import BenchorchError
+from benchorch.domain.codec import Json
+from benchorch.domain.trial import Node
+from benchorch.errors import BenchorchError, ConfigError
+from benchorch.mistakes import composition_errors
 from benchorch.pipeline import Invocation
 from benchorch.recorders.location import strike_out
 from benchorch.stages.report import Report
@@ -22,6 +28,13 @@ if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
     from hydra.core.config_search_path import ConfigSearchPath
     from omegaconf import DictConfig
+
+# A class of a launcher, a sweeper or what a sweeper is made of; no function, nothing by an alias.
+_PLUGIN = re.compile(
+    r"(hydra_plugins|hydra\._internal\.core_plugins|optuna\.(samplers|pruners))(\._?[a-z]\w*)*"
+    r"\.[A-Z]\w*"
+)
+_MADE_BY_LOGGING = ("handlers", "formatters", "filters")
 
 
 @dataclass(slots=True)
@@ -70,6 +83,51 @@ def _strike_out_passwords(directory: Path) -> None:
         clean = strike_out(text)
         if clean != text:
             path.write_text(clean)
+
+
+def refuse_foreign_code(loader: ConfigLoader, config_name: str, words: Sequence[str]) -> None:
+    """ConfigError where a recipe would have Hydra itself call something that is not its own.
+
+    Hydra makes callbacks, and Python's logging its handlers, of whatever a file names, before
+    there is a plan. What cannot be composed is left to whoever explains that.
+    """
+    from hydra.types import RunMode
+    from omegaconf import OmegaConf
+
+    problems: list[str] = []
+    with contextlib.suppress(*composition_errors()):
+        config = loader.load_configuration(
+            config_name, list(words), run_mode=RunMode.MULTIRUN, from_shell=False
+        )
+        problems += _foreign(cast(Node, OmegaConf.to_container(config.hydra, resolve=False)))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _foreign(settings: Node) -> Iterator[str]:
+    if settings["callbacks"]:
+        yield "hydra.callbacks: is not for recipes, because Hydra calls whatever it names."
+    if cast(Node, settings["job"])["env_set"]:
+        yield "hydra.job.env_set: is not for recipes; set variables before the command."
+    for name in ("hydra_logging", "job_logging"):
+        made = settings[name] or {}
+        if not isinstance(made, dict) or any(made.get(part) for part in _MADE_BY_LOGGING):
+            yield f"hydra.{name}: is not for recipes, because logging calls whatever it names."
+    for place, target in _targets(settings, "hydra"):
+        if not _PLUGIN.fullmatch(str(target)):
+            yield f"{place}.{TARGET}: {target!r} is no plugin of Hydra's, so it is not loaded."
+
+
+def _targets(node: Json, place: str) -> Iterator[tuple[str, Json]]:
+    """Every class that is named at or below a node, with its place."""
+    if isinstance(node, dict):
+        if TARGET in node:
+            yield place, node[TARGET]
+        for key, value in node.items():
+            yield from _targets(value, f"{place}.{key}")
+    elif isinstance(node, list):
+        for number, value in enumerate(node):
+            yield from _targets(value, f"{place}[{number}]")
 
 
 def install_plugins(directories: Sequence[Path]) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, cast
@@ -86,6 +86,7 @@ class Invocation:
         self._specs.update({trial.trial_id: trial.spec for trial in plan.trials})
         with self._on_disk("The plan"):
             journal.write_plan(self.directory, self.plan)
+        self._forget_rehearsals(executor)
         self._diary.begin()
         todo = [t for t in plan.trials if t.trial_id not in self.results]
         demand_affordable(plan, todo)
@@ -95,10 +96,15 @@ class Invocation:
         if not todo:
             return
         work = _TrialWork(session=self._session(plan))
-        results = executor.run(todo, work, self._on_event)
-        with self.report.live(todo):
-            for result in results:
+        with self.report.live(todo), _to_the_end(executor.run(todo, work, self._on_event)) as ran:
+            for result in ran:
                 self._accept(result)
+
+    def _forget_rehearsals(self, executor: Executor) -> None:
+        """Where real machines are at hand, results of played ones do not stand for theirs."""
+        if not executor.plays_machines():
+            real = {n: r for n, r in self.results.items() if not r.environment.get("rehearsed")}
+            self.results = real
 
     def close(self, *, complete: bool) -> int:
         """Write and show the table, finish recording; the exit code."""
@@ -214,6 +220,20 @@ class _TrialWork:
         from benchorch.supervisor import run_trial
 
         return run_trial(trial, session=self.session, attempt=attempt, isolated=isolated, emit=emit)
+
+
+@contextlib.contextmanager
+def _to_the_end(results: Iterator[TrialResult]) -> Iterator[Iterator[TrialResult]]:
+    """Results whose executor ends here, however this is left.
+
+    Left alone it would end when nothing refers to it any more: an exception that is kept does, and
+    at the interpreter's exit what it needs to end its machines is gone.
+    """
+    try:
+        yield results
+    finally:
+        if isinstance(results, Generator):
+            results.close()
 
 
 def is_final(failure: str | None) -> bool:

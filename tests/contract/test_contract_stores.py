@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchorch.components import make
-from benchorch.domain.artifact import BuildKey, Format
+from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError, StoreError
 from benchorch.interfaces.store import Store
+from s3_lab import bucket
+
+__all__ = ["bucket"]
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "store"
 KEY = BuildKey(fields={"model": {"name": "mlp", "sizes": [1, 2]}, "opset": 20})
@@ -23,6 +26,8 @@ KEY = BuildKey(fields={"model": {"name": "mlp", "sizes": [1, 2]}, "opset": 20})
 @pytest.fixture(params=sorted(CONF.glob("*.yaml")), ids=lambda path: path.stem)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     node = {**yaml.safe_load(request.param.read_text()), "root": str(tmp_path / "store")}
+    if node.get("url") == "???":
+        node["url"] = request.getfixturevalue("bucket").url
     return make(node, Store, "store")
 
 
@@ -98,13 +103,17 @@ def test_a_failure_is_raised_again_remembered_and_no_hit(store: Store) -> None:
     assert store.build(KEY, format=Format.ONNX, name="mlp", make=write)[1]
 
 
-def test_changed_bytes_are_noticed_set_aside_and_built_again(store: Store) -> None:
+def test_changed_bytes_are_noticed_set_aside_and_never_handed_out(store: Store) -> None:
+    def weights(artifact: Artifact) -> bytes:
+        return (artifact.path / "nested" / "weights.bin").read_bytes()
+
     artifact, _ = store.build(KEY, format=Format.ONNX, name="mlp", make=write)
     with (artifact.path / "nested" / "weights.bin").open("r+b") as file:
         file.write(b"\x01")
-    assert store.find(KEY.digest) is None
-    assert [entry.state for entry in store.entries()] == ["quarantined"]
-    assert store.build(KEY, format=Format.ONNX, name="mlp", make=write)[1]
+    found = store.find(KEY.digest)  # None, but in a store that has another copy
+    assert found is None or weights(found) == bytes(1000)
+    assert "quarantined" in [entry.state for entry in store.entries()]
+    assert weights(store.build(KEY, format=Format.ONNX, name="mlp", make=write)[0]) == bytes(1000)
     assert store.find(KEY.digest)
 
 

@@ -43,6 +43,7 @@ from benchorch.domain.measurement import Calibration, Observations, Paired, Proc
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Plan, Trial
+from benchorch.errors import RecordError
 from benchorch.executors import agent as agent_module
 from benchorch.executors.agent import Outfit
 from benchorch.executors.dispatch import Patience, dispatch
@@ -59,7 +60,9 @@ def benchmark(name: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCHMARKS)  # as when it is run
+        spec.loader.exec_module(module)
     return module
 
 
@@ -463,6 +466,16 @@ def test_o4_the_makespan_is_near_its_lower_bound_although_durations_are_guessed(
     assert seen.held_s <= 0.65 * naive.held_s
 
 
+def test_o4_failures_and_lost_nodes_stretch_the_makespan_little_and_build_nothing_twice() -> None:
+    scheduling = benchmark("scheduling")
+    sweep = scheduling.make_sweep(5_000, 50, 7)
+    seen = scheduling.run_policy("faulty", sweep, 7)
+    assert scheduling.stretch("faulty", sweep, seen) <= 1.10
+    assert (seen.builds, seen.most_builds) == (len(sweep.build_s), 1)
+    assert seen.failed > 0.02 * 5_000  # that it was hard enough
+    assert seen.lost > 0
+
+
 def test_o4_the_same_seed_gives_the_same_schedule() -> None:
     scheduling = benchmark("scheduling")
 
@@ -509,7 +522,7 @@ class Noting(Executor):
         return Counter(self.diary.read_text().split() if self.diary.exists() else ())
 
 
-def run_plan(composer: Composer, directory: Path, executor: Noting) -> None:
+def run_plan(composer: Composer, directory: Path, executor: Executor) -> None:
     from io import StringIO
 
     from rich.console import Console
@@ -581,6 +594,34 @@ def test_o5_a_driver_killed_anywhere_repeats_no_finished_trial_and_loses_none(
             break
     assert call > 20
     assert redone > 5
+
+
+@dataclass
+class Ending(Executor):
+    """Knows whether it was ended."""
+
+    ended: bool = False
+
+    def unreachable(self, hardware_kind: str) -> str | None:
+        return None
+
+    def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
+        try:
+            for trial in trials:
+                yield TrialResult(trial_id=trial.trial_id, labels=trial.labels, outcome=Outcome.OK)
+        finally:
+            self.ended = True
+
+
+def test_o5_an_executor_ends_at_once_when_a_result_cannot_be_kept(
+    composer: Composer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "run" / journal.RESULTS).mkdir(parents=True)  # as good as a full disk
+    executor = Ending()
+    with pytest.raises(RecordError, match="could not be written") as kept:
+        run_plan(composer, tmp_path / "run", executor)
+    assert executor.ended, kept  # although the exception still refers to it
 
 
 # O6

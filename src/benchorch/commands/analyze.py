@@ -1,7 +1,7 @@
 """``benchorch analyze TRACE``: why a profiled program is as slow as it is, and what would help.
 
-Any profile will do: of torch.profiler, of ONNX Runtime, or an Nsight Systems export. Neither torch
-nor the program itself is needed.
+Any profile will do: of torch.profiler, of ONNX Runtime, or an Nsight Systems export; and the report
+of a Lightning Trainer's profiler, as a table. Neither torch nor the program itself is needed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
+from benchorch.commands.lightning_profile import lightning_reply
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
+from benchorch.trace.lightning_report import read_lightning_reports
 from benchorch.units import format_bytes, format_seconds, ns_to_s
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ def run(arguments: Sequence[str], say: Say) -> Reply:
     if wanted.diff:
         return _difference(wanted, say)
     trace = _trace(wanted.trace)
+    reports = read_lightning_reports(trace)
+    if reports:
+        return lightning_reply(reports)
     out = wanted.out or Path(f"{trace.name.partition('.')[0]}-analysis")
     _keep_away_from(trace, out)
     return _one(trace, out, wanted, say)
@@ -141,7 +146,7 @@ def _one(trace: Path, out: Path, wanted: _Asked, say: Say) -> Reply:
     from benchorch.trace.artifacts.summary import summary
     from benchorch.trace.artifacts.write import write
     from benchorch.trace.whatif.basis import prepare
-    from benchorch.trace.whatif.predict import predict
+    from benchorch.trace.whatif.predict import answer
     from benchorch.trace.whatif.prediction import to_json
     from benchorch.trace.whatif.reading import read
 
@@ -153,11 +158,10 @@ def _one(trace: Path, out: Path, wanted: _Asked, say: Say) -> Reply:
         for name, path in wanted.others.items()
     }
     basis = prepare(analysis, peaks, others)
-    predictions = [predict(basis, one.changes, name=one.name) for one in asked]
+    answers = [answer(basis, one.changes, name=one.name, swept=True) for one in asked]
+    predictions = [one.prediction for one in answers]
     say(f"writing {out}")
-    files = write(
-        analysis, out, whatifs={one.name: one.changes for one in asked}, peaks=peaks, others=others
-    )
+    files = write(analysis, out, basis=basis, whatifs=answers)
     told: dict[str, object] = summary(analysis)
     data = {
         **told,

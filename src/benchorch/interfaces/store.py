@@ -23,6 +23,8 @@ class Entry:
         created_at: ISO 8601, UTC.
         state: ``complete``, ``failed``, ``quarantined`` or ``dropped``.
         detail: why it is not complete, or an empty string.
+        remote: where other machines find it, or an empty string; the artifact's path is where it
+            lies on this machine, or would.
     """
 
     artifact: Artifact
@@ -31,6 +33,7 @@ class Entry:
     created_at: str
     state: str
     detail: str = ""
+    remote: str = ""
 
 
 class Store(ABC):

@@ -1,8 +1,9 @@
 """A user's own callable, checked unimported, then called.
 
 It is named ``package.module:attribute`` or ``path/to/file.py:attribute``. The rule for what may be
-called: any importable function or class that is not part of Python's standard library, so that a
-configuration from elsewhere cannot name ``os:system``.
+called: any importable function or class that is not part of Python's standard library, under
+whatever name it is reached, nor known to run what a file holds; so that a configuration from
+elsewhere can name neither ``os:system`` nor ``torch:os.system`` nor ``numpy:load``.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError
@@ -35,6 +37,13 @@ if TYPE_CHECKING:
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _IN_FILE = re.compile(r"(.+\.py):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 _DOTTED = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\.([A-Za-z_]\w*)")
+
+# Each of them runs code that a data file holds, and none makes a module or a score.
+_RUNS_FILES = {
+    *("numpy.load", "numpy.lib._npyio_impl.load", "pandas.read_pickle"),
+    *("pandas.io.pickle.read_pickle", "joblib.numpy_pickle.load", "torch.serialization.load"),
+    *("hydra._internal.instantiate._instantiate2.instantiate", "pip.main"),
+}
 
 
 def callable_problems(where: str, reference: str, arguments: Mapping[str, Json]) -> list[str]:
@@ -78,7 +87,9 @@ def resolve_callable(reference: str) -> Callable[..., object]:
             found = getattr(found, name)
     if not callable(found):
         raise BuildError(f"{reference} is {found!r}, which cannot be called", kind="user_code")
-    return cast(Callable[..., object], found)
+    if _is_unsafe(found):
+        raise BuildError(f"{reference!r} is {found!r}, which may not be called", kind="user_code")
+    return found
 
 
 def check_forward(reference: str, module: torch.nn.Module, names: Sequence[str]) -> None:
@@ -112,6 +123,15 @@ def _is_standard(reference: str) -> bool:
     """Whether a module of Python's own is named; a user's file may be called as one is."""
     first = reference.rpartition(":")[0].partition(".")[0]
     return not _IN_FILE.fullmatch(reference) and first in sys.stdlib_module_names
+
+
+def _is_unsafe(found: object) -> bool:
+    """Whether a callable is one of Python's own, whose name led there by another's import."""
+    while isinstance(found, partial):
+        found = found.func
+    module = str(getattr(found, "__module__", ""))
+    name = f"{module}.{getattr(found, '__qualname__', '')}"
+    return module.partition(".")[0] in sys.stdlib_module_names or name in _RUNS_FILES
 
 
 def _source(reference: str) -> tuple[Source | None, str]:

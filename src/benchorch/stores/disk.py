@@ -87,9 +87,9 @@ def as_store_error(error: OSError, path: Path) -> StoreError:
 
 def disk_full_error(path: Path) -> StoreError:
     """The sentence for a disk that has no space left."""
-    free_bytes = _free_bytes(path)
+    free = free_bytes(path)
     return StoreError(
-        f"disk full: {path} has {free_bytes} bytes ({format_bytes(free_bytes)}) free. "
+        f"disk full: {path} has {free} bytes ({format_bytes(free)}) free. "
         "Free some space there, or name another store.root."
     )
 
@@ -104,12 +104,12 @@ def lack_of_space(error: BaseException, path: Path) -> OSError | None:
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
             return cause
         cause = cause.__cause__ or cause.__context__
-    if isinstance(error, Exception) and _free_bytes(path) < _NOTHING_FREE_BYTES:
+    if isinstance(error, Exception) and free_bytes(path) < _NOTHING_FREE_BYTES:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     return None
 
 
-def _free_bytes(path: Path) -> int:
+def free_bytes(path: Path) -> int:
     """What is free where a path is, or would be if it is gone."""
     existing = next(place for place in (path, *path.parents) if place.exists())
     return shutil.disk_usage(existing).free

@@ -14,13 +14,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from benchorch.domain.artifact import Artifact, Format, digest_of
 from benchorch.domain.codec import Json, decode, encode
@@ -36,6 +37,8 @@ COMPLETE, FAILED, QUARANTINED, DROPPED = "complete", "failed", "quarantined", "d
 SETTLE_S = 0.02
 """File times advance in ticks of up to 10 ms: two changes within one cannot be told apart, so how
 a file looks is remembered only if it has been still for longer."""
+
+_LONGEST_NAME_BYTES = 255  # of any file system that anybody uses
 
 # What reading a file that anybody may have written can raise.
 _NONSENSE = (OSError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -73,6 +76,11 @@ class Manifest:
     schema_version: int = 1
 
 
+def now() -> str:
+    """The date and time as manifests have it; people read it, nothing is decided by it."""
+    return datetime.now(UTC).isoformat()
+
+
 def write_manifest(directory: Path, manifest: Manifest) -> None:
     """Store a manifest, whole or not at all."""
     write_json(directory / MANIFEST, encode(manifest))
@@ -80,9 +88,16 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of an entry; CorruptEntry if there is none that makes sense."""
-    path = directory / MANIFEST
     try:
-        manifest = decode(Manifest, json.loads(path.read_bytes()))
+        return parse_manifest((directory / MANIFEST).read_bytes())
+    except OSError as error:
+        raise CorruptEntry(f"{MANIFEST} cannot be read: {error}") from error
+
+
+def parse_manifest(content: bytes) -> Manifest:
+    """The manifest that was written as these bytes; CorruptEntry if they make no sense."""
+    try:
+        manifest = decode(Manifest, json.loads(content))
         sensible = _is_sensible(manifest)
     except _NONSENSE as error:
         raise CorruptEntry(f"{MANIFEST} cannot be read: {error}") from error
@@ -100,17 +115,33 @@ def _is_sensible(manifest: Manifest) -> bool:
         and isinstance(manifest.fields, Mapping)
         and isinstance(manifest.build_s, int | float)
         and isinstance(manifest.files, tuple)
-        and all(
-            isinstance(file.path, str)
-            and isinstance(file.size_bytes, int)
-            and isinstance(file.sha256, str)
-            for file in manifest.files
-        )
+        and all(_is_sensible_file(file) for file in manifest.files)
+        and _are_apart([file.path for file in manifest.files])
     )
 
 
-def to_entry(manifest: Manifest, directory: Path) -> Entry:
-    """What a store tells of the entry in a directory."""
+def _is_sensible_file(file: FileRecord) -> bool:
+    """Whether it can be a file of an artifact: its path leads nowhere else."""
+    parts = file.path.split("/")
+    return (
+        not {"", ".", ".."} & set(parts)
+        and "\0" not in file.path
+        and all(len(os.fsencode(part)) <= _LONGEST_NAME_BYTES for part in parts)
+        and isinstance(file.size_bytes, int)
+        and file.size_bytes >= 0
+        and re.fullmatch("[0-9a-f]{64}", file.sha256) is not None
+    )
+
+
+def _are_apart(paths: Sequence[str]) -> bool:
+    """Whether no path is named twice, nor is a directory of another."""
+    files = set(paths)
+    above = {str(parent) for path in files for parent in PurePosixPath(path).parents}
+    return len(files) == len(paths) and not files & above
+
+
+def to_entry(manifest: Manifest, directory: Path, remote: str = "") -> Entry:
+    """What a store tells of the entry in a directory, or of one elsewhere that would go there."""
     artifact = Artifact(
         key=manifest.key,
         format=manifest.format,
@@ -125,6 +156,7 @@ def to_entry(manifest: Manifest, directory: Path) -> Entry:
         created_at=manifest.created_at,
         state=manifest.state,
         detail=manifest.detail,
+        remote=remote,
     )
 
 
@@ -144,15 +176,24 @@ def seal(directory: Path, draft: Manifest) -> Manifest:
 
 def verified(directory: Path, key: str) -> Manifest:
     """The manifest of a whole entry of that key; CorruptEntry says what is wrong with it."""
-    manifest = read_manifest(directory)
+    manifest = of_key(read_manifest(directory), key)
     try:
-        if manifest.state != COMPLETE:
-            raise CorruptEntry(f"its state is {manifest.state!r}")
-        if manifest.key != key or digest_of(dict(manifest.fields)) != key:
-            raise CorruptEntry("it belongs to another key than the one it is kept under")
         _verify_files(directory, manifest)
     except _NONSENSE as error:
         raise CorruptEntry(f"it cannot be read: {error}") from error
+    return manifest
+
+
+def of_key(manifest: Manifest, key: str) -> Manifest:
+    """The manifest itself, if it is that of a whole artifact of this key; else CorruptEntry."""
+    try:
+        own = digest_of(dict(manifest.fields))
+    except _NONSENSE as error:
+        raise CorruptEntry(f"it cannot be read: {error}") from error
+    if manifest.state != COMPLETE:
+        raise CorruptEntry(f"its state is {manifest.state!r}")
+    if manifest.key != key or own != key:
+        raise CorruptEntry("it belongs to another key than the one it is kept under")
     return manifest
 
 

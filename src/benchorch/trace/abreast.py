@@ -30,10 +30,14 @@ MOST_OPEN = 6
 class Abreast:
     """B segments of up to C chains; a place is that of a junction, or open one, in its segment.
 
+    Junctions take turns at the places: one is free again when its junction's last chain has been
+    looked at. So the table is small, however long the graph, and stays in the processor's cache.
+
     Attributes:
         open_most: how many junctions are open where a segment begins, at most: O.
         places: P of each segment; the first O are those of the open ones, the last is nobody's.
         tail, head: (C, B) places of each chain, as rows of a table of P times B.
+        before: (C, B) the head's place if another chain led there before, else nobody's.
         chain: (C, B) its number; K where a segment has no more chains.
         handed_on: (B, O) places of what is open where each ends; in the last it is the sink.
         opened: (B,) how many are open where each begins.
@@ -43,6 +47,7 @@ class Abreast:
     places: int
     tail: NDArray[int64]
     head: NDArray[int64]
+    before: NDArray[int64]
     chain: NDArray[int64]
     handed_on: NDArray[int64]
     opened: NDArray[int64]
@@ -59,10 +64,15 @@ class Abreast:
         for slot in range(self.open_most):
             times_ns[slot, self.opened > slot, slot] = 0
         flat_ns = times_ns.reshape(-1, self.open_most, scenarios)
-        for tail, head, chain in zip(self.tail, self.head, self.chain, strict=True):
-            arrived_ns = flat_ns[tail]
-            arrived_ns += lengths[chain]
-            flat_ns[head] = np.maximum(arrived_ns, flat_ns[head])
+        arrived_ns, earlier_ns = np.empty((2, *shape[1:]), dtype=np.int64)
+        length = np.empty((segments, 1, scenarios), dtype=np.int64)
+        columns = (self.tail, self.head, self.before, self.chain)
+        for tail, head, before, chain in zip(*columns, strict=True):
+            # Into what is there already, and "clip" for numpy would go by way of a copy else.
+            flat_ns.take(tail, axis=0, out=arrived_ns, mode="clip")
+            arrived_ns += lengths.take(chain, axis=0, out=length, mode="clip")
+            flat_ns.take(before, axis=0, out=earlier_ns, mode="clip")
+            flat_ns[head] = np.maximum(arrived_ns, earlier_ns, out=arrived_ns)
         return self._joined(flat_ns)
 
     def _joined(self, flat_ns: NDArray[int64]) -> NDArray[int64]:
@@ -93,28 +103,32 @@ def abreast(
     open_most = max(len(front) for front in fronts)
     if not 0 < open_most <= MOST_OPEN:
         return None
-    sizes = np.diff(starts, append=junctions)
-    places = open_most + int(sizes.max()) + 1
+    turns = _turns(starts, last)
+    places = open_most + turns + 1
     within = np.searchsorted(starts, head, side="right") - 1
     first = np.searchsorted(head, starts)
     counts = np.diff(first, append=len(head))
     rank = np.arange(len(head)) - first[within]
     nobody = (places - 1) * len(starts) + np.arange(len(starts))
-    tails, heads = (np.tile(nobody, (int(counts.max()), 1)) for _ in range(2))
+    tails, heads, before = (np.tile(nobody, (int(counts.max()), 1)) for _ in range(3))
     chain = np.full_like(tails, len(head))
-    tails[rank, within] = _rows(tail, within, starts, fronts, open_most)
-    heads[rank, within] = _rows(head, within, starts, fronts, open_most)
+    table = _Table(starts=starts, fronts=fronts, open_most=open_most, turns=turns)
+    tails[rank, within] = table.rows(tail, within)
+    heads[rank, within] = head_rows = table.rows(head, within)
+    again = np.flatnonzero(np.diff(head) == 0) + 1
+    before[rank[again], within[again]] = head_rows[again]
     chain[rank, within] = np.arange(len(head))
     handed_on = np.tile(nobody[:, None], (1, open_most))
     after = [*fronts[1:], np.array([junctions - 1])]
     begun = np.repeat(np.arange(len(starts)), [len(front) for front in after])
     slot = np.concatenate([np.arange(len(front)) for front in after])
-    handed_on[begun, slot] = _rows(np.concatenate(after), begun, starts, fronts, open_most)
+    handed_on[begun, slot] = table.rows(np.concatenate(after), begun)
     return Abreast(
         open_most=open_most,
         places=places,
         tail=tails,
         head=heads,
+        before=before,
         chain=chain,
         handed_on=handed_on,
         opened=np.array([len(front) for front in fronts]),
@@ -153,22 +167,45 @@ def _fronts(starts: NDArray[int64], last: NDArray[int64]) -> list[NDArray[int64]
     return fronts
 
 
-def _rows(
-    junction: NDArray[int64] | NDArray[int32],
-    within: NDArray[int64],
-    starts: NDArray[int64],
-    fronts: list[NDArray[int64]],
-    open_most: int,
-) -> NDArray[int64]:
-    """The row of each junction as its segment sees it: one of its own, or one that is open."""
+def _turns(starts: NDArray[int64], last: NDArray[int64]) -> int:
+    """How many places are enough for the junctions of any segment to take turns at.
+
+    A junction has to be known up to the one that its last chain leads to or, if that is in a later
+    segment, up to its segment's end.
+    """
     import numpy as np
 
-    place = open_most + junction - starts[within]
-    earlier = np.flatnonzero(junction < starts[within])
-    size = int(starts[-1]) + 1
-    open_ = np.concatenate([number * size + front for number, front in enumerate(fronts)])
-    begins = np.cumsum([0, *(len(front) for front in fronts[:-1])])
-    found = np.searchsorted(open_, within[earlier] * size + junction[earlier])
-    place[earlier] = found - begins[within[earlier]]
-    rows: NDArray[int64] = place * len(starts) + within
-    return rows
+    junctions = len(last)
+    own = np.arange(int(starts[0]), junctions)
+    within = np.searchsorted(starts, own, side="right")
+    until = np.minimum(last[own], np.append(starts, junctions)[within])
+    until[-1] = junctions  # the sink is what all of it is about
+    return int((until - own).max(initial=0)) + 1
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """Where a segment keeps the time of a junction: `fronts` are the open ones of each."""
+
+    starts: NDArray[int64]
+    fronts: list[NDArray[int64]]
+    open_most: int
+    turns: int
+
+    def rows(
+        self, junction: NDArray[int64] | NDArray[int32], within: NDArray[int64]
+    ) -> NDArray[int64]:
+        """The row of each junction as its segment sees it: one of its own, or one that is open."""
+        import numpy as np
+
+        begin = self.starts[within]
+        place = self.open_most + (junction - begin) % self.turns
+        earlier = np.flatnonzero(junction < begin)
+        size = int(self.starts[-1]) + 1
+        open_ = np.concatenate([number * size + front for number, front in enumerate(self.fronts)])
+        begins = np.cumsum([0, *(len(front) for front in self.fronts[:-1])])
+        found = np.searchsorted(open_, within[earlier] * size + junction[earlier])
+        place[earlier] = found - begins[within[earlier]]
+        rows: NDArray[int64] = place * len(self.starts) + within
+        return rows

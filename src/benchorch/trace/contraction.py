@@ -7,10 +7,12 @@ left, about a fifth of the points.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
-from benchorch.trace.abreast import Abreast, abreast
+from benchorch.trace.abreast import abreast
+from benchorch.trace.chaining import chains_of
 from benchorch.trace.path import binding_edges, walk_back
 from benchorch.trace.replay import NEVER, steps
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from numpy import bool_, int32, int64
     from numpy.typing import NDArray
 
+    from benchorch.trace.abreast import Abreast
     from benchorch.trace.dag import Dag
 
 LEAST_ABREAST = 4_096
@@ -33,14 +36,17 @@ CHAINS_AT_ONCE = 4_096
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contracted:
-    """J junctions and the K chains of edges between them, sorted by head like the graph's edges.
+    """J junctions and the K chains of pieces between them, sorted by head like the graph's edges.
+
+    A piece is an edge of the graph or, of a contraction of a contraction, a chain of the first.
 
     Attributes:
         dag: what was contracted.
         points: (J,) the points that are junctions; the first is the source, the last the sink.
         tail, head: (K,) junctions by number; ``tail < head``.
-        edges: the edges that were kept, chain by chain and in order within each.
-        first: (K,) where in `edges` each chain begins.
+        pieces: those that were kept, chain by chain and in order within each.
+        first: (K,) where in `pieces` each chain begins.
+        last: (K,) the edge of the graph that each chain ends with, ascending.
         known: what was worked out of it already; a changed copy begins anew.
     """
 
@@ -48,34 +54,58 @@ class Contracted:
     points: NDArray[int64]
     tail: NDArray[int32]
     head: NDArray[int32]
-    edges: NDArray[int64]
+    pieces: NDArray[int64]
     first: NDArray[int64]
-    known: dict[str, Abreast | None] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
-
-    @property
-    def last(self) -> NDArray[int64]:
-        """The edge that each chain ends with, (K,)."""
-        import numpy as np
-
-        ended: NDArray[int64] = self.edges[self.first - 1]  # before each begins: the one before
-        return np.roll(ended, -1)
+    last: NDArray[int64]
+    known: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @property
     def sizes(self) -> NDArray[int64]:
-        """How many edges each chain has, (K,)."""
+        """How many pieces each chain has, (K,)."""
         import numpy as np
 
-        return np.diff(self.first, append=len(self.edges))
+        return np.diff(self.first, append=len(self.pieces))
 
-    def lengths(self, step_ns: NDArray[int64]) -> NDArray[int64]:
-        """Of chains, (K,) in ns, from what `steps` says of the graph's edges."""
+    def lengths(self, piece_ns: NDArray[int64]) -> NDArray[int64]:
+        """Of chains, (K,) in ns, from those of all pieces there are, kept or not.
+
+        Those of edges are what `steps` says.
+        """
         import numpy as np
 
         if not len(self.first):
             return np.zeros(0, dtype=np.int64)
-        return np.add.reduceat(step_ns[self.edges], self.first)
+        return np.add.reduceat(piece_ns[self.pieces], self.first)
+
+    def observed_lengths(self) -> NDArray[int64]:
+        """Of chains of edges, (K,) in ns; not to be written to."""
+        if "observed_ns" not in self.known:
+            self.known["observed_ns"] = self.lengths(steps(self.dag))
+        found: NDArray[int64] = self.known["observed_ns"]
+        return found
+
+    def chain_of(self, edges: NDArray[int64]) -> NDArray[int32]:
+        """The chain that each of some edges is a piece of, -1 where it is of none."""
+        import numpy as np
+
+        if "chain" not in self.known:
+            chain = np.full(self.dag.edges, -1, dtype=np.int32)
+            chain[self.pieces] = np.repeat(np.arange(len(self.first), dtype=np.int32), self.sizes)
+            self.known["chain"] = chain
+        found: NDArray[int32] = self.known["chain"][edges]
+        return found
+
+    def shortened(self, edges: NDArray[int64], by_ns: NDArray[int64]) -> NDArray[int64]:
+        """The observed lengths of chains with some edges shorter, or longer, (K,) in ns.
+
+        Sums are of doubles, which are exact up to a hundred days.
+        """
+        import numpy as np
+
+        observed_ns = self.observed_lengths()
+        place = self.chain_of(edges) + 1  # 0: of no chain
+        less_ns = np.bincount(place, by_ns, len(observed_ns) + 1)[1:]
+        return observed_ns - less_ns.astype(np.int64)
 
     def elapsed(self, length_ns: NDArray[int64]) -> list[int]:
         """How long after the source each junction comes, (J,) in ns; the last is the makespan."""
@@ -118,16 +148,23 @@ class Contracted:
             reached = np.bincount(self.head, minlength=len(self.points))[1:].all()
             plan = abreast(self.tail, self.head, len(self.points)) if reached else None
             self.known["abreast"] = plan
-        return self.known["abreast"]
+        found: Abreast | None = self.known["abreast"]
+        return found
 
     def slack(self) -> NDArray[int64]:
-        """What each chain has to spare as observed, (K,) in ns, as all of its edges have.
+        """What each chain of edges has to spare as observed, (K,) in ns, as all of its edges have.
 
-        At least half of `NEVER` where nothing that matters comes after.
+        At least half of `NEVER` where nothing that matters comes after. Worked out once.
         """
+        if "slack_ns" not in self.known:
+            self.known["slack_ns"] = self._slack()
+        found: NDArray[int64] = self.known["slack_ns"]
+        return found
+
+    def _slack(self) -> NDArray[int64]:
         import numpy as np
 
-        length_ns = self.lengths(steps(self.dag))
+        length_ns = self.observed_lengths()
         rest_ns = [-NEVER] * len(self.points)
         rest_ns[-1] = 0
         chains = (self.tail, self.head, length_ns)
@@ -135,26 +172,31 @@ class Contracted:
             longest = rest_ns[head] + length
             if longest > rest_ns[tail]:
                 rest_ns[tail] = longest
-        elapsed_ns = self.dag.time_ns[self.points] - self.dag.time_ns[0]
+        elapsed_ns = self.observed_elapsed()
         through_ns = elapsed_ns[self.tail] + length_ns + np.array(rest_ns)[self.head]
         spare_ns: NDArray[int64] = self.dag.makespan_ns - through_ns
         return spare_ns
 
-    def narrowed(self, kept: NDArray[bool_]) -> Contracted:
-        """With only some of its chains, (K,); junctions keep their numbers.
+    def observed_elapsed(self) -> NDArray[int64]:
+        """How long after the source each junction came, (J,) in ns."""
+        elapsed_ns: NDArray[int64] = self.dag.time_ns[self.points] - self.dag.time_ns[0]
+        return elapsed_ns
+
+    def coarser(self, kept: NDArray[bool_]) -> Contracted:
+        """Some of its chains, (K,), with what those that follow each other make taken together.
 
         Those with a slack up to s are enough for replays that make nothing longer and save at
         most s, as in `contract`.
         """
-        import numpy as np
-
-        length = self.sizes
+        chains = chains_of(self.tail, self.head, len(self.points), kept)
         return replace(
             self,
-            tail=self.tail[kept],
-            head=self.head[kept],
-            edges=self.edges[np.repeat(kept, length)],
-            first=np.cumsum(length[kept]) - length[kept],
+            points=self.points[chains.junctions],
+            tail=chains.tail,
+            head=chains.head,
+            pieces=chains.pieces,
+            first=chains.first,
+            last=self.last[chains.last],
         )
 
     def makespan_ns(self, step_ns: NDArray[int64]) -> int:
@@ -165,27 +207,28 @@ class Contracted:
         """The makespan with these steps, and the edges of the critical path, in order of time."""
         length_ns = self.lengths(step_ns)
         elapsed_ns = self.elapsed(length_ns)
-        return elapsed_ns[-1], self.way(length_ns, elapsed_ns)
+        return elapsed_ns[-1], self.pieces_of(self.way(length_ns, elapsed_ns))
 
-    def way(self, length_ns: NDArray[int64], elapsed_ns: list[int]) -> NDArray[int64]:
-        """The edges of the critical path, from what `lengths` and `elapsed` say."""
+    def way(
+        self, length_ns: NDArray[int64], elapsed_ns: Sequence[int] | NDArray[int64]
+    ) -> NDArray[int64]:
+        """The chains of the critical path, from what `lengths` and `elapsed` say."""
         import numpy as np
 
-        at_ns, last = np.array(elapsed_ns, dtype=np.int64), self.last
-        tight = last[at_ns[self.tail] + length_ns == at_ns[self.head]]
-        held_by = binding_edges(self.dag, tight)[self.points]
-        chain = np.where(held_by >= 0, np.searchsorted(last, held_by), -1)
-        return self._edges_of(walk_back(self.tail, chain))
+        at_ns = np.asarray(elapsed_ns, dtype=np.int64)
+        tight = self.last[at_ns[self.tail] + length_ns == at_ns[self.head]]
+        holding = np.searchsorted(self.last, binding_edges(self.dag, tight))
+        return walk_back(self.tail, self.head, holding, len(self.points))
 
-    def _edges_of(self, chains: NDArray[int64]) -> NDArray[int64]:
-        """The edges of some chains, one after another."""
+    def pieces_of(self, chains: NDArray[int64]) -> NDArray[int64]:
+        """The pieces of some chains, one after another."""
         import numpy as np
 
         length = self.sizes[chains]
         begins = self.first[chains] - (np.cumsum(length) - length)
         places = np.repeat(begins, length) + np.arange(length.sum())
-        edges: NDArray[int64] = self.edges[places]
-        return edges
+        found: NDArray[int64] = self.pieces[places]
+        return found
 
 
 def whole(dag: Dag) -> Contracted:
@@ -205,44 +248,13 @@ def contract(dag: Dag, kept: NDArray[bool_] | None = None) -> Contracted:
             replay that makes nothing longer stays exact as long as it saves at most s: what is
             left out lies on no way that is longer than the makespan less s.
     """
-    import numpy as np
-
-    edges = np.arange(dag.edges) if kept is None else np.flatnonzero(kept)
-    tail, head = dag.tail[edges], dag.head[edges]
-    inward = np.bincount(head, minlength=dag.points)
-    outward = np.bincount(tail, minlength=dag.points)
-    inner = (inward == 1) & (outward == 1)
-    junction = ~inner & (inward + outward > 0)
-    junction[[0, -1]] = True
-    number = np.cumsum(junction) - 1
-    begin = _first_edges(tail, head, inner)
-    (ends,) = np.nonzero(junction[head])
-    chain = np.empty(len(edges), dtype=np.int64)
-    chain[begin[ends]] = np.arange(len(ends))
-    chain = chain[begin]
-    order = np.argsort(chain, kind="stable")
+    chains = chains_of(dag.tail, dag.head, dag.points, kept)
     return Contracted(
         dag=dag,
-        points=np.flatnonzero(junction),
-        tail=number[tail[begin[ends]]].astype(np.int32),
-        head=number[head[ends]].astype(np.int32),
-        edges=edges[order],
-        first=np.flatnonzero(np.diff(chain[order], prepend=-1)),
+        points=chains.junctions,
+        tail=chains.tail,
+        head=chains.head,
+        pieces=chains.pieces,
+        first=chains.first,
+        last=chains.last,
     )
-
-
-def _first_edges(
-    tail: NDArray[int32], head: NDArray[int32], inner: NDArray[bool_]
-) -> NDArray[int64]:
-    """The edge that the chain of each begins with, (E,), by doubling how far one looks back."""
-    import numpy as np
-
-    own = np.arange(len(tail))
-    into = np.zeros(len(inner), dtype=np.int64)
-    into[head] = own
-    first = np.where(inner[tail], into[tail], own)
-    while True:
-        earlier = first[first]
-        if np.array_equal(earlier, first):
-            return first
-        first = earlier

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from numpy import float64
+    from numpy import float64, int64
     from numpy.typing import NDArray
 
 _NUMBER = re.compile(r"(?<![^./_])\d+(?![^./_])")
@@ -102,8 +102,10 @@ def tandem_repeats(sequence: Sequence[Hashable]) -> tuple[Run, ...]:
     Of two periods that cover the same the shorter one counts, so ``abababab`` is four ``ab``. A
     sequence of n takes O(n * `LONGEST_RUN`) comparisons.
     """
+    import numpy as np
+
     codes = {symbol: number for number, symbol in enumerate(dict.fromkeys(sequence))}
-    numbers = [codes[symbol] for symbol in sequence]
+    numbers = np.array([codes[symbol] for symbol in sequence])
     same = {length: _agreeing(numbers, length) for length in _periods(len(numbers))}
     runs: list[Run] = []
     place = 0
@@ -129,12 +131,14 @@ def _periods(count: int) -> range:
     return range(1, min(LONGEST_RUN, count // 2) + 1)
 
 
-def _agreeing(numbers: Sequence[int], length: int) -> list[int]:
-    """From each place on, how many entries equal those one period later."""
-    agreeing = [0] * (len(numbers) - length + 1)
-    for place in range(len(numbers) - length - 1, -1, -1):
-        if numbers[place] == numbers[place + length]:
-            agreeing[place] = agreeing[place + 1] + 1
+def _agreeing(numbers: NDArray[int64], length: int) -> list[int]:
+    """From each place on, how many entries equal those one period later; for the last one none."""
+    import numpy as np
+
+    place = np.arange(len(numbers) - length + 1)
+    differs = np.append(numbers[:-length] != numbers[length:], True)
+    until = np.minimum.accumulate(np.where(differs, place, len(numbers))[::-1])[::-1]
+    agreeing: list[int] = (until - place).tolist()
     return agreeing
 
 

@@ -38,7 +38,7 @@ def _slack(dag: Dag) -> NDArray[int64]:
 
     small = whole(dag)
     spare_ns = np.empty(dag.edges, dtype=np.int64)
-    spare_ns[small.edges] = np.repeat(small.slack(), small.sizes)
+    spare_ns[small.pieces] = np.repeat(small.slack(), small.sizes)
     spare_ns.flags.writeable = False
     return spare_ns
 

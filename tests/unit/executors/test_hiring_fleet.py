@@ -22,7 +22,8 @@ from benchorch.executors.agent import News, Outfit, Report
 from benchorch.executors.cluster_file import KIND_LABEL, MARKET_LABEL, Offer, Post
 from benchorch.executors.dispatch import Patience, dispatch
 from benchorch.executors.hiring import HiringRules, MarketPolicy
-from benchorch.executors.ray_fleet import Launching, RayFleet
+from benchorch.executors.insight import Launching
+from benchorch.executors.ray_fleet import RayFleet
 from benchorch.executors.travel import Luggage, Packed
 
 KIND = "g5.xlarge"

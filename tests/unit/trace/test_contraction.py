@@ -71,7 +71,7 @@ def test_a_chain_has_the_slack_of_its_edges(dag: Dag) -> None:
     contracted = contract(dag)
     spare = np.minimum(contracted.slack(), NEVER // 2)
     assert np.repeat(spare, contracted.sizes).tolist() == (
-        np.minimum(slack(dag), NEVER // 2)[contracted.edges].tolist()
+        np.minimum(slack(dag), NEVER // 2)[contracted.pieces].tolist()
     )
 
 

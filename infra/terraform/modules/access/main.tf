@@ -51,6 +51,13 @@ data "aws_iam_policy_document" "node" {
     }
   }
 
+  # What a builder that died had begun to upload; this call knows no prefix.
+  statement {
+    sid       = "LookForUnfinishedUploads"
+    actions   = ["s3:ListBucketMultipartUploads"]
+    resources = [var.bucket_arn]
+  }
+
   statement {
     sid       = "ReadAndWriteWhatTheKeyEncrypts"
     actions   = ["kms:Decrypt", "kms:GenerateDataKey"]

@@ -10,6 +10,7 @@ from benchorch.trace.artifacts.call_chains import Chain, call_chains
 from benchorch.trace.attribution.owners import MODULE, Owners, inherited
 from benchorch.trace.attribution.workloads import op_type
 from benchorch.trace.dag import CriticalPath
+from benchorch.trace.distinct import distinct
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
 
 if TYPE_CHECKING:
@@ -56,11 +57,10 @@ class Ancestry:
         code = path.label.astype(np.int64)
         for column in columns:
             code = code * (int(column.max(initial=0)) + 2) + column + 1
-        _, first, place = np.unique(code, return_index=True, return_inverse=True)
-        spent_ns = np.zeros(len(first), dtype=np.int64)
-        np.add.at(spent_ns, place, path.duration_ns)
-        for piece in np.argsort(first, kind="stable").tolist():
-            at = first[piece]
+        found = distinct(code)
+        spent_ns = np.bincount(found.place, path.duration_ns, len(found.first))
+        for piece in np.argsort(found.first, kind="stable").tolist():
+            at = found.first[piece]
             stack = self._stack(*(int(column[at]) for column in columns))
             yield stack, int(spent_ns[piece]), int(path.label[at])
 

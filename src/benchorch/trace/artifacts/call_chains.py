@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchorch.trace.distinct import distinct
 from benchorch.trace.events import NOTHING
 
 if TYPE_CHECKING:
@@ -43,9 +44,11 @@ def call_chains(
         if fresh is not None:
             chain[here[fresh[here]]] = 0
         adding = here[own[here] != NOTHING]
-        found, place = np.unique(chain[adding] * span + own[adding], return_inverse=True)
-        chain[adding] = len(chains) + place
-        chains += zip((found // span).tolist(), (found % span).tolist(), strict=True)
+        callers = distinct(chain[adding])
+        found = distinct(callers.place * span + own[adding])
+        chain[adding] = len(chains) + found.place
+        caller, added = np.divmod(found.values, span)
+        chains += zip(callers.values[caller].tolist(), added.tolist(), strict=True)
     return chain, chains
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from benchorch.trace.analysed import Analysed
 from benchorch.trace.artifacts.ancestry import Ancestry
 from benchorch.trace.attribution.entities import Entities
+from benchorch.trace.distinct import distinct
 from benchorch.trace.events import NOTHING
 from benchorch.trace.operator_graph import OperatorGraph, OperatorNode
 
@@ -29,14 +30,14 @@ def called_graph(analysis: Analysed, above: Ancestry) -> tuple[OperatorGraph, En
     calls = calls[np.argsort(events.start_ns[calls], kind="stable")]
     span = len(events.names)
     code = (above.module[calls] + 1) * span + events.name[calls]
-    keys, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-    by_first = np.argsort(first, kind="stable")
-    number = np.argsort(by_first)[inverse]
+    keys = distinct(code)
+    by_first = np.argsort(keys.first, kind="stable")
+    number = np.argsort(by_first)[keys.place]
     place = np.full(len(events) + 1, NOTHING, dtype=np.int64)
     place[calls] = number
     found = [
         (above.module_name(key // span - 1), events.names[key % span])
-        for key in keys[by_first].tolist()
+        for key in keys.values[by_first].tolist()
     ]
     nodes = _nodes(found, _followed(events.lane[calls], number))
     entities = Entities(
@@ -90,6 +91,6 @@ def pairs_along(along: NDArray[int64]) -> list[tuple[int, int]]:
     before, after = along[:-1], along[1:]
     changed = before != after
     span = int(along.max(initial=0)) + 1
-    codes, first = np.unique(before[changed] * span + after[changed], return_index=True)
-    ordered = codes[np.argsort(first, kind="stable")]
+    codes = distinct(before[changed] * span + after[changed])
+    ordered = codes.values[np.argsort(codes.first, kind="stable")]
     return list(zip((ordered // span).tolist(), (ordered % span).tolist(), strict=True))

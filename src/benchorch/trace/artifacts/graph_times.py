@@ -74,7 +74,7 @@ def graph_times(analysis: Analysed, above: Ancestry, spare_ns: NDArray[int64]) -
         entities = graph_nodes(analysis.events, above.owned, graph)
     else:
         graph, entities = called_graph(analysis, above)
-    asked = gains(analysis.dag, spare_ns)
+    asked = gains(analysis.dag)
     rows = {row.name: row for row in analysis.findings.graph_nodes}
     names = {node.name for node in graph.nodes}
     of = {name: _as_listed(row) for name, row in rows.items() if name in names}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 GAP_X_PX, GAP_Y_PX, MARGIN_PX = 18.0, 36.0, 12.0
 PASS_WIDTH_PX = 8.0
@@ -168,16 +168,14 @@ def _crossings(slots: _Slots) -> int:
 
 def _place(slots: _Slots) -> list[float]:
     """The centre of every slot: near its neighbours, in the layer's order, none on another."""
-    from numpy import cumsum, fromiter
-    from scipy.optimize import isotonic_regression
-
     x = [0.0] * len(slots.width)
-    offsets = []
+    offsets: list[list[float]] = []
     for layer in slots.layers:
         steps = [(slots.width[a] + slots.width[b]) / 2 for a, b in pairwise(layer)]
-        offsets.append(cumsum([0.0, *(step + GAP_X_PX for step in steps)]))
-        for slot, offset in zip(layer, offsets[-1] - offsets[-1].mean(), strict=True):
-            x[slot] = float(offset)
+        offsets.append(list(accumulate((step + GAP_X_PX for step in steps), initial=0.0)))
+        middle = sum(offsets[-1]) / len(offsets[-1])
+        for slot, offset in zip(layer, offsets[-1], strict=True):
+            x[slot] = offset - middle
     for sweep in range(PLACE_SWEEPS):
         turn = range(len(slots.layers))
         down = sweep % 2 == 0
@@ -188,12 +186,28 @@ def _place(slots: _Slots) -> list[float]:
         for index in turn if down else reversed(turn):
             layer = slots.layers[index]
             wishes = [_wish(sides, slot, x) for slot in layer]
-            wanted = fromiter((wish for wish, _ in wishes), float) - offsets[index]
-            weights = fromiter((weight for _, weight in wishes), float)
-            fitted = isotonic_regression(wanted, weights=weights).x + offsets[index]
-            for slot, centre in zip(layer, fitted, strict=True):
-                x[slot] = float(centre)
+            wanted = [wish - at for (wish, _), at in zip(wishes, offsets[index], strict=True)]
+            fitted = ascending(wanted, [weight for _, weight in wishes])
+            for slot, centre, at in zip(layer, fitted, offsets[index], strict=True):
+                x[slot] = centre + at
     return x
+
+
+def ascending(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """The values that never fall and are closest to those wanted by weighted least squares.
+
+    Pools of neighbours that would fall get their mean, from the left (Ayer and others, 1955). The
+    same as scipy's `isotonic_regression`, whose import takes longer than all the rest here.
+    """
+    pools: list[tuple[float, float, int]] = []
+    for value, weight in zip(wanted, weights, strict=True):
+        pool = (value, weight, 1)
+        while pools and pools[-1][0] >= pool[0]:
+            mean, heavy, size = pools.pop()
+            both = heavy + pool[1]
+            pool = (mean * heavy + pool[0] * pool[1]) / both, both, size + pool[2]
+        pools.append(pool)
+    return [mean for mean, _, size in pools for _ in range(size)]
 
 
 def _wish(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchorch.trace.analysed import Analysed
 from benchorch.trace.artifacts.ancestry import Ancestry
@@ -96,12 +96,11 @@ def _lanes(analysis: Analysed, above: Ancestry, origin_ns: int) -> Iterator[str]
     kept = _kept(above)
     names = [json_text(name) for name in events.names]
     length_ns = nest(events).end_ns[kept] - events.start_ns[kept]
-    spans = _spans(events.start_ns[kept], length_ns)
-    rows = _spans(events.name[kept], events.lane[kept])
-    for (start_ns, took_ns), (name, lane) in zip(spans, rows, strict=True):
-        process, track = tracks[lane]
-        span = _span(start_ns - origin_ns, took_ns)
-        yield f'{{"ph":"X","name":{names[name]},"pid":{process},"tid":{track},{span}}}'
+    spans = _spans(events.start_ns[kept] - origin_ns, length_ns)
+    at = [f'"pid":{process},"tid":{track}' for process, track in tracks]
+    named = zip(events.name[kept].tolist(), events.lane[kept].tolist(), spans, strict=True)
+    for name, lane, span in named:
+        yield f'{{"ph":"X","name":{names[name]},{at[lane]},{span}}}'
 
 
 def _kept(above: Ancestry) -> NDArray[int64]:
@@ -112,8 +111,19 @@ def _kept(above: Ancestry) -> NDArray[int64]:
         return np.arange(len(events))
     on_device = np.array([lane.on_device for lane in events.lanes], dtype=bool)
     outer = np.flatnonzero((above.owned.parent == NOTHING) | on_device[events.lane])
-    longest = np.argsort(-events.duration_ns[outer], kind="stable")[:MOST_EVENTS]
-    return np.sort(outer[longest])
+    return np.sort(outer[_longest(events.duration_ns[outer], MOST_EVENTS)])
+
+
+def _longest(length_ns: NDArray[int64], most: int) -> NDArray[int64]:
+    """Where the greatest of some lengths are, the longest first, of equals the first."""
+    import numpy as np
+
+    if len(length_ns) > most:
+        least_ns = np.partition(length_ns, -most)[-most]
+        (long,) = np.nonzero(length_ns >= least_ns)
+    else:
+        long = np.arange(len(length_ns))
+    return long[np.argsort(-length_ns[long], kind="stable")[:most]]
 
 
 def _path(analysis: Analysed, along: Stretches, origin_ns: int) -> Iterator[str]:
@@ -124,17 +134,15 @@ def _path(analysis: Analysed, along: Stretches, origin_ns: int) -> Iterator[str]
     tiers = [tier.name.lower() for tier in Tier]
     columns = (along.owner, along.label, along.tier, along.drag_ns, along.name, along.module)
     rows = zip(*(column.tolist() for column in (*columns, along.lane, along.pieces)), strict=True)
-    spans = _spans(along.start_ns, along.duration_ns)
-    for (start_ns, length_ns), row in zip(spans, rows, strict=True):
+    spans = _spans(along.start_ns - origin_ns, along.duration_ns)
+    for span, row in zip(spans, rows, strict=True):
         owner, label, tier, drag_ns, name, module, lane, pieces = row
-        if not length_ns:
-            continue
         told, colour = classes[label]
         shown = names[name] if owner != NOBODY or pieces > 1 else f'"{told}"'
         at = lanes[lane] if lane >= 0 else '"window"'
         yield (
             f'{{"ph":"X","name":{shown},"pid":0,"tid":{PATH_TRACK},'
-            f'{_span(start_ns - origin_ns, length_ns)},"cname":"{colour}","args":{{'
+            f'{span},"cname":"{colour}","args":{{'
             f'"event":{owner},"class":"{told}","tier":"{tiers[tier]}","drag_ns":{drag_ns},'
             f'"module":{modules[module]},"lane":{at},"pieces":{pieces}}}}}'
         )
@@ -147,20 +155,19 @@ def _near(analysis: Analysed, spare_ns: NDArray[int64], origin_ns: int) -> Itera
     dag = analysis.dag
     most_ns = NEAR_SHARE * dag.makespan_ns
     near = np.flatnonzero((spare_ns > 0) & (spare_ns < most_ns) & (dag.weight_ns > 0))
-    near = near[np.argsort(-dag.weight_ns[near], kind="stable")[:MOST_NEAR]]
-    start_ns = dag.time_ns[dag.tail[near]]
+    near = near[_longest(dag.weight_ns[near], MOST_NEAR)]
+    near = near[np.argsort(dag.time_ns[dag.tail[near]], kind="stable")]
+    start_ns, length_ns = dag.time_ns[dag.tail[near]], dag.weight_ns[near]
+    rows = zip(start_ns.tolist(), (start_ns + length_ns).tolist(), near.tolist(), strict=True)
     free_ns = -1 << 62
-    order = np.argsort(start_ns, kind="stable")
-    for edge, start in _spans(near[order], start_ns[order]):
+    for (start, end, edge), span in zip(rows, _spans(start_ns - origin_ns, length_ns), strict=True):
         if start < free_ns:
             continue
-        length_ns = int(dag.weight_ns[edge])
-        free_ns = start + length_ns
+        free_ns = end
         owner = int(dag.owner[edge])
         label = CLASSES[int(dag.label[edge])].value
         name = label if owner == NOBODY else analysis.events.names[int(analysis.events.name[owner])]
         said = json_text({"slack_ns": int(spare_ns[edge]), "class": label})
-        span = _span(start - origin_ns, length_ns)
         yield (
             f'{{"ph":"X","name":{json_text(name)},"pid":0,"tid":{NEAR_TRACK},{span},"args":{said}}}'
         )
@@ -186,12 +193,14 @@ def _flow(phase: str, number: int, track: tuple[int, int], at_ns: int) -> str:
     return f'{head}"pid":{track[0]},"tid":{track[1]},"ts":{_us(at_ns)}}}'
 
 
-def _spans(first: NDArray[Any], second: NDArray[Any]) -> Iterable[tuple[int, int]]:
-    return zip(first.tolist(), second.tolist(), strict=True)
+def _spans(start_ns: NDArray[int64], length_ns: NDArray[int64]) -> list[str]:
+    """When each begins, not before the origin, and how long it takes, as `_us` says it."""
+    import numpy as np
 
-
-def _span(start_ns: int, length_ns: int) -> str:
-    return f'"ts":{_us(start_ns)},"dur":{_us(max(length_ns, 0))}'
+    begun_us, begun_ns = np.divmod(start_ns, NS_PER_US)
+    took_us, took_ns = np.divmod(np.maximum(length_ns, 0), NS_PER_US)
+    rows = zip(*(one.tolist() for one in (begun_us, begun_ns, took_us, took_ns)), strict=True)
+    return [f'"ts":{us}.{ns:03d},"dur":{long_us}.{long:03d}' for us, ns, long_us, long in rows]
 
 
 def _us(at_ns: int) -> str:

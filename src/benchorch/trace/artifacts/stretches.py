@@ -9,6 +9,7 @@ from benchorch.trace.analysed import Analysed
 from benchorch.trace.artifacts.ancestry import NO_OWNER, Ancestry
 from benchorch.trace.artifacts.subject import SCHEMA_VERSION
 from benchorch.trace.dag import CLASSES, NOBODY, Tier
+from benchorch.trace.distinct import distinct
 from benchorch.trace.drag import drag
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def stretches(analysis: Analysed, above: Ancestry, most: int = MOST_STRETCHES) -
     owned = owner != NOBODY
     lane = dag.lane[dag.head[path.edge]].astype(np.int64)
     lane[owned] = events.lane[owner[owned]]
-    codes, module = np.unique(np.append(above.module, -1)[owner], return_inverse=True)
+    module = distinct(np.append(above.module, -1)[owner])
     whole = Stretches(
         start_ns=path.start_ns,
         duration_ns=path.duration_ns,
@@ -70,10 +71,10 @@ def stretches(analysis: Analysed, above: Ancestry, most: int = MOST_STRETCHES) -
         lane=lane,
         drag_ns=np.where(path.residual, 0, drag(dag)[path.edge]),
         name=np.append(events.name.astype(np.int64), len(events.names))[owner],
-        module=module.astype(np.int64),
+        module=module.place,
         pieces=np.ones(len(path), dtype=np.int64),
         names=(*events.names, NO_OWNER, SHORT),
-        modules=(*(above.module_name(int(code)) for code in codes), ""),
+        modules=(*(above.module_name(int(code)) for code in module.values), ""),
     )
     return _together(whole, most) if len(path) > most else whole
 
@@ -89,8 +90,10 @@ def _together(whole: Stretches, most: int) -> Stretches:
     first = np.flatnonzero(begins)
     run = np.cumsum(begins) - 1
     pieces = np.bincount(run)
-    by_length = np.lexsort((length_ns, run))
-    longest = by_length[np.cumsum(pieces) - 1]
+    most_ns = np.maximum.reduceat(length_ns, first)
+    candidates = np.flatnonzero(length_ns == most_ns[run])
+    longest = np.empty_like(first)
+    longest[run[candidates]] = candidates  # of equals the last
     columns = (entry.name for entry in fields(whole) if entry.name not in {"names", "modules"})
     picked = replace(whole, **{name: getattr(whole, name)[longest] for name in columns})
     several = pieces > 1
@@ -109,16 +112,14 @@ def _together(whole: Stretches, most: int) -> Stretches:
 
 def path_columns(analysis: Analysed, along: Stretches) -> dict[str, object]:
     """The path as columns of equal length; names stand in tables and are meant by index."""
-    import numpy as np
-
-    used, name = np.unique(along.name, return_inverse=True)
+    name = distinct(along.name)
     return {
         "schema_version": SCHEMA_VERSION,
         "makespan_ns": analysis.dag.makespan_ns,
         "lanes": [lane_label(analysis, index) for index in range(len(analysis.events.lanes))],
         "classes": [label.value for label in CLASSES],
         "tiers": [tier.name.lower() for tier in Tier],
-        "names": [along.names[code] for code in used],
+        "names": [along.names[code] for code in name.values],
         "modules": list(along.modules),
         "segments": {
             "start_ns": along.start_ns.tolist(),
@@ -128,7 +129,7 @@ def path_columns(analysis: Analysed, along: Stretches) -> dict[str, object]:
             "residual": along.residual.tolist(),
             "event": along.owner.tolist(),
             "lane": along.lane.tolist(),
-            "name": name.tolist(),
+            "name": name.place.tolist(),
             "module": along.module.tolist(),
             "drag_ns": along.drag_ns.tolist(),
             "pieces": along.pieces.tolist(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
@@ -26,16 +26,11 @@ from benchorch.trace.artifacts.summary import summary
 from benchorch.trace.artifacts.table import comma_separated, markdown
 from benchorch.trace.artifacts.whatif_form import whatif_form
 from benchorch.trace.grouping import by_module, by_pattern
-from benchorch.trace.roofline import Peaks
 from benchorch.trace.slack import slack
 from benchorch.trace.whatif.basis import Basis, prepare
-from benchorch.trace.whatif.predict import predict
+from benchorch.trace.whatif.predict import Answer
 from benchorch.trace.whatif.prediction import to_json
-from benchorch.trace.whatif.simulation import outcome, scenario_of
-from benchorch.trace.whatif.transforms import Transform
-
-WhatIfs = Mapping[str, Sequence[Transform]]
-"""Changes in order, by the name of the what-if."""
+from benchorch.trace.whatif.simulation import path_of
 
 
 def write(
@@ -43,9 +38,8 @@ def write(
     directory: Path,
     *,
     stem: str = "",
-    whatifs: WhatIfs | None = None,
-    peaks: Peaks | None = None,
-    others: Mapping[str, Analysed] | None = None,
+    basis: Basis | None = None,
+    whatifs: Sequence[Answer] = (),
 ) -> tuple[Path, ...]:
     """Write all of it and say where, in the order written; the index, which lists it, is last.
 
@@ -53,22 +47,22 @@ def write(
         analysis: of one window.
         directory: made if there is none; files of the same name are replaced.
         stem: begins every file's name, for several windows in one directory.
-        whatifs: predictions to write beside it.
-        peaks, others: what the predictions need to know of the machine and of other trials.
+        basis: what `prepare` made of the analysis, if somebody had it do so already.
+        whatifs: predictions from it to write beside it.
 
     Raises:
         StoreError: the directory cannot be written to.
     """
     folder = _Folder(directory=directory, stem=f"{stem}." if stem else "")
     try:
-        _write(analysis, folder, prepare(analysis, peaks, others), whatifs or {})
+        _write(analysis, folder, basis or prepare(analysis), whatifs)
         folder.text("index.json", json_text(_index(analysis, folder)))
     except OSError as error:
         raise StoreError(f"{directory}: the analysis cannot be written there: {error}") from error
     return tuple(folder.written)
 
 
-def _write(analysis: Analysed, folder: _Folder, basis: Basis, whatifs: WhatIfs) -> None:
+def _write(analysis: Analysed, folder: _Folder, basis: Basis, whatifs: Sequence[Answer]) -> None:
     above = ancestry(analysis.events, basis.owned)
     along = stretches(analysis, above)
     folder.text("summary.json", json_text(summary(analysis)))
@@ -128,12 +122,12 @@ def _pictures(analysis: Analysed, measured: GraphTimes, above: Ancestry) -> dict
     return found
 
 
-def _whatifs(basis: Basis, folder: _Folder, above: Ancestry, whatifs: WhatIfs) -> None:
+def _whatifs(basis: Basis, folder: _Folder, above: Ancestry, whatifs: Sequence[Answer]) -> None:
     """A prediction each, and a picture of the path that it leads to."""
-    for number, (name, changes) in enumerate(whatifs.items()):
-        prediction = predict(basis, changes, name=name, swept=True)
-        folder.text(f"whatif/{_file_name(name)}.json", to_json(prediction))
-        _, path = outcome(basis, scenario_of(basis, changes))
+    names = _file_names([one.prediction.name for one in whatifs])
+    for number, (name, one) in enumerate(zip(names, whatifs, strict=True)):
+        folder.text(f"whatif/{name}.json", to_json(one.prediction))
+        path = path_of(basis, one.scenario)
         picture = icicle_change(above.pieces(basis.path), above.pieces(path))
         folder.text(f"icicle_whatif{f'_{number + 1}' if number else ''}.svg", alone(picture))
 
@@ -155,6 +149,18 @@ def _index(analysis: Analysed, folder: _Folder) -> dict[str, object]:
             for path in folder.written
         ],
     }
+
+
+def _file_names(names: Sequence[str]) -> list[str]:
+    """Of each name a file's, no two the same: from the second on they are numbered."""
+    found: list[str] = []
+    for name in map(_file_name, names):
+        numbered, number = name, 1
+        while numbered.casefold() in map(str.casefold, found):
+            number += 1
+            numbered = f"{name}_{number}"
+        found.append(numbered)
+    return found
 
 
 def _file_name(name: str) -> str:

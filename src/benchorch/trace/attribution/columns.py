@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.measured import Measured
 from benchorch.trace.attribution.workloads import Workload
+from benchorch.trace.distinct import ascending
 from benchorch.trace.events import NOTHING
 
 if TYPE_CHECKING:
@@ -49,14 +50,15 @@ def columns(
     import numpy as np
 
     part = np.append(entities.part, NOTHING)
-    happened = np.array([event for event, _ in occurrences(entities, measured)], dtype=np.int64)
-    order = np.argsort(entities.part[happened], kind="stable")
+    times_ns = _by_occurrence(entities, measured.total_ns)
+    happened = _happened(entities, measured, times_ns)
+    order = ascending(entities.part[happened])
     rows = {
         name: _by_row(entities, _by_part(part, column)) for name, column in _times(measured).items()
     }
     return Columns(
         edge_part=part[owner],
-        times_ns=_by_occurrence(entities, measured.total_ns),
+        times_ns=times_ns,
         occurrences=_split(happened[order], entities.part[happened[order]]),
         parts=_parts_of(entities),
         rows=rows,
@@ -66,12 +68,17 @@ def columns(
 
 def occurrences(entities: Entities, measured: Measured) -> Iterator[tuple[int, int]]:
     """Every occurrence of an entity in the window, in order, with the time of all of it."""
+    times_ns = _by_occurrence(entities, measured.total_ns)
+    chosen = _happened(entities, measured, times_ns)
+    yield from zip(chosen.tolist(), times_ns[chosen].tolist(), strict=True)
+
+
+def _happened(entities: Entities, measured: Measured, times_ns: NDArray[int64]) -> NDArray[int64]:
+    """The events that are an occurrence, in the window or with time there."""
     import numpy as np
 
-    times_ns = _by_occurrence(entities, measured.total_ns)
     own = entities.instance == np.arange(len(entities.part))
-    chosen = np.flatnonzero(own & (measured.in_window[:-1] | (times_ns > 0)))
-    yield from zip(chosen.tolist(), times_ns[chosen].tolist(), strict=True)
+    return np.flatnonzero(own & (measured.in_window[:-1] | (times_ns > 0)))
 
 
 def divided(total: int, shares: Mapping[int, float]) -> dict[int, int]:

@@ -6,20 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
-from benchorch.trace.contraction import Contracted, contract, whole
+from benchorch.trace.contraction import Contracted, whole
 from benchorch.trace.dag import Dag
-from benchorch.trace.replay import steps
-
-LEVELS = 8
-"""By how much a graph for small savings reaches less far than the next larger one."""
+from benchorch.trace.replay import NEVER, steps
 
 if TYPE_CHECKING:
     from numpy import bool_, float64, int64
     from numpy.typing import NDArray
 
+LEVELS = 2
+"""By how much a graph for small savings reaches less far than the next larger one."""
 
-AT_ONCE = 8
-"""Replays of one graph together, which bounds their memory to that of a few of its columns."""
+CHAINS_AT_ONCE = 2**22
+"""Of all replays of one graph together, which bounds their memory."""
 
 
 @final
@@ -56,13 +55,11 @@ class Gains:
     Attributes:
         dag: the graph.
         is_on_path: (E,) the edges on its critical path.
-        slack_ns: (E,) of every edge.
         spare_ns: the least slack of all edges beside the path.
     """
 
     dag: Dag
     is_on_path: NDArray[bool_]
-    slack_ns: NDArray[int64]
     spare_ns: int
     _contracted: dict[int, Contracted] = field(default_factory=dict)
 
@@ -79,8 +76,9 @@ class Gains:
                 asked.setdefault(self._level_ns(on_path), []).append(number)
         for level_ns, numbers in asked.items():
             graph = self.contracted(level_ns)
-            for start in range(0, len(numbers), AT_ONCE):
-                some = numbers[start : start + AT_ONCE]
+            at_once = 1 + CHAINS_AT_ONCE // (1 + len(graph.first))
+            for start in range(0, len(numbers), at_once):
+                some = numbers[start : start + at_once]
                 rest_ns = _makespans_ns(graph, [cuts[number] for number in some])
                 for number, left in zip(some, rest_ns, strict=True):
                     saved_ns[number] = self.dag.makespan_ns - left
@@ -91,18 +89,18 @@ class Gains:
         return int(cut.ns[self.is_on_path[cut.edges]].sum())
 
     def contracted(self, saved_ns: int) -> Contracted:
-        """A graph whose replays are exact as long as they save at most so much.
+        """Chains of chains whose replays are exact as long as they save at most so much.
 
         Ways with more to spare than that can never become the longest. So a small saving is
-        asked of the few edges near the path: of those with up to an eighth of the makespan to
-        spare, an eighth of that, and so on.
+        asked of the few edges near the path: of those with up to half of the makespan to spare, a
+        quarter, and so on.
         """
         level_ns = self._level_ns(saved_ns)
         if level_ns not in self._contracted:
-            near = self.slack_ns <= level_ns
-            known = (one for one in self._contracted.values() if len(one.edges) == near.sum())
-            every = whole(self.dag) if near.all() else None
-            self._contracted[level_ns] = every or next(known, None) or contract(self.dag, near)
+            every = whole(self.dag)
+            near = every.slack() <= level_ns
+            known = (one for one in self._contracted.values() if len(one.pieces) == near.sum())
+            self._contracted[level_ns] = next(known, None) or every.coarser(near)
         return self._contracted[level_ns]
 
     def _level_ns(self, saved_ns: int) -> int:
@@ -117,45 +115,48 @@ class Gains:
         What nobody waits for any more has to be finished all the same: the replay ends with the
         last point, not with the sink.
         """
+        import numpy as np
+
         if not dropped.any():
             return 0
-        step_ns = steps(self.dag, dropped=dropped)
-        rest = contract(self.dag, step_ns >= 0)
-        return self.dag.makespan_ns - max(rest.elapsed(rest.lengths(step_ns)))
+        every = whole(self.dag)
+        length_ns = every.lengths(steps(self.dag, dropped=dropped))
+        elapsed_ns = np.array(every.elapsed(length_ns))
+        cut_off = length_ns < 0  # what a chain does before the end that nobody waits for
+        ends_ns = elapsed_ns[every.tail[cut_off]] + (length_ns[cut_off] + NEVER)
+        return self.dag.makespan_ns - max(int(elapsed_ns.max()), int(ends_ns.max(initial=0)))
 
 
 def _makespans_ns(graph: Contracted, cuts: Sequence[Cut]) -> list[int]:
     """With each of some cuts."""
     import numpy as np
 
-    whole_ns = graph.lengths(steps(graph.dag))
-    chain = np.full(graph.dag.edges, -1, dtype=np.int32)
-    chain[graph.edges] = np.repeat(np.arange(len(graph.first), dtype=np.int32), graph.sizes)
-    length_ns = np.empty((len(cuts), len(whole_ns)), dtype=np.int64)
+    length_ns = np.empty((len(cuts), len(graph.first)), dtype=np.int64)
     for row, cut in zip(length_ns, cuts, strict=True):
-        place = chain[cut.edges] + 1  # 0: chains that are not in it
-        row[:] = whole_ns - np.bincount(place, cut.ns, len(whole_ns) + 1)[1:].astype(np.int64)
+        row[:] = graph.lengths(whole(graph.dag).shortened(cut.edges, cut.ns))
     found: list[int] = graph.makespans_ns(length_ns).tolist()
     return found
 
 
-def gains(dag: Dag, slack_ns: NDArray[int64]) -> Gains:
-    """What can be asked of a graph whose slack is known, worked out once for each graph."""
-    known: Gains | None = dag.known.get("gains")
-    if known is None or known.slack_ns is not slack_ns:
-        known = dag.known["gains"] = _gains(dag, slack_ns)
-    return known
+def gains(dag: Dag) -> Gains:
+    """What can be asked of a graph, once for each graph."""
+    if "gains" not in dag.known:
+        dag.known["gains"] = _gains(dag)
+    found: Gains = dag.known["gains"]
+    return found
 
 
-def _gains(dag: Dag, slack_ns: NDArray[int64]) -> Gains:
+def _gains(dag: Dag) -> Gains:
     import numpy as np
 
     # Not those of the path's stretches: edges of no length have none, but belong to it too.
-    _, along = whole(dag).longest(steps(dag))
-    others = np.ones(dag.edges, dtype=np.bool_)
-    others[along] = False
-    spare = int(slack_ns[others].min()) if others.any() else dag.makespan_ns
-    return Gains(dag=dag, is_on_path=~others, slack_ns=slack_ns, spare_ns=spare)
+    every = whole(dag)
+    along = every.way(every.observed_lengths(), every.observed_elapsed())
+    is_on_path = np.zeros(dag.edges, dtype=np.bool_)
+    is_on_path[every.pieces_of(along)] = True
+    spare_ns = every.slack()[~is_on_path[every.last]]
+    least_ns = int(spare_ns.min()) if len(spare_ns) else dag.makespan_ns
+    return Gains(dag=dag, is_on_path=is_on_path, spare_ns=least_ns)
 
 
 def part_of(weight_ns: NDArray[int64], share: NDArray[float64] | float) -> NDArray[int64]:

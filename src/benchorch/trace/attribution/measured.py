@@ -62,19 +62,20 @@ def _blame(dag: Dag, events: int) -> NDArray[int64]:
     """
     import numpy as np
 
-    lane = dag.lane
-    same = lane[dag.tail] == lane[dag.head]
-    ready = np.full(dag.points, np.iinfo(np.int64).min)
-    np.maximum.at(ready, dag.head[same], (dag.time_ns[dag.tail] + dag.weight_ns)[same])
+    lane, never = dag.lane, np.iinfo(np.int64).min
     earliest = dag.time_ns[dag.tail] + dag.weight_ns + dag.residual_ns[dag.head]
     binding = binding_edges(dag, np.flatnonzero(earliest == dag.time_ns[dag.head]))
-    waiting = (binding >= 0) & (ready > np.iinfo(np.int64).min)
-    point = np.flatnonzero(waiting)
-    tail = dag.tail[binding[point]]
-    crossed = lane[tail] != lane[point]
-    point, tail = point[crossed], tail[crossed]
-    waited = dag.time_ns[point] - dag.residual_ns[point] - ready[point]
-    return _summed(dag.event[tail], np.maximum(waited, 0), events)
+    binding = binding[lane[dag.tail[binding]] != lane[dag.head[binding]]]
+    held_up = np.zeros(dag.points, dtype=np.bool_)
+    held_up[dag.head[binding]] = True
+    into = np.flatnonzero(held_up[dag.head])
+    same = into[lane[dag.tail[into]] == lane[dag.head[into]]]
+    ready_ns = np.full(dag.points, never)
+    np.maximum.at(ready_ns, dag.head[same], dag.time_ns[dag.tail[same]] + dag.weight_ns[same])
+    binding = binding[ready_ns[dag.head[binding]] > never]
+    point = dag.head[binding]
+    waited_ns = dag.time_ns[point] - dag.residual_ns[point] - ready_ns[point]
+    return _summed(dag.event[dag.tail[binding]], np.maximum(waited_ns, 0), events)
 
 
 def _summed(owner: NDArray[int32], time_ns: NDArray[int64], events: int) -> NDArray[int64]:

@@ -103,13 +103,17 @@ def inherited(parent: NDArray[int64], value: NDArray[int64]) -> NDArray[int64]:
     """
     import numpy as np
 
-    above, found = parent.copy(), value.astype(np.int64)
+    found = value.astype(np.int64)
+    if not (value != NOTHING).any():
+        return found
+    above = parent.copy()
+    (searching,) = np.nonzero((found == NOTHING) & (parent != NOTHING))
     for _ in range(max(1, len(parent).bit_length())):
-        searching = (found == NOTHING) & (above != NOTHING)
-        if not searching.any():
+        up = above[searching]
+        found[searching], above[searching] = there, further = found[up], above[up]
+        searching = searching[(there == NOTHING) & (further != NOTHING)]
+        if not len(searching):
             break
-        found[searching] = found[above[searching]]
-        above[searching] = above[above[searching]]
     return found
 
 

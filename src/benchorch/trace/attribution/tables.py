@@ -12,6 +12,7 @@ from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.gains import Cut, Gains, part_of
 from benchorch.trace.attribution.measured import Measured
 from benchorch.trace.attribution.workloads import Workload, summed
+from benchorch.trace.distinct import ascending
 from benchorch.trace.events import NOTHING
 from benchorch.trace.findings import Row
 from benchorch.trace.folding import outlier
@@ -181,7 +182,7 @@ def _by_part(edge_part: NDArray[int64]) -> Mapping[int, NDArray[int64]]:
     """The edges of each part, in order."""
     import numpy as np
 
-    order = np.argsort(edge_part, kind="stable")
+    order = ascending(edge_part)
     parts, begins = np.unique(edge_part[order], return_index=True)
     return dict(zip(parts.tolist(), np.split(order, begins[1:]), strict=False))
 

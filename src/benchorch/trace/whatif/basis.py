@@ -10,13 +10,11 @@ from benchorch.trace.analysed import Replayable
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import Owners, module_names, owners
-from benchorch.trace.contraction import Contracted, whole
 from benchorch.trace.dag import CLASSES
 from benchorch.trace.events import NOTHING
-from benchorch.trace.slack import slack
 
 if TYPE_CHECKING:
-    from numpy import bool_, int32, int64
+    from numpy import bool_, int64
     from numpy.typing import NDArray
 
     from benchorch.trace.dag import Class, CriticalPath, Dag
@@ -35,8 +33,6 @@ class Basis:
 
     Attributes:
         events, dag, path, graph: of the analysis.
-        contracted: the graph to simulate on; `spare_ns`: what each of its chains has to spare.
-        path_edges, path_points: those whose weight or residual lies on the path.
         owned: what each event belongs to.
         module: (n,) number of each event's module, NOTHING for none; `modules` are their names.
         peaks: what the machine can do, None where nobody measured it.
@@ -48,10 +44,6 @@ class Basis:
     dag: Dag
     path: CriticalPath
     graph: OperatorGraph | None
-    contracted: Contracted
-    spare_ns: NDArray[int64]
-    path_edges: NDArray[int32]
-    path_points: NDArray[int32]
     owned: Owners
     module: NDArray[int64]
     modules: tuple[str, ...]
@@ -107,16 +99,11 @@ def prepare(
     owned = owners(analysis.events)
     module, modules = module_names(analysis.events, owned)
     dag, path = analysis.dag, analysis.path
-    contracted = whole(dag)
     return Basis(
         events=analysis.events,
         dag=dag,
         path=path,
         graph=analysis.graph,
-        contracted=contracted,
-        spare_ns=slack(dag)[contracted.last],
-        path_edges=path.edge[~path.residual],
-        path_points=dag.head[path.edge[path.residual]],
         owned=owned,
         module=module,
         modules=modules,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, final
 
 from benchorch.trace.contraction import contract, whole
+from benchorch.trace.distinct import distinct
 from benchorch.trace.events import NOTHING
 from benchorch.trace.replay import NEVER, steps
 from benchorch.trace.slack import slack
@@ -130,10 +131,10 @@ def _atoms(dag: Dag, groups: Mapping[str, Grouping]) -> tuple[NDArray[int64], ND
     for (rows, _), column in zip(groups.values(), columns, strict=False):
         code = code * (len(rows) + 1) + column + 1
     grouped = (code > 0) & (dag.weight_ns > 0)
-    _, first, atom = np.unique(code[grouped], return_index=True, return_inverse=True)
+    atoms = distinct(code[grouped])
     found = np.full(dag.edges, NOTHING, dtype=np.int64)
-    found[grouped] = atom
-    edges = np.flatnonzero(grouped)[first]
+    found[grouped] = atoms.place
+    edges = np.flatnonzero(grouped)[atoms.first]
     return found, np.stack([column[edges] for column in columns], axis=1)
 
 
@@ -144,8 +145,8 @@ def _on_chains(
     import numpy as np
 
     chain = np.repeat(np.arange(len(small.tail)), small.sizes)
-    atom = atom_of_edge[small.edges]
+    atom = atom_of_edge[small.pieces]
     known = atom >= 0
     key, place = np.unique(chain[known] * max(atoms, 1) + atom[known], return_inverse=True)
-    ns = np.bincount(place, weights=small.dag.weight_ns[small.edges[known]], minlength=len(key))
+    ns = np.bincount(place, weights=small.dag.weight_ns[small.pieces[known]], minlength=len(key))
     return key % max(atoms, 1), key // max(atoms, 1), ns.astype(np.int64)

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, final
 
 from benchorch.errors import TraceError
 from benchorch.trace.analysed import Replayable
+from benchorch.trace.attribution.gains import gains
 from benchorch.trace.dag import CLASSES, Tier
+from benchorch.trace.explained import explained
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.prediction import Moved, Prediction
 from benchorch.trace.whatif.scenario import Scenario, unchanged
-from benchorch.trace.whatif.simulation import makespan_ns, outcome, scenario_of
+from benchorch.trace.whatif.simulation import (
+    Spent,
+    explained_ns,
+    makespan_ns,
+    outcome,
+    scenario_of,
+)
 from benchorch.trace.whatif.sweep import Sweep, sweep
 from benchorch.trace.whatif.transforms import Speedup, Transform
 
 if TYPE_CHECKING:
-    from numpy import int8, int64
+    from numpy import int8, int32, int64
     from numpy.typing import NDArray
 
-    from benchorch.trace.dag import CriticalPath
     from benchorch.trace.roofline import Peaks
-
-_Said = TypeVar("_Said")
 
 MOST_MOVED = 20
 UNNAMED = "(between events)"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A prediction, and the scenario that it is of, whose path `path_of` tells."""
+
+    prediction: Prediction
+    scenario: Scenario
 
 
 def predict(
@@ -38,21 +52,32 @@ def predict(
     others: Mapping[str, Replayable] | None = None,
     swept: bool = False,
 ) -> Prediction:
-    """The run with the changes made one after another.
+    """The run with the changes made one after another; arguments are those of `answer`.
 
     Args:
         analysis: of the observed run; what `prepare` made of it, if several are to be asked.
-        changes: in order; none at all gives the observed run again.
-        name: of the what-if.
         peaks: what the machine can do, for changes that need to know.
         others: trials by name, for changes that take times from them.
+    """
+    basis = prepare(analysis, peaks, others)
+    return answer(basis, changes, name=name, swept=swept).prediction
+
+
+def answer(
+    basis: Basis, changes: Sequence[Transform], *, name: str = "what-if", swept: bool = False
+) -> Answer:
+    """The same with what it rests on.
+
+    Args:
+        basis: of the observed run.
+        changes: in order; none at all gives the observed run again.
+        name: of the what-if.
         swept: whether a what-if that is one speedup also says what others would bring, which
             costs two dozen replays.
 
     Raises:
         TraceError: with everything that cannot be asked of this trace.
     """
-    basis = prepare(analysis, peaks, others)
     found = [
         f"{name}, change {number}: {problem}"
         for number, change in enumerate(changes, 1)
@@ -61,32 +86,75 @@ def predict(
     if found:
         raise TraceError("\n".join(found))
     scenario = scenario_of(basis, changes)
-    predicted_ns, path = outcome(basis, scenario)
-    possible_ns = (predicted_ns, *_otherwise(basis, scenario, predicted_ns))
-    return Prediction(
+    prediction = replace(
+        _prediction(basis, scenario),
         name=name,
         changes=tuple(map(str, changes)),
+        sweep=_curve(basis, changes) if swept else None,
+    )
+    return Answer(prediction=prediction, scenario=scenario)
+
+
+def _prediction(basis: Basis, scenario: Scenario) -> Prediction:
+    """What the scenario alone says, without a name."""
+    said = outcome(basis, scenario)
+    predicted_ns, more = said.makespan_ns, said.more
+    possible_ns = (predicted_ns, *_otherwise(basis, scenario, predicted_ns))
+    before = _observed(basis)
+    return Prediction(
+        name="",
+        changes=(),
         makespan_ns=basis.dag.makespan_ns,
         predicted_ns=predicted_ns,
         low_ns=min(possible_ns),
         high_ns=max(possible_ns),
-        classes=_once(basis, by_class),
-        predicted_classes=by_class(path),
-        tiers=by_tier(path),
-        moved=_moved(basis, path),
+        classes=_by_class(before.classes),
+        predicted_classes=_by_class(before.classes + _sums(more.label, more.ns, len(CLASSES))),
+        tiers=_by_tier(before.tiers + _sums(more.tier, more.ns, len(Tier))),
+        moved=_moved(basis, before.names, more),
         bound_path=_bound_path(basis, scenario),
         bound_work=_bound_work(basis, scenario),
         notes=scenario.notes,
-        sweep=_curve(basis, changes) if swept else None,
     )
 
 
-def _once(basis: Basis, of: Callable[[CriticalPath], _Said]) -> _Said:
-    """What a function says of the observed path, which every what-if is compared with."""
-    if of not in basis.known:
-        basis.known[of] = of(basis.path)
-    said: _Said = basis.known[of]
-    return said
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Observed:
+    """Time on the observed path, which every what-if is compared with, by each of three columns."""
+
+    classes: NDArray[int64]
+    tiers: NDArray[int64]
+    names: NDArray[int64]
+
+
+def _observed(basis: Basis) -> _Observed:
+    """Once for each basis."""
+    if "observed" not in basis.known:
+        path = basis.path
+        basis.known["observed"] = _Observed(
+            classes=_sums(path.label, path.duration_ns, len(CLASSES)),
+            tiers=_sums(path.tier, path.duration_ns, len(Tier)),
+            names=_named(basis, path.owner, path.duration_ns),
+        )
+    found: _Observed = basis.known["observed"]
+    return found
+
+
+def _sums(column: NDArray[int8], ns: NDArray[int64], size: int) -> NDArray[int64]:
+    """Time by the value of a column; as doubles, which are exact up to a hundred days."""
+    import numpy as np
+
+    return np.bincount(column, weights=ns, minlength=size).astype(np.int64)
+
+
+def _named(basis: Basis, owner: NDArray[int32], ns: NDArray[int64]) -> NDArray[int64]:
+    """Time by the name of its owner; the last entry is that of none."""
+    import numpy as np
+
+    nobody = len(basis.events.names)
+    column = np.where(owner >= 0, basis.events.name[owner], nobody)
+    return np.bincount(column, weights=ns, minlength=nobody + 1).astype(np.int64)
 
 
 def _curve(basis: Basis, changes: Sequence[Transform]) -> Sweep | None:
@@ -96,31 +164,22 @@ def _curve(basis: Basis, changes: Sequence[Transform]) -> Sweep | None:
     return None
 
 
-def by_class(path: CriticalPath) -> Mapping[str, int]:
+def _by_class(sums: NDArray[int64]) -> Mapping[str, int]:
     """Time on a path by class, the largest first; what there is none of is left out."""
-    sums = {str(one): total for one, total in zip(CLASSES, _sums(path, path.label), strict=True)}
-    return {name: sums[name] for name in sorted(sums, key=lambda one: -sums[one]) if sums[name]}
+    found = dict(zip(map(str, CLASSES), sums.tolist(), strict=True))
+    return {name: found[name] for name in sorted(found, key=lambda one: -found[one]) if found[name]}
 
 
-def by_tier(path: CriticalPath) -> Mapping[str, int]:
+def _by_tier(sums: NDArray[int64]) -> Mapping[str, int]:
     """Time on a path by how well its dependencies are known."""
-    sums = _sums(path, path.tier)
-    return {tier.name.lower(): sums[tier] for tier in Tier}
-
-
-def _sums(path: CriticalPath, column: NDArray[int8]) -> list[int]:
-    """Time by the value of a column; as doubles, which are exact up to a hundred days."""
-    import numpy as np
-
-    totals = np.bincount(column, weights=path.duration_ns, minlength=len(CLASSES))
-    return [int(total) for total in totals]
+    return {tier.name.lower(): int(sums[tier]) for tier in Tier}
 
 
 def _otherwise(basis: Basis, scenario: Scenario, predicted_ns: int) -> Iterator[int]:
     """What else it could be: without unexplained time, and if all goes well."""
     yield _without_residual(basis, scenario, predicted_ns)
-    best_ns = scenario.weight_ns * scenario.best_ratio
-    if (best_ns != scenario.weight_ns).any():
+    if scenario.best_ratio is not unchanged(basis.dag).best_ratio:
+        best_ns = scenario.weight_ns * scenario.best_ratio
         yield makespan_ns(basis, replace(scenario, weight_ns=best_ns))
 
 
@@ -128,43 +187,42 @@ def _without_residual(basis: Basis, scenario: Scenario, predicted_ns: int) -> in
     """The observed makespan times the change that a run without unexplained time would see."""
     if not basis.dag.residual_ns.any():
         return predicted_ns
-    none = scenario.residual_ns * 0.0
-    before = makespan_ns(basis, replace(unchanged(basis.dag), residual_ns=none))
-    after = makespan_ns(basis, replace(scenario, residual_ns=none))
+    before = explained(basis.dag).makespan_ns
+    after = explained_ns(basis, scenario)
     return round(basis.dag.makespan_ns * after / before) if before else predicted_ns
 
 
-def _moved(basis: Basis, path: CriticalPath) -> tuple[Moved, ...]:
+def _moved(basis: Basis, before: NDArray[int64], more: Spent) -> tuple[Moved, ...]:
     """What gained and lost time on the path, by name."""
     import numpy as np
 
-    size = len(basis.events.names) + 1
-
-    def on(one: CriticalPath) -> NDArray[int64]:
-        """As doubles, which are exact up to a hundred days."""
-        named = np.append(basis.events.name, size - 1)[one.owner]
-        return np.bincount(named, weights=one.duration_ns, minlength=size).astype(np.int64)
-
-    if "named" not in basis.known:
-        basis.known["named"] = on(basis.path)
-    before, after = basis.known["named"], on(path)
-    order = np.argsort(-np.abs(after - before), kind="stable")[:MOST_MOVED].tolist()
+    change = _named(basis, more.owner, more.ns)
+    order = np.argsort(-np.abs(change), kind="stable")[:MOST_MOVED].tolist()
     names = (*basis.events.names, UNNAMED)
     return tuple(
-        Moved(name=names[code], before_ns=int(before[code]), after_ns=int(after[code]))
+        Moved(
+            name=names[code],
+            before_ns=int(before[code]),
+            after_ns=int(before[code] + change[code]),
+        )
         for code in order
-        if before[code] != after[code]
+        if change[code]
     )
 
 
 def _bound_path(basis: Basis, scenario: Scenario) -> float | None:
     """Amdahl's limit by what is saved on the old path, which is still there and as long as that."""
-    dropped = scenario.dropped
-    if not len(basis.path) or dropped[basis.path.edge].any():
+    is_on_path = gains(basis.dag).is_on_path
+    if not len(basis.path) or (scenario.dropped.any() and scenario.dropped[is_on_path].any()):
         return None
-    left_ns = scenario.weight_ns[basis.path_edges].sum()
-    left_ns += scenario.residual_ns[basis.path_points].sum()
-    return basis.dag.makespan_ns / float(left_ns) if left_ns > 0 else None
+    edges = scenario.reweighted
+    edges = edges[is_on_path[edges]]
+    saved_ns = (basis.dag.weight_ns[edges] - scenario.weight_ns[edges]).sum()
+    rest_ns = unchanged(basis.dag).residual_ns
+    if scenario.residual_ns is not rest_ns:
+        saved_ns += (rest_ns - scenario.residual_ns)[basis.dag.head[is_on_path]].sum()
+    left_ns = basis.dag.makespan_ns - float(saved_ns)
+    return basis.dag.makespan_ns / left_ns if left_ns > 0 else None
 
 
 def _bound_work(basis: Basis, scenario: Scenario) -> float | None:
@@ -173,7 +231,9 @@ def _bound_work(basis: Basis, scenario: Scenario) -> float | None:
 
     if scenario.dropped.any():
         return None
-    saved = np.maximum(basis.dag.weight_ns - scenario.weight_ns, 0.0).sum()
-    saved += np.maximum(basis.dag.residual_ns - scenario.residual_ns, 0.0).sum()
+    edges, rest_ns = scenario.reweighted, unchanged(basis.dag).residual_ns
+    saved = np.maximum(basis.dag.weight_ns[edges] - scenario.weight_ns[edges], 0.0).sum()
+    if scenario.residual_ns is not rest_ns:
+        saved += np.maximum(rest_ns - scenario.residual_ns, 0.0).sum()
     left = basis.dag.makespan_ns - float(saved)
     return basis.dag.makespan_ns / left if left > 0 else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
@@ -18,26 +18,55 @@ class Scenario:
     """Other weights for the E edges and V points of a graph.
 
     Attributes:
+        dag: the graph.
         weight_ns: (E,) not yet rounded, so that the order of scalings does not matter.
         residual_ns: (V,) likewise.
         dropped: (E,) dependencies to be without.
         best_ratio: (E,) the part of each weight that is left if all goes well.
         added: dependencies that there were not: tail, head and weight, each (A,).
         notes: what the transforms have to say, such as how much of the work they found.
+        known: what was worked out of it already; a changed copy begins anew.
     """
 
+    dag: Dag
     weight_ns: NDArray[float64]
     residual_ns: NDArray[float64]
     dropped: NDArray[bool_]
     best_ratio: NDArray[float64]
     added: tuple[NDArray[int64], NDArray[int64], NDArray[int64]] | None = None
     notes: tuple[str, ...] = ()
+    known: dict[str, NDArray[int64]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def scaled(self, edges: NDArray[bool_], ratio: float | NDArray[float64]) -> Scenario:
         """With the weights of some edges times a ratio; one for all, or one for each of E."""
         import numpy as np
 
-        return replace(self, weight_ns=np.where(edges, self.weight_ns * ratio, self.weight_ns))
+        places = np.flatnonzero(edges)
+        weight_ns = self.weight_ns.copy()
+        weight_ns[places] *= ratio[places] if isinstance(ratio, np.ndarray) else ratio
+        return replace(self, weight_ns=weight_ns)
+
+    @property
+    def as_wired(self) -> bool:
+        """Whether the dependencies are those that there were."""
+        return self.added is None and not self.dropped.any()
+
+    @property
+    def only_weights(self) -> bool:
+        """Whether all else is as `unchanged` has it."""
+        return self.residual_ns is unchanged(self.dag).residual_ns and self.as_wired
+
+    @property
+    def reweighted(self) -> NDArray[int64]:
+        """The edges with another weight than observed, ascending."""
+        import numpy as np
+
+        if "edges" not in self.known:
+            observed_ns = unchanged(self.dag).weight_ns
+            self.known["edges"] = np.flatnonzero(self.weight_ns != observed_ns)
+        return self.known["edges"]
 
     def adding(
         self, tail: NDArray[int64], head: NDArray[int32], weight_ns: NDArray[int64]
@@ -59,12 +88,16 @@ class Scenario:
 
 
 def unchanged(dag: Dag) -> Scenario:
-    """Everything as observed."""
+    """Everything as observed, once for each graph; not to be written to."""
     import numpy as np
 
-    return Scenario(
-        weight_ns=dag.weight_ns.astype(np.float64),
-        residual_ns=dag.residual_ns.astype(np.float64),
-        dropped=np.zeros(dag.edges, dtype=np.bool_),
-        best_ratio=np.ones(dag.edges),
-    )
+    if "unchanged" not in dag.known:
+        dag.known["unchanged"] = Scenario(
+            dag=dag,
+            weight_ns=dag.weight_ns.astype(np.float64),
+            residual_ns=dag.residual_ns.astype(np.float64),
+            dropped=np.broadcast_to(np.False_, dag.edges),
+            best_ratio=np.broadcast_to(np.float64(1.0), dag.edges),
+        )
+    found: Scenario = dag.known["unchanged"]
+    return found

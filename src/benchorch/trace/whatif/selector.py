@@ -75,7 +75,14 @@ class Selection:
 
 
 def select(basis: Basis, selector: Selector) -> Selection:
-    """What the selector is about; empty where nothing fits."""
+    """What the selector is about; empty where nothing fits. The last one asked for is kept."""
+    last: tuple[Selector, Selection] | None = basis.known.get("selected")
+    if last is None or last[0] != selector:
+        last = basis.known["selected"] = selector, _selected(basis, selector)
+    return last[1]
+
+
+def _selected(basis: Basis, selector: Selector) -> Selection:
     import numpy as np
 
     chosen = fitting_all(basis, selector)
@@ -93,7 +100,7 @@ def select(basis: Basis, selector: Selector) -> Selection:
 
 def problems(basis: Basis, selector: Selector) -> list[str]:
     """Why the selector finds no work that the graph knows of; nothing where it does."""
-    if _finds_own_time(basis, selector) or select(basis, selector).edges.any():
+    if select(basis, selector).edges.any():
         return []
     events = basis.events
     found = []
@@ -114,12 +121,3 @@ def problems(basis: Basis, selector: Selector) -> list[str]:
             f"{window.name!r}."
         )
     return found or ["nothing in the analysed window fits all of it; leave out a condition."]
-
-
-def _finds_own_time(basis: Basis, selector: Selector) -> bool:
-    """Whether what fits has time of its own, so that what it calls need not be looked for."""
-    chosen = fitting_all(basis, selector)
-    if chosen is None or any(True for _ in time_limits(basis, selector)):
-        return False
-    edges = basis.labelled(*(selector.classes or WORK)) & basis.owned_by(chosen)
-    return bool(edges.any())

@@ -1,7 +1,9 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import isotonic_regression
 
-from benchorch.trace.artifacts.layers import LONGEST_ROUTED, arrange, levels
+from benchorch.trace.artifacts.layers import LONGEST_ROUTED, arrange, ascending, levels
 
 
 @st.composite
@@ -72,3 +74,10 @@ def test_an_edge_over_many_layers_is_not_routed_around_all_of_them():
 
 def test_edges_that_would_lead_up_are_left_out():
     assert arrange([(10.0, 10.0)] * 2, [(1, 0), (1, 1)]).routes == {}
+
+
+@given(st.lists(st.tuples(st.floats(-500, 500), st.floats(0.1, 9)), min_size=1, max_size=30))
+def test_values_that_never_fall_are_those_of_isotonic_regression(rows):
+    wanted, weights = ([row[column] for row in rows] for column in (0, 1))
+    expected = isotonic_regression(wanted, weights=weights).x
+    assert ascending(wanted, weights) == pytest.approx(expected.tolist(), abs=1e-6)

@@ -12,6 +12,8 @@ import pytest
 from benchorch.errors import StoreError
 from benchorch.trace.artifacts.write import write
 from benchorch.trace.operator_graph import OperatorGraph, OperatorNode
+from benchorch.trace.whatif.basis import prepare
+from benchorch.trace.whatif.predict import answer
 from benchorch.trace.whatif.selector import Selector
 from benchorch.trace.whatif.transforms import Speedup
 from traced import HOSTILE, analysed, trace_file, two_layers
@@ -50,15 +52,19 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
+def faster(analysis, name="../../faster"):
+    changes = [Speedup(select=Selector(op=HOSTILE[0]), speedup=2.0)]
+    return answer(prepare(analysis), changes, name=name, swept=True)
+
+
 @pytest.fixture(scope="module", params=["own graph", "model's graph"])
 def folder(request, tmp_path_factory):
     """Everything that is written of a trace whose every name is hostile."""
     folder = tmp_path_factory.mktemp("written")
     trace = trace_file(folder / "trace.json", two_layers(HOSTILE))
     graph = None if request.param == "own graph" else GRAPH
-    faster = [Speedup(select=Selector(op=HOSTILE[0]), speedup=2.0)]
     analysis = analysed(trace, graph)
-    paths = write(analysis, folder / "out", whatifs={"../../faster": faster})
+    paths = write(analysis, folder / "out", whatifs=[faster(analysis)])
     return analysis, folder / "out", paths
 
 
@@ -174,11 +180,19 @@ def test_tables_survive_names_that_are_markup_or_formulas(folder):
 
 def test_the_same_analysis_written_again_is_the_same(folder, tmp_path):
     analysis, out, paths = folder
-    faster = [Speedup(select=Selector(op=HOSTILE[0]), speedup=2.0)]
-    again = write(analysis, tmp_path, whatifs={"../../faster": faster})
+    again = write(analysis, tmp_path, whatifs=[faster(analysis)])
     for old, new in zip(paths, again, strict=True):
         assert old.relative_to(out) == new.relative_to(tmp_path)
         assert old.read_bytes() == new.read_bytes()
+
+
+def test_what_ifs_of_one_name_have_files_of_their_own(folder, tmp_path):
+    analysis, _, _ = folder
+    asked = [faster(analysis, name) for name in ("same", "same", "Same")]
+    paths = write(analysis, tmp_path, whatifs=asked)
+    written = [path.name for path in paths if path.parent.name == "whatif"]
+    assert written == ["same.json", "same_2.json", "Same_3.json"]
+    assert len(set(paths)) == len(paths)
 
 
 def test_a_stem_keeps_windows_apart(folder, tmp_path):

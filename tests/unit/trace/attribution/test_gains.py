@@ -9,12 +9,11 @@ from benchorch.trace.attribution.gains import Cut, Gains, gains
 from benchorch.trace.dag import Class, Dag, EdgeKind
 from benchorch.trace.events import Lane
 from benchorch.trace.replay import replay
-from benchorch.trace.slack import slack
 from random_dags import Edge, dag_of, dags, lane_dags
 
 
 def of(dag: Dag) -> Gains:
-    return gains(dag, slack(dag))
+    return gains(dag)
 
 
 @settings(deadline=None)

@@ -25,7 +25,7 @@ def ledger(dag: Dag) -> Ledger:
     path, slack_ns = critical_path(dag), slack(dag)
     return Ledger(
         measured=measured(dag, path, slack_ns, EVENTS),
-        gains=gains(dag, slack_ns),
+        gains=gains(dag),
         workloads={},
     )
 

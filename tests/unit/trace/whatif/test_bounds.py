@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchorch.trace.attribution.owners import Owners
-from benchorch.trace.contraction import contract
-from benchorch.trace.dag import Class, Dag
+from benchorch.trace.contraction import whole
+from benchorch.trace.dag import Class, Dag, Tier
 from benchorch.trace.events import NOTHING, Category, Events, Lane
 from benchorch.trace.path import critical_path, path_along
 from benchorch.trace.replay import replay, steps
@@ -17,7 +17,7 @@ from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.scenario import unchanged
 from benchorch.trace.whatif.selector import Selector
-from benchorch.trace.whatif.simulation import makespan_ns, outcome, scenario_of
+from benchorch.trace.whatif.simulation import makespan_ns, outcome, path_of, scenario_of
 from benchorch.trace.whatif.transforms import AddTime, Residual, SetTime, Speedup, Transform
 from random_dags import dags
 
@@ -51,16 +51,11 @@ def basis_on(dag: Dag) -> Basis:
         module=nothing,
         backward=np.zeros(OPERATORS, dtype=np.bool_),
     )
-    contracted, path = contract(dag), critical_path(dag)
     return Basis(
         events=events,
         dag=dag,
-        path=path,
+        path=critical_path(dag),
         graph=None,
-        contracted=contracted,
-        spare_ns=contracted.slack(),
-        path_edges=path.edge[~path.residual],
-        path_points=dag.head[path.edge[path.residual]],
         owned=owned,
         module=nothing,
         modules=(),
@@ -85,18 +80,30 @@ def test_a_simulation_on_what_can_matter_is_the_replay(
 ) -> None:
     scenario = unchanged(basis.dag).scaled(basis.dag.owner == number, ratio)
     changed = np.rint(scenario.weight_ns).astype(np.int64)
-    total_ns, path = outcome(basis, scenario)
+    said, path = outcome(basis, scenario), path_of(basis, scenario)
+    total_ns = said.makespan_ns
     times = replay(basis.dag, changed)
     assert makespan_ns(basis, scenario) == total_ns == times[-1] - times[0]
-    whole_ns, edges = basis.contracted.longest(steps(basis.dag, changed))
+    whole_ns, edges = whole(basis.dag).longest(steps(basis.dag, changed))
     assert whole_ns == total_ns
-    whole = path_along(basis.dag, edges, changed, basis.dag.residual_ns)
-    assert path.length_ns == whole.length_ns == total_ns
+    along = path_along(basis.dag, edges, changed, basis.dag.residual_ns)
+    assert path.length_ns == along.length_ns == total_ns
     assert path.start_ns.tolist() == (
         (basis.dag.time_ns[0] + np.cumsum(path.duration_ns) - path.duration_ns).tolist()
     )
     assert (path.duration_ns[~path.residual] == changed[path.edge[~path.residual]]).all()
-    if len(basis.path) and path.edge.tolist() != whole.edge.tolist():  # two are equally long
+    for column, size in (("label", len(ALL)), ("tier", len(Tier)), ("owner", OPERATORS + 1)):
+        shift = column == "owner"  # nobody is -1
+        before, more, after = (
+            np.bincount(getattr(one, column) + shift, weights=ns, minlength=size)
+            for one, ns in (
+                (basis.path, basis.path.duration_ns),
+                (said.more, said.more.ns),
+                (path, path.duration_ns),
+            )
+        )
+        assert (before + more).tolist() == after.tolist()
+    if len(basis.path) and path.edge.tolist() != along.edge.tolist():  # two are equally long
         assert set(path.edge.tolist()) <= set(basis.path.edge.tolist())
 
 

@@ -1,0 +1,210 @@
+"""A sweep that is harmed on purpose, and what must be the same as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from benchorch import journal
+
+DRIVER = Path(__file__).with_name("driver.py")
+NOWHERE = {"_target_": "benchorch.recorders.none.Nowhere"}
+Outcomes: TypeAlias = dict[str, tuple[str, str, str]]
+"""Of each trial: its outcome, the kind of its failure, and what it answered."""
+
+
+def until(condition: Callable[[], object], limit_s: float = 60) -> bool:
+    """Whether a condition came true in time."""
+    deadline_s = time.monotonic() + limit_s
+    while time.monotonic() < deadline_s:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+class Machines:
+    """A cluster of this machine's: a head without slots, and nodes that announce a kind."""
+
+    def __init__(self, *kinds: str) -> None:
+        from ray._raylet import Config  # noqa: TID251  (drills are of Ray's room)
+        from ray.cluster_utils import Cluster  # noqa: TID251
+
+        Config.initialize("")  # some other test may have imported Ray with other variables
+        head = {"num_cpus": 0, "include_dashboard": False}
+        self.cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+        self.nodes: dict[str, tuple[str, Any]] = {}
+        self.added = 0
+        for kind in kinds:
+            self.add(kind)
+
+    @property
+    def address(self) -> str:
+        return str(self.cluster.address)
+
+    def add(self, kind: str) -> None:
+        self.added += 1
+        node = self.cluster.add_node(
+            num_cpus=1,
+            resources={f"benchorch:{kind}": 1},
+            node_ip_address=f"127.0.0.{1 + self.added}",  # so that no driver attaches to it
+        )
+        self.nodes[node.node_id] = (kind, node)
+
+    def kill(self, node_id: str) -> str:
+        """Every process of a node; its kind."""
+        kind, node = self.nodes.pop(node_id)
+        self.cluster.remove_node(node, allow_graceful=False)
+        return kind
+
+    def pids(self, node_id: str) -> list[int]:
+        """Its raylet, and all that runs below."""
+        import psutil
+
+        _, node = self.nodes[node_id]
+        raylets = [info.process.pid for info in node.all_processes["raylet"]]
+        below = [child.pid for pid in raylets for child in psutil.Process(pid).children(True)]
+        return [*raylets, *below]
+
+    def kill_head(self) -> None:
+        """The head's process that knows everything, without which nothing is found again."""
+        for info in self.cluster.head_node.all_processes["gcs_server"]:
+            info.process.kill()
+
+    def close(self) -> None:
+        self.cluster.shutdown()
+
+
+@dataclass
+class Drill:
+    """One sweep with its own journal, store and diary; its driver may be killed and begun again."""
+
+    path: Path
+    seed: int
+    trials: Sequence[Mapping[str, Any]]
+    address: str
+    wait_s: float = 20
+    start_s: float = 60
+    tracking: Mapping[str, Any] = field(default_factory=lambda: NOWHERE)
+    store: Path | None = None
+    directory: Path | None = None
+    under: Sequence[str] = ()
+    driver: subprocess.Popen[str] | None = None
+    mark: str = field(default_factory=lambda: f"BENCHORCH_DRILL_{secrets.token_hex(8)}")
+
+    def __post_init__(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.dice = random.Random(self.seed)
+        self.run_directory = self.directory or self.path / "run"
+
+    def start(self) -> None:
+        """Begin, or take up what an earlier driver left."""
+        place = {
+            "directory": str(self.run_directory),
+            "store": str(self.store or self.path / "store"),
+            "diary": str(self.path / "diary.jsonl"),
+            "mark": self.mark,
+            "address": self.address,
+            "wait_s": self.wait_s,
+            "start_s": self.start_s,
+            "tracking": self.tracking,
+            "trials": list(self.trials),
+        }
+        (self.path / "drill.json").write_text(json.dumps(place))
+        self.driver = subprocess.Popen(
+            [*self.under, sys.executable, str(DRIVER), str(self.path / "drill.json")],
+            env={**os.environ, "XDG_STATE_HOME": str(self.path / "state")},
+            stdout=subprocess.DEVNULL,
+            stderr=(self.path / "stderr.txt").open("a"),
+            text=True,
+        )
+
+    def finish(self, limit_s: float = 180) -> int:
+        """Wait for the driver; its exit code."""
+        assert self.driver is not None
+        try:
+            return self.driver.wait(timeout=limit_s)
+        finally:
+            self.driver.kill()
+
+    def run(self) -> int:
+        self.start()
+        return self.finish()
+
+    def kill_driver(self) -> None:
+        assert self.driver is not None
+        self.driver.send_signal(signal.SIGKILL)
+        self.driver.wait()
+
+    def entries(self, what: str) -> list[dict[str, Any]]:
+        diary = self.path / "diary.jsonl"
+        return [entry for entry in journal.read_lines(diary) if entry["what"] == what]  # type: ignore[misc]
+
+    def under_way(self) -> list[dict[str, Any]]:
+        """Attempts that were begun and have not ended."""
+        ended = {(one["trial"], one["attempt"], one["pid"]) for one in self.entries("end")}
+        begun = self.entries("begin")
+        return [one for one in begun if (one["trial"], one["attempt"], one["pid"]) not in ended]
+
+    def moment(self, *, kind: str | None = None) -> dict[str, Any]:
+        """Wait for a moment that the dice choose, when a trial is under way; one of those."""
+        wanted = self.dice.randrange(1, max(2, len(self.trials) - 2))
+        pause_s = self.dice.uniform(0, 0.4)
+        assert until(lambda: len(self.entries("begin")) >= wanted), self.complaints()
+        time.sleep(pause_s)
+
+        def candidates() -> list[dict[str, Any]]:
+            kinds = {f"{number:016x}": spec["kind"] for number, spec in enumerate(self.trials)}
+            return [one for one in self.under_way() if kind in (None, kinds[one["trial"]])]
+
+        assert until(candidates), self.complaints()
+        return self.dice.choice(candidates())
+
+    def lines(self) -> list[Mapping[str, Any]]:
+        return list(journal.read_lines(self.run_directory / journal.RESULTS))
+
+    def outcomes(self, committed: Sequence[Mapping[str, Any]] | None = None) -> Outcomes:
+        """What was committed; a trial that was committed twice is a failure of the drill."""
+        lines = self.lines() if committed is None else committed
+        assert max(Counter(line["trial_id"] for line in lines).values(), default=1) == 1
+        return {
+            line["trial_id"]: (
+                line["outcome"],
+                (line["failure"] or {}).get("kind", ""),
+                line["labels"].get("answer", ""),
+            )
+            for line in lines
+        }
+
+    def complaints(self) -> str:
+        return (self.path / "stderr.txt").read_text()[-3000:]
+
+    def orphans(self) -> list[str]:
+        """What of this sweep still runs: children of its trials, and its agents."""
+        agents = {entry["pid"] for entry in self.entries("begin")}
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # gone meanwhile, or somebody else's
+                line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                child = f"{self.mark}=1".encode() in (process / "environ").read_bytes().split(b"\0")
+                agent = int(process.name) in agents and line.startswith("ray::Agent")
+                if child or agent:
+                    found.append(f"{process.name} {line}")
+        return found
+
+    def check(self, expected: Outcomes) -> None:
+        """The same results as an unbroken run's, each once, and nothing left running."""
+        assert self.outcomes() == expected, self.complaints()
+        assert until(lambda: not self.orphans(), 30), self.orphans()

@@ -1,0 +1,169 @@
+"""A sweep in a process of its own, to be killed: everything is real but what its trials measure.
+
+Pipeline, journal, recorder, executor, store and supervisor are benchorch's. A trial obtains an
+artifact from the store and has a supervised child play its part: it works, hangs, dies or hoards.
+
+Run: python driver.py DRILL.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from benchorch.config import Composer, config_loader
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Plan, Trial
+from benchorch.executors.ray import RayExecutor
+from benchorch.interfaces.executor import Emit, Executor, Work
+from benchorch.pipeline import Invocation
+from benchorch.stages.report import Report
+
+CHILD = """
+import ctypes, signal, subprocess, sys, time
+from benchorch.channel import Channel, die_with_parent, read_request
+die_with_parent()
+asked, channel = read_request(), Channel()
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])  # as compilers do
+if asked["acts"] == "hangs":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
+if asked["acts"] == "segfaults":
+    ctypes.string_at(0)
+kept = [bytearray(20_000_000) for _ in range(20 if asked["acts"] == "hoards" else 0)]
+time.sleep(600 if kept else asked["takes_s"])
+channel.send_reply({"answer": asked["asks"] * 2})
+"""
+
+
+def played(place: Mapping[str, Any]) -> Work:
+    """Work that plays trials and keeps a diary; carries itself to agents that have no tests."""
+    child_code = CHILD
+
+    def work(trial: Trial, *, attempt: int, isolated: bool, emit: Emit) -> TrialResult:
+        import json
+        import os
+        import sys
+        import time
+        from pathlib import Path
+
+        import ray  # noqa: TID251  (drills are of Ray's room)
+
+        from benchorch.domain.artifact import BuildKey, Format
+        from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
+        from benchorch.domain.session import Event
+        from benchorch.errors import StoreError
+        from benchorch.stores.local import LocalStore
+        from benchorch.supervise import Limits, run_child
+
+        spec: Any = trial.spec
+
+        def note(what: str, **more: object) -> None:
+            node = ray.get_runtime_context().get_node_id()
+            line = {"what": what, "trial": trial.trial_id, "attempt": attempt, "node": node}
+            with Path(place["diary"]).open("a") as file:
+                file.write(json.dumps({**line, "pid": os.getpid(), **more}) + "\n")
+
+        def make(out: Path) -> None:
+            time.sleep(0.2)
+            (out / "weights.bin").write_bytes(spec["artifact"].encode() * 1000)
+            note("made", artifact=spec["artifact"])
+
+        def result(failure: Failure | None, **more: Any) -> TrialResult:
+            labels = {**trial.labels, "answer": str(more.pop("answer", ""))}
+            timed_out = failure is not None and failure.kind == "timeout"
+            outcome = Outcome.TIMEOUT if timed_out else Outcome.FAILED if failure else Outcome.OK
+            return TrialResult(
+                trial_id=trial.trial_id, labels=labels, outcome=outcome, failure=failure, **more
+            )
+
+        note("begin")
+        emit(Event(trial_id=trial.trial_id, stage="measure", message=f"attempt {attempt}"))
+        key = BuildKey(fields={"artifact": spec["artifact"]})
+        try:
+            artifact, built = LocalStore(root=place["store"]).build(
+                key, format=Format.ONNX, name=spec["artifact"], make=make
+            )
+        except StoreError as error:
+            kind = "disk_full" if "disk full" in str(error) else "store"
+            return result(Failure(stage="build", kind=kind, message=str(error)))
+        content = (artifact.path / "weights.bin").read_bytes()
+        assert content == spec["artifact"].encode() * 1000
+        answered = run_child(
+            "measure",
+            spec,
+            log=Path(place["directory"], f"{trial.trial_id}.log"),
+            limits=Limits(timeout_s=spec["limit_s"], memory_bytes=300 * 2**20),
+            environment={place["mark"]: "1"},
+            on_event=lambda event: None,
+            command=[sys.executable, "-c", child_code],
+        )
+        note("end")
+        record = BuildRecord(
+            key=key.digest,
+            cache="miss" if built else "hit",
+            build_s=0.2,
+            original_build_s=0.2,
+            artifact_bytes=len(content),
+            model_digest="",
+        )
+        reply: Any = answered.reply or {}
+        return result(answered.failure, build=record, answer=reply.get("answer", ""))
+
+    return work
+
+
+class Playing(Executor):
+    """The Ray executor with trials that are played."""
+
+    def __init__(self, place: Mapping[str, Any]) -> None:
+        self._place = place
+        self._ray = RayExecutor(
+            address=place["address"], wait_s=place["wait_s"], start_s=place["start_s"]
+        )
+
+    def unreachable(self, hardware_kind: str) -> str | None:
+        return self._ray.unreachable(hardware_kind)
+
+    def run(self, trials: Any, work: Work, emit: Emit) -> Any:
+        return self._ray.run(trials, played(self._place), emit)
+
+
+def plan_of(place: Mapping[str, Any]) -> Plan:
+    trials = []
+    for number, spec in enumerate(place["trials"]):
+        labels = dict.fromkeys(("model", "conversion", "workload", "scenario", "axes"), "played")
+        labels |= {"hardware": spec["kind"], "hardware_kind": spec["kind"]}
+        labels["axes"] = f"{spec['acts']} {number}"
+        trials.append(Trial(trial_id=f"{number:016x}", labels=labels, spec=spec))
+    session = {
+        "tracking": place["tracking"],
+        "store": {},
+        "rebuild": "if_needed",
+        "cwd": ".",
+        "objective": "latency_ms/p50",
+    }
+    return Plan(plan_id="drill", name="drill", trials=tuple(trials), skips=(), session=session)
+
+
+def main(path: str) -> int:
+    from rich.console import Console
+
+    place = json.loads(Path(path).read_text())
+    invocation = Invocation(
+        composer=Composer(config_loader()),
+        directory=Path(place["directory"]),
+        report=Report(Console(file=StringIO())),
+        plan_id="drill",
+    )
+    invocation.open()
+    invocation.run_plan(plan_of(place), Playing(place))
+    return invocation.close(complete=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

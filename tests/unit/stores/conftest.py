@@ -1,0 +1,3 @@
+from s3_lab import bucket
+
+__all__ = ["bucket"]
