@@ -16,7 +16,7 @@ import benchorch
 from benchorch.frontends.accelerate_report import AcceleratedReport, FunctionProfile
 from benchorch.frontends.remote_profile import RemoteProfile
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(560)]
 
 SHORT: dict[str, Any] = {
     **{"stopping": "fixed", "stopping.processes": 2, "stopping.calls": 5, "quiet": True},

@@ -80,9 +80,7 @@ class Arguments:
     def arrays(self) -> Arrays:
         """The tensors as they are written; Stays with every one that cannot be."""
         if not self.tensors:
-            raise Stays(
-                "it takes no tensor; one that is made in it is a part of it, so make it outside"
-            )
+            raise Stays("it takes no tensor; make those outside that it makes itself")
         odd = [name for name, each in self.tensors.items() if not _is_plain(each)]
         if odd:
             raise Stays(f"{odd[0]} is a {type(self.tensors[odd[0]]).__name__}, not a plain tensor")
