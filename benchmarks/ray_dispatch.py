@@ -28,7 +28,9 @@ from benchorch import journal
 from benchorch.domain.codec import encode
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Trial
-from benchorch.executors.ray import RESOURCE_PREFIX, RayExecutor, connected
+from benchorch.executors.cluster_file import RESOURCE_PREFIX
+from benchorch.executors.ray import RayExecutor
+from benchorch.executors.ray_cluster import connected
 from benchorch.interfaces.executor import Emit
 
 SPEC_BYTES = 2000

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from benchorch.api import benchmark
     from benchorch.frontends.accelerate import accelerate
-    from benchorch.frontends.remote_profile import RemoteInferenceSession, remote_profile
+    from benchorch.frontends.accelerate_backends import RemoteInferenceSession
+    from benchorch.frontends.remote_profile import remote_profile
 
 __version__ = "0.1.0"
 __all__ = [
@@ -19,7 +20,7 @@ __all__ = [
     "remote_profile",
 ]
 _HOMES = {
-    "RemoteInferenceSession": "benchorch.frontends.remote_profile",
+    "RemoteInferenceSession": "benchorch.frontends.accelerate_backends",
     "accelerate": "benchorch.frontends.accelerate",
     "benchmark": "benchorch.api",
     "remote_profile": "benchorch.frontends.remote_profile",

@@ -73,7 +73,19 @@ class Chain:
         """Why the chain cannot run on its device on any machine, or None."""
         device = type(self.hardware).device
         reasons = [step.unavailable(device) for _, step in self.steps]
-        return next(filter(None, (*reasons, self.runtime.unavailable(device))), None)
+        return next(
+            filter(None, (self._unfit(device), *reasons, self.runtime.unavailable(device))), None
+        )
+
+    def _unfit(self, device: str) -> str | None:
+        """Why this model is none that the chain can begin with, or None."""
+        links: list[Step | Runtime] = [*(step for _, step in self.steps), self.runtime]
+        given, taken = self.model.gives, type(links[0]).consumes
+        if not set(given) & set(taken):
+            return f"begins with {' or '.join(taken)}, and this model is {' and '.join(given)}."
+        if Format.MODULE not in given and not self.steps and device != "cpu":
+            return f"this model is {' and '.join(given)}, which runs by itself on processors only."
+        return None
 
     def calibration(self, number: int) -> Mapping[str, NDArray[generic]]:
         """Inputs to calibrate with: of seeds that nothing else uses."""
@@ -186,8 +198,9 @@ def chain_problems(links: Sequence[tuple[str, Step]], runtime: Runtime) -> list[
     """Where what one link produces is not what the next one consumes."""
     problems = []
     previous, have = "the model", Format.MODULE
-    for name, step in links:
-        if have not in type(step).consumes:
+    for index, (name, step) in enumerate(links):
+        special = index == 0 and Format.LIGHTNING_MODULE in type(step).consumes
+        if have not in type(step).consumes and not special:
             problems.append(
                 f"conversion.steps.{name}: consumes {' or '.join(type(step).consumes)}, "
                 f"but {previous} produces {have}."

@@ -432,10 +432,17 @@ def _here_or_there(word: str, arguments: list[str], here: Callable[[list[str]], 
 
 
 def _resume_word(arguments: list[str]) -> int:
-    """``resume RUN``: the same as ``resume=RUN``."""
-    from benchorch.commands.submit import resumed
+    """``resume RUN``: the same as ``resume=RUN``; on a head it is submitted."""
+    from benchorch.commands.head import named
+    from benchorch.commands.submit import RESUME_HELP, resumed
 
-    return _benchmark(parse(resumed(["resume", *arguments])))
+    url, words = named(arguments)
+    if not arguments or {"-h", "--help"} & set(arguments):
+        print(RESUME_HELP)
+        return OK
+    if url is not None:
+        return _submit(["resume", *arguments])
+    return _benchmark(parse(resumed(["resume", *words])))
 
 
 def _submit(arguments: list[str]) -> int:
@@ -446,19 +453,15 @@ def _submit(arguments: list[str]) -> int:
     words = submit.resumed(words)
     if asked.name:  # on the head: this process is the driver
         return _benchmark(parse(submit.settle(asked.name, words, with_code=asked.with_code)))
+    if words[0] in _COMMANDS:
+        raise ConfigError([f"{words[0]!r} is no word of a run: submit takes a recipe, key=value."])
     if url is None:
         return _answer(submit.run_here(words, _foresee), arguments)
-    words = head.remote_words(words)
-    working_dir = head.directory_of(asked.working_dir) if asked.working_dir else None
-    os.chdir(working_dir or Path.cwd())
-    _foresee(words)
-    return _answer(head.submit(head.jobs_of(url), url, words, working_dir), arguments)
+    return _answer(head.submit(head.jobs_of(url), url, words, asked.working_dir), arguments)
 
 
 def _foresee(words: Sequence[str]) -> None:
     """ConfigError for words that no run would take; starts nothing."""
-    if words[0] in _COMMANDS:
-        raise ConfigError([f"{words[0]!r} is no word of a run: submit takes a recipe, key=value."])
     request = parse(words)
     foreign = sorted(set(request.flags) - {"-m", "--multirun"})
     if foreign:

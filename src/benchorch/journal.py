@@ -5,6 +5,8 @@
     plan.json              what was asked for
     results.jsonl          one `TrialResult` a line as soon as it ends, without the raw series
     table.md               the table people saw
+    driver.json            who drives it, and with what that is busy
+    driver.log             what the driver said, where `benchorch submit` started it
     trials/<trial_id>/     config.yaml, observations.jsonl, environment.json, parity.json, log.txt,
                            profile/, critical_path/
 

@@ -18,6 +18,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import DTYPES
 from benchorch.errors import ConfigError
 from benchorch.models.exported import program_digest
+from benchorch.models.script_inputs import digest_of_arrays
 from benchorch.torch_program import save_program
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ FACTORY_REMEDY = (
     "Give what makes the module instead: a function in a file, as 'path.py:function', "
     "which is imported where it is measured and not exported."
 )
-_INPUTS_FILE = "inputs.safetensors"
 _OPTIONS = ("file", "shapes")
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -133,8 +133,10 @@ def write_inputs(arrays: Arrays, directory: Path) -> dict[str, Json]:
     from safetensors.numpy import save_file
 
     directory.mkdir(parents=True, exist_ok=True)
-    path = (directory / _INPUTS_FILE).resolve()
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    # Named by what it holds: runs that have the same inputs are known by it.
+    path = (directory / f"{digest_of_arrays(arrays)[:16]}.safetensors").resolve()
+    # Not ascontiguousarray, which makes a single number an array of one.
+    save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
     batch: list[Json] = [] if common_rows(arrays) is None else ["batch_size"]
     declared = {
         name: {
@@ -160,7 +162,29 @@ def module_problems(module: torch.nn.Module) -> list[str]:
         return [
             f"model: {meta[0]} {where} ({len(meta)} of {len(named)} tensors); load the weights."
         ]
-    return []
+    return _subclass_problems(module)
+
+
+def _subclass_problems(module: torch.nn.Module) -> list[str]:
+    """Parameters whose values are a kind of tensor that torch writes and cannot read again.
+
+    Those that are made of plain tensors, as quantised weights are, travel as these.
+    """
+    import torch
+    from torch.utils import _python_dispatch as wrapping
+
+    held = {name: parameter.data for name, parameter in module.named_parameters()}
+    odd = {
+        name: type(values).__name__
+        for name, values in held.items()
+        if type(values) is not torch.Tensor
+        and not wrapping.is_traceable_wrapper_subclass_type(type(values))
+    }
+    return [
+        f"model: {name} is a {kind}, a kind of tensor that an exported program cannot hold "
+        f"({len(odd)} such); make it a plain one by .as_subclass(torch.Tensor). {FACTORY_REMEDY}"
+        for name, kind in list(odd.items())[:1]
+    ]
 
 
 def export(module: torch.nn.Module, arrays: Arrays) -> torch.export.ExportedProgram:

@@ -86,6 +86,7 @@ class Invocation:
         self._specs.update({trial.trial_id: trial.spec for trial in plan.trials})
         with self._on_disk("The plan"):
             journal.write_plan(self.directory, self.plan)
+        self._forget_rehearsals(executor)
         self._diary.begin()
         todo = [t for t in plan.trials if t.trial_id not in self.results]
         demand_affordable(plan, todo)
@@ -98,6 +99,12 @@ class Invocation:
         with self.report.live(todo), _to_the_end(executor.run(todo, work, self._on_event)) as ran:
             for result in ran:
                 self._accept(result)
+
+    def _forget_rehearsals(self, executor: Executor) -> None:
+        """Where real machines are at hand, results of played ones do not stand for theirs."""
+        if not executor.plays_machines():
+            real = {n: r for n, r in self.results.items() if not r.environment.get("rehearsed")}
+            self.results = real
 
     def close(self, *, complete: bool) -> int:
         """Write and show the table, finish recording; the exit code."""

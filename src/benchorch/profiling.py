@@ -15,8 +15,10 @@ from benchorch.domain.profile import Bottleneck, ProfileRecord
 from benchorch.domain.result import Failure
 from benchorch.domain.trial import Node
 from benchorch.interfaces.profiler import Profiler
+from benchorch.machine.datasheet import beside, declared_peaks
 from benchorch.machine.peaks import known_peaks
 from benchorch.processes import StageFailed
+from benchorch.trace.roofline import Peaks
 
 FOLDER = "profile"
 """Of a trial's folder, what a profiler wrote; the analysis has one beside it."""
@@ -79,14 +81,16 @@ def _explained(record: ProfileRecord, asked: Node, device: str, ask: Ask) -> Pro
 
 
 def _peaks(asked: Node, device: str, ask: Ask) -> Json:
-    """What this machine can do at best, measured once; None where that failed."""
-    known = known_peaks(device, cast(int, asked["threads"]))
-    if known is not None:
-        return encode(known)
+    """What this machine can do at best: measured once, else by its data sheet, else None."""
+    threads = cast(int, asked["threads"])
+    hardware = cast(Node, cast(Node, asked.get("spec") or {}).get("hardware") or {})
+    declared = declared_peaks(hardware, device, threads)
+    measured = known_peaks(device, threads)
     try:
-        return ask("peaks", asked)
+        measured = measured or decode(Peaks, ask("peaks", asked))
     except StageFailed:
-        return None
+        return encode(declared)
+    return encode(beside(measured, declared))
 
 
 def _sentence(failure: Failure) -> str:

@@ -16,12 +16,13 @@ HEAVY = {
     *("scipy", "rich", "pandas", "safetensors", "boto3", "optuna"),
 }
 PACKAGE_ROOMS = {
-    "ray": {"executors/ray.py", "executors/ray_jobs.py"},  # the cluster, and its head's jobs
+    # The executor, the way to a cluster, and its head's jobs.
+    "ray": {"executors/ray.py", "executors/ray_cluster.py", "executors/ray_jobs.py"},
     "mlflow": {"recorders/mlflow.py"},
     "boto3": {"stores/s3.py", "hardware/"},
 }
 CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns"}
-TORCH_CODE = {"models/architectures/"}
+TORCH_CODE = {"models/architectures/", "onnx_module.py"}
 """Modules written in torch's own classes; only a member's `load` imports them."""
 
 PRINTING = {"cli.py", "stages/report.py"}
@@ -40,7 +41,8 @@ ENVIRONMENT = {
     "conversions/quanto.py": "the build tool beside this interpreter is found on PATH alone",
     "environment.py": "records the variables that sway measurements",
     "executors/agent.py": "a trial's processes get the threads of the node, not those of Ray",
-    "executors/ray.py": "Ray takes its settings from nowhere else",
+    "executors/ray.py": "a cluster is refused unless the environment has its token",
+    "executors/ray_cluster.py": "Ray takes its settings from nowhere else",
     "executors/ray_jobs.py": "Ray takes its settings from nowhere else, and a tunnel is a shell's",
     "executors/rehearsal.py": "a played machine is told its kind as a real one is",
     "hardware/host.py": "a node is told its kind, and whether to hide its GPUs",

@@ -19,6 +19,7 @@ from benchorch.interfaces.model import Model
 from benchorch.models.script import script_digest
 
 FOLDER = Path(__file__).resolve().parents[2] / "conf" / "model"
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "good" / "top_level.py"
 # Its weights and inputs are files that a live module left: tests/unit/test_api.py makes some.
 NO_SEED = {"exported"}
@@ -32,6 +33,20 @@ def make_model(width=4):
     return torch.nn.Linear(width, 3)
 """
 
+TINY_LIGHTNING = """
+import lightning
+import torch
+
+
+class Tiny(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+
 # Overrides that keep a model's structure and make it small enough to be loaded again and again.
 SMALLER: Mapping[str, Mapping[str, object]] = {
     "bert": {"config": {"num_hidden_layers": 1, "hidden_size": 24, "intermediate_size": 32}},
@@ -43,6 +58,10 @@ SMALLER: Mapping[str, Mapping[str, object]] = {
     "factory": {
         "factory": "contract_tiny_factory:make_model",
         "inputs": {"input": {"shape": ["batch_size", 4], "generator": "normal"}},
+    },
+    "lightning": {
+        "module": "contract_tiny_lightning:Tiny",
+        "inputs": {"x": {"shape": ["batch_size", 4], "generator": "normal"}},
     },
     "script": {
         "script": str(SCRIPT),
@@ -66,6 +85,7 @@ def node_of(name: str) -> dict[str, object]:
 def users_code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("users_code")
     (folder / "contract_tiny_factory.py").write_text(TINY_FACTORY)
+    (folder / "contract_tiny_lightning.py").write_text(TINY_LIGHTNING)
     patch = pytest.MonkeyPatch()
     patch.syspath_prepend(folder)
     yield folder
@@ -173,7 +193,7 @@ def test_only_load_imports_torch_and_only_batch_numpy(users_code: Path) -> None:
     answer = subprocess.run(
         [sys.executable, "-c", UNLOADED],
         input=json.dumps([node_of(name) for name in NAMES]),
-        env={"PYTHONPATH": str(users_code), "PATH": ""},
+        env={"PYTHONPATH": f"{users_code}:{SOURCE}", "PATH": ""},
         capture_output=True,
         text=True,
         check=True,

@@ -10,8 +10,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
-    *(f"docs/{name}.md" for name in ("ray", "measurement", "resources", "scenarios")),
+    *(f"docs/{name}.md" for name in ("fleet", "ray", "measurement", "resources")),
+    *(f"docs/{name}.md" for name in ("scenarios", "sweeps")),
 ]
+DETACHED = ("submit", "status", "logs", "cancel", "resume")
 FENCE = re.compile(r"```(?:bash|sh)\n(.*?)```", re.DOTALL)
 COMMAND = re.compile(r"^(?:\S+/)?python -m benchorch (.*?)(?:\s+#.*)?$", re.MULTILINE)
 
@@ -26,7 +28,7 @@ def commands():
 @pytest.mark.parametrize("words", list(commands()))
 def test_a_documented_command_is_one(place, words):
     first = words[0]
-    if first in ("ui", "record", "doctor", "report", "compare", "gate", "analyze"):
+    if first in ("ui", "record", "doctor", "report", "compare", "gate", "analyze", *DETACHED):
         place.run(first, "--help")
     elif first in ("cache", "plan", "conversions") or "--cfg" in words:
         place.run(*words)

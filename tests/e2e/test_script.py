@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import time
 from pathlib import Path
@@ -11,10 +12,15 @@ import pytest
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 BAD = SCRIPTS / "bad"
 TOP = str(SCRIPTS / "good" / "top_level.py")
+FAST = (
+    *("stopping=fixed", "profiler=none", "stopping.processes=1", "stopping.calls=5"),
+    *("stopping.window_s=0.01", "tracking=none", "protocol.pair_window_s=0.01"),
+    "protocol.pin=false",
+)
 
 
 def analyzed(place, *words, code=0):
-    return json.loads(place.run("script", *words, "--json", code=code).stdout)
+    return json.loads(place.run("script", "--json", *words, code=code).stdout)
 
 
 def running(word):
@@ -41,16 +47,30 @@ WORDS = {
     "missing_package": "it imports a_package_that_nobody_has, which is not installed",
     "other_framework": "it needs TensorFlow, which is not benchmarked",
 }
+OF_EACH_KIND = ("raises_late", "exits_hard", "reads_input", "missing_package")
+"""An error, an end of the process, an obstacle, and one that is there before torch is."""
 
 
-def test_each_script_that_goes_wrong_is_told_in_one_report_and_the_others_go_on(place):
-    scripts = [str(BAD / f"{name}.py") for name in WORDS]
-    done = place.run("script", *scripts, TOP, "--analyze-only", code=1)
+@pytest.mark.parametrize(
+    "names", [OF_EACH_KIND, pytest.param(tuple(WORDS), marks=pytest.mark.slow)], ids=["some", "all"]
+)
+def test_each_script_that_goes_wrong_is_told_in_one_report_and_the_others_go_on(place, names):
+    """One of them forks: its child does not report in its place."""
+    (place.path / "not_python.py").write_text("#!/bin/sh\nif [ 1 ]; then echo hello; fi\n")
+    (place.path / "broken.pt2").write_text("nothing")
+    scripts = [str(BAD / f"{name}.py") for name in (*names, "forks")]
+    no_scripts = ("not_python.py", "nowhere.py", ".", "broken.pt2")
+    done = place.run("script", *scripts, *no_scripts, TOP, "--analyze-only", code=1)
     blocks = {block.partition(".py:")[0]: block for block in done.stdout.split("\n\n")}
-    for name, words in WORDS.items():
-        assert words in blocks[name], blocks[name]
+    for name in names:
+        assert WORDS[name] in blocks[name], blocks[name]
+    assert "it is not Python: invalid syntax, line 2" in done.stdout
+    assert "it does not exist" in done.stdout
+    assert "it is a folder" in done.stdout
+    assert "it is no file that torch.export.save wrote" in done.stdout
+    assert "(1 call, " in blocks["forks"]
     assert "top_level.py: 1 model" in done.stdout
-    assert f"{len(WORDS) + 1} scripts, 2 models; problems in raises.py" in done.stdout
+    assert f"{len(names) + 6} scripts, 3 models; problems in {names[0]}.py" in done.stdout
 
 
 def test_a_script_that_never_ends_is_ended_with_all_it_started(place):
@@ -62,72 +82,59 @@ def test_a_script_that_never_ends_is_ended_with_all_it_started(place):
     assert not running(b"613")
 
 
-def test_a_child_that_a_script_forks_does_not_report_in_its_place(place):
-    found = analyzed(place, str(BAD / "forks.py"))
-    assert [model["calls"] for model in found["models"]] == [1]
+def test_a_wrong_request_runs_nothing(place):
+    told = place.run("script", TOP, "model=bert", "--timeout", "0", code=2).stderr
+    assert "the models are those of the script" in told
+    assert "--timeout is a number of seconds above 0" in told
 
 
-def test_what_is_no_script_is_told_before_anything_runs(place):
-    (place.path / "not_python.py").write_text("#!/bin/sh\nif [ 1 ]; then echo hello; fi\n")
-    (place.path / "broken.pt2").write_text("nothing")
-    done = place.run("script", "not_python.py", "nowhere.py", ".", "broken.pt2", code=1)
-    assert "it is not Python: invalid syntax, line 2" in done.stdout
-    assert "it does not exist" in done.stdout
-    assert "it is a folder" in done.stdout
-    assert "it is no file that torch.export.save wrote" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ((), "name a script"),
-        ((TOP, "model=bert"), "the models are those of the script"),
-        (("*.nothing",), "no file fits '*.nothing'"),
-        ((TOP, "--timeout", "0"), "--timeout is a number of seconds above 0"),
-    ],
-)
-def test_a_wrong_request_runs_nothing(place, words, told):
-    assert told in place.run("script", *words, code=2).stderr
-
-
-def test_programs_get_an_object_with_models_and_their_invocations(place):
-    (place.path / "mine.py").write_text(
-        f"# labels: name::tiny author::me,you\n{Path(TOP).read_text()}"
-    )
-    (model,) = analyzed(place, "mine.py")["models"]
-    assert model["name"] == "net"
-    assert model["labels"] == {"name": ["tiny"], "author": ["me", "you"]}
-    assert (model["class"], model["file"]) == ("__main__.Net", str(place.path / "mine.py"))
-    (call,) = model["invocations"]
-    assert call["inputs"] == [{"name": "x", "shape": [2, 4], "dtype": "float32"}]
-
-
-def test_arguments_go_to_the_script_either_way(place):
-    script = str(SCRIPTS / "good" / "arguments.py")
-    behind = place.run("script", script, "--json", "::", "--rows", "3").stdout
-    quoted = place.run("script", script, "--json", "--script-args", "--rows 3").stdout
-    for text in (behind, quoted):
-        (model,) = json.loads(text)["models"]
-        assert model["invocations"][0]["inputs"][0]["shape"] == [3, 4]
-
-
-def test_a_hash_or_a_name_selects(place):
+@pytest.mark.slow
+def test_several_hashes_select_models_and_calls(place):
     script = str(SCRIPTS / "good" / "gan.py")
     models = analyzed(place, script)["models"]
     chosen = [models[0]["hash"], models[1]["invocations"][1]["hash"]]
     some = analyzed(place, f"{script}::{','.join(chosen)}")["models"]
     assert [len(model["invocations"]) for model in some] == [1, 1]
-    parts = analyzed(place, script, "--name", "judge.*")["models"]
-    assert [model["name"] for model in parts] == ["judge.layer"]
-    done = place.run("script", f"{script}::deadbeef", "--analyze-only", code=1)
-    assert "it has no model or call deadbeef (--analyze-only shows the hashes" in done.stdout
 
 
-def test_a_pattern_the_shell_left_alone_names_scripts(place):
-    for name in ("one.py", "two.py"):
-        (place.path / name).write_text(Path(TOP).read_text())
-    found = analyzed(place, "[ot][nw]?.py")
-    assert {Path(m["script"]).name for m in found["models"]} == {"one.py", "two.py"}
+def test_a_hash_selects_and_what_is_not_there_is_told(place):
+    found = analyzed(place, f"{TOP}::cd181ac1", f"{TOP}::deadbeef", code=1)
+    assert [len(model["invocations"]) for model in found["models"]] == [1]
+    problem = found["scripts"][1]["problem"]
+    assert "it has no model or call deadbeef" in problem["message"]
+    assert "--analyze-only shows the hashes" in problem["remedy"]
+
+
+@pytest.mark.slow
+def test_a_name_selects_parts(place):
+    (model,) = analyzed(place, str(SCRIPTS / "good" / "gan.py"), "--name", "judge.*")["models"]
+    assert model["name"] == "judge.layer"
+
+
+@pytest.mark.slow
+def test_levels_below_are_shown_where_they_are_asked_for(place):
+    models = analyzed(place, str(SCRIPTS / "good" / "gan.py"), "--max-depth", "1")["models"]
+    assert {model["depth"] for model in models} == {0, 1}
+
+
+@pytest.mark.slow
+def test_arguments_in_quotes_go_to_the_script_too(place):
+    script = str(SCRIPTS / "good" / "arguments.py")
+    (model,) = analyzed(place, script, "--script-args", "--rows 3")["models"]
+    assert model["invocations"][0]["inputs"][0]["shape"] == [3, 4]
+
+
+def test_programs_get_an_object_with_models_and_their_invocations(place):
+    """Of all scripts that fit a pattern, with arguments, whose first lines are read."""
+    text = (SCRIPTS / "good" / "arguments.py").read_text().partition("\n")[2]
+    for name in ("one", "two"):
+        (place.path / f"{name}.py").write_text(f"# labels: name::{name} author::me,you\n{text}")
+    model, other = analyzed(place, "[ot][nw][eo].py", "::", "--rows", "3")["models"]
+    assert Path(other["script"]).name == "two.py"
+    assert model["labels"] == {"name": ["one"], "author": ["me", "you"]}
+    assert model["file"] == str(place.path / "one.py")
+    (call,) = model["invocations"]
+    assert [each["shape"] for each in call["inputs"]] == [[3, 4]]
 
 
 @pytest.mark.slow
@@ -140,25 +147,63 @@ def test_what_is_found_is_built_once_and_found_again(place):
 
 
 def test_one_command_turns_an_unmodified_script_into_a_table(place):
-    done = place.run(
-        *("script", TOP, "conversion=[eager,onnxruntime]", "stopping=fixed", "profiler=none"),
-        *("stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.01", "tracking=none"),
-        *("protocol.pair_window_s=0.01", f"hydra.run.dir={place.path / 'run'}"),
-        "protocol.pin=false",
+    (place.path / "mine.py").write_text(
+        f"# labels: name::tiny author::me,you task::toys\n{Path(TOP).read_text()}"
     )
-    assert "top_level.py: 1 model" in done.stdout
+    words = ("conversion=[eager,onnxruntime]", f"hydra.run.dir={place.path / 'run'}")
+    done = place.run("script", "mine.py", *FAST, *words)
+    assert "mine.py: 1 model" in done.stdout
     results = place.results(place.path / "run")
     assert {result["labels"]["conversion"] for result in results} == {"eager", "onnxruntime"}
     assert {result["outcome"] for result in results} == {"ok"}
     assert all(result["parity"]["passed"] for result in results)
+    place.run("report", "run", "--output", "report.csv")
+    with (place.path / "report.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["author"], row["task"], row["model_class"]) for row in rows} == {
+        ("me/you", "toys", "Net")
+    }
+
+
+MAKE_MODELS = """
+import torch
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).eval()
+x = torch.ones(2, 4)
+torch.export.save(torch.export.export(net, (x,)), 'net.pt2')
+torch.onnx.export(net, (x,), 'net.onnx', dynamo=True, verbose=False, external_data=False)
+"""
 
 
 @pytest.mark.slow
-def test_an_exported_program_is_looked_at_like_a_script(place):
-    (place.path / "export.py").write_text(
-        Path(TOP).read_text()
-        + "torch.export.save(torch.export.export(net, (torch.ones(2, 4),)), 'net.pt2')\n"
-    )
-    place.run("script", "export.py", "--analyze-only")
-    (model,) = analyzed(place, str(place.path / "net.pt2"))["models"]
-    assert model["parameters"] == 15
+def test_files_that_are_models_are_benchmarked_like_scripts(place):
+    (place.path / "export.py").write_text(MAKE_MODELS)
+    place.run("script", "export.py", "--analyze-only", code=1)  # it calls no model itself
+    words = ("conversion=[eager,onnxruntime,export]", f"hydra.run.dir={place.path / 'run'}")
+    done = place.run("script", "net.onnx", "net.pt2", TOP, *FAST, *words)
+    results = place.results(place.path / "run")
+    ran = {(r["labels"]["model"].partition("_")[0], r["labels"]["conversion"]) for r in results}
+    assert len(results) == 8
+    assert ran == {(m, c) for m in ("net", "Net") for c in ("eager", "onnxruntime", "export")}
+    assert {result["outcome"] for result in results} == {"ok"}
+    assert all(result["parity"]["passed"] for result in results)
+    assert "and this model is onnx and callable" in done.stdout
+
+
+@pytest.mark.slow
+def test_each_line_of_mlagilitys_guide_has_one_that_works_here(place):
+    """What its user guide prints, in its order; docs/scripts.md has the table."""
+    (place.path / "example.py").write_text(Path(TOP).read_text())
+    store = f"store.root={place.path / 'cache'}"
+    onnx = ("conversion=onnxruntime", "hardware=local", *FAST)
+    assert "faster" in place.run("script", "example.py", *onnx, store).stdout
+    (model,) = analyzed(place, "*.py", "--max-depth", "0")["models"]
+    chosen = f"example.py::{model['hash']},{model['invocations'][0]['hash']}"
+    for rebuild in ("always", "if_needed", "never"):
+        built = place.run("script", chosen, "--build-only", *onnx, store, f"rebuild={rebuild}")
+        assert "onnxruntime / local: " in built.stdout
+    listed = place.run("cache", "list", store).stdout
+    assert "onnx" in listed
+    builds = json.loads(place.run("cache", "list", "--json", store).stdout)
+    assert builds
+    assert place.run("cache", "report", store).stdout.strip()
+    assert place.run("version").stdout.strip()

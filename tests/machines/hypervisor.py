@@ -167,9 +167,9 @@ class Hypervisor:
         asked = listening_inside(machine.pid, METADATA_ADDRESS, 80)
         machine.at_end(metadata.serve(asked, lambda path: self._fact(found, path)))
         if found.instance_type not in self.duds:
-            script = machine.file("/home/node/user-data")
+            script = machine.file("/var/lib/node/user-data")
             script.write_text(user_data(found))
-            machine.start(["bash", "/home/node/user-data"], self.log(found.id))
+            machine.start(["bash", "/var/lib/node/user-data"], self.log(found.id))
         return machine
 
     def _environment(self) -> Mapping[str, str]:

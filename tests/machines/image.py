@@ -38,6 +38,6 @@ def made(place: Path) -> Path:
         program = programs / name
         program.write_text(text)
         program.chmod(0o755)
-    for directory in ("var/log", "home/node"):
+    for directory in ("var/log", "var/lib/node"):
         (place / directory).mkdir(parents=True)
     return place

@@ -32,7 +32,7 @@ mount -t proc proc proc
 mount --rbind /dev dev
 mount --rbind /sys sys
 mount -t tmpfs -o size={MEMORY_FILES} memory dev/shm
-mkdir -p tmp/ray root
+mkdir -p tmp/ray
 mount -t tmpfs empty tmp/ray
 for shared in "${{@:3}}"; do mkdir -p ".$shared"; mount --bind "$shared" ".$shared"; done
 mkdir -p before
@@ -70,7 +70,7 @@ class Machine:
     ) -> None:
         self.name = name
         self.address = address.partition("/")[0]
-        self.environment = {"PATH": PATH, "HOME": "/home/node", "LANG": "C.UTF-8"}
+        self.environment = {"PATH": PATH, "HOME": "/var/lib/node", "LANG": "C.UTF-8"}
         self.environment.update(environment or {})
         self._closing: list[Callable[[], None]] = []
         self._switch = switch

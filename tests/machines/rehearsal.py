@@ -24,8 +24,9 @@ from machines.machine import Machine
 NAME = "benchorch"
 USD_PER_HOUR = {"r6i.large": 0.126, "c7i.xlarge": 0.1785, "m7i.large": 0.1008}
 NODE_PYTHON = "/usr/local/lib/benchorch/bin/python"
-APPLY_S, HEAD_S, DESTROY_S = 420, 120, 240
+APPLY_S, HEAD_S, DESTROY_S = 420, 300, 240
 LOOK_S = 0.5
+STEADY = 8  # looks
 
 
 def lacking() -> Sequence[str]:
@@ -62,15 +63,18 @@ class Rehearsal:
         wait(lambda: self.hypervisor.head() is not None, HEAD_S, "no head was launched")
         head = self.hypervisor.head()
         assert head is not None
-        told = self.hypervisor.log(head.name)
-        started = wait(
-            lambda: not head.on or "Ray runtime started" in told.read_text(),
-            HEAD_S,
-            "Ray did not start",
-        )
-        assert started
-        assert head.on, f"the head's start script failed: {told.read_text()[-2000:]}"
+        wait(lambda: not head.on or self._steady(head), HEAD_S, "Ray did not start")
+        assert head.on, f"the head ended: {self.hypervisor.log(head.name).read_text()[-2000:]}"
         return head
+
+    def _steady(self, head: Machine) -> bool:
+        """Whether Ray has started and stays: a server that was slow ends it a second later."""
+        for _ in range(STEADY):
+            told = self.hypervisor.log(head.name).read_text()
+            if told.count("Ray runtime started") <= told.count("subprocesses exited unexpectedly"):
+                return False
+            time.sleep(LOOK_S)
+        return True
 
     def at_head(self, *words: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
         """What a program says that is started on the head, as from a session there."""

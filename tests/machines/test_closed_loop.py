@@ -17,8 +17,10 @@ from aws_emulator.traffic import Fault
 from machines.rehearsal import Rehearsal, wait
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
-ONE_TRIAL = ("model=mlp", "conversion=eager", "stopping=quick", "profiler=none", "executor=ec2")
-UNRECORDED = (*ONE_TRIAL, "tracking=none", "stopping.processes=2")
+SWEEP = ("model=mlp", "stopping=quick", "profiler=none", "executor=ec2", "protocol.repeats=0")
+# Five processes a trial: long enough to lose a machine in.
+ONE_TRIAL = (*SWEEP, "conversion=eager", "tracking=none")
+TWO_TRIALS = (*SWEEP, "conversion=[eager,torchscript]", "tracking=none")
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +60,7 @@ def begun(stack: Rehearsal, kind: str) -> str:
 
 def test_a_sweep_over_two_types_hires_both_and_leaves_dollars_in_mlflow(stack):
     assert not stack.workers()
-    swept = stack.sweep(*ONE_TRIAL, "hardware=r6i,c7i", "-m")
+    swept = stack.sweep(*SWEEP, "conversion=eager", "hardware=r6i,c7i", "-m")
     assert swept.returncode == 0, swept.stdout[-3000:] + swept.stderr[-3000:]
     found = results(newest(stack.desk))
     assert [result["outcome"] for result in found] == ["ok", "ok"]
@@ -89,7 +91,7 @@ def test_without_capacity_in_one_zone_the_machine_comes_from_another(stack):
         fields={"SubnetId": subnets[0]},
     )
     stack.emulator.break_it(refused)
-    swept = stack.sweep(*UNRECORDED, *of_size(kind))
+    swept = stack.sweep(*ONE_TRIAL, *of_size(kind))
     assert swept.returncode == 0, swept.stdout[-3000:] + swept.stderr[-3000:]
     assert refused.times < 10**9
     [stay] = stays_of(stack, kind)
@@ -105,7 +107,7 @@ def test_where_spot_is_dry_the_machine_comes_on_demand(stack):
         fields={"InstanceType": kind, "InstanceMarketOptions.MarketType": "spot"},
     )
     stack.emulator.break_it(spot)
-    swept = stack.sweep(*UNRECORDED, *of_size(kind), "executor.spot_wait_s=15")
+    swept = stack.sweep(*ONE_TRIAL, *of_size(kind), "executor.spot_wait_s=15")
     assert swept.returncode == 0, swept.stdout[-3000:] + swept.stderr[-3000:]
     assert spot.times < 10**9
     assert [stay.market for stay in stays_of(stack, kind)] == ["on-demand"]
@@ -121,7 +123,7 @@ def test_where_nothing_is_to_be_had_the_trial_says_so_in_time(stack):
         fields={"InstanceType": kind},
     )
     stack.emulator.break_it(none)
-    words = (*UNRECORDED, *of_size(kind), "executor.spot_wait_s=10", "executor.wait_s=40")
+    words = (*ONE_TRIAL, *of_size(kind), "executor.spot_wait_s=10", "executor.wait_s=40")
     swept = stack.sweep(*words)
     assert swept.returncode == 1, swept.stdout[-3000:] + swept.stderr[-3000:]
     [result] = results(newest(stack.desk))
@@ -131,7 +133,7 @@ def test_where_nothing_is_to_be_had_the_trial_says_so_in_time(stack):
 
 def test_a_machine_that_is_taken_back_costs_an_attempt_and_no_result(stack, tmp_path):
     kind = "m7a.large"
-    running = stack.begin(tmp_path / "log", *UNRECORDED, *of_size(kind), "stopping.processes=8")
+    running = stack.begin(tmp_path / "log", *ONE_TRIAL, *of_size(kind))
     lost = begun(stack, kind)
     wait(lambda: "measure process 2" in (tmp_path / "log").read_text(), 240, "nothing measured")
     stack.hypervisor.reclaim(lost)
@@ -145,8 +147,7 @@ def test_a_machine_that_is_taken_back_costs_an_attempt_and_no_result(stack, tmp_
 
 def test_a_machine_with_notice_gets_no_further_trial(stack, tmp_path):
     kind = "m7a.xlarge"
-    words = (*UNRECORDED, *of_size(kind), "conversion=[eager,torchscript]", "executor.most=1")
-    running = stack.begin(tmp_path / "log", *words, "stopping.processes=8")
+    running = stack.begin(tmp_path / "log", *TWO_TRIALS, *of_size(kind), "executor.most=1")
     first = begun(stack, kind)
     wait(lambda: "measure process 1" in (tmp_path / "log").read_text(), 240, "nothing measured")
     stack.hypervisor.give_notice(first)

@@ -220,3 +220,70 @@ def test_what_a_caller_does_to_a_tensor_later_does_not_reach_the_measurement() -
 
 def test_a_name_has_to_be_one_of_conf_model() -> None:
     assert "exported" in Composer(config_loader()).options("model")
+
+
+class Tagged(torch.Tensor):
+    pass
+
+
+class Halved(torch.Tensor):
+    """Made of a plain tensor, as quantised weights are."""
+
+    inner: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> Halved:
+        made: Halved = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        made.inner = inner
+        return made
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["inner"], None
+
+    @staticmethod
+    def __tensor_unflatten__(parts: dict[str, torch.Tensor], *_: object) -> Halved:
+        return Halved(parts["inner"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        from torch.utils._pytree import tree_map
+
+        plain = tree_map(lambda each: each.inner if isinstance(each, Halved) else each, args)
+        answer = func(*plain, **(kwargs or {}))
+        return Halved(answer) if func is torch.ops.aten.detach.default else answer
+
+
+class Fancy(nn.Parameter):
+    pass
+
+
+def with_weight(weight: torch.nn.Parameter) -> nn.Module:
+    module = nn.Linear(4, 3)
+    module.weight = weight
+    return module
+
+
+W = torch.ones(3, 4) / 2
+
+
+@pytest.mark.parametrize(
+    "weight", [Fancy(W), nn.Parameter(Halved(W), requires_grad=False)], ids=["parameter", "wrapper"]
+)
+def test_kinds_of_parameters_and_wrapped_tensors_travel(
+    tmp_path: Path, weight: nn.Parameter
+) -> None:
+    module = with_weight(weight)
+    assert live_model.module_problems(module) == []
+    arrays = live_model.named_arrays(X, ("input",))
+    node = live_model.write_program(live_model.export(module, arrays), tmp_path)
+    inputs = live_model.write_inputs(arrays, tmp_path)
+    loaded = ExportedModel(inputs=inputs, **node).load(seed=0)  # type: ignore[arg-type]
+    (answer,) = loaded(input=X)
+    assert torch.equal(answer, module(X))
+
+
+def test_a_kind_of_tensor_that_no_program_can_hold_is_refused() -> None:
+    module = with_weight(nn.Parameter(W.as_subclass(Tagged)))
+    (problem,) = refused(module, X)
+    assert "weight is a Tagged, a kind of tensor that an exported program cannot hold" in problem
+    assert ".as_subclass(torch.Tensor)" in problem

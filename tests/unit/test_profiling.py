@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchorch import profiling
-from benchorch.domain.codec import Json, encode
+from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.profile import Bottleneck, ProfileRecord
 from benchorch.domain.result import Failure
 from benchorch.processes import StageFailed
@@ -139,3 +139,46 @@ def test_a_profiler_around_a_process_needs_a_process(monkeypatch: pytest.MonkeyP
 def test_dilation_is_the_ratio_of_medians() -> None:
     assert RECORD.dilation_ratio == pytest.approx(16.5 / 11)
     assert ProfileRecord().dilation_ratio is None
+
+
+SHEET = {
+    "of": "core",
+    "flops_per_s": {"float32": 3e9, "int8": 9e9},
+    "bytes_per_s": 4e9,
+    "source": "its maker",
+}
+
+
+def explained(ask: Stages, hardware: Any, device: str = "cpu") -> Peaks | None:
+    """The peaks that the explanation is made with."""
+    request: Json = {"threads": 2, "spec": {"hardware": hardware}}
+    profiling.profiled(request, Auto(), device=device, isolated=True, folder=Path("trial"), ask=ask)
+    found = ask.requests["explain"]["peaks"]
+    return decode(Peaks, found) if found else None
+
+
+def test_a_data_sheet_stands_in_for_peaks_that_could_not_be_measured() -> None:
+    ask = Stages(profile=encode(RECORD), explain={"bottleneck": None}, peaks=crash("peaks"))
+    found = explained(ask, {"peaks": SHEET})
+    assert found is not None
+    assert (found.source, found.bytes_per_s) == ("data sheet", 4e9)
+    assert found.flops_per_s == {"float32": 6e9, "int8": 18e9}, "of two cores"
+
+
+def test_what_was_measured_is_told_beside_its_data_sheet() -> None:
+    ask = Stages(profile=encode(RECORD), explain={"bottleneck": None})
+    found = explained(ask, {"peaks": SHEET})
+    assert found is not None
+    assert (found.source, found.flops_per_s) == ("measured", {"float32": 1e9})
+    told = "1e+09 of 6e+09 flop/s in float32, 1e+09 of 4e+09 bytes/s (its maker)"
+    assert found.promised == told
+
+
+@pytest.mark.parametrize("hardware", [{}, {"peaks": {}}, {"peaks": {**SHEET, "of": "accelerator"}}])
+def test_what_is_said_of_another_device_or_not_at_all_changes_nothing(hardware: Any) -> None:
+    ask = Stages(profile=encode(RECORD), explain={"bottleneck": None})
+    found = explained(ask, hardware)
+    assert found is not None
+    assert found.promised == ""
+    failing = Stages(profile=encode(RECORD), explain={"bottleneck": None}, peaks=crash("peaks"))
+    assert explained(failing, hardware) is None

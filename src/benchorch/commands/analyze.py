@@ -1,7 +1,7 @@
 """``benchorch analyze TRACE``: why a profiled program is as slow as it is, and what would help.
 
-Any profile will do: of torch.profiler, of ONNX Runtime, or an Nsight Systems export. Neither torch
-nor the program itself is needed.
+Any profile will do: of torch.profiler, of ONNX Runtime, or an Nsight Systems export; and the report
+of a Lightning Trainer's profiler, as a table. Neither torch nor the program itself is needed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
+from benchorch.commands.lightning_profile import lightning_reply
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
+from benchorch.trace.lightning_report import read_lightning_reports
 from benchorch.units import format_bytes, format_seconds, ns_to_s
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ def run(arguments: Sequence[str], say: Say) -> Reply:
     if wanted.diff:
         return _difference(wanted, say)
     trace = _trace(wanted.trace)
+    reports = read_lightning_reports(trace)
+    if reports:
+        return lightning_reply(reports)
     out = wanted.out or Path(f"{trace.name.partition('.')[0]}-analysis")
     _keep_away_from(trace, out)
     return _one(trace, out, wanted, say)

@@ -90,29 +90,31 @@ def _list(options: argparse.Namespace, store: Store) -> Reply:
     data = encode(list(entries))
     if not entries:
         return Reply(text=cache_report.NOTHING, data=data)
-    header = ("KEY", "STATE", "SIZE", "BUILD", "CREATED (UTC)", "WHERE", "NAME")
-    table = [header, *(_cells(entry) for entry in entries)]
+    shared = any(entry.remote for entry in entries)
+    where = ("WHERE",) if shared else ()
+    header = ("KEY", "STATE", "SIZE", "BUILD", "CREATED (UTC)", *where, "NAME")
+    table = [header, *(_cells(entry, shared=shared) for entry in entries)]
     total = cache_report.size(sum(entry.artifact.size_bytes for entry in entries))
     count = f"{len(entries)} build{'' if len(entries) == 1 else 's'}, {total}"
     return Reply(text=f"{cache_report.aligned(table)}\n{count}", data=data)
 
 
-def _cells(entry: Entry) -> tuple[str, ...]:
+def _cells(entry: Entry, *, shared: bool = False) -> tuple[str, ...]:
     return (
         entry.artifact.key[:SHORT_KEY],
         entry.state,
         cache_report.size(entry.artifact.size_bytes),
         cache_report.duration(entry.artifact.build_s),
         entry.created_at[:19].replace("T", " "),
-        _where(entry),
+        *([_where(entry)] if shared else []),
         entry.name,
     )
 
 
 def _where(entry: Entry) -> str:
     """On this machine, at the service that others share, such as ``s3``, or both."""
-    here = ["here"] if entry.artifact.path.parent.exists() else []
-    return "+".join([*here, *filter(None, [entry.remote.partition(":")[0]])])
+    here = "here" if entry.artifact.path.parent.exists() else ""
+    return "+".join(filter(None, [here, entry.remote.partition(":")[0]]))
 
 
 def _show(options: argparse.Namespace, store: Store) -> Reply:

@@ -20,7 +20,8 @@ def paper() -> tuple[Console, io.StringIO]:
     from rich.console import Console
 
     written = io.StringIO()
-    return Console(file=written, width=WIDTH, color_system=None), written
+    # In a notebook rich would show it there and then, and write nothing.
+    return Console(file=written, width=WIDTH, color_system=None, force_jupyter=False), written
 
 
 def table_text(rows: Sequence[Sequence[str]]) -> str:

@@ -33,7 +33,6 @@ _START_S = 180.0
 _LOOK_S = 0.5
 # Ray writes it into the command's own output, at whatever moment.
 _RAYS_OWN = re.compile(r"^Running entrypoint for job .*\n?", re.MULTILINE)
-_REMOTE = ("executor=ray", "executor.address=auto")
 
 
 class Jobs(Protocol):
@@ -84,16 +83,8 @@ def jobs_of(url: str) -> Jobs:
     return RayJobs(url)
 
 
-def directory_of(path: Path) -> Path:
-    """The directory that travels; ConfigError where there is none."""
-    if not path.is_dir():
-        raise ConfigError([f"--working-dir: there is no directory {path}."])
-    return path.resolve()
-
-
-def remote_words(words: Sequence[str]) -> list[str]:
-    """A run's words as the head takes them: on its own cluster unless they say otherwise."""
-    named = any(word.partition("=")[0] in ("executor", "resume") for word in words)
+def refuse_secrets(words: Sequence[str]) -> None:
+    """ConfigError for words that would be read by more people than who wrote them."""
     secret = [word.partition("=")[0] for word in words if strike_out(word) != word]
     if secret:
         raise ConfigError(
@@ -103,7 +94,6 @@ def remote_words(words: Sequence[str]) -> list[str]:
                 for key in secret
             ]
         )
-    return list(words) if named else [*words, *_REMOTE]
 
 
 def submit(jobs: Jobs, url: str, words: Sequence[str], working_dir: Path | None) -> Reply:
@@ -111,9 +101,10 @@ def submit(jobs: Jobs, url: str, words: Sequence[str], working_dir: Path | None)
 
     Args:
         url: of the head's dashboard, for the next commands.
-        words: the run's, as `remote_words` gives them.
+        words: the run's; the head, which has what they name, tells what is wrong with them.
         working_dir: what travels; nothing where it is None.
     """
+    refuse_secrets(words)
     name = f"benchorch-{new_plan_id()}"
     flags = ["--with-code"] if working_dir else []
     command = shlex.join(["python", "-m", "benchorch", "submit", "--as", name, *flags, *words])
@@ -126,7 +117,8 @@ def submit(jobs: Jobs, url: str, words: Sequence[str], working_dir: Path | None)
     state, log = _first_words(jobs, name)
     if state in ("FAILED", "STOPPED"):
         text = f"The run did not start: {jobs.reason(name)}\n{log}"
-        return Reply(text=text, data={"job": name, "state": state}, exit_code=1)
+        code = jobs.exit_code(name) or 1
+        return Reply(text=text, data={"job": name, "state": state}, exit_code=code)
     text = f"{log.strip()}\n{next_words(name, f' --head {url}')}"
     return Reply(text=text.lstrip(), data={"job": name, "state": state, "head": url})
 
@@ -181,6 +173,8 @@ def pack(directory: Path, copy: Path) -> None:
 
     Links and whatever looks like a secret stay here.
     """
+    if not directory.is_dir():
+        raise ConfigError([f"--working-dir: there is no directory {directory}."])
     sizes = {path: path.stat().st_size for path in _travelling(directory)}
     total = sum(sizes.values())
     if total > MOST_BYTES:

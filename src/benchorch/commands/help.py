@@ -26,7 +26,9 @@ benchorch: which conversion of a PyTorch model serves it fastest, and is it stil
   python -m benchorch report RUN          a stored run's table again; --json to keep it small
   python -m benchorch compare A B         what became faster or slower between two runs
   python -m benchorch gate --baseline A --max-regression 2%          the same for CI
-  python -m benchorch resume=RUN          go on where a run was ended
+  python -m benchorch submit ...          a run that outlives the terminal, here or on a head
+  python -m benchorch status|logs|cancel [RUN]   what runs, how far it is, what it says; end it
+  python -m benchorch resume RUN          go on where a run was ended
 
   --cfg job  the resolved configuration       -m, --multirun  cross comma-separated values
   --config-dir DIR  your own groups first     --hydra-help    Hydra's own flags"""

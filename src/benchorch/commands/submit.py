@@ -17,7 +17,14 @@ from benchorch.driver import LOG, read_driver
 from benchorch.errors import ConfigError
 from benchorch.invocations import find_invocation, new_directory
 
+RESUME_HELP = """usage: python -m benchorch resume RUN [key=value ...]
+
+Goes on with a run that was ended before its plan was: what has a result keeps it. RUN is the run's
+directory or the last part of its path, its plan's id or its MLflow run's id."""
 PLACES = ("hydra.run.dir", "hydra.sweep.dir")
+HEADS_CLUSTER = Path("/etc/benchorch/cluster.yaml")
+"""What a head of the stack on AWS may hire, where its start script has put it."""
+
 _START_S = 120.0
 _LOOK_S = 0.1
 _TAIL_LINES = 30
@@ -176,7 +183,16 @@ def settle(name: str, words: Sequence[str], *, with_code: bool) -> list[str]:
     _hear_interrupts()
     os.chdir(code)
     _note_log(directory / LOG)
-    return [*words, *_placed(words, directory)]
+    return [*words, *_on_its_cluster(words), *_placed(words, directory)]
+
+
+def _on_its_cluster(words: Sequence[str]) -> Sequence[str]:
+    """The head's own machines, unless the words name an executor or have named one before."""
+    if _names(words, "executor") or _names(words, "resume"):
+        return ()
+    if HEADS_CLUSTER.exists():
+        return ("executor=ec2",)
+    return ("executor=ray", "executor.address=auto")
 
 
 def _note_log(link: Path) -> None:

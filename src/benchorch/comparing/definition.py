@@ -6,6 +6,7 @@ belongs to a *factor*; a comparison names the factors that may differ, because t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -35,6 +36,8 @@ _SYSTEM = (
 )
 # The first that fits; a field of a definition that none fits does not change what is measured.
 _FACTOR_OF = (
+    ("model.labels", None),
+    ("model.program", None),  # where a live module was put; model.digest says what it is
     ("hardware.conversions", None),
     ("hardware.threads", "threads"),
     ("conversion.description", None),
@@ -68,6 +71,8 @@ _FLEETING = (
     "environment.cpu_steal_s",
     "environment.cpu_throttled_periods",
 )
+# A file of inputs that is named by its content is the same one wherever it lies.
+_NAMED_BY_CONTENT = re.compile(r"(?:.*/)?([0-9a-f]{16,}\.(?:npz|safetensors))")
 _DEFINING_NODES = ("model", "workload", "conversion", "hardware", "scenario", "protocol")
 
 
@@ -97,7 +102,16 @@ def factor_of(field: str) -> str | None:
 def definition_of(spec: Node) -> Mapping[str, Json]:
     """Each field of a trial's configuration that changes what is measured, by its dotted path."""
     nodes = {name: spec[name] for name in _DEFINING_NODES if name in spec}
-    return {field: value for field, value in _leaves(nodes) if factor_of(field) is not None}
+    return {
+        field: _without_place(value)
+        for field, value in _leaves(nodes)
+        if factor_of(field) is not None
+    }
+
+
+def _without_place(value: Json) -> Json:
+    found = _NAMED_BY_CONTENT.fullmatch(value) if isinstance(value, str) else None
+    return found[1] if found else value
 
 
 def excused_by(factors: Collection[str]) -> frozenset[str]:

@@ -27,13 +27,17 @@ _OLDEST_OPSET = 18
 class OnnxExport(FileStep):
     """Traces on the CPU, with torch's exporter that is built on torch.export.
 
-    A program that was exported before is translated as it is, its open sizes included.
+    A program that was exported before is translated as it is, its open sizes included. A model
+    that is an ONNX file already is taken as it is.
 
     Args:
         opset: version of ONNX's operator set; null means the exporter's own choice.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
+    consumes: ClassVar[tuple[Format, ...]] = (
+        *(Format.MODULE, Format.ONNX),
+        Format.EXPORTED_PROGRAM,
+    )
     produces: ClassVar[Format] = Format.ONNX
     requires: ClassVar[tuple[str, ...]] = ("torch", "onnx", "onnxscript")
     depends_on: ClassVar[tuple[str, ...]] = ()
@@ -52,11 +56,25 @@ class OnnxExport(FileStep):
         """Writes ``model.onnx``, its weights beside it where they are too large for one file."""
         program = request.sources.get(Format.EXPORTED_PROGRAM)
         if program is None:
-            self._write(request, request.module().to("cpu"))
+            self._export(request, request.module().to("cpu"))
         else:
             with refusal(BuildError, "The exported program cannot be loaded", BadZipFile):
                 loaded = load_program(program)
             self._write(request, loaded)
+
+    def _export(self, request: BuildRequest, module: torch.nn.Module) -> None:
+        from benchorch.onnx_module import OnnxGraph
+
+        if not isinstance(module, OnnxGraph):
+            self._write(request, module)
+        elif self.opset is not None:
+            raise BuildError(
+                f"the model is an ONNX file, whose opset stays as it is; opset {self.opset} is "
+                "asked for.",
+                remedy="conversion.steps.onnx.opset=null",
+            )
+        else:
+            module.write(request.out_dir)
 
     def _write(
         self, request: BuildRequest, source: torch.nn.Module | torch.export.ExportedProgram

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 from benchorch.domain.artifact import Format
@@ -16,14 +14,12 @@ from benchorch.interfaces.conversion import BuildRequest, FileStep
 from benchorch.refusal import refusal
 from benchorch.torch_call import floating_dtypes, tensors_in, tensors_of
 from benchorch.torch_trace import open_axes, traceable
+from benchorch.torchscript_files import write_script
 
 if TYPE_CHECKING:
     import torch
     from numpy import generic
     from numpy.typing import NDArray
-
-SCRIPT_FILE = "model.pt"
-CALL_FILE = "call.json"
 
 
 @final
@@ -61,11 +57,13 @@ class TorchScript(FileStep):
         with refusal(BuildError, f"{who} refused the model", *errors), torch.no_grad():
             made = _traced if self.method == "trace" else _scripted
             script = _optimized(made(module, request), self.optimize)
-        path = request.out_dir / SCRIPT_FILE
-        torch.jit.save(script, str(path))
-        _check_reload(path, request.device)
-        told = {"method": self.method, "dtypes": floating_dtypes(module)}
-        (request.out_dir / CALL_FILE).write_text(json.dumps(told))
+        write_script(
+            script,
+            request.out_dir,
+            method=self.method,
+            dtypes=floating_dtypes(module),
+            device=request.device,
+        )
 
 
 def _scripted(module: torch.nn.Module, request: BuildRequest) -> Any:
@@ -151,11 +149,3 @@ def _optimized(script: Any, how: str) -> Any:
         return script
     frozen = torch.jit.freeze(script.eval())
     return torch.jit.optimize_for_inference(frozen) if how == "inference" else frozen
-
-
-def _check_reload(path: Path, device: str) -> None:
-    """BuildError where torch writes a file that it cannot read again."""
-    import torch
-
-    with refusal(BuildError, "torch.jit saved a file that it cannot load again"):
-        torch.jit.load(str(path), map_location=device)  # type: ignore[no-untyped-call]

@@ -18,6 +18,8 @@ class Format(str):
     __slots__ = ()
 
     MODULE: ClassVar[Format]
+    CALLABLE: ClassVar[Format]
+    LIGHTNING_MODULE: ClassVar[Format]
     EXPORTED_PROGRAM: ClassVar[Format]
     ONNX: ClassVar[Format]
     AOTI_PACKAGE: ClassVar[Format]

@@ -16,8 +16,9 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.executors.agenda import Forecast
-from benchorch.executors.leases import Lease, LeaseBook, Loss
+from benchorch.executors.leases import Lease, LeaseBook, Loss, hardware_kind
 from benchorch.interfaces.executor import Emit
+from benchorch.units import format_seconds
 
 LOOK_S = 1.0
 """How often the fleet is looked at when nothing happens."""
@@ -25,6 +26,9 @@ LOOK_S = 1.0
 AHEAD_S = 0.01
 """An agent is given about this much work in advance, so that it need not wait for the next lease;
 a trial that takes longer is never kept from an idle agent."""
+
+SILENT_S = 10.0
+"""So long nobody is told that a kind of hardware is waited for."""
 
 MAX_AHEAD = 15
 """More leases in advance no longer make no-op trials faster."""
@@ -178,7 +182,7 @@ def dispatch(
         forecasts: by trial id, what trials are expected to take: the longest chain is begun first.
     """
     book = LeaseBook(trials, max_attempts=patience.max_attempts, forecasts=forecasts)
-    sweep = _Sweep(book, fleet, emit, patience)
+    sweep = _Sweep(trials, book, fleet, emit, patience)
     while not sweep.book.done():
         fleet.want(sweep.book.waiting())
         yield from sweep.give_up_overdue(now_s())
@@ -201,8 +205,10 @@ class _Sweep:
         slots_since_s: since when a kind without an agent has had a node all the same.
         leaving: agents whose loss is nobody's fault.
         alone_since_s: since when a kind has had no agent.
+        told: kinds of which it was said that they are waited for.
     """
 
+    trials: Sequence[Trial]
     book: LeaseBook
     fleet: Fleet
     emit: Emit
@@ -214,6 +220,7 @@ class _Sweep:
     alone_since_s: dict[str, float] = field(default_factory=dict)
     slots_since_s: dict[str, float] = field(default_factory=dict)
     leaving: set[str] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
 
     def supply(self, agent: str) -> None:
         """Lease to one agent until it has enough; one that is gone gets nothing."""
@@ -236,6 +243,7 @@ class _Sweep:
             case Joined(agent=agent, kinds=kinds):
                 self.kinds[agent], self.ahead[agent] = kinds, 0
                 self.staff.update(kinds)
+                self.told -= {*kinds}
                 for kind in kinds:
                     self.alone_since_s.pop(kind, None)
                     self.slots_since_s.pop(kind, None)
@@ -274,6 +282,16 @@ class _Sweep:
                 vacancy = self.fleet.vacancy(kind)
                 reason = f"{vacancy.reason} (waited {waited_s:.0f} s)"
                 yield from self.book.give_up(kind, reason, vacancy.remedy, failure=vacancy.failure)
+            elif waited_s >= SILENT_S and kind not in self.told:
+                self.told.add(kind)
+                self._say_waiting(kind, limit_s)
+
+    def _say_waiting(self, kind: str, limit_s: float) -> None:
+        """A person sees why nothing happens, on the first trial that waits."""
+        owed = (trial for trial in self.trials if self.book.owes(trial.trial_id))
+        first = next(trial for trial in owed if hardware_kind(trial) == kind)
+        message = f"for a free {kind}, at most {format_seconds(limit_s)}"
+        self.emit(Event(trial_id=first.trial_id, stage="wait", message=message))
 
     def _waited(self, kind: str, now_s: float) -> tuple[float, float]:
         """How long this kind has been waited for, and how long it may be: without a node, or with

@@ -16,16 +16,15 @@ import itertools
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, final
 
 from benchorch.domain.codec import Json
-from benchorch.domain.price import Market
 from benchorch.executors.agent import Agent, News, Outfit, Report
-from benchorch.executors.cluster_file import KIND_LABEL, MARKET_LABEL, RESOURCE_PREFIX, Post
+from benchorch.executors.cluster_file import RESOURCE_PREFIX, Post
 from benchorch.executors.dispatch import (
     LOOK_S,
     Ended,
@@ -39,7 +38,9 @@ from benchorch.executors.dispatch import (
     Vacancy,
 )
 from benchorch.executors.hiring import Census, HiringRules, Recruiter
+from benchorch.executors.insight import Insight, Launching, NoInsight, no_machine
 from benchorch.executors.leases import Lease
+from benchorch.executors.nodes import host_of, kinds_of, last_line, post_of, slots_of
 from benchorch.executors.travel import unpack
 from benchorch.interfaces.executor import Work
 
@@ -53,47 +54,6 @@ SILENCE_S = 120.0
 
 MAX_START_FAILURES = 3
 """A slot on which so many agents have died without ever answering is left alone."""
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launching:
-    """What Ray's autoscaler says of the machines it launches.
-
-    Attributes:
-        booting: machines that were launched and have not joined, by the cluster file's node type.
-        trouble: the last reason why one could not be launched, or an empty string.
-        dead: why nothing will be launched any more, or an empty string.
-    """
-
-    booting: Mapping[str, int] = field(default_factory=dict)
-    trouble: str = ""
-    dead: str = ""
-
-
-class Insight(Protocol):
-    """What else a cluster tells of itself."""
-
-    def draining(self) -> Iterable[str]:
-        """The ids of nodes that will be gone soon."""
-        ...
-
-    def launching(self) -> Launching:
-        """What the autoscaler is about."""
-        ...
-
-
-@final
-class NoInsight:
-    """A cluster that tells nothing else."""
-
-    def draining(self) -> Iterable[str]:
-        """None that is known of."""
-        return ()
-
-    def launching(self) -> Launching:
-        """Nothing that is known of."""
-        return Launching()
 
 
 @final
@@ -199,12 +159,12 @@ class RayFleet(Fleet):
             self._hire(self._recruiter, now_s, waiting)
             return
         for node in self._nodes:
-            if not waiting.keys().isdisjoint(_kinds(node)):
+            if not waiting.keys().isdisjoint(kinds_of(node)):
                 self._staff(node)
 
     def slots(self, kind: str) -> int:
         """How many of this kind the living nodes announced at the last look."""
-        return sum(_slots(node) for node in self._nodes if kind in _kinds(node))
+        return sum(slots_of(node) for node in self._nodes if kind in kinds_of(node))
 
     def is_hopeless(self, kind: str) -> bool:
         """Where machines are hired: none of this kind is declared, or nothing is launched."""
@@ -223,8 +183,8 @@ class RayFleet(Fleet):
                 remedy="See `ray list actors`; raise executor.start_s to wait longer.",
             )
         if self._rules is not None and self._recruiter is not None:
-            return _not_hired(kind, self._rules, self._recruiter, self._launching)
-        has = ", ".join(sorted({kind for node in self._nodes for kind in _kinds(node)}))
+            return no_machine(kind, self._rules, self._recruiter, self._launching)
+        has = ", ".join(sorted({kind for node in self._nodes for kind in kinds_of(node)}))
         resource = f"{RESOURCE_PREFIX}{kind}"
         return Vacancy(
             failure="no_node",
@@ -290,7 +250,7 @@ class RayFleet(Fleet):
         booting = self._launching.booting
         return Census(
             aboard=Counter(agent.post for agent in there if agent.post is not None),
-            living=Counter(post for post in map(_post, self._nodes) if post is not None),
+            living=Counter(post for post in map(post_of, self._nodes) if post is not None),
             booting={posts[name]: count for name, count in booting.items() if name in posts},
         )
 
@@ -309,20 +269,22 @@ class RayFleet(Fleet):
     def _staff(self, node: Mapping[str, Any]) -> None:
         here = [agent for agent in self._agents.values() if agent.node == node["NodeID"]]
         if self._failures[node["NodeID"]] < MAX_START_FAILURES:
-            for _ in range(_slots(node) - len(here)):
+            for _ in range(slots_of(node) - len(here)):
                 self._start(node)
 
     def _start(self, node: Mapping[str, Any]) -> None:
         strategies = self._ray.util.scheduling_strategies
         handle = self._actor.options(
             num_cpus=0,
-            num_gpus=int(node["Resources"].get("GPU", 0)) // _slots(node),
-            resources={f"{RESOURCE_PREFIX}{kind}": 1 for kind in _kinds(node)},
+            num_gpus=int(node["Resources"].get("GPU", 0)) // slots_of(node),
+            resources={f"{RESOURCE_PREFIX}{kind}": 1 for kind in kinds_of(node)},
             scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(
                 node["NodeID"], soft=False
             ),
         ).remote(self._work, self._outfit)
-        self._greet(handle, kinds=_kinds(node), node=node["NodeID"], host=_host(node), post=None)
+        self._greet(
+            handle, kinds=kinds_of(node), node=node["NodeID"], host=host_of(node), post=None
+        )
 
     def _greet(
         self, handle: Any, *, kinds: tuple[str, ...], node: str, host: str, post: Post | None
@@ -378,7 +340,7 @@ class RayFleet(Fleet):
             self._nodes = [node for node in self._ray.nodes() if node["Alive"]]
             known = [node for node in self._nodes if node["NodeID"] == node_id]
         agent.node = node_id
-        agent.host = _host(known[0]) if known else node_id[:8]
+        agent.host = host_of(known[0]) if known else node_id[:8]
 
     def _take_news(self, agent: _Agent, news: News) -> None:
         self._mail.append(Said(events=news.events))
@@ -443,61 +405,3 @@ class RayFleet(Fleet):
         """Forget an agent and kill it: one that is only cut off must not go on measuring."""
         del self._agents[agent.name]
         self._ray.kill(agent.handle, no_restart=True)
-
-
-def _not_hired(
-    kind: str, rules: HiringRules, recruiter: Recruiter, launching: Launching
-) -> Vacancy:
-    """Why no machine of a kind has come."""
-    refusal = rules.refusal(kind)
-    if refusal is not None:
-        return Vacancy(
-            failure="no_node",
-            reason=refusal[0].upper() + refusal[1:].rstrip("."),
-            remedy="Declare it in the cluster's fleet (docs/fleet.md), or change executor.market.",
-        )
-    if launching.dead:
-        return Vacancy(
-            failure="no_node",
-            reason=f"Nothing is launched: {launching.dead}",
-            remedy="See monitor.log and monitor.err in the head's Ray logs; then resume=.",
-        )
-    markets = " and then ".join(str(offer.post.market) for offer in rules.of(kind))
-    told = f"; the last launch said: {launching.trouble}" if launching.trouble else ""
-    failed = (
-        f", spot {recruiter.fallbacks[kind]} time(s) in vain" if recruiter.fallbacks[kind] else ""
-    )
-    return Vacancy(
-        failure="no_capacity",
-        reason=f"No {kind} came ({markets}{failed}){told}",
-        remedy="Ask for another size or market, raise executor.wait_s, or resume= later.",
-    )
-
-
-def _kinds(node: Mapping[str, Any]) -> tuple[str, ...]:
-    names = sorted(node["Resources"])
-    return tuple(name[len(RESOURCE_PREFIX) :] for name in names if name.startswith(RESOURCE_PREFIX))
-
-
-def _slots(node: Mapping[str, Any]) -> int:
-    """How many trials may be measured at once: a slot stands for all kinds of its node."""
-    return min(int(node["Resources"][f"{RESOURCE_PREFIX}{kind}"]) for kind in _kinds(node))
-
-
-def _post(node: Mapping[str, Any]) -> Post | None:
-    """What a node's labels say it was hired as."""
-    labels = node.get("Labels") or {}
-    market = str(labels.get(MARKET_LABEL)).replace("-", "_")
-    if KIND_LABEL not in labels or market not in list(Market):
-        return None
-    return Post(kind=labels[KIND_LABEL], market=Market(market))
-
-
-def _host(node: Mapping[str, Any]) -> str:
-    return f"{node['NodeManagerHostname']} ({node['NodeID'][:8]})"
-
-
-def last_line(text: str) -> str:
-    """The end of Ray's many lines, where the reason stands."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300].rstrip(".") if lines else "no reason given"

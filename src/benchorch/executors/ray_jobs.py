@@ -95,13 +95,20 @@ class RayJobs:
         self._ask(lambda client: client.delete_job(name))
 
     def _ask(self, question: Callable[[Any], Any]) -> Any:
-        """Ray's client raises a RuntimeError for what the head refuses; others for no answer."""
+        """What Ray's client answers; ExecutorError where the head refuses or is not there."""
         try:
             if self._client is None:
                 self._client = _connected(self.url)
             return question(self._client)
-        except (RuntimeError, OSError, ValueError) as error:  # requests' own errors are OSErrors
+        except _troubles() as error:
             raise ExecutorError(_explained(self.url, str(error))) from error
+
+
+def _troubles() -> tuple[type[Exception], ...]:
+    """What Ray's client raises: its own errors, and those of the way to the head."""
+    from ray.exceptions import RayError
+
+    return (RayError, RuntimeError, OSError, ValueError)
 
 
 def _connected(url: str) -> Any:

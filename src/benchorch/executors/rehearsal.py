@@ -40,7 +40,7 @@ _NO_PORTS = (
     ),
 )
 _RAY = (
-    *(sys.executable, "-m", "benchorch.executors.ray"),
+    *(sys.executable, "-m", "benchorch.executors.ray_cluster"),
     *("start", "--block", f"--node-ip-address={LOOPBACK}"),
 )
 

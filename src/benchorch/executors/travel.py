@@ -127,7 +127,12 @@ def luggage(session: Session, trials: Sequence[Trial], nonce: str) -> Luggage:
                 f"{largest}. Put it where the nodes find it, for instance on a shared disk."
             ]
         )
-    files = {path.as_posix().lstrip("/"): path.read_bytes() for path in sorted(paths)}
+    try:
+        files = {path.as_posix().lstrip("/"): path.read_bytes() for path in sorted(paths)}
+    except OSError as error:
+        raise ConfigError(
+            [f"{error.filename} is named by the sweep but cannot be read: {error.strerror}."]
+        ) from error
     return Luggage(
         directory=session.directory,
         nonce=nonce,

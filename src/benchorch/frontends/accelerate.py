@@ -86,7 +86,7 @@ def _switch(
 ) -> Callable[..., Any]:
     import torch
 
-    function = Accelerated(name=getattr(model, "__qualname__", type(model).__name__))
+    function = Accelerated(name=_name(model))
 
     def accelerated(*args: Any, **kwargs: Any) -> Any:
         if (
@@ -110,7 +110,7 @@ def _problem(model: Any) -> str:
         return f"{model.__name__} is a class; decorate its method, or accelerate an object of it."
     if not callable(model):
         return f"expected a function, a method or a module, got a {type(model).__name__}."
-    name = getattr(model, "__qualname__", type(model).__name__)
+    name = _name(model)
     own = getattr(model, "__dict__", {})
     if _MARK in own or _MARK in getattr(own.get("forward"), "__dict__", {}):
         return f"{name} is accelerated already."
@@ -120,6 +120,11 @@ def _problem(model: Any) -> str:
             "accelerate stands in for."
         )
     return ""
+
+
+def _name(model: Any) -> str:
+    """Without the function that it is defined in."""
+    return str(getattr(model, "__qualname__", type(model).__name__)).rpartition("<locals>.")[2]
 
 
 def _is_compiled(model: Any) -> bool:

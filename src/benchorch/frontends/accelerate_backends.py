@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import final
 
-from benchorch.backends import backend, backends
+from benchorch.backends import backend
+from benchorch.backends import backends as usual_names
 from benchorch.components import suggest
 from benchorch.config import Composer
 from benchorch.errors import ConfigError
 from benchorch.overrides import lift_lists, spelled
 from benchorch.planning import new_plan_id, plan_jobs
+from benchorch.stages.report import Report
 
 USUAL = ("local/eager", "local/inductor", "local/onnxruntime")
 _STAND_IN = "mlp"
@@ -62,7 +65,7 @@ def _words(name: object) -> tuple[str, ...]:
     try:
         told = backend(name)
     except ConfigError as error:
-        near = suggest(name, backends())
+        near = suggest(name, usual_names())
         raise ConfigError(
             [f"{problem}{_if_new(near, problem)}" for problem in error.problems]
         ) from error
@@ -95,3 +98,25 @@ def _planned(
 def backend_labels(labels: Mapping[str, str]) -> tuple[str, str]:
     """What tells the trials of one backend from those of another."""
     return labels["hardware_kind"], labels["conversion"]
+
+
+@final
+class RemoteInferenceSession:
+    """A choice of backends, as octoml-profile has it; machines are taken when graphs run there."""
+
+    def __init__(self, backends: str | Sequence[str] | None = None) -> None:
+        names = USUAL if backends is None else backends
+        self.backends = (names,) if isinstance(names, str) else tuple(names)
+
+    def print_supported_backends(self) -> None:
+        """The usual names; any other size and any other conversion makes a name as well."""
+        Report().text("\n".join(usual_names()))
+
+    def close(self) -> None:
+        """Nothing is held between profiles, so there is nothing to release."""
+
+    def __enter__(self) -> RemoteInferenceSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

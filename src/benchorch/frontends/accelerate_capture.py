@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from benchorch.frontends.accelerate_breaks import GraphBreak, noted_breaks
 from benchorch.frontends.accelerate_runs import Call, Run, Tape
 from benchorch.hardware.cpu import CpuClock
 
@@ -17,33 +16,6 @@ if TYPE_CHECKING:
     import torch
 
     Signature = tuple[object, ...]
-
-_PLACE = re.compile(
-    r"in user code at (?P<file>.+):(?P<line>\d+)\nGraph Break Reason:(?P<why>[^$]*)"
-)
-_SKIPPED = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+)')
-_LIMIT = re.compile(
-    r"hit config\.\w+ \((?P<most>\d+)\)\s+function: .* \((?P<file>.+):(?P<line>\d+)\)"
-)
-_LOGGERS = ("symbolic_convert", "convert_frame")
-_PREFACES = ("Encountered graph break", "Failed to handle graph break")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphBreak:
-    """Where a function could not be captured in one piece.
-
-    Attributes:
-        file, line: of the user's code; empty and 0 where Dynamo does not say.
-        reason: its first line.
-    """
-
-    file: str
-    line: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.reason}" if self.file else self.reason
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,13 +38,19 @@ class Seen:
     """One call of a graph, to be repeated elsewhere.
 
     Attributes:
-        arguments: copies of what it was called with, weights as they are; empty beyond the limit.
+        is_kept: whether it is; beyond the limit it is not.
+        arguments: copies of what it was called with, weights as they are.
         outputs: what it answered here.
     """
 
     number: int
+    is_kept: bool = False
     arguments: tuple[Any, ...] = ()
     outputs: tuple[Any, ...] = ()
+
+    def release(self) -> None:
+        """It has been repeated, or never will be."""
+        self.arguments = self.outputs = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,7 +90,7 @@ class Capture:
         tape = _THREAD.tape = Tape(now_ns=self.now_ns, function=function.name)
         _THREAD.capture = self
         try:
-            with _noted_breaks(function):
+            with noted_breaks(function.breaks):
                 tape.start()
                 yield
                 tape.stop()
@@ -129,7 +107,7 @@ class Capture:
         began_ns = self.now_ns()
         outputs = graph.module.forward(*arguments)
         took_ns = self.now_ns() - began_ns
-        if seen.arguments and not seen.outputs:
+        if seen.is_kept and not seen.outputs:
             seen.outputs = tuple(map(_copied, outputs))
         tape.add(Call(graph=seen_graph.number, signature=seen.number, local_ns=took_ns))
         return outputs
@@ -147,6 +125,7 @@ class Capture:
                 found.signatures[signature] = seen
                 if self._kept < self.most:
                     self._kept += 1
+                    seen.is_kept = True
                     seen.arguments = tuple(map(_copied, arguments))
         return found, seen
 
@@ -215,58 +194,3 @@ def _frames_compiled() -> int:
     from torch._dynamo.utils import counters
 
     return int(counters["frames"]["total"])
-
-
-class _Listener(logging.Handler):
-    """Hears of graph breaks from Dynamo's own log: not every one of them ends a graph."""
-
-    def __init__(self, breaks: dict[GraphBreak, None]) -> None:
-        super().__init__(logging.DEBUG)
-        self._breaks = breaks
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Take down a message that tells of a break; any other is passed over."""
-        text = record.getMessage()
-        told = _PLACE.search(text)
-        limit = _LIMIT.search(text)
-        if told:
-            self._add(told["file"], int(told["line"]), told["why"])
-        elif limit:
-            why = f"compiled for {limit['most']} shapes, torch's limit; others run in Python: try"
-            self._add(limit["file"], int(limit["line"]), f"{why} dynamic=True")
-        elif record.exc_info and record.exc_info[1] is not None:
-            places = list(_SKIPPED.finditer(text))
-            file, line = (places[-1]["file"], int(places[-1]["line"])) if places else ("", 0)
-            self._add(file, line, str(record.exc_info[1]))
-
-    def _add(self, file: str, line: int, text: str) -> None:
-        self._breaks[GraphBreak(file=file, line=line, reason=_reason(text))] = None
-
-
-def _reason(text: str) -> str:
-    """The first line that gives one, behind what only says that there was a break."""
-    lines = (line.strip() for line in text.splitlines())
-    told = (line for line in lines if line and not line.startswith(_PREFACES))
-    return next(told, "Dynamo gives no reason")
-
-
-@contextlib.contextmanager
-def _noted_breaks(function: Accelerated) -> Iterator[None]:
-    listener = _Listener(function.breaks)
-    loggers = [logging.getLogger(f"torch._dynamo.{name}.__graph_breaks") for name in _LOGGERS]
-    before = [(logger, logger.level, logger.propagate) for logger in loggers]
-    for logger in loggers:
-        # Who has asked Dynamo for this log goes on reading it; nobody else does now.
-        logger.propagate = logger.propagate and logger.isEnabledFor(logging.DEBUG)
-        logger.setLevel(logging.DEBUG)
-        logger.addHandler(listener)
-    warner = logging.getLogger("torch._dynamo.convert_frame")
-    warner.addHandler(listener)
-    try:
-        yield
-    finally:
-        warner.removeHandler(listener)
-        for logger, level, propagate in before:
-            logger.removeHandler(listener)
-            logger.setLevel(level)
-            logger.propagate = propagate

@@ -12,7 +12,7 @@ from benchorch.analysis.cost import ITEMS, SECONDS_PER_HOUR
 from benchorch.analysis.sums import scaled
 from benchorch.domain.estimate import Estimate
 from benchorch.errors import BenchorchError
-from benchorch.frontends.accelerate_capture import GraphBreak
+from benchorch.frontends.accelerate_breaks import GraphBreak
 from benchorch.tables import interval_text
 
 if TYPE_CHECKING:

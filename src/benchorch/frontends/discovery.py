@@ -17,7 +17,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.result import Failure
 from benchorch.domain.trial import Node
 from benchorch.invocations import state_directory
-from benchorch.models.script_run import PROGRAM_SUFFIX
+from benchorch.models.script_run import GRAPH_SUFFIX, MODEL_SUFFIXES, PROGRAM_SUFFIX
 from benchorch.supervise import Limits, run_child
 from benchorch.units import format_seconds
 
@@ -120,8 +120,8 @@ def unreadable(path: Path) -> str:
         return (
             "" if is_zipfile(path) else "it is no file that torch.export.save wrote, or cut short"
         )
-    if path.suffix == ".onnx":
-        return "it is an ONNX file: a chain begins with a torch module, which it is not"
+    if path.suffix == GRAPH_SUFFIX:
+        return ""  # only ONNX's own package can tell
     try:
         with tokenize.open(path) as file:
             ast.parse(file.read(), filename=str(path))
@@ -135,7 +135,7 @@ def unreadable(path: Path) -> str:
 
 def labels_of(path: Path) -> dict[str, list[str]]:
     """Those of the first line: ``# labels: name::bert author::x,y``."""
-    if path.suffix == PROGRAM_SUFFIX:
+    if path.suffix in MODEL_SUFFIXES:
         return {}
     with tokenize.open(path) as file:
         first = file.readline().strip()

@@ -9,19 +9,21 @@ from types import TracebackType
 from typing import Any, final
 
 from benchorch import journal
-from benchorch.backends import backends as known_backends
 from benchorch.config import Composer, config_loader
 from benchorch.domain.codec import encode
-from benchorch.domain.estimate import Summary
-from benchorch.domain.price import Market
-from benchorch.domain.result import TrialResult
 from benchorch.errors import BenchorchError, ConfigError
 from benchorch.frontends.accelerate import activate, deactivate
 from benchorch.frontends.accelerate_account import Account, Key
-from benchorch.frontends.accelerate_backends import USUAL, AskedBackend, backend_labels, opened
+from benchorch.frontends.accelerate_arguments import Stays
+from benchorch.frontends.accelerate_backends import (
+    AskedBackend,
+    RemoteInferenceSession,
+    opened,
+)
 from benchorch.frontends.accelerate_capture import Capture
-from benchorch.frontends.accelerate_report import AcceleratedReport, Measured
-from benchorch.frontends.accelerate_travel import Departures, Stays, Traveller
+from benchorch.frontends.accelerate_outcomes import Outcomes
+from benchorch.frontends.accelerate_report import AcceleratedReport
+from benchorch.frontends.accelerate_travel import Departures, Traveller
 from benchorch.invocations import new_directory
 from benchorch.overrides import keyword_words, lift_lists
 from benchorch.pipeline import Invocation
@@ -42,28 +44,6 @@ _OWN = {
     "print_results_to": "print(profile.report(), file=...) prints it; quiet=True is silent.",
 }
 _USUALLY = {"stopping": "quick", "profiler": "none", "baseline": "null", "name": "remote_profile"}
-
-
-@final
-class RemoteInferenceSession:
-    """A choice of backends, as octoml-profile has it; machines are taken when graphs run there."""
-
-    def __init__(self, backends: str | Sequence[str] | None = None) -> None:
-        names = USUAL if backends is None else backends
-        self.backends = (names,) if isinstance(names, str) else tuple(names)
-
-    def print_supported_backends(self) -> None:
-        """The usual names; any other size and any other conversion makes a name as well."""
-        Report().text("\n".join(known_backends()))
-
-    def close(self) -> None:
-        """Nothing is held between profiles, so there is nothing to release."""
-
-    def __enter__(self) -> RemoteInferenceSession:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def remote_profile(
@@ -171,12 +151,13 @@ class RemoteProfile:
 
     def report(self) -> AcceleratedReport:
         """What is known so far."""
+        outcomes = self._outcomes()
         return AcceleratedReport(
             profiles=Account(
                 backends=[each.name for each in self._backends],
-                measured=dict(self._measured()),
+                measured=dict(outcomes.measured()),
                 stays=self._stays,
-                usd_per_hour=dict(self._prices()),
+                usd_per_hour=dict(outcomes.usd_per_hour()),
             ).profiles(self.capture.runs),
             graph_breaks=tuple(self.capture.breaks()),
             notes=tuple(self._notes()),
@@ -189,6 +170,11 @@ class RemoteProfile:
     def _repr_html_(self) -> str:
         return self.report()._repr_html_()
 
+    def _outcomes(self) -> Outcomes:
+        return Outcomes(
+            backends=self._backends, travellers=self._travellers, invocation=self._invocation
+        )
+
     def _calls(self) -> Iterator[tuple[Key, Any]]:
         for graph in self.capture.graphs.values():
             for seen in graph.signatures.values():
@@ -198,7 +184,9 @@ class RemoteProfile:
         """Every call of a graph is written for its journey, or stays with a reason."""
         self._stays.clear()
         for key, (graph, seen) in self._calls():
-            if not seen.arguments:
+            if key in self._travellers:
+                continue
+            if not seen.is_kept:
                 self._stays[key] = (
                     f"more than {self.capture.most} graphs and shapes were called; "
                     f"remote_profile(graphs=...) measures more"
@@ -208,6 +196,7 @@ class RemoteProfile:
                 self._travellers[key] = departures.depart(graph, seen)
             except Stays as error:
                 self._stays[key] = str(error)
+            seen.release()
 
     def _run(self, departures: Departures) -> None:
         composer = Composer(config_loader([departures.configs]))
@@ -245,37 +234,6 @@ class RemoteProfile:
         journal.write_text(self.directory / TEXT, f"{report.table()}\n")
         journal.write_json(self.directory / JSON, encode(report))
 
-    def _measured(self) -> Iterator[tuple[tuple[str, Key], Measured]]:
-        by_trial = self._by_trial()
-        for asked in self._backends:
-            for key, traveller in self._travellers.items():
-                found = by_trial.get((traveller.model, *asked.labels), _NOT_RUN)
-                gone = Measured(reason=asked.unavailable)
-                yield (asked.name, key), gone if asked.unavailable else found
-
-    def _by_trial(self) -> dict[tuple[str, ...], Measured]:
-        """What became of each trial, by model, hardware kind and conversion."""
-        if self._invocation is None or self._invocation.plan is None:
-            return {}
-        summaries = self._invocation.summaries()
-        return {
-            (result.labels["model"], *backend_labels(result.labels)): _told(result, summaries)
-            for result in self._invocation.results.values()
-        }
-
-    def _prices(self) -> Iterator[tuple[str, float]]:
-        """What an hour costs on each backend, on demand where that is known."""
-        results = self._invocation.results.values() if self._invocation else ()
-        for asked in self._backends:
-            prices = {
-                price.market: price.usd_per_hour
-                for result in results
-                if backend_labels(result.labels) == asked.labels
-                for price in result.prices
-            }
-            if prices:
-                yield asked.name, prices.get(Market.ON_DEMAND, next(iter(prices.values())))
-
     def _notes(self) -> Iterator[str]:
         if not self.capture.runs:
             yield (
@@ -284,31 +242,8 @@ class RemoteProfile:
             )
         elif not self.capture.graphs:
             yield "no graph was captured; all the time is Python's."
-        results = self._invocation.results.values() if self._invocation else ()
-        if any(result.environment.get("rehearsed") for result in results):
+        if self._outcomes().rehearsed:
             yield "rehearsed: other machines were played on this one, and times are its own."
         if self.capture.raised:
             runs = plural(self.capture.raised, "run")
             yield f"{runs} that ended in an exception are not counted."
-
-
-_NOT_RUN = Measured(reason="it was not measured")
-
-
-def _told(result: TrialResult, summaries: Mapping[str, Summary]) -> Measured:
-    failure = result.failure
-    if failure is not None:
-        remedy = f" Try: {failure.remedy}" if failure.remedy else ""
-        return Measured(failures=1, reason=f"{failure.kind}: {failure.message.rstrip('.')}.{remedy}")
-    if result.parity is not None and not result.parity.passed:
-        reason = f"its answers differ from those here: {result.parity.explanation}"
-        return Measured(failures=1, reason=reason)
-    metrics = summaries[result.trial_id].metrics
-    mean, median = metrics.get("latency_ms/mean"), metrics.get("latency_ms/p50")
-    counts = [process.observations for process in result.valid]
-    return Measured(
-        runs=sum(len(each.durations_ns) * each.queries_per_block for each in counts),
-        ms=mean or median,
-        is_median=mean is None,
-        reason="" if mean or median else "it has no time of single calls",
-    )

@@ -20,7 +20,7 @@ from benchorch.domain.trial import Node
 from benchorch.fingerprint import state_digest
 from benchorch.models.script import SEED
 from benchorch.models.script_inputs import arrays_of, digest_of_arrays, dtype_name
-from benchorch.models.script_run import run_script
+from benchorch.models.script_run import GRAPH_SUFFIX, PROGRAM_SUFFIX, run_script
 from benchorch.models.script_watch import Invocation, Seen, Sighting, Watch
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ KEPT_INVOCATIONS = 20
 """Signatures of one model whose inputs are kept; others have to be asked for by hash."""
 
 _OTHER_FRAMEWORKS = {"tensorflow": "TensorFlow", "jax": "JAX", "paddle": "Paddle", "mxnet": "MXNet"}
+_FILES = {PROGRAM_SUFFIX: "an exported program", GRAPH_SUFFIX: "an ONNX graph"}
 _USAGE_ERROR = 2  # what argparse ends a script with that was given wrong arguments
 
 
@@ -62,7 +63,7 @@ def discover(request: Node) -> Json:
     return {
         "seconds": seconds,
         "problem": ending.problem,
-        "models": [_told(seen, keep) for seen in models],
+        "models": [_of_file(script, _told(seen, keep)) for seen in models],
         "left_out": sorted({seen.kind.__name__ for seen in found if _is_operator(seen)}),
         "never_called": [] if found else _never_called(variables),
         "frameworks": [] if models else _frameworks(),
@@ -224,6 +225,14 @@ def _told(seen: Seen, keep: _Keep) -> dict[str, Json]:
         "more_signatures": seen.uncounted,
         "invocations": [_told_call(call, keep) for call in seen.invocations.values()],
     }
+
+
+def _of_file(script: Path, told: dict[str, Json]) -> dict[str, Json]:
+    """A model that is a file goes by the file's name: what stands for it says nothing."""
+    kind = _FILES.get(script.suffix)
+    if kind is None or told["depth"]:
+        return told
+    return {**told, "name": script.stem, "class": kind, "file": str(script), "line": None}
 
 
 def _told_call(call: Invocation, keep: _Keep) -> dict[str, Json]:

@@ -11,6 +11,7 @@ from benchorch.domain.trial import Node
 from benchorch.frontends.discovery import Script
 from benchorch.journal import write_text
 from benchorch.models.script import script_digest
+from benchorch.models.script_run import MODEL_SUFFIXES
 
 _DTYPES = ("float64", "float16")  # what workload.dtype can be besides its default
 
@@ -22,10 +23,18 @@ def write_configs(script: Script, found: Node) -> dict[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = {}
     for model, call in benchmarkable(found):
-        name = f"{str(model['class']).rpartition('.')[2]}_{call['hash']}"
+        name = f"{_called(script, model)}_{call['hash']}"
         written[name] = folder / f"{name}.yaml"
-        write_text(written[name], _yaml(script, digest, model, call))
+        labels = cast("Mapping[str, Sequence[str]]", found["labels"])
+        write_text(written[name], _yaml(script, digest, labels, model, call))
     return written
+
+
+def _called(script: Script, model: Node) -> str:
+    """The class of a script's model; of a file that is a model, the file's own name."""
+    if script.path.suffix not in MODEL_SUFFIXES:
+        return str(model["class"]).rpartition(".")[2]
+    return "".join(letter if letter.isalnum() else "_" for letter in script.path.stem)
 
 
 def benchmarkable(found: Node) -> Iterator[tuple[Node, Node]]:
@@ -36,7 +45,13 @@ def benchmarkable(found: Node) -> Iterator[tuple[Node, Node]]:
                 yield model, call
 
 
-def _yaml(script: Script, digest: str, model: Node, call: Node) -> str:
+def _yaml(
+    script: Script,
+    digest: str,
+    labels: Mapping[str, Sequence[str]],
+    model: Node,
+    call: Node,
+) -> str:
     import yaml
 
     node: dict[str, Json] = {
@@ -46,6 +61,8 @@ def _yaml(script: Script, digest: str, model: Node, call: Node) -> str:
         "call": call["hash"],
         "arguments": list(script.arguments),
         "max_depth": script.depth,
+        "architecture": str(model["class"]).rpartition(".")[2],
+        "labels": {key: "/".join(values) for key, values in labels.items()},
         "checkpoint": None,
         **cast("Mapping[str, Json]", call["model"]),
     }

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import TensorSpec, Workload
 
@@ -28,6 +29,19 @@ class Model(ABC):
 
     requires: ClassVar[tuple[str, ...]]
     version: ClassVar[int]
+
+    @property
+    def gives(self) -> tuple[Format, ...]:
+        """What a chain may take it for, without importing anything.
+
+        ``CALLABLE`` is a module that runs and that nobody can look into.
+        """
+        return (Format.MODULE, Format.CALLABLE)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """What people call it besides its name: its author, its task; nothing is read from them."""
+        return {}
 
     @abstractmethod
     def load(self, seed: int) -> torch.nn.Module:

@@ -41,7 +41,7 @@ class InputSet(Protocol):
 
 
 def input_set(node: Mapping[str, Json]) -> InputSet:
-    """The inputs that a YAML node declares; ``file`` or ``factory`` as text say where from."""
+    """The inputs of a YAML node; ``file``, ``factory`` or ``datamodule`` says where from."""
     # Imported late: most models generate their inputs, and every measuring process comes by here.
     if isinstance(node.get("file"), str):
         from benchorch.models.file_inputs import FileInputs
@@ -51,6 +51,10 @@ def input_set(node: Mapping[str, Json]) -> InputSet:
         from benchorch.models.factory_inputs import FactoryInputs
 
         return FactoryInputs(node=node)
+    if isinstance(node.get("datamodule"), str):
+        from benchorch.models.lightning_inputs import LightningInputs
+
+        return LightningInputs(node=node)
     return GeneratedInputs(node=node)
 
 

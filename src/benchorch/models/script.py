@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, final
 
+from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
 from benchorch.models.callables import UserCode
 from benchorch.models.declared_model import DeclaredModel
+from benchorch.models.script_run import GRAPH_SUFFIX
 from benchorch.models.seeding import frozen
 from benchorch.models.weights import load_checkpoint
 
@@ -40,6 +42,8 @@ class ScriptModel(DeclaredModel):
         arguments: the script's own.
         max_depth: how far inside other modules' calls it was looked for.
         weights: SHA-256 (hex) of the module's state at that call, with seed 0; or None.
+        architecture: the module's class, for people.
+        labels: those of the script's first line, such as its author.
     """
 
     script: str
@@ -48,9 +52,18 @@ class ScriptModel(DeclaredModel):
     arguments: Sequence[str] = ()
     max_depth: int = 0
     weights: str | None = None
+    architecture: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1
+
+    @property
+    def gives(self) -> tuple[Format, ...]:
+        """Of an ONNX file the graph, whose module nobody can look into."""
+        if Path(self.script).suffix == GRAPH_SUFFIX:
+            return (Format.ONNX, Format.CALLABLE)
+        return (Format.MODULE, Format.CALLABLE)
 
     def load(self, seed: int) -> torch.nn.Module:
         """The module at the call; BuildError of kind user_code where the script has none such."""

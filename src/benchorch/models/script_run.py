@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import sys
 import threading
@@ -15,6 +16,13 @@ from benchorch.models.seeding import seeded
 
 PROGRAM_SUFFIX = ".pt2"
 """Of files that torch.export.save wrote."""
+
+GRAPH_SUFFIX = ".onnx"
+
+MODEL_SUFFIXES = (PROGRAM_SUFFIX, GRAPH_SUFFIX)
+"""Of files that are models and no scripts; each stands for a script that loads and calls it."""
+
+_SIZE = re.compile(r"([^=\s]+)=(\d+)")
 
 
 def run_script(
@@ -32,6 +40,8 @@ def run_script(
         try:
             if path.suffix == PROGRAM_SUFFIX:
                 return {"model": _call_program(path)}
+            if path.suffix == GRAPH_SUFFIX:
+                return {"model": _call_graph(path, arguments)}
             before = set(threading.enumerate())
             variables = runpy.run_path(str(path), run_name="__main__")
             _wait_for_threads(set(threading.enumerate()) - before)
@@ -43,7 +53,7 @@ def run_script(
 
 
 def _call_program(path: Path) -> object:
-    """An exported program stands for a script that loads it and calls it as it was exported."""
+    """As it was exported."""
     import torch
 
     program = torch.export.load(path)
@@ -53,6 +63,16 @@ def _call_program(path: Path) -> object:
     positional, named = program.example_inputs
     with torch.inference_mode():
         model(*positional, **named)
+    return model
+
+
+def _call_graph(path: Path, arguments: Sequence[str]) -> object:
+    """With inputs of the sizes that it declares; words such as ``batch=8`` are its open ones."""
+    from benchorch.onnx_module import OnnxGraph
+
+    sizes = {found[1]: int(found[2]) for word in arguments if (found := _SIZE.fullmatch(word))}
+    model = OnnxGraph(path)
+    model(**model.tensors(sizes))
     return model
 
 

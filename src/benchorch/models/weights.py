@@ -83,13 +83,17 @@ def load_checkpoint(module: torch.nn.Module, checkpoint: str | None) -> None:
 
 
 def _read(path: Path) -> Mapping[str, torch.Tensor]:
-    """The state dict in a file; nothing in the file is ever executed."""
+    return _state_dict(path, checkpoint_content(path))
+
+
+def checkpoint_content(path: Path) -> object:
+    """Everything in a checkpoint; nothing in the file is ever executed."""
     import pickle
 
     from safetensors import SafetensorError
 
     try:
-        content = _read_content(path)
+        return _read_content(path)
     except (OSError, RuntimeError, ValueError, EOFError, SafetensorError) as error:
         raise BuildError(f"the checkpoint {path} cannot be read: {error}", kind=_KIND) from error
     except pickle.UnpicklingError as error:
@@ -98,7 +102,6 @@ def _read(path: Path) -> Mapping[str, torch.Tensor]:
             kind=_KIND,
             remedy="save module.state_dict() instead of the module",
         ) from error
-    return _state_dict(path, content)
 
 
 def _read_content(path: Path) -> object:

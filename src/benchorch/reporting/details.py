@@ -15,6 +15,7 @@ from benchorch.units import format_bytes, format_seconds
 
 COST = "USD a million"
 _LONGEST = 600
+_LABELS = ("author", "task", "license")
 _MACHINE = (
     *("host", "system", "kernel", "architecture", "cpu_model", "cpu_logical_count"),
     *("cpu_physical_count", "cpu_quota_cores", "virtual_machine", "cpu_governor", "cpu_boost"),
@@ -84,6 +85,9 @@ def _list(facts: Sequence[Fact]) -> str:
 
 def _facts(of: Row) -> Iterator[Fact]:
     yield "plan, trial", f"{of.run.plan_id}, {of.stored.trial.trial_id}"
+    told = [f"{name} {of.labels[name]}" for name in _LABELS if of.labels.get(name)]
+    if told:
+        yield "labels", ", ".join(told)
     if of.result is None:
         yield "outcome", "never ran"
         return

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 from benchorch.domain.artifact import Format
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.torch_call import live_executable, missing_torch, module_in
+
+if TYPE_CHECKING:
+    import torch
 
 
 @final
@@ -18,7 +21,10 @@ class Eager(Runtime):
     An exported program calls the same kernels without the model's Python, and checks its inputs.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
+    consumes: ClassVar[tuple[Format, ...]] = (
+        *(Format.MODULE, Format.CALLABLE),
+        Format.EXPORTED_PROGRAM,
+    )
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 2
 
@@ -32,7 +38,13 @@ class Eager(Runtime):
 
         torch.set_num_threads(request.threads)
         module = module_in(request)
-        exported = Format.EXPORTED_PROGRAM in request.sources
-        return live_executable(
-            request, module, module, "torch export" if exported else "torch eager"
-        )
+        return live_executable(request, module, module, _provider(request, module))
+
+
+def _provider(request: LoadRequest, module: torch.nn.Module) -> str:
+    """What runs the module, for people."""
+    from benchorch.onnx_module import OnnxGraph
+
+    if isinstance(module, OnnxGraph):
+        return module.provider
+    return "torch export" if Format.EXPORTED_PROGRAM in request.sources else "torch eager"

@@ -21,6 +21,7 @@ from benchorch.torch_call import (
     tensors_of,
     unrecorded,
 )
+from benchorch.torchscript_files import CALL_FILE, SCRIPT_FILE
 
 if TYPE_CHECKING:
     import torch
@@ -46,10 +47,10 @@ class TorchScript(Runtime):
         source = request.sources[Format.TORCHSCRIPT]
         torch.set_num_threads(request.threads)
         with refusal(MeasureError, "The TorchScript file cannot be loaded"):
-            told = json.loads((source / "call.json").read_text())
+            told = json.loads((source / CALL_FILE).read_text())
             # torch.jit is not annotated
             script = torch.jit.load(  # type: ignore[no-untyped-call]
-                str(source / "model.pt"), map_location=request.device
+                str(source / SCRIPT_FILE), map_location=request.device
             )
         dtypes = tuple(told["dtypes"])
         return TorchExecutable(

@@ -216,6 +216,7 @@ def _labels_of(cell: Cell, chain: Chain) -> dict[str, str]:
     axes = [f"{k}={v}" for k, v in cell.axes.items() if k not in told]
     labels = {name: cell.choices[name] for name in ("model", "conversion", "hardware", "scenario")}
     return {
+        **chain.model.labels,
         **labels,
         "hardware": _machine_label(labels["hardware"], chain),
         "hardware_kind": chain.hardware.kind,

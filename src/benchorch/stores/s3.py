@@ -30,9 +30,10 @@ _URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(/(?P<prefi
 _PATIENCE: Mapping[str, Any] = {
     "connect_timeout": 3,
     "read_timeout": 10,
+    "max_pool_connections": 16,  # as many as ask at once when entries are listed
     "retries": {"mode": "standard", "total_max_attempts": 8},
 }
-_PAUSE_S = 30.0  # who has not answered eight times need not be asked at every turn
+_PAUSE_S = 60.0  # who has not answered eight times need not be asked at every turn
 _ABSENT_CODES = {"404", "NoSuchKey", "NoSuchUpload"}
 _CHANGED_CODES = {"412", "PreconditionFailed", "409", "ConditionalRequestConflict"}
 _DENIED_CODES = {"403", "AccessDenied"}

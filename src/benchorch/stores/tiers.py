@@ -82,7 +82,7 @@ class Tiers:
             if found:
                 return found, False
             artifact = self.shelf.build_alone(key, format=format, name=name, make=make)
-            with _doing_without(f"{name} is kept on this machine only", Unreachable, Denied):
+            with _doing_without(f"{name} is kept on this machine only", StoreError):
                 self._remote.publish(artifact, replace=force)
             return artifact, True
 

@@ -20,8 +20,9 @@ class Peaks:
         flops_per_s: by dtype as PyTorch spells it; ``float32`` stands in for a missing one.
         bytes_per_s: of its memory.
         launch_floor_ns: the shortest useful kernel; 0 where nothing is launched.
-        source: ``measured`` here, or from a ``datasheet``.
+        source: ``measured`` here, or from a ``data sheet``.
         caveats: what to know before they are believed.
+        promised: how much that is of what the machine's data sheet says, where there is one.
     """
 
     flops_per_s: Mapping[str, float]
@@ -29,6 +30,7 @@ class Peaks:
     launch_floor_ns: float = 0.0
     source: str = "measured"
     caveats: tuple[str, ...] = field(default=())
+    promised: str = ""
 
     def flops_of(self, dtype: str) -> float | None:
         """The peak that applies to a dtype; None where there is none."""

@@ -195,3 +195,22 @@ def test_machines_differ_with_all_that_is_theirs() -> None:
 def test_every_field_belongs_to_a_known_factor_or_none() -> None:
     fields = [*definition_of(trial().spec), "environment.host", "ran.dtype", "device.power_cap_w"]
     assert {factor_of(field) for field in fields} <= {*FACTORS, None}
+
+
+def test_a_live_module_is_the_same_in_whatever_runs_directory_it_was_put() -> None:
+    def run(directory: str, digest: str = "d") -> Trial:
+        inputs = {"file": f"{directory}/model/0123456789abcdef.safetensors"}
+        model = {"program": f"{directory}/model", "digest": digest, "inputs": inputs}
+        return trial(model=model)
+
+    assert differences(stored(run("/a")), stored(run("/b"))) == ()
+    (found,) = differences(stored(run("/a")), stored(run("/b", digest="e")))
+    assert (found.field, found.factor) == ("model.digest", "model")
+
+
+def test_inputs_of_other_content_or_of_a_users_own_name_are_others() -> None:
+    def reads(file: str) -> Trial:
+        return trial(model={"inputs": {"file": file}})
+
+    for a, b in (("/a/x.npz", "/b/x.npz"), (f"/a/{'0' * 16}.npz", f"/a/{'1' * 16}.npz")):
+        assert differences(stored(reads(a)), stored(reads(b)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from benchorch import cli
 from benchorch.commands import head, submit
-from benchorch.commands.head import Jobs, ask, named, pack, remote_words
+from benchorch.commands.head import Jobs, ask, named, pack
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.executors.ray_jobs import RayJobs
 
@@ -102,16 +103,12 @@ def test_an_interrupt_ends_the_command_there() -> None:
     assert jobs.stopped
 
 
-def test_a_run_goes_to_the_heads_own_cluster_unless_it_says_otherwise() -> None:
-    own = ["executor=ray", "executor.address=auto"]
-    assert remote_words(["model=bert"]) == ["model=bert", *own]
-    assert remote_words(["executor=process"]) == ["executor=process"]
-    assert remote_words(["resume=x"]) == ["resume=x"]
-
-
 def test_a_password_among_the_words_goes_nowhere() -> None:
+    words = ["model=bert", "tracking.uri=https://me:hunter2@mlflow.example.com"]
+    jobs = FakeJobs()
     with pytest.raises(ConfigError, match=r"tracking\.uri: holds a password"):
-        remote_words(["model=bert", "tracking.uri=https://me:hunter2@mlflow.example.com"])
+        head.submit(jobs, URL, words, None)
+    assert jobs.command == ""
 
 
 def test_submit_answers_once_the_plan_is_known() -> None:
@@ -127,7 +124,7 @@ def test_submit_answers_once_the_plan_is_known() -> None:
 
 def test_submit_says_why_a_run_did_not_start() -> None:
     reply = head.submit(FakeJobs("1 problem\n", code=2), URL, ["model=nosuch"], None)
-    assert reply.exit_code == 1
+    assert reply.exit_code == 2
     assert "it failed\n1 problem" in reply.text
 
 
@@ -234,4 +231,29 @@ def test_a_heads_driver_is_at_home_in_the_users_state(
     place = tmp_path / "state" / "benchorch" / "runs" / "benchorch-1"
     assert Path.cwd() == place / "code"
     assert (place / "code" / "zoo.py").read_text() == "x"
-    assert words == ["model=mlp", f"hydra.run.dir={place}", f"hydra.sweep.dir={place}"]
+    there = [f"hydra.run.dir={place}", f"hydra.sweep.dir={place}"]
+    assert words == ["model=mlp", "executor=ray", "executor.address=auto", *there]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(
+    ("words", "hired"),
+    [
+        (["model=mlp"], ["executor=ec2"]),
+        (["executor=process"], []),
+        (["resume=x"], []),
+    ],
+)
+def test_a_run_goes_to_the_heads_own_machines_unless_it_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], hired: list[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(submit, "HEADS_CLUSTER", tmp_path)
+    told = submit.settle("benchorch-1", words, with_code=False)
+    assert [word for word in told if word.startswith("executor") and word not in words] == hired
+
+
+def test_a_directory_that_is_not_there_does_not_travel(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--working-dir: there is no directory"):
+        head.submit(FakeJobs(), URL, ["model=mlp"], tmp_path / "nowhere")

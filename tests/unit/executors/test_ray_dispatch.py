@@ -136,6 +136,15 @@ def test_a_node_that_is_there_is_given_longer_to_start() -> None:
     assert "waited 120 s" in result.failure.message
 
 
+def test_a_kind_that_is_waited_for_is_named_once_to_the_person_who_waits() -> None:
+    trials = [trial("1", "b"), trial("2", "b"), trial("3")]
+    _, events = run(trials, ScriptedFleet(obedient))
+    waits = [event for event in events if event.stage == "wait"]
+    assert [(event.trial_id, event.message) for event in waits] == [
+        ("1", "for a free b, at most 30.0 s")
+    ]
+
+
 def test_a_node_that_comes_late_has_all_its_time_to_start() -> None:
     def late(fleet: ScriptedFleet) -> Sequence[Message]:
         if fleet.looks == 25:

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,9 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError, ExecutorError
+from benchorch.executors.cluster_file import cluster_file
 from benchorch.executors.ray import RayExecutor
+from benchorch.executors.rehearsal import rehearsed_offers
 from benchorch.interfaces.executor import Emit
 
 
@@ -51,12 +54,43 @@ def test_a_cluster_without_token_authentication_is_refused(
 
 def test_every_wrong_option_is_named_with_its_value() -> None:
     with pytest.raises(ConfigError) as caught:
-        RayExecutor(max_attempts=0, wait_s=-1, start_s=-2)
+        RayExecutor(max_attempts=0, wait_s=-1, start_s=-2, most=0, market="sport")
     assert caught.value.problems == (
         "max_attempts is 0; it must be at least 1.",
         "wait_s is -1; it must be at least 0.",
         "start_s is -2; it must be at least 0.",
+        "most is 0; it must be at least 1.",
+        "market is 'sport'; it must be one of spot, on_demand, spot_then_on_demand.",
     )
+
+
+def test_a_rehearsal_has_no_other_cluster_and_plays_any_machine() -> None:
+    assert RayExecutor(rehearse=True).unreachable("p5.48xlarge") is None
+    with pytest.raises(ConfigError, match="rehearse plays a cluster of its own"):
+        RayExecutor(rehearse=True, cluster_file="cluster.yaml", address="auto")
+
+
+def test_a_kind_that_the_cluster_file_does_not_declare_is_a_skip_that_names_those_it_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    path = tmp_path / "cluster.yaml"
+    path.write_text(cluster_file("name", {}, rehearsed_offers(["r6i.large"], 1), idle_s=60))
+    executor = RayExecutor(address="auto", cluster_file=str(path), market="spot")
+    assert executor.unreachable("r6i.large") is None
+    reason = executor.unreachable("g5.xlarge")
+    assert reason is not None
+    assert "declares no g5.xlarge in market spot; it declares: r6i.large (on_demand)" in reason
+
+
+def test_away_from_the_head_the_cluster_file_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    executor = RayExecutor(address="auto", cluster_file="/no/cluster.yaml")
+    reason = executor.unreachable("g5.xlarge")
+    assert reason is not None
+    assert "run this there" in reason
+    with pytest.raises(ConfigError, match="give its address too"):
+        RayExecutor(cluster_file="/no/cluster.yaml")
 
 
 def test_an_empty_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def test_of_many_graphs_only_so_many_are_kept() -> None:
         for function in functions:
             function(torch.ones(3))
     kept = [seen for graph in capture.graphs.values() for seen in graph.signatures.values()]
-    assert [bool(seen.arguments) for seen in kept] == [True] * 4 + [False] * 2
+    assert [seen.is_kept for seen in kept] == [True] * 4 + [False] * 2
 
 
 def test_what_was_compiled_for_one_profile_serves_the_next() -> None:

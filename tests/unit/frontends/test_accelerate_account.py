@@ -11,7 +11,7 @@ import pytest
 from benchorch.domain.codec import encode
 from benchorch.domain.estimate import Estimate
 from benchorch.frontends.accelerate_account import Account, Key
-from benchorch.frontends.accelerate_capture import GraphBreak
+from benchorch.frontends.accelerate_breaks import GraphBreak
 from benchorch.frontends.accelerate_report import AcceleratedReport, Measured
 from benchorch.frontends.accelerate_runs import Call, Run
 

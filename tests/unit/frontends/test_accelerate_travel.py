@@ -14,8 +14,9 @@ from torch import nn
 import benchorch
 from benchorch.domain.tensors import Workload
 from benchorch.frontends.accelerate import activate, deactivate
+from benchorch.frontends.accelerate_arguments import Stays
 from benchorch.frontends.accelerate_capture import Capture
-from benchorch.frontends.accelerate_travel import Departures, Stays, Traveller
+from benchorch.frontends.accelerate_travel import Departures, Traveller
 from benchorch.models.exported import ExportedModel
 
 
@@ -86,6 +87,13 @@ def test_numbers_that_change_are_a_part_of_the_graph(tmp_path: Path) -> None:
         for module, inputs in (arrived(tmp_path, each) for each in sent(capture, tmp_path))
     ]
     assert [answer[0].item() for answer in answers] == [3.75, 6.25, 7.5]
+
+
+def test_a_single_number_and_a_transposed_tensor_arrive_as_they_are(tmp_path: Path) -> None:
+    x, y = torch.tensor(2.0), torch.arange(6.0).reshape(2, 3).T
+    (traveller,) = sent(captured(lambda x, y: x * y, (x, y)), tmp_path)
+    module, inputs = arrived(tmp_path, traveller)
+    assert torch.equal(module(**inputs)[0], x * y)
 
 
 def test_float64_weights_keep_their_precision(tmp_path: Path) -> None:

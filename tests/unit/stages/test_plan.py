@@ -41,6 +41,36 @@ def conversions(trials):
     return [trial.labels["conversion"] for trial in trials]
 
 
+class Rehearsal(Everywhere):
+    """Plays every machine on this one."""
+
+    def plays_machines(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason"),
+    [("x86_64", "r6g.large is an aarch64 machine"), ("aarch64", "r6i.large is an x86_64 machine")],
+)
+def test_a_machine_that_cannot_be_played_here_is_a_skip(composer, monkeypatch, machine, reason):
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    jobs = [["model=mlp", "conversion=eager", f"hardware={name}"] for name in ("r6g", "r6i")]
+    found, _ = planned(composer, *jobs, executor=Rehearsal())
+    (skip,) = found.skips
+    assert "is only played here" in skip.reason
+    assert reason in skip.reason
+    assert len(found.trials) == 1
+    assert len(planned(composer, *jobs)[0].trials) == 2
+
+
+def test_without_a_gpu_none_is_played(composer, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    found, _ = planned(composer, ["model=mlp", "hardware=g5"], executor=Rehearsal())
+    assert found.trials == ()
+    assert "a CUDA device is needed" in found.skips[0].reason
+
+
 def test_a_single_conversion_brings_the_baseline_it_is_compared_with(composer):
     found, asked = planned(composer, ["model=mlp", "conversion=onnxruntime"])
     eager, onnx = found.trials

@@ -154,7 +154,8 @@ def test_what_others_have_is_listed_and_explained(bucket: Bucket) -> None:
     [listed] = json.loads(json.dumps(cache.run(["list"], other).data))
     assert listed["remote"] == f"{bucket.url}/artifacts/{KEY.digest}"
     assert listed["artifact"]["size_bytes"] == 2 * len(CONTENT) + 2
-    assert "s3" in cache.run(["list"], other).text.splitlines()[1]
+    assert " s3 " in cache.run(["list"], other).text.splitlines()[1]
+    assert " here+s3 " in cache.run(["list"], bucket.machine("a")).text.splitlines()[1]
     assert listed["remote"] in cache.run(["show", KEY.digest[:8]], other).text
     explained = cache.run(["explain", KEY.digest[:8]], other)
     assert explained.data["hit"] is True

@@ -251,4 +251,6 @@ def _warnings(dag: Dag, dilation_ratio: float | None, peaks: Peaks | None) -> tu
         )
     if peaks is not None and peaks.source != "measured":
         found.append(f"Rooflines rest on peaks from a {peaks.source}, not measured here.")
+    if peaks is not None and peaks.promised:
+        found.append(f"Rooflines rest on what was measured here: {peaks.promised}.")
     return tuple(found)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import onnxruntime as ort
@@ -96,6 +97,21 @@ def test_a_profile_that_dilates_its_program_says_so() -> None:
     warned = analysed(run.events, dilation_ratio=1.4).findings.warnings
     assert any("1.40 times" in one for one in warned)
     assert analysed(run.events, dilation_ratio=1.02).findings.warnings == run.findings.warnings
+
+
+@pytest.mark.parametrize(
+    ("peaks", "said"),
+    [
+        (replace(PEAKS, source="data sheet"), "peaks from a data sheet, not measured here"),
+        (replace(PEAKS, promised="1 of 2 bytes/s"), "measured here: 1 of 2 bytes/s"),
+    ],
+)
+def test_what_a_roofline_rests_on_is_said(peaks: Peaks, said: str) -> None:
+    run = launch_bound()
+    (warning,) = set(analysed(run.events, peaks=peaks).findings.warnings) - set(
+        analysed(run.events, peaks=PEAKS).findings.warnings
+    )
+    assert said in warning
 
 
 def test_an_odd_one_out_among_equals_is_named() -> None:

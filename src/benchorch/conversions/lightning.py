@@ -1,0 +1,108 @@
+"""A LightningModule's own exports: what ``to_onnx`` and ``to_torchscript`` make of it.
+
+Where a module overrides them, it is the override that is called.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+
+from benchorch.domain.artifact import Format
+from benchorch.errors import BuildError
+from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.onnx_files import MODEL_FILE
+from benchorch.refusal import refusal
+from benchorch.torch_call import floating_dtypes, live_tensors
+from benchorch.torch_trace import open_shapes, traceable
+from benchorch.torchscript_files import write_script
+
+if TYPE_CHECKING:
+    import torch
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LightningOnnx(FileStep):
+    """``module.to_onnx(file, input_sample, ...)``, which hands its options to torch's exporter."""
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.LIGHTNING_MODULE,)
+    produces: ClassVar[Format] = Format.ONNX
+    requires: ClassVar[tuple[str, ...]] = ("torch", "onnx", "onnxscript")
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``model.onnx``."""
+        module, inputs = _call(request, "cpu")
+        options: dict[str, Any] = {"input_names": list(inputs), "dynamo": True, "verbose": False}
+        if request.example.keywords:
+            options["kwargs"] = dict(request.example.keywords)
+        if request.example.dynamic:
+            options["dynamic_shapes"] = open_shapes(request.example)
+        path = request.out_dir / MODEL_FILE
+        with refusal(BuildError, f"{_name(module)}.to_onnx refused the model"):
+            module.to_onnx(path, tuple(inputs.values()), **options)
+        if not path.is_file():
+            raise BuildError(f"{_name(module)}.to_onnx wrote no file.", kind="user_code")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LightningTorchScript(FileStep):
+    """``module.to_torchscript(method=...)``.
+
+    Args:
+        method: ``script``, which is Lightning's default, or ``trace``.
+    """
+
+    consumes: ClassVar[tuple[Format, ...]] = (Format.LIGHTNING_MODULE,)
+    produces: ClassVar[Format] = Format.TORCHSCRIPT
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    # A host without a GPU has none: the fact tells the two kinds of traces apart.
+    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability")
+    version: ClassVar[int] = 1
+
+    method: Literal["script", "trace"] = "script"
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``model.pt`` and ``call.json``."""
+        from torch.jit.frontend import FrontendError
+
+        module, inputs = _call(request, request.device)
+        options: dict[str, Any] = {}
+        if self.method == "trace":
+            if request.example.keywords:
+                raise BuildError(
+                    f"a trace takes tensors alone, and {_name(module)} is called with "
+                    f"{', '.join(request.example.keywords)} too.",
+                    remedy="conversion=lightning_torchscript",
+                )
+            options = {"example_inputs": tuple(inputs.values()), "strict": False}
+        # Scripting reads source files, and says OSError where there is none.
+        with refusal(
+            BuildError, f"{_name(module)}.to_torchscript refused the model", FrontendError, OSError
+        ):
+            script = module.to_torchscript(method=self.method, **options)
+        if isinstance(script, dict):
+            raise BuildError(
+                f"{_name(module)}.to_torchscript made {len(script)} modules: {', '.join(script)}.",
+                remedy="let it return one",
+            )
+        write_script(
+            script,
+            request.out_dir,
+            method=self.method,
+            dtypes=floating_dtypes(module),
+            device=request.device,
+        )
+
+
+def _call(request: BuildRequest, device: str) -> tuple[Any, dict[str, torch.Tensor]]:
+    """The LightningModule on the device, and the tensors that it is called with, in order."""
+    module = request.module().to(device)
+    return module, live_tensors(module, traceable(request.example), device)
+
+
+def _name(module: object) -> str:
+    return type(module).__name__

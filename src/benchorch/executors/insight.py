@@ -1,0 +1,80 @@
+"""What a cluster tells of machines that come and go, and why none has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, final
+
+from benchorch.executors.dispatch import Vacancy
+from benchorch.executors.hiring import HiringRules, Recruiter
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launching:
+    """What Ray's autoscaler says of the machines it launches.
+
+    Attributes:
+        booting: machines that were launched and have not joined, by the cluster file's node type.
+        trouble: the last reason why one could not be launched, or an empty string.
+        dead: why nothing will be launched any more, or an empty string.
+    """
+
+    booting: Mapping[str, int] = field(default_factory=dict)
+    trouble: str = ""
+    dead: str = ""
+
+
+class Insight(Protocol):
+    """What else a cluster tells of itself."""
+
+    def draining(self) -> Iterable[str]:
+        """The ids of nodes that will be gone soon."""
+        ...
+
+    def launching(self) -> Launching:
+        """What the autoscaler is about."""
+        ...
+
+
+@final
+class NoInsight:
+    """A cluster that tells nothing else."""
+
+    def draining(self) -> Iterable[str]:
+        """None that is known of."""
+        return ()
+
+    def launching(self) -> Launching:
+        """Nothing that is known of."""
+        return Launching()
+
+
+def no_machine(
+    kind: str, rules: HiringRules, recruiter: Recruiter, launching: Launching
+) -> Vacancy:
+    """Why no machine of a kind has come."""
+    refusal = rules.refusal(kind)
+    if refusal is not None:
+        return Vacancy(
+            failure="no_node",
+            reason=refusal[0].upper() + refusal[1:].rstrip("."),
+            remedy="Declare it in the cluster's fleet (docs/fleet.md), or change executor.market.",
+        )
+    if launching.dead:
+        return Vacancy(
+            failure="no_node",
+            reason=f"Nothing is launched: {launching.dead}",
+            remedy="See monitor.log and monitor.err in the head's Ray logs; then resume=.",
+        )
+    markets = " and then ".join(str(offer.post.market) for offer in rules.of(kind))
+    told = f"; the last launch said: {launching.trouble}" if launching.trouble else ""
+    failed = (
+        f", spot {recruiter.fallbacks[kind]} time(s) in vain" if recruiter.fallbacks[kind] else ""
+    )
+    return Vacancy(
+        failure="no_capacity",
+        reason=f"No {kind} came ({markets}{failed}){told}",
+        remedy="Ask for another size or market, raise executor.wait_s, or resume= later.",
+    )

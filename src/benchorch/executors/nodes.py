@@ -1,0 +1,40 @@
+"""What a Ray node announces: which kinds it stands for, how many slots it has, how it was hired."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchorch.domain.price import Market
+from benchorch.executors.cluster_file import KIND_LABEL, MARKET_LABEL, RESOURCE_PREFIX, Post
+
+
+def kinds_of(node: Mapping[str, Any]) -> tuple[str, ...]:
+    """The hardware kinds that a node stands for."""
+    names = sorted(node["Resources"])
+    return tuple(name[len(RESOURCE_PREFIX) :] for name in names if name.startswith(RESOURCE_PREFIX))
+
+
+def slots_of(node: Mapping[str, Any]) -> int:
+    """How many trials may be measured at once: a slot stands for all kinds of its node."""
+    return min(int(node["Resources"][f"{RESOURCE_PREFIX}{kind}"]) for kind in kinds_of(node))
+
+
+def post_of(node: Mapping[str, Any]) -> Post | None:
+    """What a node's labels say it was hired as."""
+    labels = node.get("Labels") or {}
+    market = str(labels.get(MARKET_LABEL)).replace("-", "_")
+    if KIND_LABEL not in labels or market not in list(Market):
+        return None
+    return Post(kind=labels[KIND_LABEL], market=Market(market))
+
+
+def host_of(node: Mapping[str, Any]) -> str:
+    """Its name for people."""
+    return f"{node['NodeManagerHostname']} ({node['NodeID'][:8]})"
+
+
+def last_line(text: str) -> str:
+    """The end of Ray's many lines, where the reason stands."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300].rstrip(".") if lines else "no reason given"

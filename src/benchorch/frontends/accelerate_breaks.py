@@ -1,0 +1,92 @@
+"""Where does a function fall into several graphs, and why? Dynamo's own log tells."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_PLACE = re.compile(
+    r"in user code at (?P<file>.+):(?P<line>\d+)\nGraph Break Reason:(?P<why>[^$]*)"
+)
+_SKIPPED = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+)')
+_LIMIT = re.compile(
+    r"hit config\.\w+ \((?P<most>\d+)\)\s+function: .* \((?P<file>.+):(?P<line>\d+)\)"
+)
+_LOGGERS = ("symbolic_convert", "convert_frame")
+_PREFACES = ("Encountered graph break", "Failed to handle graph break")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphBreak:
+    """Where a function could not be captured in one piece.
+
+    Attributes:
+        file, line: of the user's code; empty and 0 where Dynamo does not say.
+        reason: its first line.
+    """
+
+    file: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}" if self.file else self.reason
+
+
+class _Listener(logging.Handler):
+    """Hears of graph breaks from Dynamo's own log: not every one of them ends a graph."""
+
+    def __init__(self, breaks: dict[GraphBreak, None]) -> None:
+        super().__init__(logging.DEBUG)
+        self._breaks = breaks
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take down a message that tells of a break; any other is passed over."""
+        text = record.getMessage()
+        told = _PLACE.search(text)
+        limit = _LIMIT.search(text)
+        if told:
+            self._add(told["file"], int(told["line"]), told["why"])
+        elif limit:
+            why = f"compiled for {limit['most']} shapes, torch's limit; others run in Python: try"
+            self._add(limit["file"], int(limit["line"]), f"{why} dynamic=True")
+        elif record.exc_info and record.exc_info[1] is not None:
+            places = list(_SKIPPED.finditer(text))
+            file, line = (places[-1]["file"], int(places[-1]["line"])) if places else ("", 0)
+            self._add(file, line, str(record.exc_info[1]))
+
+    def _add(self, file: str, line: int, text: str) -> None:
+        self._breaks[GraphBreak(file=file, line=line, reason=_reason(text))] = None
+
+
+def _reason(text: str) -> str:
+    """The first line that gives one, behind what only says that there was a break."""
+    lines = (line.strip() for line in text.splitlines())
+    told = (line for line in lines if line and not line.startswith(_PREFACES))
+    return next(told, "Dynamo gives no reason")
+
+
+@contextlib.contextmanager
+def noted_breaks(breaks: dict[GraphBreak, None]) -> Iterator[None]:
+    """Add every break that Dynamo meets meanwhile, with its place in the user's code."""
+    listener = _Listener(breaks)
+    loggers = [logging.getLogger(f"torch._dynamo.{name}.__graph_breaks") for name in _LOGGERS]
+    before = [(logger, logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        # Who has asked Dynamo for this log goes on reading it; nobody else does now.
+        logger.propagate = logger.propagate and logger.isEnabledFor(logging.DEBUG)
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(listener)
+    warner = logging.getLogger("torch._dynamo.convert_frame")
+    warner.addHandler(listener)
+    try:
+        yield
+    finally:
+        warner.removeHandler(listener)
+        for logger, level, propagate in before:
+            logger.removeHandler(listener)
+            logger.setLevel(level)
+            logger.propagate = propagate

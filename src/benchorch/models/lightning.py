@@ -1,0 +1,127 @@
+"""A LightningModule: its class, what its checkpoint says it was made with, and its weights."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Workload
+from benchorch.environment import is_installed
+from benchorch.errors import BuildError
+from benchorch.models.callables import (
+    UserCode,
+    callable_problems,
+    check_forward,
+    reference_problems,
+    resolve_callable,
+)
+from benchorch.models.declared_model import DeclaredModel
+from benchorch.models.seeding import frozen, seeded
+from benchorch.models.weights import checkpoint_content, load_checkpoint
+
+if TYPE_CHECKING:
+    import torch
+
+_PACKAGES = {"lightning": "lightning.pytorch", "pytorch-lightning": "pytorch_lightning"}
+"""Distributions that have a LightningModule each, and where it is: two classes, one behaviour."""
+
+_HYPER_PARAMETERS = "hyper_parameters"
+_THEIR_NAME = "hparams_name"  # of the one argument that took them all; else "kwargs"
+
+
+def _distribution() -> str:
+    return next((name for name in _PACKAGES if is_installed(name)), "lightning")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LightningModel(DeclaredModel):
+    """A module that Lightning trains, called by its forward as it is outside of a Trainer.
+
+    A checkpoint that ``Trainer`` wrote gives the arguments that ``save_hyperparameters`` kept, and
+    the weights. Of it only tensors and plain values are read; nothing in it is executed.
+
+    Attributes:
+        module: ``path.py:Class`` or ``package.module:Class``.
+        arguments: keywords it is made with; they win over those of the checkpoint.
+    """
+
+    module: str
+    arguments: Mapping[str, Json] = field(default_factory=dict)
+
+    requires: ClassVar[tuple[str, ...]] = ("torch", _distribution())
+    version: ClassVar[int] = 1
+
+    @property
+    def gives(self) -> tuple[Format, ...]:
+        """A torch module too."""
+        return (Format.MODULE, Format.CALLABLE, Format.LIGHTNING_MODULE)
+
+    def load(self, seed: int) -> torch.nn.Module:
+        """The module with its weights; BuildError where the class makes no LightningModule."""
+        make = resolve_callable(self.module)
+        arguments = {**_hyper_parameters(make, self.checkpoint), **self.arguments}
+        with UserCode(self.module), seeded(seed):
+            module: Any = make(**arguments)
+            _check_lightning(self.module, module)
+            module.configure_model()  # where large modules make their layers
+        names = [spec.name for spec in self.specs()]
+        check_forward(self.module, module, (*names, *self.kwargs))
+        load_checkpoint(module, self.checkpoint)
+        return frozen(module)
+
+    def identity(self) -> Mapping[str, Json] | None:
+        """None: a user's code may do anything, so the module is hashed after loading."""
+        return None
+
+    def problems(self, workload: Workload) -> Sequence[str]:
+        """The class, its arguments where no checkpoint may add to them, inputs and checkpoint."""
+        where = "model.module"
+        return [
+            *(
+                callable_problems(where, self.module, self.arguments)
+                if self.checkpoint is None
+                else reference_problems(where, self.module)
+            ),
+            *self.declared_problems(workload),
+        ]
+
+
+def _hyper_parameters(make: Callable[..., object], checkpoint: str | None) -> dict[str, Any]:
+    """Of the arguments that a checkpoint kept, those that the class takes."""
+    if checkpoint is None or checkpoint.endswith(".safetensors"):
+        return {}
+    content = checkpoint_content(Path(checkpoint))
+    kept = content.get(_HYPER_PARAMETERS) if isinstance(content, Mapping) else None
+    if not isinstance(content, Mapping) or not isinstance(kept, Mapping):
+        return {}
+    parameters = inspect.signature(make).parameters
+    whole = content.get(_THEIR_NAME)
+    if whole in parameters and whole not in kept:
+        return {str(whole): dict(kept)}
+    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    return {str(name): value for name, value in kept.items() if takes_any or name in parameters}
+
+
+def _check_lightning(reference: str, module: object) -> None:
+    """BuildError where it is another thing than a LightningModule with a forward of its own."""
+    loaded = [sys.modules[name] for name in _PACKAGES.values() if name in sys.modules]
+    bases = tuple(package.LightningModule for package in loaded)
+    if not isinstance(module, bases):
+        raise BuildError(
+            f"{reference} made a {type(module).__name__}, not a LightningModule",
+            kind="user_code",
+            remedy="model=factory model.factory=... takes any torch.nn.Module",
+        )
+    if any(type(module).forward is base.forward for base in bases):
+        raise BuildError(
+            f"{reference} defines no forward, which is what is measured",
+            kind="user_code",
+            remedy="define forward(self, ...): predict_step calls it by default",
+        )

@@ -1,0 +1,37 @@
+"""The fleet at work where there is no Terraform: a machine is hired, works and is ended."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from machines import handmade, namespaces
+from machines.rehearsal import Rehearsal, rehearsing
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def stack(tmp_path, monkeypatch):
+    reason = namespaces.missing()
+    if reason:
+        pytest.skip(f"SKIPPED: no fleet is rehearsed: {reason}")
+    pytest.importorskip("moto", reason="moto stands in for AWS")
+    with rehearsing(tmp_path, {}) as rehearsal:
+        for name, value in rehearsal.emulator.environment().items():
+            monkeypatch.setenv(name, value)
+        yield rehearsal
+    assert rehearsal.hypervisor.processes() == []
+
+
+def test_a_machine_is_hired_for_a_trial_and_ended_after_it(stack: Rehearsal):
+    head = handmade.launch_head(["r6i.large"], idle_s=15)
+    words = ("model=mlp", "conversion=eager", "hardware=r6i", "executor=ec2", "tracking=none")
+    swept = stack.sweep(*words, "stopping=quick", "profiler=none", "protocol.repeats=0")
+    assert swept.returncode == 0, swept.stdout[-3000:] + swept.stderr[-3000:]
+    [line] = next(stack.desk.glob("runs/*/*/results.jsonl")).read_text().splitlines()
+    [hired] = [stay for stay in stack.hypervisor.stays if stay.role == "worker"]
+    assert json.loads(line)["environment"]["host"] == hired.name
+    stack.until_idle()
+    assert stack.hypervisor.instances_alive() == [head]
