@@ -157,7 +157,7 @@ def test_a_frozen_machine_loses_its_trial_and_may_thaw(begin: Begin, machines: M
     """It is like one behind a broken link; healed, it goes on with its trial."""
     drill = begin()
     drill.start()
-    victim = drill.moment(kind="a")
+    victim = drill.moment(kind="a", built=True)
     frozen = machines.pids(victim["node"])
     freeze(frozen, signal.SIGSTOP)
     settled = until(lambda: _begun_again(drill, victim["trial"]) or _kept(drill, victim), 90)
