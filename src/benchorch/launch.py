@@ -6,10 +6,11 @@ import contextlib
 import os
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, final
 
 from benchorch.channel import REPLY_FD
 from benchorch.errors import ExecutorError
@@ -18,14 +19,20 @@ from benchorch.offspring import Offspring
 _MARK = "BENCHORCH_CHILD"
 _REAP_S = 2.0
 
-# Reads a line, which says that all is well, or else the end of who should have written it.
+# Reads who is to be watched, until the end of who writes it; nobody's child, for Ray's workers kill
+# theirs when they end. A background process has no standard input unless it is given one.
 _GUARD = """
-read -r _ && exit
-kill -9 -- "-$1"
-for place in $(grep -ls "$2" /proc/[0-9]*/environ); do
-  pid=${place%/environ}
-  kill -9 "${pid#/proc/}"
-done
+exec 3<&0
+{
+  while read -r line; do last=$line; done
+  for child in $last; do
+    kill -9 -- "-${child%%:*}"
+    for place in $(grep -ls "${child#*:}" /proc/[0-9]*/environ); do
+      pid=${place%/environ}
+      kill -9 "${pid#/proc/}"
+    done
+  done
+} <&3 3<&- &
 """
 
 
@@ -83,36 +90,65 @@ def started(
     finally:
         os.close(writer)
     child = Child(process=process, offspring=Offspring(process.pid, f"{_MARK}={mark}"), pipe=reader)
-    with _guarded(process.pid, f"{_MARK}={mark}"):
-        try:
-            yield child
-        finally:
-            if process.returncode is None:
-                child.offspring.end(grace_s=0)
-                child.reap()
-            os.close(reader)
-
-
-@contextlib.contextmanager
-def _guarded(pid: int, mark: str) -> Iterator[None]:
-    """As long as it lasts, what a child has started does not outlive this process either.
-
-    Where this process is killed the kernel ends its child, but no compiler that the child runs.
-    """
+    _GUARDING.watch(process.pid, f"{_MARK}={mark}")
     try:
-        guard = subprocess.Popen(
-            ["sh", "-c", _GUARD, "benchorch-guard", str(pid), mark],
+        yield child
+    finally:
+        if process.returncode is None:
+            child.offspring.end(grace_s=0)
+            child.reap()
+        _GUARDING.forget(process.pid)
+        os.close(reader)
+
+
+@final
+class _Guarding:
+    """What children have started does not outlive this process.
+
+    Where this process is killed the kernel ends its children, but no compiler that they run: a
+    shell does, which is started with the first child and waits for the end of this process.
+    """
+
+    def __init__(self) -> None:
+        self._children: dict[int, str] = {}
+        self._lock = threading.Lock()
+        self._pipe: IO[bytes] | None = None
+
+    def watch(self, pid: int, mark: str) -> None:
+        """A child, by its number and what only its environment contains."""
+        with self._lock:
+            self._children[pid] = mark
+            self._tell()
+
+    def forget(self, pid: int) -> None:
+        """Nothing is left of it."""
+        with self._lock:
+            self._children.pop(pid, None)
+            self._tell()
+
+    def _tell(self) -> None:
+        told = " ".join(f"{pid}:{mark}" for pid, mark in self._children.items())
+        try:
+            self._pipe = self._pipe or self._start()
+            self._pipe.write(f"{told}\n".encode())
+        except OSError:  # without a shell, or somebody ended it: the next child gets another one
+            self._pipe = None
+
+    def _start(self) -> IO[bytes]:
+        shell = subprocess.Popen(
+            ["sh", "-c", _GUARD, "benchorch-guard"],
+            bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-    except OSError as error:
-        raise ExecutorError(f"A child's guard could not be started: {error}") from error
-    try:
-        yield
-    finally:
-        guard.communicate(b"\n")
+        shell.wait()
+        assert shell.stdin is not None
+        return shell.stdin
+
+
+_GUARDING = _Guarding()
 
 
 def _launch(

@@ -158,8 +158,13 @@ class Drill:
         begun = self.entries("begin")
         return [one for one in begun if (one["trial"], one["attempt"], one["pid"]) not in ended]
 
-    def moment(self, *, kind: str | None = None) -> dict[str, Any]:
-        """Wait for a moment that the dice choose, when a trial is under way; one of those."""
+    def moment(self, *, kind: str | None = None, built: bool = False) -> dict[str, Any]:
+        """Wait for a moment that the dice choose, when a trial is under way; one of those.
+
+        Args:
+            kind: of its node, where that matters.
+            built: whether its artifact must be there: a frozen builder keeps its key locked.
+        """
         wanted = self.dice.randrange(1, max(2, len(self.trials) - 2))
         pause_s = self.dice.uniform(0, 0.4)
         assert until(lambda: len(self.entries("begin")) >= wanted), self.complaints()
@@ -167,7 +172,13 @@ class Drill:
 
         def candidates() -> list[dict[str, Any]]:
             kinds = {f"{number:016x}": spec["kind"] for number, spec in enumerate(self.trials)}
-            return [one for one in self.under_way() if kind in (None, kinds[one["trial"]])]
+            made = {entry["artifact"] for entry in self.entries("made")}
+            return [
+                one
+                for one in self.under_way()
+                if kind in (None, kinds[one["trial"]])
+                and (not built or self.trials[int(one["trial"], 16)]["artifact"] in made)
+            ]
 
         assert until(candidates), self.complaints()
         return self.dice.choice(candidates())

@@ -10,6 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+import pytest
+
 SUPERVISING = """
 import sys
 from pathlib import Path
@@ -46,12 +49,18 @@ def carrying(mark: str) -> list[int]:
     return found
 
 
-def test_what_a_child_has_started_ends_with_a_killed_supervisor(tmp_path: Path) -> None:
-    mark = f"BENCHORCH_TEST_{os.getpid()}"
+@pytest.mark.parametrize("at_its_end", [False, True])
+def test_what_a_child_has_started_ends_with_a_killed_supervisor(
+    tmp_path: Path, at_its_end: bool
+) -> None:
+    mark = f"BENCHORCH_TEST_{os.getpid()}_{at_its_end}"
     command = [sys.executable, "-c", SUPERVISING, mark]
     with subprocess.Popen(command, cwd=tmp_path, start_new_session=True) as supervisor:
         try:
             assert until(lambda: len(carrying(mark)) == 3)
+            if at_its_end:  # as a Ray worker does whose node is gone
+                for child in psutil.Process(supervisor.pid).children():
+                    child.kill()
         finally:
             supervisor.send_signal(signal.SIGKILL)
     gone = until(lambda: not carrying(mark))
