@@ -91,7 +91,7 @@ def operators(place: Path) -> Iterator[Outcome]:
     """Stages repeat an operator; a change is another number of repetitions.
 
     In one call a stage may be slow off the path, where it hides; so several calls are profiled and
-    each is asked.
+    each is asked. Held against each other are the medians of predictions and of runs.
     """
     import torch
 
@@ -105,7 +105,7 @@ def operators(place: Path) -> Iterator[Outcome]:
             for change, factors in family.changes.items():
                 changed = {stage: round(n * factors.get(stage, 1)) for stage, n in counts.items()}
                 after = partial(family.run, _repeating(operator, changed))
-                base_ns, after_ns = _in_turns([base, after], ROUNDS, min)
+                base_ns, after_ns = _in_turns([base, after], ROUNDS, statistics.median)
                 exact = {stage: changed[stage] / n for stage, n in counts.items() if n}
                 delta_ms = each_ms * (sum(changed.values()) - sum(counts.values()))
                 yield Outcome(
