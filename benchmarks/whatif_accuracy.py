@@ -31,7 +31,7 @@ from trace_lab.two_threads import FAMILIES, Stage, profiled, scaled, sleeper, ta
 
 RESULTS = Path(__file__).resolve().parent / "results" / "whatif_accuracy.txt"
 SLEEP_RATIO, OPERATOR_RATIO = 0.02, 0.10
-PROFILES, ROUNDS = 15, 15
+ROUNDS = 21
 SILENT_RATIO = 0.01  # a change smaller than this has no sign that could be wrong
 
 
@@ -90,31 +90,45 @@ def sleeping(place: Path) -> Iterator[Outcome]:
 def operators(place: Path) -> Iterator[Outcome]:
     """Stages repeat an operator; a change is another number of repetitions.
 
-    In one call a stage may be slow off the path, where it hides; so several calls are profiled and
-    each is asked. Held against each other are the medians of predictions and of runs.
+    A machine's speed drifts, and in one call a stage may be slow off the path, where it hides: so a
+    profile, a run and a changed run take turns, and the medians of what each round says are held
+    against each other.
     """
     import torch
 
     torch.set_num_threads(1)
     for work, operator in _operators().items():
-        each_ms = _in_turns([operator], 30, min)[0] / 1e6
+        each_ns = _in_turns([operator], 30, min)[0]
         for name, family in FAMILIES.items():
             counts = {stage: max(2, 2 * round(ms / 8)) for stage, ms in family.stages_ms.items()}
             base = partial(family.run, _repeating(operator, counts))
-            traces = _profiles(base, place, PROFILES)
             for change, factors in family.changes.items():
                 changed = {stage: round(n * factors.get(stage, 1)) for stage, n in counts.items()}
                 after = partial(family.run, _repeating(operator, changed))
-                base_ns, after_ns = _in_turns([base, after], ROUNDS, statistics.median)
                 exact = {stage: changed[stage] / n for stage, n in counts.items() if n}
-                delta_ms = each_ms * (sum(changed.values()) - sum(counts.values()))
+                more_ns = each_ns * (sum(changed.values()) - sum(counts.values()))
+                rounds = [_round(base, after, exact, more_ns, place) for _ in range(ROUNDS)]
+                predicted, naive, measured = map(statistics.median, zip(*rounds, strict=True))
                 yield Outcome(
                     program=f"{work}: {name}",
                     change=change,
-                    predicted=statistics.median(predicted_ratio(one, exact) for one in traces),
-                    naive=1 + delta_ms * 1e6 / base_ns,
-                    measured=after_ns / base_ns,
+                    predicted=predicted,
+                    naive=naive,
+                    measured=measured,
                 )
+
+
+def _round(
+    base: Callable[[], None],
+    after: Callable[[], None],
+    factors: Mapping[str, float],
+    more_ns: float,
+    place: Path,
+) -> tuple[float, float, float]:
+    """What a profile predicts, what adding the difference says, and what it really came to."""
+    trace = profiled(base, place / "trace.json")
+    base_ns, after_ns = taken_ns(base), taken_ns(after)
+    return predicted_ratio(trace, factors), 1 + more_ns / base_ns, after_ns / base_ns
 
 
 def _operators() -> Mapping[str, Callable[[], object]]:
@@ -139,13 +153,10 @@ def _repeating(operator: Callable[[], object], counts: Mapping[str, int]) -> Sta
     return stage
 
 
-def _profiles(program: Callable[[], None], place: Path, times: int) -> Sequence[Path]:
-    return [profiled(program, place / f"trace{number}.json") for number in range(times)]
-
-
-def _fastest_profile(program: Callable[[], None], place: Path) -> Path:
+def _fastest_profile(program: Callable[[], None], place: Path, times: int = 4) -> Path:
     """The one of several profiles in which the program took least."""
-    return min(_profiles(program, place, 4), key=observed_ns)
+    traces = [profiled(program, place / f"trace{number}.json") for number in range(times)]
+    return min(traces, key=observed_ns)
 
 
 def _in_turns(
