@@ -258,7 +258,8 @@ def _never_called(variables: Mapping[str, object]) -> list[Json]:
     """The classes of modules that the script made and did not call; no parts of others."""
     import torch
 
-    made = [each for each in gc.get_objects() if isinstance(each, torch.nn.Module)]
+    # By type: what a proxy of something gone is cannot be asked of the proxy.
+    made = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
     parts = {id(part) for each in made for part in each.children()}
     del variables  # held until here, so that what they name is among the objects
     names = {type(each).__name__ for each in made if id(each) not in parts}

@@ -188,3 +188,23 @@ def test_a_script_that_makes_other_weights_each_time_is_told(tmp_path: Path) -> 
     model = ScriptModel(script=str(path), digest=digest, call=call["hash"], **call["model"])
     with pytest.raises(BuildError, match="other weights each time"):
         model.load(0)
+
+
+def test_a_proxy_of_something_gone_hides_no_module_that_was_made(tmp_path: Path) -> None:
+    script = tmp_path / "made.py"
+    script.write_text(
+        "import weakref, torch\n"
+        "class Gone: pass\n"
+        "proxy = weakref.proxy(Gone())\n"
+        "model = torch.nn.Bilinear(2, 2, 2)\n"
+    )
+    found = discover(
+        {
+            "script": str(script),
+            "arguments": [],
+            "max_depth": 0,
+            "folder": None,
+            "wanted": [],
+        }
+    )
+    assert "Bilinear" in found["never_called"]
