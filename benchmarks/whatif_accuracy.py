@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import statistics
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +32,8 @@ from trace_lab.two_threads import FAMILIES, Stage, profiled, scaled, sleeper, ta
 
 RESULTS = Path(__file__).resolve().parent / "results" / "whatif_accuracy.txt"
 SLEEP_RATIO, OPERATOR_RATIO = 0.02, 0.10
-ROUNDS = 21
+ROUNDS = 15
+QUIET_RATIO = 1.15  # a canary that is slower than at its best by more was disturbed
 SILENT_RATIO = 0.01  # a change smaller than this has no sign that could be wrong
 
 
@@ -92,13 +94,15 @@ def operators(place: Path) -> Iterator[Outcome]:
 
     A machine's speed drifts, and in one call a stage may be slow off the path, where it hides: so a
     profile, a run and a changed run take turns, and the medians of what each round says are held
-    against each other.
+    against each other. A round counts only if two threads at once were as fast as at their best
+    before it and after it: that is what a quiet machine is here.
     """
     import torch
 
     torch.set_num_threads(1)
     for work, operator in _operators().items():
         each_ns = _in_turns([operator], 30, min)[0]
+        quiet = _Quiet(operator)
         for name, family in FAMILIES.items():
             counts = {stage: max(2, 2 * round(ms / 8)) for stage, ms in family.stages_ms.items()}
             base = partial(family.run, _repeating(operator, counts))
@@ -107,7 +111,7 @@ def operators(place: Path) -> Iterator[Outcome]:
                 after = partial(family.run, _repeating(operator, changed))
                 exact = {stage: changed[stage] / n for stage, n in counts.items() if n}
                 more_ns = each_ns * (sum(changed.values()) - sum(counts.values()))
-                rounds = [_round(base, after, exact, more_ns, place) for _ in range(ROUNDS)]
+                rounds = quiet.rounds(partial(_round, base, after, exact, more_ns, place))
                 predicted, naive, measured = map(statistics.median, zip(*rounds, strict=True))
                 yield Outcome(
                     program=f"{work}: {name}",
@@ -116,6 +120,47 @@ def operators(place: Path) -> Iterator[Outcome]:
                     naive=naive,
                     measured=measured,
                 )
+
+
+class _Quiet:
+    """Rounds during which nobody else was on the machine's cores."""
+
+    disturbed = 0
+    counted = 0
+
+    def __init__(self, operator: Callable[[], object]) -> None:
+        """Of a machine that two threads keep busy with an operator."""
+        self.operator = operator
+        self.best_ns = min(self._canary_ns() for _ in range(20))
+
+    def _canary_ns(self) -> int:
+        def work() -> None:
+            for _ in range(20):
+                self.operator()
+
+        def both() -> None:
+            thread = threading.Thread(target=work)
+            thread.start()
+            work()
+            thread.join()
+
+        return taken_ns(both)
+
+    def rounds(
+        self, one: Callable[[], tuple[float, float, float]]
+    ) -> Sequence[tuple[float, float, float]]:
+        """So many that count, or fewer where the machine is not quiet often enough."""
+        found = []
+        for _ in range(5 * ROUNDS):
+            before_ns, said, after_ns = self._canary_ns(), one(), self._canary_ns()
+            if max(before_ns, after_ns) > QUIET_RATIO * self.best_ns:
+                _Quiet.disturbed += 1
+                continue
+            _Quiet.counted += 1
+            found.append(said)
+            if len(found) == ROUNDS:
+                break
+        return found
 
 
 def _round(
@@ -252,6 +297,11 @@ def main() -> None:
             outcomes = list(KINDS[kind](Path(at)))
             lines += [outcome.row() for outcome in outcomes]
             summaries.append(summary(kind, outcomes))
+    if _Quiet.counted:
+        summaries.append(
+            f"operators: {_Quiet.disturbed} of {_Quiet.counted + _Quiet.disturbed} rounds were "
+            "disturbed and do not count"
+        )
     busy = f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the end"
     text = "\n".join([*lines, "", *summaries, busy])
     print(text)
