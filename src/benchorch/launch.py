@@ -20,17 +20,23 @@ _MARK = "BENCHORCH_CHILD"
 _REAP_S = 2.0
 
 # Reads who is to be watched, until the end of who writes it; nobody's child, for Ray's workers kill
-# theirs when they end. A background process has no standard input unless it is given one.
+# theirs when they end. A background process has no standard input unless it is given one. It looks
+# more than once: a process that has just been started shows no environment yet.
 _GUARD = """
 exec 3<&0
 {
   while read -r line; do last=$line; done
   for child in $last; do
-    kill -9 -- "-${child%%:*}"
-    for place in $(grep -ls "${child#*:}" /proc/[0-9]*/environ); do
-      pid=${place%/environ}
-      kill -9 "${pid#/proc/}"
+    [ "${child%%:*}" = 0 ] || kill -9 -- "-${child%%:*}"
+  done
+  for again in 1 2 3 4 5; do
+    for child in $last; do
+      for place in $(grep -ls "${child#*:}" /proc/[0-9]*/environ); do
+        pid=${place%/environ}
+        kill -9 "${pid#/proc/}"
+      done
     done
+    sleep 0.2
   done
 } <&3 3<&- &
 """
@@ -80,24 +86,27 @@ def started(
         variables: its environment, to which the pipe's number and a mark are added.
     """
     mark = os.urandom(8).hex()
+    marked = f"{_MARK}={mark}"
     reader, writer = os.pipe()
+    _GUARDING.watch(marked)  # whoever is killed from here on leaves nothing behind
     try:
         own = {REPLY_FD: str(writer), _MARK: mark}
         process = _launch(argv, request, log, {**variables, **own}, writer)
     except BaseException:
         os.close(reader)
+        _GUARDING.forget(marked)
         raise
     finally:
         os.close(writer)
-    child = Child(process=process, offspring=Offspring(process.pid, f"{_MARK}={mark}"), pipe=reader)
-    _GUARDING.watch(process.pid, f"{_MARK}={mark}")
+    _GUARDING.watch(marked, process.pid)
+    child = Child(process=process, offspring=Offspring(process.pid, marked), pipe=reader)
     try:
         yield child
     finally:
         if process.returncode is None:
             child.offspring.end(grace_s=0)
             child.reap()
-        _GUARDING.forget(process.pid)
+        _GUARDING.forget(marked)
         os.close(reader)
 
 
@@ -110,24 +119,24 @@ class _Guarding:
     """
 
     def __init__(self) -> None:
-        self._children: dict[int, str] = {}
+        self._children: dict[str, int] = {}
         self._lock = threading.Lock()
         self._pipe: IO[bytes] | None = None
 
-    def watch(self, pid: int, mark: str) -> None:
-        """A child, by its number and what only its environment contains."""
+    def watch(self, mark: str, pid: int = 0) -> None:
+        """A child, by what only its environment contains, and its number where it has one."""
         with self._lock:
-            self._children[pid] = mark
+            self._children[mark] = pid
             self._tell()
 
-    def forget(self, pid: int) -> None:
+    def forget(self, mark: str) -> None:
         """Nothing is left of it."""
         with self._lock:
-            self._children.pop(pid, None)
+            self._children.pop(mark, None)
             self._tell()
 
     def _tell(self) -> None:
-        told = " ".join(f"{pid}:{mark}" for pid, mark in self._children.items())
+        told = " ".join(f"{pid}:{mark}" for mark, pid in self._children.items())
         try:
             self._pipe = self._pipe or self._start()
             self._pipe.write(f"{told}\n".encode())

@@ -33,6 +33,10 @@ class Insight(Protocol):
         """The ids of nodes that will be gone soon."""
         ...
 
+    def drain(self, node: str, reason: str) -> None:
+        """Have nothing more begun on a node; what runs there may end."""
+        ...
+
     def launching(self) -> Launching:
         """What the autoscaler is about."""
         ...
@@ -45,6 +49,9 @@ class NoInsight:
     def draining(self) -> Iterable[str]:
         """None that is known of."""
         return ()
+
+    def drain(self, node: str, reason: str) -> None:
+        """Nobody to be asked."""
 
     def launching(self) -> Launching:
         """Nothing that is known of."""

@@ -69,6 +69,19 @@ class RayInsight:
         found: Iterable[str] = self._ray._private.state.state.get_draining_nodes()
         return found
 
+    def drain(self, node: str, reason: str) -> None:
+        """Have Ray begin nothing more on a node; through ray:// it cannot be asked."""
+        if self._ray.util.client.ray.is_connected():
+            return
+        from ray.core.generated.autoscaler_pb2 import DrainNodeReason
+
+        preempted = DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+        client = self._ray._private.worker.global_worker.gcs_client
+        try:
+            client.drain_node(node, preempted, reason, 0)  # 0: whenever it is idle
+        except self._ray.exceptions.RayError as error:
+            logger.warning("drain=failed node=%s reason=%r", node[:8], last_line(str(error)))
+
     def launching(self) -> Launching:
         """What the autoscaler is about, as of the last few seconds."""
         now_s = time.monotonic()

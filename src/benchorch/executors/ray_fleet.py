@@ -344,8 +344,9 @@ class RayFleet(Fleet):
 
     def _take_news(self, agent: _Agent, news: News) -> None:
         self._mail.append(Said(events=news.events))
-        if news.notice:
+        if news.notice and not agent.leaving:
             self._say_leaving(agent, news.notice)
+            self._insight.drain(agent.node, news.notice)  # or the next agent comes here, too
 
     def _take_report(self, agent: _Agent, lease: Lease, report: Report) -> None:
         if report.files is not None and self._folders is not None:

@@ -78,7 +78,10 @@ class Actor:
 
     @property
     def news(self) -> Any:
-        return self.method(lambda: News(notice=self.ray.notice), lambda: 0.01)
+        def told() -> News:
+            return News(notice=self.ray.notice if self.node is self.ray.machines[0] else "")
+
+        return self.method(told, lambda: 0.01)
 
     @property
     def run(self) -> Any:
@@ -191,6 +194,10 @@ class LaunchingRay:
 
     def draining(self) -> set[str]:
         return self.gone
+
+    def drain(self, node: str, reason: str) -> None:
+        assert reason
+        self.gone.add(node)
 
     def launching(self) -> Launching:
         return Launching(dead=self.silent)
@@ -343,10 +350,18 @@ def test_a_machine_that_is_called_back_costs_no_attempt(told_by: str) -> None:
     assert [event.stage for event in events] == ["retry"]
 
 
-def test_what_fits_before_the_end_is_finished_and_the_next_goes_elsewhere() -> None:
+@pytest.mark.parametrize("told_by", ["Ray", "the machine"])
+def test_what_fits_before_the_end_is_finished_and_the_next_goes_elsewhere(told_by: str) -> None:
     ray = LaunchingRay()
     trials = [trial("1"), trial("2")]
-    ray.after(BOOT_S + 5, lambda: setattr(ray, "gone", {ray.machines[0].node_id}))
+
+    def tell() -> None:
+        if told_by == "Ray":
+            ray.gone = {ray.machines[0].node_id}
+        else:
+            ray.notice = "EC2 will terminate this machine at 08:22"
+
+    ray.after(BOOT_S + 5, tell)
     results, events = sweep(ray, trials, most=1)
     assert {r.attempt for r in results.values()} == {1}
     assert events == []
