@@ -118,11 +118,16 @@ def write_json(path: Path, value: Json) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Store one text file, whole or not at all; other machines may write the same one now."""
+    """Store one text file, whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Store one file, whole or not at all; other machines may write the same one now."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with temporary.open("w") as file:
-            file.write(text)
+        with temporary.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -7,7 +7,6 @@ compile it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import Json
 from benchorch.environment import package_versions
+from benchorch.journal import write_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -51,9 +51,7 @@ def engine_cache(scratch: Path, module: torch.nn.Module, options: Mapping[str, J
             pass
 
         def save(self, hash: str, blob: bytes, *_: Any, **__: Any) -> None:
-            temporary = directory / f".{hash}.{os.getpid()}"
-            temporary.write_bytes(blob)
-            temporary.replace(directory / hash)
+            write_bytes(directory / hash, blob)
 
         def load(self, hash: str, *_: Any, **__: Any) -> bytes | None:
             path = directory / hash

@@ -18,6 +18,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
+from benchorch.journal import write_bytes
 
 MAX_BACK_BYTES = 256 * 2**20
 """A trial's folder brings back so much; the largest files stay behind first."""
@@ -64,12 +65,7 @@ def unpack(packed: Packed, folder: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.parent.resolve().is_relative_to(root) or path.is_symlink():
             raise ValueError(f"{name!r} leads out of {folder} by a link")
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            temporary.write_bytes(content)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_bytes(path, content)
 
 
 @final

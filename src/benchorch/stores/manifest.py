@@ -15,8 +15,8 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import stat
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -260,7 +260,7 @@ def _remembered(directory: Path) -> Json:
 
 def _remember(directory: Path, manifest: Manifest, looks: Mapping[str, _Look]) -> None:
     """Note how the files looked before their bytes were compared; losing the note is harmless."""
-    note = directory / f".{VERIFIED}.{os.getpid()}.{threading.get_ident()}"
+    note = directory / f".{VERIFIED}.{secrets.token_hex(8)}"
     with suppress(OSError):
         note.write_text(json.dumps(_memory(manifest, looks)))
         note.replace(directory / VERIFIED)
