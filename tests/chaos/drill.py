@@ -11,28 +11,19 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from awaiting import until
 from benchorch import journal
 
 DRIVER = Path(__file__).with_name("driver.py")
 NOWHERE = {"_target_": "benchorch.recorders.none.Nowhere"}
 Outcomes: TypeAlias = dict[str, tuple[str, str, str]]
 """Of each trial: its outcome, the kind of its failure, and what it answered."""
-
-
-def until(condition: Callable[[], object], limit_s: float = 60) -> bool:
-    """Whether a condition came true in time."""
-    deadline_s = time.monotonic() + limit_s
-    while time.monotonic() < deadline_s:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 class Machines:
@@ -167,7 +158,7 @@ class Drill:
         """
         wanted = self.dice.randrange(1, max(2, len(self.trials) - 2))
         pause_s = self.dice.uniform(0, 0.4)
-        assert until(lambda: len(self.entries("begin")) >= wanted), self.complaints()
+        assert until(lambda: len(self.entries("begin")) >= wanted, 60), self.complaints()
         time.sleep(pause_s)
 
         def candidates() -> list[dict[str, Any]]:
@@ -180,7 +171,7 @@ class Drill:
                 and (not built or self.trials[int(one["trial"], 16)]["artifact"] in made)
             ]
 
-        assert until(candidates), self.complaints()
+        assert until(candidates, 60), self.complaints()
         return self.dice.choice(candidates())
 
     def lines(self) -> list[Mapping[str, Any]]:

@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from chaos.drill import Drill, Machines, Outcomes, until
+from awaiting import until
+from chaos.drill import Drill, Machines, Outcomes
 
 pytestmark = pytest.mark.ray_cluster
 
@@ -93,7 +94,7 @@ def attempts(drill: Drill) -> list[int]:
 def test_an_unbroken_sweep(begin: Begin) -> None:
     drill = begin()
     drill.start()
-    assert until(drill.orphans)  # what is looked for at the end can be found
+    assert until(drill.orphans, 60)  # what is looked for at the end can be found
     assert drill.finish() == 0, drill.complaints()
     drill.check(EXPECTED)
     assert set(attempts(drill)) == {1}
@@ -177,7 +178,7 @@ def test_what_an_agent_answers_after_it_was_given_up_is_dropped(
     long = [{**one, "takes_s": 20} if one["asks"] in (0, 1) else one for one in SWEEP]
     drill = begin(long)
     drill.start()
-    assert until(lambda: {_id(0), _id(1)} <= {one["trial"] for one in drill.entries("begin")})
+    assert until(lambda: {_id(0), _id(1)} <= {one["trial"] for one in drill.entries("begin")}, 60)
     time.sleep(drill.dice.uniform(0, 2))
     victim = drill.dice.choice([o for o in drill.under_way() if o["trial"] in (_id(0), _id(1))])
     raylet = machines.pids(victim["node"])[:1]

@@ -1,7 +1,6 @@
 """Accelerated functions profiled for real: tables, files, dollars, the tracker, Ctrl-C."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import torch
 from torch import nn
 
 import benchorch
+from awaiting import children_of, is_there
 
 FAST = {
     **{"stopping": "fixed", "stopping.processes": 2, "stopping.calls": 5},
@@ -149,15 +149,15 @@ def test_an_interrupt_ends_every_process_and_keeps_the_segments(place):
         text=True,
     )
     deadline = time.monotonic() + 120
-    while not (place.path / "out" / "plan.json").exists() or not _children(running.pid):
+    while not (place.path / "out" / "plan.json").exists() or not children_of(running.pid):
         assert time.monotonic() < deadline, "no trial began"
         time.sleep(0.1)
     time.sleep(2)
-    mine = _children(running.pid)
+    mine = children_of(running.pid)
     running.send_signal(signal.SIGINT)
     said, complained = running.communicate(timeout=60)
     assert mine
-    assert not [pid for pid in mine if _runs(pid)]
+    assert not [pid for pid in mine if is_there(pid)]
     assert "KeyboardInterrupt" in complained
     assert "resume=out" in said
     assert "Graph #1" in (place.path / "out" / "segments.txt").read_text()
@@ -178,20 +178,3 @@ def test_the_page_works_as_printed(place):
     )
     assert done.returncode == 0, done.stderr
     assert "Total times (compiled + uncompiled) per backend, ms:" in done.stdout
-
-
-def _children(pid):
-    try:
-        return [
-            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        ]
-    except OSError:
-        return []
-
-
-def _runs(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

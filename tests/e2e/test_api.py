@@ -1,7 +1,6 @@
 """The Python API as a user meets it: live modules, a REPL, a factory in a file, Ctrl-C."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 import torch
 
 import benchorch
+from awaiting import children_of, is_there
 from benchorch.errors import ConfigError
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
@@ -135,32 +135,15 @@ def test_an_interrupt_ends_every_process_and_is_an_interrupt(place):
     running.stdin.close()
     running.stdin = None
     deadline = time.monotonic() + 120
-    while not _children(running.pid):
+    while not children_of(running.pid):
         assert time.monotonic() < deadline, "no trial began"
         time.sleep(0.1)
     time.sleep(2)
-    mine = _children(running.pid)
+    mine = children_of(running.pid)
     running.send_signal(signal.SIGINT)
     said, complained = running.communicate(timeout=60)
     assert mine
-    assert not [pid for pid in mine if _runs(pid)]
+    assert not [pid for pid in mine if is_there(pid)]
     assert running.returncode != 0
     assert "KeyboardInterrupt" in complained
     assert "resume=out" in said
-
-
-def _children(pid):
-    try:
-        return [
-            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        ]
-    except OSError:
-        return []
-
-
-def _runs(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

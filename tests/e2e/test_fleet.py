@@ -8,12 +8,13 @@ import secrets
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+
+from awaiting import until
 
 pytestmark = pytest.mark.ray_cluster
 
@@ -73,13 +74,6 @@ def marked(word: str) -> list[psutil.Process]:
     return found
 
 
-def until(condition: Callable[[], object], limit_s: float = 240) -> bool:
-    deadline_s = time.monotonic() + limit_s
-    while not condition() and time.monotonic() < deadline_s:
-        time.sleep(0.1)
-    return bool(condition())
-
-
 def start(directory: Path, word: str, seconds: dict[str, list[float]]) -> subprocess.Popen[str]:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     return subprocess.Popen(
@@ -118,7 +112,7 @@ def test_whatever_ends_the_driver_nothing_goes_on_running(
     tmp_path: Path, mark: str, number: signal.Signals
 ) -> None:
     sweep = start(tmp_path, mark, {"r6i.large": [600]})
-    assert until((tmp_path / "r6i.large-0").exists)
+    assert until((tmp_path / "r6i.large-0").exists, 240)
     assert len(marked(mark)) > 5
     sweep.send_signal(number)
     sweep.communicate(timeout=100)
@@ -149,7 +143,7 @@ def test_a_guard_ends_what_left_its_session_and_removes_its_folder(
         env={**os.environ, MARK: mark},
         start_new_session=True,
     )
-    assert until(lambda: len(marked(mark)) == 3)
+    assert until(lambda: len(marked(mark)) == 3, 240)
     assert guard.stdin is not None
     guard.stdin.close()
     assert guard.wait(30) == 0

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from awaiting import until
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
@@ -93,7 +94,6 @@ def working(diary: Path) -> Work:
         import signal
         import subprocess
         import sys
-        import time
 
         import ray  # noqa: TID251
 
@@ -161,21 +161,12 @@ def meanwhile(condition: Callable[[], object], act: Callable[[], object]) -> thr
     """Does something on the side as soon as a condition holds."""
 
     def watch() -> None:
-        if until(condition):
+        if until(condition, 30):
             act()
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     return thread
-
-
-def until(condition: Callable[[], object], limit_s: float = 30) -> bool:
-    deadline_s = time.monotonic() + limit_s
-    while time.monotonic() < deadline_s:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def running(pid: int) -> bool:
@@ -276,10 +267,10 @@ def test_closing_early_ends_what_was_started(machines: Machines, diary: Path) ->
     trials = [trial("quick", "cpu-b", s=0), trial("slow", "cpu-b", s=600)]
     results = executor(machines).run(trials, working(diary), lambda event: None)
     assert next(results).trial_id == "quick"
-    assert until(lambda: len(entries(diary, "begin")) == 2)
+    assert until(lambda: len(entries(diary, "begin")) == 2, 30)
     results.close()  # type: ignore[attr-defined]
     pids = [pid for entry in entries(diary, "begin") for pid in entry["pids"]]
-    assert until(lambda: not any(map(running, pids)))
+    assert until(lambda: not any(map(running, pids)), 30)
 
 
 def test_a_node_that_joins_late_is_used(machines: Machines, diary: Path) -> None:

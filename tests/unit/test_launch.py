@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+
+from awaiting import until
 
 SUPERVISING = """
 import sys
@@ -26,15 +26,6 @@ time.sleep(300)
 run_child("build", {}, log=Path("log"), limits=Limits(timeout_s=300, memory_bytes=None),
           environment={sys.argv[1]: "1"}, on_event=print, command=[sys.executable, "-c", child])
 """
-
-
-def until(condition: Callable[[], object], limit_s: float = 30) -> bool:
-    deadline_s = time.monotonic() + limit_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def carrying(mark: str) -> list[int]:
@@ -57,13 +48,13 @@ def test_what_a_child_has_started_ends_with_a_killed_supervisor(
     command = [sys.executable, "-c", SUPERVISING, mark]
     with subprocess.Popen(command, cwd=tmp_path, start_new_session=True) as supervisor:
         try:
-            assert until(lambda: len(carrying(mark)) == 3)
+            assert until(lambda: len(carrying(mark)) == 3, 30)
             if at_its_end:  # as a Ray worker does whose node is gone
                 for child in psutil.Process(supervisor.pid).children():
                     child.kill()
         finally:
             supervisor.send_signal(signal.SIGKILL)
-    gone = until(lambda: not carrying(mark))
+    gone = until(lambda: not carrying(mark), 30)
     for pid in carrying(mark):
         os.kill(pid, signal.SIGKILL)
     assert gone

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from awaiting import until
 from benchorch.executors.notices import MAX_SILENT, Notices
 
 NOTICE = {"action": "terminate", "time": "2026-11-22T08:22:00Z"}
@@ -63,29 +63,22 @@ def service() -> Iterator[Metadata]:
     server.server_close()
 
 
-def until(condition: Callable[[], object]) -> bool:
-    deadline_s = time.monotonic() + 20
-    while not condition() and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    return bool(condition())
-
-
 def test_nothing_is_told_before_there_is_a_notice(service: Metadata) -> None:
     notices = Notices(service.endpoint, poll_s=0.01)
     notices.start()
-    assert until(lambda: service.asked > 3)
+    assert until(lambda: service.asked > 3, 20)
     assert notices.told() == ""
     service.armed = True
-    assert until(notices.told)
+    assert until(notices.told, 20)
     assert notices.told() == "EC2 will terminate this machine at 2026-11-22T08:22:00Z"
 
 
 def test_a_token_that_has_expired_is_asked_for_anew(service: Metadata) -> None:
     notices = Notices(service.endpoint, poll_s=0.01)
     notices.start()
-    assert until(lambda: service.asked > 1)
+    assert until(lambda: service.asked > 1, 20)
     service.token, service.armed = "t2", True
-    assert until(notices.told)
+    assert until(notices.told, 20)
 
 
 def test_where_there_is_no_service_asking_ends(service: Metadata) -> None:
@@ -93,6 +86,6 @@ def test_where_there_is_no_service_asking_ends(service: Metadata) -> None:
     before = threading.active_count()
     notices = Notices(endpoint, poll_s=0.01)
     notices.start()
-    assert until(lambda: threading.active_count() <= before)
+    assert until(lambda: threading.active_count() <= before, 20)
     assert notices.told() == ""
     assert MAX_SILENT < 10

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from awaiting import wait_for
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.stores.lease import try_lease
 from benchorch.stores.s3 import S3Store
@@ -87,13 +88,6 @@ def build(store: S3Store) -> bool:
         "small": 1,
     }
     return fresh
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path.name} never appeared"
-        time.sleep(0.01)
 
 
 def unfinished(bucket: Bucket) -> list[object]:

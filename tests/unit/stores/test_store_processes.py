@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from awaiting import wait_for
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.errors import StoreError
 from benchorch.stores.local import LocalStore
@@ -74,13 +74,6 @@ def write(out: Path) -> None:
 
 def build(store: LocalStore) -> bool:
     return store.build(KEY, format=Format.ONNX, name="mlp", make=write)[1]
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path.name} never appeared"
-        time.sleep(0.01)
 
 
 def staged(store: LocalStore) -> list[Path]:

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from awaiting import wait_for
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.stores.local import LocalStore
 from benchorch.stores.locks import locked
@@ -56,13 +56,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for process in started:
         process.kill()
         process.communicate()
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path.name} never appeared"
-        time.sleep(0.01)
 
 
 def store(tmp_path: Path, mib: float | None = None) -> LocalStore:
