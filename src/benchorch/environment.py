@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -46,6 +47,8 @@ VARIABLES = (
     "PYTORCH_CUDA_ALLOC_CONF",
 )
 """The only environment variables that are ever recorded: none of them can hold a secret."""
+
+_DEVICE_TAG = re.compile(r"\+(cpu|cu\d+|rocm[\d.]+|xpu)$")
 
 _CPU = "sys/devices/system/cpu"
 _CLOCK_SOURCE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -99,6 +102,14 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return versions
+
+
+def release(version: str) -> str:
+    """A version without the tag of the device it was built for: ``2.13.0`` of ``2.13.0+cpu``.
+
+    Any other local tag, such as a commit's, stays: it tells of other code.
+    """
+    return _DEVICE_TAG.sub("", version)
 
 
 def git_revision(path: Path) -> str | None:

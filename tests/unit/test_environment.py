@@ -15,6 +15,7 @@ from benchorch.environment import (
     git_revision,
     package_versions,
     physical_cores,
+    release,
 )
 
 GIB = 1024**3
@@ -224,6 +225,21 @@ def test_a_machine_without_topology_has_at_least_one_core(tmp_path: Path) -> Non
 def test_versions_of_missing_packages_are_absent() -> None:
     versions = package_versions(["pytest", "no-such-distribution"])
     assert versions == {"pytest": pytest.__version__}
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("2.13.0", "2.13.0"),
+        ("2.13.0+cpu", "2.13.0"),
+        ("2.13.0+cu130", "2.13.0"),
+        ("2.13.0+rocm7.1", "2.13.0"),
+        ("2.13.0+git1a2b3c", "2.13.0+git1a2b3c"),
+        ("2.13.0a0+cpu.fork", "2.13.0a0+cpu.fork"),
+    ],
+)
+def test_a_release_is_told_without_the_device_it_was_built_for(version: str, told: str) -> None:
+    assert release(version) == told
 
 
 def test_the_revision_says_whether_files_differ_from_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which versions of the packages involved are installed, without importing them."""
+"""Which releases of the packages involved are installed, without importing them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from functools import cache
 
 @cache
 def installed(distribution: str) -> str | None:
-    """A distribution's version, or None where it is not installed."""
+    """A distribution's release, or None where it is not installed."""
     import importlib.metadata  # late: a measuring process asks for no version
 
+    from benchorch.environment import release
+
     try:
-        return importlib.metadata.version(distribution)
+        return release(importlib.metadata.version(distribution))
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
 def versions(distributions: tuple[str, ...]) -> Mapping[str, str | None]:
-    """Each distribution's version by its name."""
+    """Each distribution's release by its name: weights are the same with and without CUDA."""
     return {name: installed(name) for name in distributions}
