@@ -38,12 +38,14 @@ class Doing:
     """What becomes of one trial at this moment.
 
     Attributes:
-        since: when it was first heard of, ISO 8601 in UTC.
+        since: when it began to wait or to run, ISO 8601 in UTC.
         text: the stage and a short phrase.
+        waits: it has no machine yet.
     """
 
     since: str
     text: str
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +151,12 @@ class Diary:
         if self._driver is None:
             return
         before = self._driver.busy.get(event.trial_id)
+        waits = event.stage == "wait"
+        goes_on = before is not None and before.waits == waits
         doing = Doing(
-            since=before.since if before else _now(), text=f"{event.stage} {event.message}".rstrip()
+            since=before.since if before and goes_on else _now(),
+            text=f"{event.stage} {event.message}".rstrip(),
+            waits=waits,
         )
         self._change(busy={**self._driver.busy, event.trial_id: doing})
         if before is None or time.monotonic() - self._told_s >= _TELL_S:

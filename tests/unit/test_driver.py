@@ -86,15 +86,26 @@ def test_a_diary_tells_who_drives_and_what_is_busy(tmp_path: Path) -> None:
     assert not told.busy
 
 
-def test_a_diary_keeps_when_a_trial_was_first_heard_of(tmp_path: Path) -> None:
+def test_a_diary_keeps_since_when_a_trial_waits_and_since_when_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(driver.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(driver, "_now", lambda: str(now[0]))
     diary = Diary(tmp_path)
     diary.begin()
-    diary.event(events("one")[0])
-    first = read_driver(tmp_path)
-    diary.event(events("two")[0])
-    diary.end(complete=False)
-    assert first is not None
-    assert first.busy["t1"].since
+    seen = []
+    for stage in ("wait", "wait", "build", "measure", "wait"):
+        now[0] += 10
+        diary.event(Event(trial_id="t1", stage=stage))
+        told = read_driver(tmp_path)
+        assert told is not None
+        seen.append((told.busy["t1"].since, told.busy["t1"].waits))
+    assert seen == [
+        *[("10.0", True), ("10.0", True)],
+        *[("30.0", False), ("30.0", False)],
+        ("50.0", True),
+    ]
 
 
 def test_what_a_trial_says_is_written_at_most_once_a_second(

@@ -79,8 +79,13 @@ class Sweep:
 
     @property
     def busy(self) -> Mapping[str, Doing]:
-        """What the driver says of the trials that run now, by their ids."""
+        """What the driver says of the trials that wait or run now, by their ids."""
         return self.driver.busy if self.running and self.driver else {}
+
+    @cached_property
+    def at_work(self) -> Mapping[str, Doing]:
+        """Of those, the trials that have a machine already."""
+        return {trial_id: doing for trial_id, doing in self.busy.items() if not doing.waits}
 
     @cached_property
     def left_s(self) -> float | None:
@@ -92,7 +97,7 @@ class Sweep:
             return None
         told = expected(self.plan, self.left)
         by_kind: dict[str, float] = {}
-        at_once = Counter(_kind(t) for t in self.left if t.trial_id in self.busy)
+        at_once = Counter(_kind(t) for t in self.left if t.trial_id in self.at_work)
         for trial in self.left:
             by_kind[_kind(trial)] = by_kind.get(_kind(trial), 0.0) + self._remaining(trial, told)
         return max((s / max(1, at_once[kind]) for kind, s in by_kind.items()), default=0.0)
@@ -104,7 +109,7 @@ class Sweep:
         return sum(spent) if spent else None
 
     def _remaining(self, trial: Trial, told: Mapping[str, Expected]) -> float:
-        doing = self.busy.get(trial.trial_id)
+        doing = self.at_work.get(trial.trial_id)
         gone = _since(doing.since) if doing else 0.0
         return max(0.0, told[trial.trial_id].seconds - gone)
 
@@ -119,7 +124,7 @@ class Sweep:
 
     def _occupied_s(self, trial_id: str) -> float | None:
         """How long a trial has had its machine, in seconds; None before it had one."""
-        line, doing = self.lines.get(trial_id), self.busy.get(trial_id)
+        line, doing = self.lines.get(trial_id), self.at_work.get(trial_id)
         if line is not None and line.get("started_at") and line.get("ended_at"):
             return _seconds(str(line["started_at"]), str(line["ended_at"]))
         return _since(doing.since) if doing else None
