@@ -6,7 +6,8 @@ Nothing here imports torch; the objects do, when they are asked to load or to bu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from benchorch.components import construct, make, suggest
@@ -69,6 +70,17 @@ class Chain:
         return any(isinstance(step, FileStep) for _, step in self.steps)
 
     @property
+    def portable_steps(self) -> int:
+        """So many steps at its beginning leave files that any machine can build for any other."""
+        anywhere = takewhile(lambda link: not type(link[1]).depends_on, self.steps)
+        files = (n for n, (_, step) in enumerate(anywhere, 1) if isinstance(step, FileStep))
+        return max(files, default=0)
+
+    def first(self, n_steps: int) -> Chain:
+        """The chain up to there; it can be built, not run."""
+        return replace(self, steps=self.steps[:n_steps])
+
+    @property
     def unavailable(self) -> str | None:
         """Why the chain cannot run on its device on any machine, or None."""
         device = type(self.hardware).device
@@ -103,14 +115,18 @@ class Chain:
     def key(self, model_identity: Node, n_steps: int, facts: Node) -> BuildKey:
         """What determines the files after so many steps.
 
-        A chain that begins alike has the same key up to there, so a prefix is built once.
+        A chain that begins alike has the same key up to there, so a prefix is built once. Files
+        that no hardware determines are the same from a package built for CPU or for CUDA.
         """
-        from benchorch.environment import package_versions
+        from benchorch.environment import package_versions, release
 
         steps = self.steps[:n_steps]
         links = [link for _, link in steps]
         wanted = {fact for link in links for fact in link.depends_on}
-        packages = [*self.model.requires, *(name for link in links for name in link.requires)]
+        names = {*self.model.requires, *(name for link in links for name in link.requires)}
+        versions = package_versions(sorted(names))
+        if not wanted:
+            versions = {name: release(version) for name, version in versions.items()}
         fields: dict[str, Json] = {
             "model": model_identity,
             "dtype": self.workload.dtype,
@@ -118,7 +134,7 @@ class Chain:
             "inputs": self._input_fields(),
             "keywords": dict(self.model.keywords()),
             "steps": [_step_fields(name, link, self.nodes) for name, link in steps],
-            "packages": dict(package_versions(sorted(set(packages)))),
+            "packages": dict(versions),
             "hardware": {fact: facts.get(fact) for fact in sorted(wanted)},
         }
         return BuildKey(fields=fields)

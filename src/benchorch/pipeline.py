@@ -162,6 +162,7 @@ class Invocation:
             rebuild=str(plan.session["rebuild"]),
             search_path=(str(plan.session["cwd"]),),
             profiler=cast(Node, plan.session.get("profiler") or {}),  # older plans have none
+            prices=plan.prices,
         )
 
     def _on_event(self, event: Event) -> None:

@@ -117,7 +117,8 @@ class _Progress:
 
     def run(self) -> None:
         """Build, measure until enough, and then whatever else was asked for."""
-        chain = _open(self._trial)
+        n_steps = self._trial.build_steps
+        chain = _open(self._trial) if n_steps is None else _open(self._trial).first(n_steps)
         self.packages = package_versions(chain.requires)
         self._delta_ratio = chain.protocol.delta_ratio
         mismatch = chain.hardware.mismatch()
@@ -130,10 +131,13 @@ class _Progress:
             "session": encode(self._session),
             "threads": chain.hardware.threads or physical_cores(),
             "pin": self._isolated and chain.protocol.pin,
+            "build_steps": n_steps,
         }
         built = self._built(request, chain)
         self._build = decode(BuildRecord, built["record"])
         self._counts = decode(ModelCounts, built["counts"]) if built.get("counts") else None
+        if n_steps is not None:
+            return
         request["built"] = built
         self._measure(request, chain)
         if chain.protocol.energy_windows:

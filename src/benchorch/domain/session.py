@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchorch.domain.price import PriceSnapshot
 from benchorch.domain.trial import Node
 
 
@@ -19,6 +20,7 @@ class Session:
         rebuild: ``if_needed``, ``always`` or ``never``.
         search_path: directories from which the user's own factories are imported.
         profiler: the profiler's node; empty where nothing is profiled.
+        prices: by which machines are judged; None where nothing is paid for.
     """
 
     plan_id: str
@@ -27,6 +29,7 @@ class Session:
     rebuild: str
     search_path: tuple[str, ...] = ()
     profiler: Node = field(default_factory=dict)
+    prices: PriceSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

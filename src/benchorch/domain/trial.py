@@ -22,6 +22,8 @@ class Trial:
             scenario, stopping, protocol, parity, limits.
         baseline_id: the trial this one is compared with, or None if it is itself a baseline.
         baseline_conversion: that trial's conversion; all else of its spec is this trial's own.
+        build_steps: only the first so many steps of its conversion are built, for trials that
+            share them, and nothing is measured; None for a trial proper.
     """
 
     trial_id: str
@@ -29,6 +31,7 @@ class Trial:
     spec: Mapping[str, Json]
     baseline_id: str | None = None
     baseline_conversion: Node | None = None
+    build_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,22 @@ UNKNOWN = Forecast()
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """Builds that come before trials.
+
+    Attributes:
+        builds: trials of which only the first steps are built.
+        after: by trial id, the ids of the builds that are over before it is leased.
+        forecasts: by trial id, what builds and those that wait for them are expected to take.
+    """
+
+    builds: tuple[Trial, ...] = ()
+    after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    forecasts: Mapping[str, Forecast] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """A trial that nobody holds, with the attempt that comes next.
 

@@ -15,7 +15,7 @@ from typing import TypeAlias, final
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
-from benchorch.executors.agenda import Forecast
+from benchorch.executors.agenda import Ahead, Forecast
 from benchorch.executors.leases import Lease, LeaseBook, Loss, hardware_kind
 from benchorch.interfaces.executor import Emit
 from benchorch.units import format_seconds
@@ -170,6 +170,7 @@ def dispatch(
     patience: Patience,
     now_s: Callable[[], float],
     forecasts: Mapping[str, Forecast] | None = None,
+    ahead: Ahead | None = None,
 ) -> Iterator[TrialResult]:
     """Exactly one result per trial, as soon as it is there.
 
@@ -180,16 +181,55 @@ def dispatch(
         patience: when to stop trying.
         now_s: a monotonic time in seconds.
         forecasts: by trial id, what trials are expected to take: the longest chain is begun first.
+        ahead: what is built before some of the trials; of that no result is told.
     """
-    book = LeaseBook(trials, max_attempts=patience.max_attempts, forecasts=forecasts)
-    sweep = _Sweep(trials, book, fleet, emit, patience)
-    while not sweep.book.done():
-        fleet.want(sweep.book.waiting())
-        yield from sweep.give_up_overdue(now_s())
-        if sweep.book.done():
-            return
-        for message in fleet.receive(LOOK_S):
-            yield from sweep.take(message)
+    ahead = ahead or Ahead()
+    book = LeaseBook(trials, max_attempts=patience.max_attempts, forecasts=forecasts, ahead=ahead)
+    builds = Builds(ahead, emit)
+    sweep = _Sweep((*ahead.builds, *trials), book, fleet, builds.emit, patience)
+    for result in sweep.run(now_s):
+        if builds.are(result.trial_id):
+            builds.tell(result)
+            sweep.supply_hungry()
+        else:
+            yield result
+
+
+@final
+class Builds:
+    """What is heard of builds that are made ahead: news for the first trial that waits for each."""
+
+    def __init__(self, ahead: Ahead, emit: Emit) -> None:
+        self._builds = {build.trial_id: build for build in ahead.builds}
+        self._first: dict[str, str] = {}
+        self._emit = emit
+        for trial_id, builds in ahead.after.items():
+            for build in builds:
+                self._first.setdefault(build, trial_id)
+
+    def are(self, trial_id: str) -> bool:
+        """Whether that is one of them."""
+        return trial_id in self._builds
+
+    def emit(self, event: Event) -> None:
+        """Pass on an event; a build's as that of who waits for it."""
+        if self.are(event.trial_id):
+            self._say(event.trial_id, f"{event.stage} {event.message}".rstrip())
+        else:
+            self._emit(event)
+
+    def tell(self, result: TrialResult) -> None:
+        """What became of a build; a failure costs no more than time."""
+        failure = result.failure
+        if failure is None:
+            self._say(result.trial_id, "built")
+        else:
+            self._say(result.trial_id, f"not built ahead ({failure.kind}: {failure.message})")
+
+    def _say(self, build_id: str, text: str) -> None:
+        where = hardware_kind(self._builds[build_id])
+        message = f"for a build on {where}: {text}"
+        self._emit(Event(trial_id=self._first[build_id], stage="wait", message=message))
 
 
 @final
@@ -222,6 +262,21 @@ class _Sweep:
     leaving: set[str] = field(default_factory=set)
     told: set[str] = field(default_factory=set)
 
+    def run(self, now_s: Callable[[], float]) -> Iterator[TrialResult]:
+        """Every result, until nothing is owed."""
+        while not self.book.done():
+            self.fleet.want(self.book.waiting())
+            yield from self.give_up_overdue(now_s())
+            if self.book.done():
+                return
+            for message in self.fleet.receive(LOOK_S):
+                yield from self.take(message)
+
+    def supply_hungry(self) -> None:
+        """Something can be leased that could not before."""
+        for agent in list(self.hungry):
+            self.supply(agent)
+
     def supply(self, agent: str) -> None:
         """Lease to one agent until it has enough; one that is gone gets nothing."""
         if agent not in self.kinds:
@@ -245,8 +300,7 @@ class _Sweep:
                 self.staff.update(kinds)
                 self.told -= {*kinds}
                 for kind in kinds:
-                    self.alone_since_s.pop(kind, None)
-                    self.slots_since_s.pop(kind, None)
+                    self._no_longer_alone(kind)
                 self.supply(agent)
             case Said(events=events):
                 self._say(events)
@@ -275,7 +329,9 @@ class _Sweep:
 
     def give_up_overdue(self, now_s: float) -> Iterator[TrialResult]:
         """Results for trials whose kind has had no agent for too long."""
-        alone = [kind for kind in self.book.kinds() if not self.staff[kind]]
+        alone = {kind for kind, n in self.book.waiting().items() if n and not self.staff[kind]}
+        for kind in self.alone_since_s.keys() - alone:  # what it was waited for is no more
+            self._no_longer_alone(kind)
         for kind in sorted(alone):
             waited_s, limit_s = self._waited(kind, now_s)
             if waited_s >= limit_s or self.fleet.is_hopeless(kind):
@@ -285,6 +341,10 @@ class _Sweep:
             elif waited_s >= SILENT_S and kind not in self.told:
                 self.told.add(kind)
                 self._say_waiting(kind, limit_s)
+
+    def _no_longer_alone(self, kind: str) -> None:
+        self.alone_since_s.pop(kind, None)
+        self.slots_since_s.pop(kind, None)
 
     def _say_waiting(self, kind: str, limit_s: float) -> None:
         """A person sees why nothing happens, on the first trial that waits."""
@@ -314,6 +374,5 @@ class _Sweep:
         for trial, attempt in loss.retried:
             message = f"attempt {attempt} of {self.patience.max_attempts}: {reason}"
             self.emit(Event(trial_id=trial.trial_id, stage="retry", message=message))
-        for agent in list(self.hungry):  # what was lost, or waited behind it, is there again
-            self.supply(agent)
+        self.supply_hungry()  # what was lost, or waited behind it, is there again
         yield from loss.results

@@ -125,22 +125,35 @@ def _needs(trial: Trial, known: Experience) -> dict[str, float]:
     spec = trial.spec
     workload = _node(spec, "workload")
     found = {f"reference {_digest(spec.get('model'), workload, spec.get('parity'))}": REFERENCE_S}
-    threads = _node(spec, "hardware").get("threads")
-    source = _digest(spec.get("model"), _closed(workload), threads)
-    steps = _node(_node(spec, "conversion"), "steps")
-    each_s = known.build_s(trial) / max(1, len(steps))
-    found.update(dict.fromkeys(_prefixes(source, steps), each_s))
-    if trial.baseline_conversion and _node(spec, "protocol").get("pairing") != "none":
-        theirs = _prefixes(source, _node(trial.baseline_conversion, "steps"))
-        found.update({name: BUILD_STEP_S for name in theirs if name not in found})
+    own, *baseline = conversions_of(trial)
+    names = build_names(trial, own)
+    found.update(dict.fromkeys(names, known.build_s(trial) / max(1, len(names))))
+    theirs = (name for conversion in baseline for name in build_names(trial, conversion))
+    found.update({name: BUILD_STEP_S for name in theirs if name not in found})
     return found
 
 
-def _prefixes(source: str, steps: Node) -> Iterator[str]:
+def conversions_of(trial: Trial) -> list[Node]:
+    """Those that its node builds: its own, then its baseline's where it meets that one."""
+    found = [_node(trial.spec, "conversion")]
+    if trial.baseline_conversion and _node(trial.spec, "protocol").get("pairing") != "none":
+        found.append(trial.baseline_conversion)
+    return found
+
+
+def build_names(trial: Trial, conversion: Node, n_steps: int | None = None) -> list[str]:
     """A name for each artifact of a chain: what it is made from, and every step so far."""
-    for name, node in steps.items():
-        source = _digest(source, name, node)
-        yield source
+    names = []
+    name = _digest(built_from(trial.spec), _node(trial.spec, "hardware").get("threads"))
+    for step in islice(_node(conversion, "steps").items(), n_steps):
+        name = _digest(name, *step)
+        names.append(name)
+    return names
+
+
+def built_from(spec: Node) -> Json:
+    """What all conversions of a model begin with, as far as a plan tells."""
+    return [spec.get("model"), _closed(_node(spec, "workload"))]
 
 
 def _closed(workload: Node) -> Node:

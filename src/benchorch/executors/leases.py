@@ -16,7 +16,7 @@ from typing import final
 
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Trial
-from benchorch.executors.agenda import UNKNOWN, Agenda, Forecast, Waiting
+from benchorch.executors.agenda import UNKNOWN, Agenda, Ahead, Forecast, Waiting
 
 KIND_LABEL = "hardware_kind"
 
@@ -58,6 +58,7 @@ class LeaseBook:
         max_attempts: how often each is begun.
         forecasts: by trial id, what they are expected to take; those without one are begun last,
             in the order in which they were declared.
+        ahead: builds that are owed, too, and which trials wait until those are over.
     """
 
     def __init__(
@@ -66,20 +67,28 @@ class LeaseBook:
         *,
         max_attempts: int,
         forecasts: Mapping[str, Forecast] | None = None,
+        ahead: Ahead | None = None,
     ) -> None:
+        ahead = ahead or Ahead()
         self._max_attempts = max_attempts
-        self._forecasts = forecasts or {}
-        self._owed = {trial.trial_id: trial for trial in trials}
+        self._forecasts = {**(forecasts or {}), **ahead.forecasts}
+        self._owed = {trial.trial_id: trial for trial in (*ahead.builds, *trials)}
         self._positions = {trial_id: position for position, trial_id in enumerate(self._owed)}
         self._unreported = Counter(hardware_kind(trial) for trial in self._owed.values())
         self._kinds = frozenset(self._unreported)
-        self._agendas: dict[str, Agenda] = {}
+        self._agendas = {kind: Agenda() for kind in self._kinds}
+        self._after = {trial_id: {*builds} for trial_id, builds in ahead.after.items()}
+        self._waiting_for: dict[str, list[str]] = {}
+        for trial_id, builds in ahead.after.items():
+            for build_id in builds:
+                self._waiting_for.setdefault(build_id, []).append(trial_id)
         self._held: dict[str, deque[Lease]] = {}
         self._building: dict[str, Lease] = {}
         self._leased = 0
         self._excused: Counter[str] = Counter()
         for trial in self._owed.values():
-            self._give_back(trial, 1)
+            if not self._after.get(trial.trial_id):
+                self._give_back(trial, 1)
 
     def done(self) -> bool:
         """Whether every trial has its result."""
@@ -94,7 +103,7 @@ class LeaseBook:
         return self._kinds
 
     def waiting(self) -> dict[str, int]:
-        """Of each of `kinds`, how many trials have no holder."""
+        """Of each of `kinds`, how many trials could be leased now."""
         return {kind: len(self._agendas[kind]) for kind in self._kinds}
 
     def held(self, agent: str) -> Sequence[Lease]:
@@ -167,13 +176,12 @@ class LeaseBook:
         self, kind: str, reason: str, remedy: str, *, failure: str = "no_node"
     ) -> tuple[TrialResult, ...]:
         """Results of all trials of a kind that nobody holds and nobody will take."""
-        waiting = self._agendas[kind].clear() if kind in self._agendas else ()
         return tuple(
             self._report(
                 one.trial,
                 _unrun(one.trial, one.attempt, _nobody(one.attempt, reason, remedy, failure)),
             )
-            for one in waiting
+            for one in self._agendas[kind].clear()
         )
 
     def _again(self, lease: Lease, *, kind: str, reason: str) -> Loss:
@@ -208,10 +216,7 @@ class LeaseBook:
             self._agenda(lease.trial).gave_up(self._forecast(lease.trial).builds)
 
     def _agenda(self, trial: Trial) -> Agenda:
-        kind = hardware_kind(trial)
-        if kind not in self._agendas:
-            self._agendas[kind] = Agenda()
-        return self._agendas[kind]
+        return self._agendas[hardware_kind(trial)]
 
     def _forecast(self, trial: Trial) -> Forecast:
         return self._forecasts.get(trial.trial_id, UNKNOWN)
@@ -222,7 +227,15 @@ class LeaseBook:
         self._unreported[kind] -= 1
         if not self._unreported[kind]:
             self._kinds -= {kind}
+        self._go_on_after(trial.trial_id)
         return result
+
+    def _go_on_after(self, build_id: str) -> None:
+        """Trials that have waited for this build, and for no other one, can be leased now."""
+        for trial_id in self._waiting_for.pop(build_id, ()):
+            self._after[trial_id].discard(build_id)
+            if not self._after[trial_id]:
+                self._give_back(self._owed[trial_id], 1)
 
 
 def hardware_kind(trial: Trial) -> str:

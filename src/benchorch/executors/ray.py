@@ -10,15 +10,17 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from benchorch.components import make
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
+from benchorch.executors.agenda import Ahead, Forecast
 from benchorch.executors.agent import Outfit
 from benchorch.executors.cluster_file import Offer, read_cluster_file
 from benchorch.executors.dispatch import Patience, dispatch
@@ -30,6 +32,9 @@ from benchorch.executors.ray_fleet import RayFleet
 from benchorch.executors.rehearsal import rehearsed_offers
 from benchorch.executors.travel import Luggage, luggage
 from benchorch.interfaces.executor import Emit, Executor, Work
+from benchorch.interfaces.store import Store
+
+CHEAPEST, ANYWHERE = BUILD_ON = ("cheapest", "anywhere")
 
 
 @final
@@ -51,6 +56,8 @@ class RayExecutor(Executor):
         spot_wait_s: so long spot is tried without a machine before on demand is.
         idle_s: after so long without work a played machine is ended.
         metadata: the service that tells spot machines of their end; None asks nobody.
+        build_on: ``cheapest``: what kinds can share is built once, on the cheapest of them,
+            before machines of the others are hired for it; ``anywhere``: by whoever comes first.
     """
 
     address: str | None = None
@@ -64,6 +71,7 @@ class RayExecutor(Executor):
     spot_wait_s: float = 90.0
     idle_s: float = 15.0
     metadata: str | None = None
+    build_on: str = ANYWHERE
 
     def __post_init__(self) -> None:
         problems = [
@@ -114,7 +122,8 @@ class RayExecutor(Executor):
         )
         rules = self._hiring(trials)
         away = self.address is not None  # else every machine is this one
-        with _given(work, trials, away) as given, self._cluster(rules) as ray:
+        session = _session_of(work)
+        with _given(session, trials, away) as given, self._cluster(rules) as ray:
             fleet = RayFleet(
                 ray,
                 work,
@@ -124,10 +133,23 @@ class RayExecutor(Executor):
                 facts={"rehearsed": True} if self.rehearse else {},
             )
             try:
-                expected = forecasts(trials, remembered())
-                yield from dispatch(trials, fleet, emit, patience, time.monotonic, expected)
+                told = forecasts(trials, remembered())
+                ahead = self._ahead(trials, told, session)
+                yield from dispatch(trials, fleet, emit, patience, time.monotonic, told, ahead)
             finally:
                 fleet.close()
+
+    def _ahead(
+        self, trials: Sequence[Trial], told: Mapping[str, Forecast], session: Session | None
+    ) -> Ahead:
+        """What is built before some of the trials; nothing where it would not be found."""
+        if self.build_on != CHEAPEST or session is None or session.rebuild != "if_needed":
+            return Ahead()
+        if self.address is not None and not make(session.store, Store, "store").shared:
+            return Ahead()
+        from benchorch.executors.ahead import builds_ahead
+
+        return builds_ahead(trials, told, session.prices)
 
     def _hiring(self, trials: Sequence[Trial]) -> HiringRules | None:
         if self.rehearse:
@@ -148,6 +170,8 @@ class RayExecutor(Executor):
     def _hiring_problems(self) -> Iterator[str]:
         if self.market not in list(MarketPolicy):
             yield f"market is {self.market!r}; it must be one of {', '.join(MarketPolicy)}."
+        if self.build_on not in BUILD_ON:
+            yield f"build_on is {self.build_on!r}; it must be one of {', '.join(BUILD_ON)}."
         if self.rehearse and (self.address is not None or self.cluster_file is not None):
             yield "rehearse plays a cluster of its own: it goes with no address and cluster_file."
         if self.cluster_file is not None and self.address is None:
@@ -170,11 +194,17 @@ def _node_id() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
-@contextlib.contextmanager
-def _given(work: Work, trials: Sequence[Trial], away: bool) -> Iterator[Luggage | None]:
-    """What nodes that do not see the run's directory need; None where the work names none."""
+def _session_of(work: Work) -> Session | None:
     session = getattr(work, "session", None)
-    if not away or not isinstance(session, Session):
+    return session if isinstance(session, Session) else None
+
+
+@contextlib.contextmanager
+def _given(
+    session: Session | None, trials: Sequence[Trial], away: bool
+) -> Iterator[Luggage | None]:
+    """What nodes that do not see the run's directory need; None where the work names none."""
+    if not away or session is None:
         yield None
         return
     given = luggage(session, trials, f".seen-{secrets.token_hex(8)}")

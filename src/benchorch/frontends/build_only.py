@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from benchorch.chain import open_chain
 from benchorch.config import Composer, config_loader
-from benchorch.domain.codec import Json, decode, encode
-from benchorch.domain.result import BuildRecord
+from benchorch.domain.codec import Json
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Node, Trial
-from benchorch.environment import physical_cores
 from benchorch.overrides import lift_lists
 from benchorch.planning import new_plan_id, plan_jobs
 from benchorch.stages.plan import describe
-from benchorch.supervise import Limits, run_child
+from benchorch.supervisor import run_trial
 
 
 def build_only(
@@ -43,30 +41,21 @@ def build_only(
 
 
 def _build(trial: Trial, session: Session) -> Node:
-    chain = open_chain(trial.spec)
-    limits = cast(Node, trial.spec["limits"])
-    child = run_child(
-        "build",
-        {
-            "trial_id": trial.trial_id,
-            "name": f"{trial.labels['model']} {trial.labels['conversion']}",
-            "spec": cast(Json, trial.spec),
-            "session": encode(session),
-            "threads": chain.hardware.threads or physical_cores(),
-            "pin": False,
-        },
-        log=session.directory / f"{trial.trial_id}.txt",
-        limits=Limits(timeout_s=float(cast(float, limits["build_timeout_s"])), memory_bytes=None),
-        environment={},
-        on_event=lambda _: None,
+    everything = len(cast(Node, cast(Node, trial.spec["conversion"])["steps"] or {}))
+    built = run_trial(
+        replace(trial, build_steps=everything),
+        session=session,
+        attempt=1,
+        isolated=True,
+        emit=lambda _: None,
     )
     row: dict[str, Json] = {"cell": describe(trial.labels)}
-    if child.failure is not None:
-        return {**row, "failed": child.failure.message, "remedy": child.failure.remedy}
-    record = decode(BuildRecord, cast(Node, child.reply)["record"])
+    if built.failure is not None:
+        return {**row, "failed": built.failure.message, "remedy": built.failure.remedy}
+    assert built.build is not None  # what did not fail was built
     return {
         **row,
-        "cache": record.cache,
-        "build_s": record.build_s,
-        "artifact_bytes": record.artifact_bytes,
+        "cache": built.build.cache,
+        "build_s": built.build.build_s,
+        "artifact_bytes": built.build.artifact_bytes,
     }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.domain.trial import Node
@@ -37,7 +38,13 @@ class Entry:
 
 
 class Store(ABC):
-    """Immutable artifacts by BuildKey: atomic writes, one builder at a time, verified reads."""
+    """Immutable artifacts by BuildKey: atomic writes, one builder at a time, verified reads.
+
+    Class attributes:
+        shared: whether what one machine keeps is found by all others.
+    """
+
+    shared: ClassVar[bool] = False
 
     @abstractmethod
     def problems(self) -> Sequence[str]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, ClassVar, TypeVar, final
 
 from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.errors import StoreError
@@ -58,6 +58,8 @@ class S3Store(Store):
             bucket has rules of its own.
         lease_s: how long a builder may be silent before another machine builds in its place.
     """
+
+    shared: ClassVar[bool] = True
 
     url: str
     root: str

@@ -3,15 +3,16 @@
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
-from benchorch.executors.agenda import Forecast
+from benchorch.executors.agenda import Ahead, Forecast
 from benchorch.executors.dispatch import (
     Ended,
     Faulted,
@@ -78,9 +79,11 @@ def run(
     fleet: ScriptedFleet,
     patience: Patience = PATIENCE,
     forecasts: Mapping[str, Forecast] | None = None,
+    ahead: Ahead | None = None,
 ) -> tuple[list[TrialResult], list[Event]]:
     events: list[Event] = []
-    results = list(dispatch(trials, fleet, events.append, patience, fleet.now_s, forecasts))
+    now_s = fleet.now_s
+    results = list(dispatch(trials, fleet, events.append, patience, now_s, forecasts, ahead))
     return results, events
 
 
@@ -260,6 +263,100 @@ def test_a_kind_that_is_finished_is_no_longer_wanted() -> None:
     assert fleet.wanted[-1] == {"b": 1}
 
 
+def build(kind: str = "a") -> Trial:
+    return Trial(trial_id="ahead", labels={"hardware_kind": kind}, spec={}, build_steps=1)
+
+
+WAITING = [trial("1", "b"), trial("2", "b"), trial("3", "b")]
+AHEAD = Ahead(builds=(build(),), after={"1": ("ahead",), "2": ("ahead",)})
+
+
+def test_a_machine_is_wanted_for_those_that_wait_for_a_build_only_when_it_is_over() -> None:
+    begun: list[str] = []
+
+    def one_of_each(fleet: ScriptedFleet) -> Sequence[Message]:
+        if fleet.looks == 1:
+            return [Joined(agent="x", kinds=("a",)), Joined(agent="y", kinds=("b",))]
+        begun.extend(lease.trial.trial_id for lease in fleet.sent)
+        answers = [ended(lease) for lease in fleet.sent]
+        fleet.sent.clear()
+        return answers
+
+    fleet = ScriptedFleet(one_of_each)
+    results, events = run(WAITING, fleet, ahead=AHEAD)
+    assert sorted(result.trial_id for result in results) == ["1", "2", "3"]
+    assert begun == ["ahead", "3", "1", "2"]
+    assert fleet.wanted[0] == {"a": 1, "b": 1}
+    assert fleet.wanted[-1] == {"b": 0}
+    assert [(e.trial_id, e.stage, e.message) for e in events] == [
+        ("1", "wait", "for a build on a: built")
+    ]
+
+
+def test_what_a_build_says_is_told_as_what_is_waited_for() -> None:
+    def talks(fleet: ScriptedFleet) -> Sequence[Message]:
+        said = Said(events=(Event(trial_id="ahead", stage="build", message="building onnx"),))
+        return [said] if fleet.looks == 2 else obedient(fleet)
+
+    _, events = run([trial("1")], ScriptedFleet(talks), ahead=Ahead(**BEFORE_ONE))
+    assert [e.message for e in events] == [
+        "for a build on a: build building onnx",
+        "for a build on a: built",
+    ]
+
+
+BEFORE_ONE: dict[str, Any] = {"builds": (build(),), "after": {"1": ("ahead",)}}
+
+
+def test_a_build_that_fails_costs_nobody_the_result() -> None:
+    def fails(fleet: ScriptedFleet) -> Sequence[Message]:
+        if fleet.looks == 1:
+            return [Joined(agent="x", kinds=("a",))]
+        if fleet.looks == 2:
+            (lease,) = fleet.sent
+            failure = Failure(stage="build", kind="oom", message="It was too large.")
+            return [replace(ended(lease), result=replace(ended(lease).result, failure=failure))]
+        return [ended(fleet.sent[-1])]
+
+    results, events = run([trial("1")], ScriptedFleet(fails), ahead=Ahead(**BEFORE_ONE))
+    assert [(r.trial_id, r.outcome) for r in results] == [("1", Outcome.OK)]
+    assert [e.message for e in events] == [
+        "for a build on a: not built ahead (oom: It was too large.)"
+    ]
+
+
+def test_where_no_machine_comes_for_a_build_those_that_wait_are_begun_without_it() -> None:
+    def only_b(fleet: ScriptedFleet) -> Sequence[Message]:
+        if fleet.looks == 1:
+            return [Joined(agent="y", kinds=("b",))]
+        answers = [ended(lease) for lease in fleet.sent]
+        fleet.sent.clear()
+        return answers
+
+    fleet = ScriptedFleet(only_b)
+    results, _ = run([*WAITING, trial("4", "a")], fleet, ahead=AHEAD)
+    told = {result.trial_id: result for result in results}
+    assert {trial_id: one.outcome for trial_id, one in told.items()} == {
+        **dict.fromkeys("123", Outcome.OK),
+        "4": Outcome.FAILED,
+    }
+    assert told["4"].failure is not None
+    assert told["4"].failure.kind == "no_node"
+
+
+def test_a_build_that_loses_its_machines_is_given_up_after_as_many_attempts_as_a_trial() -> None:
+    def dies(fleet: ScriptedFleet) -> Sequence[Message]:
+        if any(lease.trial.trial_id == "1" for lease in fleet.sent):
+            return [ended(fleet.sent[-1])]
+        name = str(fleet.looks)
+        return [Lost(agent=str(fleet.looks - 1), reason="dead"), Joined(agent=name, kinds=("a",))]
+
+    fleet = ScriptedFleet(dies)
+    results, _ = run([trial("1")], fleet, ahead=Ahead(**BEFORE_ONE))
+    assert [lease.trial.trial_id for lease in fleet.sent] == ["ahead"] * 3 + ["1"]
+    assert [(r.trial_id, r.outcome, r.attempt) for r in results] == [("1", Outcome.OK, 1)]
+
+
 @dataclass
 class ChaosFleet(ScriptedFleet):
     """Agents join, die, fault, answer twice and answer after their death; then all fall silent."""
@@ -320,6 +417,7 @@ class ChaosFleet(ScriptedFleet):
 @given(
     kinds=st.lists(st.sampled_from("abc"), max_size=25),
     needs=st.lists(st.sets(st.sampled_from("pqr")), max_size=25),
+    awaits=st.lists(st.sets(st.sampled_from("xyz")), max_size=25),
     dice=st.randoms(use_true_random=False),
     calm_after=st.integers(1, 200),
     attempts=st.integers(1, 4),
@@ -327,6 +425,7 @@ class ChaosFleet(ScriptedFleet):
 def test_whatever_the_fleet_does_each_trial_has_exactly_one_result_from_its_own_kind(
     kinds: list[str],
     needs: list[set[str]],
+    awaits: list[set[str]],
     dice: random.Random,
     calm_after: int,
     attempts: int,
@@ -338,7 +437,14 @@ def test_whatever_the_fleet_does_each_trial_has_exactly_one_result_from_its_own_
         str(number): Forecast(measure_s=number % 4, builds=dict.fromkeys(sorted(names), 10.0))
         for number, names in enumerate(needs)
     }
-    results, _ = run(trials, fleet, patience, forecasts)
+    ahead = Ahead(
+        builds=tuple(
+            replace(trial(name, "a"), build_steps=1)
+            for name in sorted(set().union(*awaits[: len(kinds)]))
+        ),
+        after={str(i): tuple(sorted(names)) for i, names in enumerate(awaits[: len(kinds)])},
+    )
+    results, _ = run(trials, fleet, patience, forecasts, ahead)
     assert Counter(r.trial_id for r in results) == Counter(t.trial_id for t in trials)
     assert all(1 <= r.attempt <= attempts for r in results)
     begun = Counter((lease.trial.trial_id, lease.attempt) for lease in fleet.sent)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import conversion_lab as lab
+from benchorch import environment
 from benchorch.chain import Chain
 from benchorch.domain.session import Session
 from benchorch.stages import build as stage
@@ -91,3 +92,39 @@ def test_options_that_are_spelt_out_are_the_same_build(tmp_path: Path) -> None:
     unsaid = lab.chain_of("aot_inductor")
     assert said.key({}, 1, {}) == unsaid.key({}, 1, {})
     assert stage.find(said, **asked(tmp_path)) is not None
+
+
+def test_the_beginning_of_a_chain_is_built_ahead_for_the_whole(tmp_path: Path) -> None:
+    whole = lab.chain_of("aot_inductor")
+    assert whole.portable_steps == 1
+    begun = build(tmp_path, whole.first(1))
+    assert begun.record.steps == {"export": "miss"}
+    elsewhere = session(tmp_path / "elsewhere")
+    finished = build(tmp_path, whole, session=elsewhere)
+    assert finished.record.steps == {"export": "hit", "aot_inductor": "miss"}
+
+
+@pytest.mark.parametrize(
+    ("conversion", "steps"),
+    [("eager", 0), ("inductor", 0), ("export", 1), ("onnxruntime", 1), ("torchscript", 0)],
+)
+def test_only_files_that_no_hardware_determines_can_be_built_anywhere(
+    conversion: str, steps: int
+) -> None:
+    assert lab.chain_of(conversion).portable_steps == steps
+
+
+def test_what_can_be_built_anywhere_is_found_by_a_torch_for_another_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chain = lab.chain_of("aot_inductor")
+
+    def keys(tag: str) -> list[str]:
+        version = f"2.13.0+{tag}"
+        monkeypatch.setattr(
+            environment, "package_versions", lambda names: dict.fromkeys(names, version)
+        )
+        return [chain.key({}, n_steps, {}).digest for n_steps in (0, 1, 2)]
+
+    cpu, cuda = keys("cpu"), keys("cu130")
+    assert [one == other for one, other in zip(cpu, cuda, strict=True)] == [True, True, False]
