@@ -107,6 +107,26 @@ def test_two_kinds_come_from_nothing_and_go_when_they_are_idle(tmp_path: Path, m
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(560)
+def test_an_export_for_two_kinds_is_built_on_the_cheaper_one_and_found_by_both(place) -> None:
+    done = place.run(
+        *("model=mlp", "hardware=r6i,c7i", "conversion=onnxruntime", "executor=fleet_local", "-m"),
+        *("stopping=fixed", "stopping.processes=2", "stopping.calls=5", "tracking=none"),
+        *("profiler=none", "pricing.source=bundled", "hydra.sweep.dir=out", "executor.wait_s=400"),
+    )
+    assert "wait for a build on r6i.large: build building onnx" in done.stdout
+    results = place.results("out")
+    exported = [one["build"] for one in results if one["labels"]["conversion"] == "onnxruntime"]
+    assert [build["steps"] for build in exported] == [{"onnx": "hit"}] * 2
+    assert len({build["key"] for build in exported}) == 1
+    (folder,) = (place.path / "out" / "trials").glob("ahead-*")
+    assert (folder / "log.txt").is_file()
+    assert len(results) == 4  # with eager on both: what is built ahead is no result
+    log = place.run("logs", "out", folder.name).stdout
+    assert "onnx" in log
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_whatever_ends_the_driver_nothing_goes_on_running(
     tmp_path: Path, mark: str, number: signal.Signals

@@ -55,8 +55,10 @@ def _path(directory: Path, trial: str | None, *, following: bool) -> Path:
     plan = journal.read_plan(directory)
     path = directory / LOG
     if trial is not None:
-        found = _found(plan, trial)
-        path = directory / "trials" / found.trial_id / TRIAL_LOG
+        logs = {path.parent.name: path for path in _trial_logs(directory)}
+        if trial in logs:  # a build that was made ahead is in no plan
+            return logs[trial]
+        path = directory / "trials" / _found(plan, trial).trial_id / TRIAL_LOG
     if path.exists() or (following and trial is not None and is_driven(directory)):
         return path
     raise ConfigError([_nothing(directory, plan, trial)])
@@ -66,12 +68,15 @@ def _nothing(directory: Path, plan: Plan, trial: str | None) -> str:
     """Why there is no log, and what there is."""
     if trial is not None:
         return f"{trial}: this trial has written nothing yet. See benchorch status {plan.plan_id}."
-    logs = sorted((directory / "trials").glob(f"*/{TRIAL_LOG}"))
-    have = ", ".join(path.parent.name for path in logs) or "none so far"
+    have = ", ".join(path.parent.name for path in _trial_logs(directory)) or "none so far"
     return (
         f"{directory} has no {LOG}: its driver wrote to the terminal that started it; one that "
         f"`benchorch submit` starts keeps one. Trials with a log of their own: {have}."
     )
+
+
+def _trial_logs(directory: Path) -> list[Path]:
+    return sorted((directory / "trials").glob(f"*/{TRIAL_LOG}"))
 
 
 def _found(plan: Plan, word: str) -> Trial:
