@@ -265,8 +265,9 @@ class _Sweep:
     def run(self, now_s: Callable[[], float]) -> Iterator[TrialResult]:
         """Every result, until nothing is owed."""
         while not self.book.done():
-            self.fleet.want(self.book.waiting())
-            yield from self.give_up_overdue(now_s())
+            waiting = self.book.waiting()
+            self.fleet.want(waiting)
+            yield from self.give_up_overdue(now_s(), waiting)
             if self.book.done():
                 return
             for message in self.fleet.receive(LOOK_S):
@@ -327,9 +328,9 @@ class _Sweep:
         self.staff.subtract(self.kinds.pop(agent, ()))
         self.hungry.pop(agent, None)
 
-    def give_up_overdue(self, now_s: float) -> Iterator[TrialResult]:
+    def give_up_overdue(self, now_s: float, waiting: Mapping[str, int]) -> Iterator[TrialResult]:
         """Results for trials whose kind has had no agent for too long."""
-        alone = {kind for kind, n in self.book.waiting().items() if n and not self.staff[kind]}
+        alone = {kind for kind in waiting if not self.staff[kind] and waiting[kind]}
         for kind in self.alone_since_s.keys() - alone:  # what it was waited for is no more
             self._no_longer_alone(kind)
         for kind in sorted(alone):
