@@ -25,7 +25,7 @@ CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "process_time", 
 TORCH_CODE = {"models/architectures/", "onnx_module.py"}
 """Modules written in torch's own classes; only a member's `load` imports them."""
 
-PRINTING = {"cli.py", "stages/report.py"}
+PRINTING = {"terminal.py", "stages/report.py"}
 CATCHING_EVERYTHING = {
     "worker.py",
     # An extension's import may fail in as many ways as there are extensions.
@@ -35,7 +35,6 @@ CATCHING_EVERYTHING = {
     "stages/diverge.py",
 }
 ENVIRONMENT = {
-    "cli.py": "asks Hydra to raise its errors instead of printing them",
     "commands/ui.py": "starts MLflow's server with settings it takes from nowhere else",
     "compiler_cache.py": "Inductor takes its directory from nowhere else",
     "conversions/quanto.py": "the build tool beside this interpreter is found on PATH alone",
@@ -47,6 +46,7 @@ ENVIRONMENT = {
     "executors/rehearsal.py": "a played machine is told its kind as a real one is",
     "hardware/host.py": "a node is told its kind, and whether to hide its GPUs",
     "invocations.py": "the user's choice of where caches are",
+    "invoking.py": "asks Hydra to raise its errors instead of printing them",
     "models/script_run.py": "Keras takes its framework from nowhere else",
     "recorders/location.py": "a tracker's password is kept nowhere else",
     "recorders/mlflow.py": "MLflow takes its limits from nowhere else",
