@@ -1,4 +1,4 @@
-"""The process that copies an invocation's journal to the tracker while trials run."""
+"""Processes that bring what a run writes to somewhere else while its trials run."""
 
 from __future__ import annotations
 
@@ -14,32 +14,43 @@ from typing import IO, cast
 
 from benchorch.domain.trial import Node
 
-RECORD_WAIT_S = 300.0
+LONGEST_WAIT_S = 300.0
 _SILENT_S = 2.0
 
 
+def recording(directory: Path, session: Node) -> Follower | None:
+    """Copies the journal to the tracker; None where nothing is to be recorded."""
+    if str(cast(Node, session["tracking"]).get("_target_", "")).endswith(".Nowhere"):
+        return None
+    return Follower.start("record", str(directory), "--follow")
+
+
+def keeping(directory: Path, session: Node) -> Follower | None:
+    """Copies the whole directory to a bucket; None where none is named."""
+    place = session.get("keep_at")  # older plans have none
+    return Follower.start("keep", str(directory), "--follow", "--at", str(place)) if place else None
+
+
 @dataclass(slots=True)
-class Recording:
-    """The process that copies the journal to the tracker while trials run.
+class Follower:
+    """One of our commands that goes along with a run.
 
     It runs only when a core has nothing else to do, so it cannot disturb a measurement, and a
-    tracker that is away blocks nobody but it.
+    service that is away blocks nobody but it.
     """
 
     process: subprocess.Popen[bytes]
 
     @classmethod
-    def start(cls, directory: Path, session: Node) -> Recording | None:
-        """Begin to follow a directory's journal; None where nothing is to be recorded."""
-        if str(cast(Node, session["tracking"]).get("_target_", "")).endswith(".Nowhere"):
-            return None
-        command = [sys.executable, "-m", "benchorch", "record", str(directory), "--follow"]
+    def start(cls, *words: str) -> Follower:
+        """Begin to follow."""
+        command = [sys.executable, "-m", "benchorch", *words]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         _schedule(process.pid, "SCHED_IDLE")
         return cls(process)
 
     def finish(self, *, complete: bool, waiting: Callable[[], None]) -> bool:
-        """Say that no more will come and wait; False if the journal still holds something.
+        """Say that no more will come and wait; False if it could not bring everything.
 
         Args:
             complete: whether every trial of the plan ran.
@@ -56,7 +67,7 @@ class Recording:
             return self.process.wait(timeout=_SILENT_S) == 0
         waiting()
         try:
-            return self.process.wait(timeout=RECORD_WAIT_S) == 0
+            return self.process.wait(timeout=LONGEST_WAIT_S) == 0
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             self.process.terminate()
             return False

@@ -65,6 +65,18 @@ def _record(arguments: list[str]) -> int:
     return answer(record.run(_without_json(arguments)), arguments)
 
 
+def _keep(arguments: list[str]) -> int:
+    from benchorch.commands import keep
+
+    return answer(keep.run_keep(arguments), arguments)
+
+
+def _fetch(arguments: list[str]) -> int:
+    from benchorch.commands import keep
+
+    return answer(keep.run_fetch(arguments), arguments)
+
+
 def _ui(arguments: list[str]) -> int:
     from benchorch.commands import ui
 
@@ -222,7 +234,9 @@ _COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
     "compare": _compare,
     "conversions": _conversions,
     "doctor": _doctor,
+    "fetch": _fetch,
     "gate": _gate,
+    "keep": _keep,
     "logs": _logs,
     "plan": _plan,
     "record": _record,

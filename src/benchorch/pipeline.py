@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from benchorch import journal
-from benchorch.background import Recording
+from benchorch.background import Follower, keeping, recording
 from benchorch.build_keys import NOTES
 from benchorch.config import Composer
 from benchorch.costing import demand_affordable, prices_of
@@ -46,7 +46,8 @@ class Invocation:
     plan_id: str = field(default_factory=new_plan_id)
     results: dict[str, TrialResult] = field(default_factory=dict)
     plan: Plan | None = None
-    _recorder: Recording | None = None
+    _recorder: Follower | None = None
+    _keeper: Follower | None = None
     _specs: dict[str, Node] = field(default_factory=dict)
     _lock: IO[str] | None = None
     _diary: Diary = field(init=False)
@@ -92,7 +93,9 @@ class Invocation:
         demand_affordable(plan, todo)
         self.report.plan(plan, done=len(plan.trials) - len(todo))
         if self._recorder is None:
-            self._recorder = Recording.start(self.directory, plan.session)
+            self._recorder = recording(self.directory, plan.session)
+        if self._keeper is None:
+            self._keeper = keeping(self.directory, plan.session)
         if not todo:
             return
         work = _TrialWork(session=self._session(plan))
@@ -117,8 +120,9 @@ class Invocation:
                 journal.write_text(self.directory / journal.TABLE, table)
         finally:
             recorded = self._recorded(complete)
-        self.report.closing(self.plan, self.directory, recorded=recorded)
-        self._diary.end(complete=complete)
+            self._diary.end(complete=complete)
+            kept = self._kept(complete)
+        self.report.closing(self.plan, self.directory, recorded=recorded, kept=kept)
         self._unlock()
         ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
         return 0 if ran and all(result is not None and _is_sound(result) for result in ran) else 1
@@ -132,6 +136,11 @@ class Invocation:
         if self._recorder is None:
             return True
         return self._recorder.finish(complete=complete, waiting=self.report.recording)
+
+    def _kept(self, complete: bool) -> bool:
+        if self._keeper is None:
+            return True
+        return self._keeper.finish(complete=complete, waiting=self.report.keeping)
 
     def summaries(self) -> dict[str, Summary]:
         """What is derived from each result; the candidates of one baseline are read together."""

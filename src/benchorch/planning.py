@@ -18,7 +18,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Node, Plan, Trial
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, StoreError
 from benchorch.interfaces.executor import Emit, Executor, Work
 from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.recorder import Recorder
@@ -28,7 +28,7 @@ from benchorch.stages.plan import plan as make_plan
 
 SESSION_KEYS = (
     *("profiler", "executor", "store", "tracking", "pricing", "budget"),
-    *("rebuild", "baseline", "objective", "name"),
+    *("rebuild", "baseline", "objective", "name", "keep_at"),
 )
 REBUILD = ("if_needed", "always", "never")
 NODES = (
@@ -179,6 +179,7 @@ def _session_problems(session: Node, cells: Sequence[Cell]) -> Iterator[str]:
     for key in SESSION_KEYS:
         if any(cell.config.get(key) != session[key] for cell in cells):
             yield f"{key}: is one for the whole command; it cannot be swept."
+    yield from _place_problems(session["keep_at"])
     problems = _Problems()
     store = problems.attempt(lambda: make(_node(session, "store"), Store, "store"))
     problems.add(store.problems() if store else ())
@@ -187,6 +188,17 @@ def _session_problems(session: Node, cells: Sequence[Cell]) -> Iterator[str]:
     problems.attempt(lambda: budget_of(session))
     problems.attempt(lambda: make(_node(session, "profiler"), Profiler, "profiler"))
     yield from problems.found
+
+
+def _place_problems(url: Json) -> Iterator[str]:
+    """Why nothing can be kept there, as far as that is known without asking anybody."""
+    if url is not None:
+        from benchorch.stores.s3 import bucket_at
+
+        try:
+            bucket_at(str(url))
+        except StoreError as error:
+            yield f"keep_at: {error}"
 
 
 def _without_secrets(session: Node) -> Node:

@@ -35,6 +35,7 @@ CATCHING_EVERYTHING = {
     "stages/diverge.py",
 }
 ENVIRONMENT = {
+    "commands/keep.py": "a head's start script says where runs are kept",
     "commands/ui.py": "starts MLflow's server with settings it takes from nowhere else",
     "compiler_cache.py": "Inductor takes its directory from nowhere else",
     "conversions/quanto.py": "the build tool beside this interpreter is found on PATH alone",

@@ -29,6 +29,7 @@ benchorch: which conversion of a PyTorch model serves it fastest, and is it stil
   python -m benchorch submit ...          a run that outlives the terminal, here or on a head
   python -m benchorch status|logs|cancel [RUN]   what runs, how far it is, what it says; end it
   python -m benchorch resume RUN          go on where a run was ended
+  python -m benchorch keep|fetch RUN      a run's results in a bucket, and back from it
 
   --cfg job  the resolved configuration       -m, --multirun  cross comma-separated values
   --config-dir DIR  your own groups first     --hydra-help    Hydra's own flags"""
@@ -45,7 +46,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "objective",
     ),
     "Where it runs": ("hardware", "executor", "limits"),
-    "What is kept": ("store", "tracking", "rebuild", "resume", "name"),
+    "What is kept": ("store", "tracking", "keep_at", "rebuild", "resume", "name"),
 }
 
 

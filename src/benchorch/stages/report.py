@@ -143,8 +143,17 @@ class Report:
         """Say what is waited for; Ctrl-C ends only the waiting."""
         self._console.print("recording in MLflow ... (Ctrl-C stops waiting; nothing is lost)")
 
-    def closing(self, plan: Plan, directory: Path, *, recorded: bool) -> None:
-        """Where everything is and the next commands to try."""
+    def keeping(self) -> None:
+        """Say what is waited for; Ctrl-C ends only the waiting."""
+        self._console.print("copying to the bucket ... (Ctrl-C stops waiting; nothing is lost)")
+
+    def closing(self, plan: Plan, directory: Path, *, recorded: bool, kept: bool = True) -> None:
+        """Where everything is and the next commands to try.
+
+        Args:
+            recorded: whether the tracker has all of it.
+            kept: whether the bucket has all of it, where one is named.
+        """
         say = self._console
         say.print(f"\nresults   {directory}", markup=False, highlight=False, soft_wrap=True)
         for curve in sorted(directory.glob("trials/*/load.svg")):
@@ -159,6 +168,15 @@ class Report:
                 highlight=False,
                 soft_wrap=True,
             )
+        place = plan.session.get("keep_at")
+        if place:
+            how = (
+                f"python -m benchorch fetch {plan.plan_id} --at {place}"
+                if kept
+                else f"python -m benchorch keep {directory} --at {place}   (not all of it could be "
+                "copied; nothing is lost)"
+            )
+            say.print(f"kept      {how}", markup=False, highlight=False, soft_wrap=True)
         say.print(
             f"resume    python -m benchorch resume={plan.plan_id}", markup=False, highlight=False
         )

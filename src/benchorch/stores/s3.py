@@ -77,19 +77,16 @@ class S3Store(Store):
 
     @property
     def _tiers(self) -> Tiers:
-        named = _URL.fullmatch(str(self.url))
-        if named is None:
-            raise StoreError(self._url_problem())
-        objects = _bucket(named["bucket"], (named["prefix"] or "").strip("/"))
+        try:
+            objects = bucket_at(str(self.url))
+        except StoreError as error:
+            raise StoreError(f"store.url: {error}") from error
         return Tiers(shelf=self._shelf, objects=objects, lease_s=self.lease_s)
 
     def problems(self) -> Sequence[str]:
         """Why nothing can be kept there, as far as that is known without asking anybody."""
-        problem = [] if _URL.fullmatch(str(self.url)) else [self._url_problem()]
+        problem = [] if _URL.fullmatch(str(self.url)) else [f"store.url: {_no_url(self.url)}"]
         return [*problem, *self._shelf.problems()]
-
-    def _url_problem(self) -> str:
-        return f"store.url: {self.url!r} names no bucket; expected s3://bucket/prefix."
 
     def find(self, key: str) -> Artifact | None:
         """The artifact in the directory, fetched from the bucket if need be, every byte verified.
@@ -137,6 +134,18 @@ class S3Store(Store):
     def delete(self, key: str) -> None:
         """Remove the artifact from both places, and all that either remembers of it."""
         self._tiers.delete(key)
+
+
+def bucket_at(url: str) -> Objects:
+    """The objects below ``s3://bucket/prefix``; StoreError for what is no such URL."""
+    named = _URL.fullmatch(url)
+    if named is None:
+        raise StoreError(_no_url(url))
+    return _bucket(named["bucket"], (named["prefix"] or "").strip("/"))
+
+
+def _no_url(url: str) -> str:
+    return f"{url!r} names no bucket; expected s3://bucket/prefix."
 
 
 @cache
