@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from benchorch.errors import ConfigError
 from benchorch.request import Request
-from benchorch.terminal import INTERRUPTED, OK, answer
+from benchorch.terminal import INTERRUPTED, OK, answer, whisper
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
@@ -97,7 +97,7 @@ def _resume(directory: Path) -> int:
     )
     invocation.open()
     assert invocation.plan is not None  # find_invocation saw it
-    os.chdir(str(invocation.plan.session.get("cwd", ".")))  # paths in the plan start there
+    _go_to(Path(str(invocation.plan.session.get("cwd", "."))))
     node = cast(Node, invocation.plan.session["executor"])
     executor = make(node, Executor, "executor")
     try:
@@ -105,6 +105,14 @@ def _resume(directory: Path) -> int:
     except KeyboardInterrupt:
         return _interrupted(invocation)
     return invocation.close(complete=True)
+
+
+def _go_to(place: Path) -> None:
+    """Where the plan was made: its paths start there. A fetched run's may be on no disk here."""
+    if place.is_dir():
+        os.chdir(place)
+    else:
+        whisper(f"The run was planned in {place}, which is not on this machine: paths start here.")
 
 
 def _hydra_problems(error: Exception, request: Request, loader: ConfigLoader) -> list[str]:
