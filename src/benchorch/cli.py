@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from benchorch.domain.reply import Reply
-from benchorch.errors import BenchorchError, ConfigError
+from benchorch.errors import BenchorchError, ConfigError, ExecutorError
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
@@ -215,20 +215,23 @@ def _hydra(request: Request, places: Sequence[str]) -> int:
         decorate(application)()
     except KeyboardInterrupt:
         return _interrupted(application)
+    except ExecutorError as error:
+        application.error = error
     except Exception as error:
         if application.invocation is not None and not isinstance(error, ConfigError):
             raise
         problems = _hydra_problems(error, request, loader)
         raise ConfigError(problems) from error
     if application.error is not None:
+        if isinstance(application.error, ExecutorError) and application.invocation is not None:
+            application.invocation.cut_short()
         raise application.error
     return application.invocation.close(complete=True) if application.invocation else OK
 
 
 def _interrupted(application: Application) -> int:
     if application.invocation is not None:
-        application.invocation.close(complete=False)
-        application.invocation.report.interrupted(application.invocation.directory)
+        application.invocation.interrupt()
     return INTERRUPTED
 
 
@@ -251,9 +254,11 @@ def _resume(directory: Path) -> int:
     try:
         invocation.run_plan(invocation.plan, executor)
     except KeyboardInterrupt:
-        invocation.close(complete=False)
-        invocation.report.interrupted(directory)
+        invocation.interrupt()
         return INTERRUPTED
+    except ExecutorError:
+        invocation.cut_short()
+        raise
     return invocation.close(complete=True)
 
 

@@ -123,6 +123,16 @@ class Invocation:
         ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
         return 0 if ran and all(result is not None and _is_sound(result) for result in ran) else 1
 
+    def interrupt(self) -> None:
+        """End before the plan does: what there is is shown and kept, and how to go on is said."""
+        self.close(complete=False)
+        self.report.interrupted(self.directory)
+
+    def cut_short(self) -> None:
+        """The same for an executor that fails, which may have been before there was anything."""
+        if self.results:
+            self.interrupt()
+
     def _unlock(self) -> None:
         """A program that goes on may be done with this run."""
         if self._lock is not None:
