@@ -267,7 +267,9 @@ def _merged(old: Plan | None, new: Plan) -> Plan:
     known = {trial.trial_id for trial in old.trials}
     fresh = tuple(trial for trial in new.trials if trial.trial_id not in known)
     skips = old.skips + tuple(skip for skip in new.skips if skip not in old.skips)
-    return replace(old, trials=old.trials + fresh, skips=skips, session=new.session)
+    return replace(
+        old, trials=old.trials + fresh, skips=skips, session=new.session, notes=new.notes
+    )
 
 
 def _plain_metrics(summary: Summary) -> Json:

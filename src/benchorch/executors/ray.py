@@ -107,14 +107,17 @@ class RayExecutor(Executor):
         """Where a fleet is rehearsed."""
         return self.rehearse
 
+    def goes_elsewhere(self) -> bool:
+        """Where an address leads to other machines."""
+        return self.address is not None
+
     def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, from whichever slot of its kind is free first."""
         patience = Patience(
             max_attempts=self.max_attempts, wait_s=self.wait_s, start_s=self.start_s
         )
         rules = self._hiring(trials)
-        away = self.address is not None  # else every machine is this one
-        with _given(work, trials, away) as given, self._cluster(rules) as ray:
+        with _given(work, trials, self.goes_elsewhere()) as given, self._cluster(rules) as ray:
             fleet = RayFleet(
                 ray,
                 work,

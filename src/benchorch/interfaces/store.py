@@ -43,6 +43,10 @@ class Store(ABC):
     def problems(self) -> Sequence[str]:
         """Why nothing can be kept here, one sentence each; touches nothing that exists."""
 
+    def is_shared(self) -> bool:
+        """Whether machines without a common disk find what others have built."""
+        return False
+
     @abstractmethod
     def find(self, key: str) -> Artifact | None:
         """The complete, verified artifact of this key; a corrupt one is quarantined, then None."""

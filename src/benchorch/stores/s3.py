@@ -52,14 +52,14 @@ class S3Store(Store):
     """Keeps artifacts in a bucket for all machines, and those in use in a directory of this one.
 
     Args:
-        url: ``s3://bucket/prefix``.
+        url: ``s3://bucket/prefix``; None where nobody has named one, which is a problem.
         root: the directory; ``~`` is the user's own. Made when first needed.
         quota_gib: how much the directory may hold when nobody uses it; null for any amount. The
             bucket has rules of its own.
         lease_s: how long a builder may be silent before another machine builds in its place.
     """
 
-    url: str
+    url: str | None
     root: str
     quota_gib: float | None = None
     lease_s: float = 60.0
@@ -86,7 +86,17 @@ class S3Store(Store):
         problem = [] if _URL.fullmatch(str(self.url)) else [self._url_problem()]
         return [*problem, *self._shelf.problems()]
 
+    def is_shared(self) -> bool:
+        """By all machines that reach the bucket."""
+        return True
+
     def _url_problem(self) -> str:
+        if not self.url:
+            return (
+                "store.url: no bucket is named. Give store.url=s3://bucket/prefix or set "
+                "BENCHORCH_STORE_URL, as root's shell (`sudo -i`) on a stack's machines does. With "
+                "store=local each machine builds for itself."
+            )
         return f"store.url: {self.url!r} names no bucket; expected s3://bucket/prefix."
 
     def find(self, key: str) -> Artifact | None:

@@ -138,6 +138,15 @@ def test_without_any_cluster_auto_leads_nowhere(monkeypatch: pytest.MonkeyPatch)
         next(iter(results))
 
 
+def test_where_artifacts_of_other_machines_are_matters_where_there_are_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    assert RayExecutor(address="auto").goes_elsewhere()
+    assert not RayExecutor().goes_elsewhere()
+    assert not RayExecutor(rehearse=True).goes_elsewhere()
+
+
 def test_making_the_executor_imports_no_ray() -> None:
     code = (
         "import sys; from benchorch.executors.ray import RayExecutor; "
