@@ -63,7 +63,7 @@ class RayInsight:
         self._launching = Launching()
         self._version = -1
         self._heard_s = time.monotonic()
-        self._watch = None if self._is_client() else HeadWatch(_head_of(ray))
+        self._watch = None if self._is_client() else _watch(ray)
 
     def answers(self) -> bool:
         """Whether the head does; ExecutorError once it is gone. Through ray:// Ray itself tells."""
@@ -127,8 +127,19 @@ class RayInsight:
         )
 
 
-def _head_of(ray: Any) -> str:
-    return str(ray.get_runtime_context().gcs_address)
+def _watch(ray: Any) -> HeadWatch:
+    address = str(ray.get_runtime_context().gcs_address)
+    cluster = ray._private.worker.global_worker.gcs_client.cluster_id
+
+    def is_same() -> bool:
+        from ray._raylet import GcsClient
+
+        try:
+            return bool(GcsClient(address=address).cluster_id == cluster)
+        except ray.exceptions.RayError:
+            return False
+
+    return HeadWatch(address, is_same=is_same)
 
 
 def _no_stats() -> Any:
