@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from benchorch import journal
 from benchorch.config import Composer, config_loader
 from benchorch.domain.trial import Node
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, ExecutorError
 from benchorch.invocations import new_directory
 from benchorch.overrides import keyword_words, lift_lists, spelled
 from benchorch.pipeline import Invocation
@@ -162,8 +162,10 @@ def _run(invocation: Invocation, request: _Request) -> None:
         _remove(fresh)
         raise
     except KeyboardInterrupt:
-        invocation.close(complete=False)
-        invocation.report.interrupted(invocation.directory)
+        invocation.interrupt()
+        raise
+    except ExecutorError:
+        invocation.cut_short()
         raise
     invocation.close(complete=True)
 

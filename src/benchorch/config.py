@@ -233,28 +233,27 @@ class Composer:
         """The composition of a job, put together from sections where they do not overlap."""
         if self._first and self._first[0] == tuple(job):
             return self._first[1]
-        sections = {group: self._section(job, group) for group in (*self._groups, None)}
-        if any(self._reaches_out(group, section) for group, section in sections.items()):
-            return self._compose(tuple(job))
-        rest = self._compose(sections[None])
+        reaching = [group for group in self._groups if self._reaches_out(group, job)]
+        rest = self._compose(self._section(job, None, *reaching))
         config, choices = dict(rest.config), dict(rest.choices)
         for group in self._groups:
-            composed = self._compose(sections[group])
+            composed = self._compose(self._section(job, group, *reaching))
             config[group] = composed.config.get(group)
             choices[group] = composed.choices.get(group)
         return replace(rest, config=config, choices=choices)
 
-    def _reaches_out(self, group: str | None, section: tuple[str, ...]) -> bool:
-        """Whether a choice changes other nodes than its own, as a global package does."""
-        if group is None or not section:
+    def _reaches_out(self, group: str, job: list[str]) -> bool:
+        """Whether a choice changes other nodes than its own: it then has a say in every section."""
+        choice = tuple(o for o in self._section(job, group) if "." not in key_of(o))
+        if not choice:
             return False
-        base, chosen = self._compose(()), self._compose(section)
+        base, chosen = self._compose(()), self._compose(choice)
         keys = {*base.config, *chosen.config} - {group}
         return any(base.config.get(key) != chosen.config.get(key) for key in keys)
 
-    def _section(self, job: list[str], group: str | None) -> tuple[str, ...]:
-        """The overrides that touch one group, or (None) those that touch no group."""
-        return tuple(o for o in job if self._group_of(key_of(o)) == group)
+    def _section(self, job: list[str], *groups: str | None) -> tuple[str, ...]:
+        """The overrides that touch any of these groups; None is for those that touch no group."""
+        return tuple(o for o in job if self._group_of(key_of(o)) in groups)
 
     def _group_of(self, key: str) -> str | None:
         first = re.split(r"[./@]", key, maxsplit=1)[0]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, ExecutorError
 from benchorch.request import Request
 from benchorch.terminal import INTERRUPTED, OK, answer, whisper
 
@@ -67,20 +67,23 @@ def _hydra(request: Request, places: Sequence[str]) -> int:
         decorate(application)()
     except KeyboardInterrupt:
         return _interrupted(application.invocation)
+    except ExecutorError as error:
+        application.error = error
     except Exception as error:
         if application.invocation is not None and not isinstance(error, ConfigError):
             raise
         problems = _hydra_problems(error, request, loader)
         raise ConfigError(problems) from error
     if application.error is not None:
+        if isinstance(application.error, ExecutorError) and application.invocation is not None:
+            application.invocation.cut_short()
         raise application.error
     return application.invocation.close(complete=True) if application.invocation else OK
 
 
 def _interrupted(invocation: Invocation | None) -> int:
     if invocation is not None:
-        invocation.close(complete=False)
-        invocation.report.interrupted(invocation.directory)
+        invocation.interrupt()
     return INTERRUPTED
 
 
@@ -104,6 +107,9 @@ def _resume(directory: Path) -> int:
         invocation.run_plan(invocation.plan, executor)
     except KeyboardInterrupt:
         return _interrupted(invocation)
+    except ExecutorError:
+        invocation.cut_short()
+        raise
     return invocation.close(complete=True)
 
 

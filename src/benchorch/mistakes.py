@@ -68,9 +68,23 @@ class Mistakes:
         }
         found: list[str] = []
         for text in overrides:
-            choice = choices.get(self._group_of(key_of(text)))
-            found += self._of(text, (choice,) if choice and choice != text else ())
+            own = choices.get(self._group_of(key_of(text)))
+            beside = (own,) if own and own != text else ()
+            problems = self._of(text, beside)
+            if problems and own is None:  # an option of another group may have chosen this one's
+                reaching = tuple(c for c in choices.values() if self._reaches_out(c))
+                problems = self._of(text, reaching) if reaching else problems
+            found += problems
         return found
+
+    def _reaches_out(self, choice: str) -> bool:
+        """Whether an option changes other nodes than its own."""
+        try:
+            base, chosen = self._base(()), self._base((choice,))
+        except ConfigError:
+            return False
+        others = {*base, *chosen} - {key_of(choice)}
+        return any(base.get(key) != chosen.get(key) for key in others)
 
     def _group_of(self, key: str) -> str:
         return key.partition(".")[0].partition("/")[0].partition("@")[0]

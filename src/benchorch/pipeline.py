@@ -127,6 +127,16 @@ class Invocation:
         ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
         return 0 if ran and all(result is not None and _is_sound(result) for result in ran) else 1
 
+    def interrupt(self) -> None:
+        """End before the plan does: what there is is shown and kept, and how to go on is said."""
+        self.close(complete=False)
+        self.report.interrupted(self.directory)
+
+    def cut_short(self) -> None:
+        """The same for an executor that fails, which may have been before there was anything."""
+        if self.results:
+            self.interrupt()
+
     def _unlock(self) -> None:
         """A program that goes on may be done with this run."""
         if self._lock is not None:
@@ -267,7 +277,9 @@ def _merged(old: Plan | None, new: Plan) -> Plan:
     known = {trial.trial_id for trial in old.trials}
     fresh = tuple(trial for trial in new.trials if trial.trial_id not in known)
     skips = old.skips + tuple(skip for skip in new.skips if skip not in old.skips)
-    return replace(old, trials=old.trials + fresh, skips=skips, session=new.session)
+    return replace(
+        old, trials=old.trials + fresh, skips=skips, session=new.session, notes=new.notes
+    )
 
 
 def _plain_metrics(summary: Summary) -> Json:

@@ -83,7 +83,18 @@ def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -
     by_cell = iter(planned[1])
     asked = tuple(tuple(next(by_cell) for _ in job_cells) for job_cells in by_job)
     prices = snapshot(planned[0].trials, pricing_of(session))
-    return Planned(plan=replace(planned[0], prices=prices), executor=executor, asked=asked)
+    notes = tuple(_notes(session, executor))
+    plan = replace(planned[0], prices=prices, notes=notes)
+    return Planned(plan=plan, executor=executor, asked=asked)
+
+
+def _notes(session: Node, executor: Executor) -> Iterator[str]:
+    store = make(_node(session, "store"), Store, "store")
+    if executor.goes_elsewhere() and not store.is_shared():
+        yield (
+            "each machine builds for itself, unless store.root is a disk that all of them mount; "
+            "with store=s3 one builds for all (docs/cache.md)"
+        )
 
 
 class _Problems:

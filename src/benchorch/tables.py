@@ -29,6 +29,7 @@ def plan_text(plan: Plan) -> str:
         for row in rows
     ]
     lines += [f"skip  {skip_text(skip)}" for skip in plan.skips]
+    lines += [f"note  {note}" for note in plan.notes]
     lines.append(f"{plural(len(plan.trials), 'trial')}, {plural(len(plan.skips), 'skip')}")
     return "\n".join(lines)
 

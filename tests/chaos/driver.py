@@ -18,6 +18,7 @@ from typing import Any
 from benchorch.config import Composer, config_loader
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
+from benchorch.errors import ExecutorError
 from benchorch.executors.ray import RayExecutor
 from benchorch.interfaces.executor import Emit, Executor, Work
 from benchorch.pipeline import Invocation
@@ -161,7 +162,12 @@ def main(path: str) -> int:
         plan_id="drill",
     )
     invocation.open()
-    invocation.run_plan(plan_of(place), Playing(place))
+    try:
+        invocation.run_plan(plan_of(place), Playing(place))
+    except ExecutorError as error:  # as the command line does
+        invocation.cut_short()
+        print(error, file=sys.stderr)
+        return 1
     return invocation.close(complete=True)
 
 

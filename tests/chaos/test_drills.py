@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from awaiting import until
+from benchorch.driver import read_driver
 from chaos.drill import Drill, Machines, Outcomes
 
 pytestmark = pytest.mark.ray_cluster
@@ -204,14 +205,24 @@ def _begun_again(drill: Drill, trial_id: str) -> bool:
 
 
 @pytest.mark.slow
-def test_a_killed_head_ends_the_driver_and_a_new_head_takes_the_sweep_up(begin: Begin) -> None:
+def test_a_killed_head_ends_the_driver_in_words_and_a_new_head_takes_the_sweep_up(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_gcs_rpc_server_reconnect_timeout_s")  # Ray's own minute stays a minute
     first = Machines(*KINDS)
-    drill = begin(address=first.address)
+    drill = begin([{**one, "takes_s": 8} for one in SWEEP], address=first.address)
     drill.start()
     drill.moment()
     first.kill_head()
+    killed_s = time.monotonic()
     try:
-        assert drill.finish() != 0
+        assert drill.finish() == 1
+        assert time.monotonic() - killed_s < 50, drill.complaints()
+        assert f"The head of the Ray cluster at {first.address} has not" in drill.complaints()
+        assert until(lambda: not drill.orphans(), 5)  # though their nodes live on
+        told = read_driver(drill.run_directory)
+        assert told is not None
+        assert bool(told.ended_at) == bool(drill.lines())
     finally:
         first.close()
     assert len(drill.lines()) < len(SWEEP)

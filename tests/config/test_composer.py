@@ -133,6 +133,56 @@ def test_a_choice_of_ones_own_may_set_any_node(tmp_path):
     assert seen == [("mlp", 3), ("resnet18", 5)]
 
 
+@pytest.mark.parametrize(
+    ("words", "store"),
+    [
+        (["executor=process"], "local"),
+        (["executor=ec2"], "s3"),
+        (["executor=ec2", "store=local"], "local"),
+        (["store=lean", "executor=ec2"], "lean"),
+        (["executor=ec2", "store=s3"], "s3"),
+    ],
+)
+def test_a_stacks_executor_takes_the_stacks_store_unless_another_is_named(composer, words, store):
+    (cell,) = composer.cells(["model=mlp", "conversion=eager", *words])
+    assert cell.choices["store"] == store
+    kind = {"s3": "benchorch.stores.s3.S3Store"}.get(store, "benchorch.stores.local.LocalStore")
+    assert cell.config["store"]["_target_"] == kind
+
+
+def test_the_stacks_url_is_in_the_environment_and_may_be_named(composer, monkeypatch):
+    job = ["model=mlp", "conversion=eager", "executor=ec2"]
+    monkeypatch.delenv("BENCHORCH_STORE_URL", raising=False)
+    fresh = Composer(composer._loader)
+    assert fresh.cells(job)[0].config["store"]["url"] is None
+    assert fresh.cells([*job, "store.url=s3://mine/x"])[0].config["store"]["url"] == "s3://mine/x"
+    monkeypatch.setenv("BENCHORCH_STORE_URL", "s3://stack/store")
+    config = Composer(composer._loader).cells(job)[0].config
+    assert config["store"]["url"] == "s3://stack/store"
+    assert config["executor"]["address"] == "auto"
+    assert "defaults" not in config["executor"]
+
+
+def test_a_recipe_for_a_stack_takes_its_store_or_its_own(tmp_path):
+    base = "defaults: [config, override model: mlp, override executor: ec2{}, _self_]\n"
+    for name, more, store in (("a", "", "s3"), ("b", ", override store: local", "local")):
+        composer = a_composer(tmp_path, name, base.format(more))
+        (cell,) = composer.cells(["conversion=eager"])
+        assert cell.choices["store"] == store
+        (cell,) = composer.cells(["conversion=eager", "store=lean"])
+        assert cell.choices["store"] == "lean"
+
+
+def test_a_key_of_a_store_that_an_executor_chose_is_known(composer):
+    words = ["model=mlp", "conversion=eager", "executor=ec2", "store.url=s3://mine/x"]
+    assert composer.problems(words, sweep=False) == []
+    (problem,) = composer.problems([*words, "store.ulr=x"], sweep=False)
+    assert problem.startswith("store.ulr: unknown key. Did you mean 'url'?")
+    with pytest.raises(ConfigError) as caught:
+        composer.cells([*words, "rebuil=never"])
+    assert len(caught.value.problems) == 1
+
+
 def test_a_recipes_matrix_is_crossed_in_the_order_it_is_written(tmp_path):
     composer = a_composer(
         tmp_path,
@@ -238,7 +288,9 @@ def test_the_users_directory_comes_before_the_built_in_one(tmp_path):
     assert cell.config["workload"]["batch_size"] == 77
 
 
-def test_a_thousand_cells_need_few_compositions(composer, monkeypatch):
+@pytest.mark.parametrize("executor", ["process", "ec2"])
+def test_a_thousand_cells_need_few_compositions(composer, monkeypatch, executor):
+    composer = Composer(composer._loader)
     composed = []
     original = composer._loader.load_configuration
     monkeypatch.setattr(
@@ -248,6 +300,7 @@ def test_a_thousand_cells_need_few_compositions(composer, monkeypatch):
     )
     jobs = sweep_jobs(
         [
+            f"executor={executor}",
             "model=mlp,bert,gpt2,vit",
             "conversion=eager,inductor,onnxruntime,aot_inductor,torchscript",
             "workload.batch_size=" + ",".join(map(str, range(1, 51))),

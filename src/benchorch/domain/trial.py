@@ -59,6 +59,7 @@ class Plan:
         trials: in the order in which they were declared.
         session: settings shared by all trials: executor, store, tracking, rebuild.
         prices: by which all of them are judged; None where nothing is paid for.
+        notes: what is worth knowing before it starts, a sentence each.
     """
 
     plan_id: str
@@ -67,4 +68,5 @@ class Plan:
     skips: tuple[Skip, ...]
     session: Mapping[str, Json]
     prices: PriceSnapshot | None = None
+    notes: tuple[str, ...] = ()
     schema_version: int = 1

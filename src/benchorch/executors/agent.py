@@ -98,6 +98,10 @@ class Agent:
         events = tuple(self._said.popleft() for _ in range(len(self._said)))
         return News(events=events, notice=self._notices.told() if self._notices else "")
 
+    def leave(self) -> None:
+        """End at once, and with it what runs: asked where nobody is left who could kill it."""
+        os._exit(0)
+
     def _files(self, trial: Trial) -> Packed | None:
         if not self._away or self._outfit.luggage is None:
             return None

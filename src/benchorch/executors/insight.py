@@ -29,6 +29,10 @@ class Launching:
 class Insight(Protocol):
     """What else a cluster tells of itself."""
 
+    def answers(self) -> bool:
+        """Whether it can be asked anything now; ExecutorError once it never will be again."""
+        ...
+
     def draining(self) -> Iterable[str]:
         """The ids of nodes that will be gone soon."""
         ...
@@ -45,6 +49,10 @@ class Insight(Protocol):
 @final
 class NoInsight:
     """A cluster that tells nothing else."""
+
+    def answers(self) -> bool:
+        """Nothing else is known."""
+        return True
 
     def draining(self) -> Iterable[str]:
         """None that is known of."""

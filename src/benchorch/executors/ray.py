@@ -115,14 +115,18 @@ class RayExecutor(Executor):
         """Where a fleet is rehearsed."""
         return self.rehearse
 
+    def goes_elsewhere(self) -> bool:
+        """Where an address leads to other machines."""
+        return self.address is not None
+
     def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, from whichever slot of its kind is free first."""
         patience = Patience(
             max_attempts=self.max_attempts, wait_s=self.wait_s, start_s=self.start_s
         )
         rules = self._hiring(trials)
-        away = self.address is not None  # else every machine is this one
         session = _session_of(work)
+        away = self.goes_elsewhere()
         with _given(session, trials, away) as given, self._cluster(rules) as ray:
             fleet = RayFleet(
                 ray,
@@ -145,7 +149,7 @@ class RayExecutor(Executor):
         """What is built before some of the trials; nothing where it would not be found."""
         if self.build_on != CHEAPEST or session is None or session.rebuild != "if_needed":
             return Ahead()
-        if self.address is not None and not make(session.store, Store, "store").shared:
+        if self.goes_elsewhere() and not make(session.store, Store, "store").is_shared():
             return Ahead()
         from benchorch.executors.ahead import builds_ahead
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -19,6 +20,7 @@ from typing import Any, final
 
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.executors.cluster_file import RESOURCE_PREFIX, Offer
+from benchorch.executors.head_watch import HeadWatch, knock
 from benchorch.executors.insight import Launching
 from benchorch.executors.nodes import last_line
 from benchorch.executors.rehearsal import LOOPBACK, Stage, open_stage
@@ -61,17 +63,22 @@ class RayInsight:
         self._launching = Launching()
         self._version = -1
         self._heard_s = time.monotonic()
+        self._watch = None if self._is_client() else _watch(ray)
+
+    def answers(self) -> bool:
+        """Whether the head does; ExecutorError once it is gone. Through ray:// Ray itself tells."""
+        return self._watch is None or self._watch.answers()
 
     def draining(self) -> Iterable[str]:
         """The ids of nodes that will be gone soon; through ray:// nobody tells."""
-        if self._ray.util.client.ray.is_connected():
+        if self._is_client():
             return ()
         found: Iterable[str] = self._ray._private.state.state.get_draining_nodes()
         return found
 
     def drain(self, node: str, reason: str) -> None:
         """Have Ray begin nothing more on a node; through ray:// it cannot be asked."""
-        if self._ray.util.client.ray.is_connected():
+        if self._is_client():
             return
         from ray.core.generated.autoscaler_pb2 import DrainNodeReason
 
@@ -81,6 +88,9 @@ class RayInsight:
             client.drain_node(node, preempted, reason, 0)  # 0: whenever it is idle
         except self._ray.exceptions.RayError as error:
             logger.warning("drain=failed node=%s reason=%r", node[:8], last_line(str(error)))
+
+    def _is_client(self) -> bool:
+        return bool(self._ray.util.client.ray.is_connected())
 
     def launching(self) -> Launching:
         """What the autoscaler is about, as of the last few seconds."""
@@ -117,6 +127,21 @@ class RayInsight:
         )
 
 
+def _watch(ray: Any) -> HeadWatch:
+    address = str(ray.get_runtime_context().gcs_address)
+    cluster = ray._private.worker.global_worker.gcs_client.cluster_id
+
+    def is_same() -> bool:
+        from ray._raylet import GcsClient
+
+        try:
+            return bool(GcsClient(address=address).cluster_id == cluster)
+        except ray.exceptions.RayError:
+            return False
+
+    return HeadWatch(address, is_same=is_same)
+
+
 def _no_stats() -> Any:
     from ray.autoscaler.v2.schema import Stats
 
@@ -141,7 +166,32 @@ def connected(address: str | None) -> Iterator[Any]:
         _start_here(ray) if address is None else _join(ray, address)
         yield ray
     finally:
-        ray.shutdown()
+        if _is_cut_off(ray):
+            _leave_to_the_end(ray)
+        else:
+            ray.shutdown()
+
+
+def _leave_to_the_end(ray: Any) -> None:
+    """Told to leave a cluster that is gone, Ray ends the program at once; told of an exception, it
+    hangs for a minute and then does. So it is told at the program's end alone, when all is said.
+    """
+    atexit.register(sys.stdout.flush)  # runs before what Ray has registered
+    if sys.excepthook is ray._private.worker.custom_excepthook:
+        sys.excepthook = ray._private.worker.normal_excepthook
+
+
+def _is_cut_off(ray: Any) -> bool:
+    """Whether this machine's own part of the cluster is gone."""
+    node = ray._private.worker.global_worker.node
+    if node is None or not ray.is_initialized():
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX) as door:
+            door.connect(node.raylet_socket_name)
+    except OSError:
+        return True
+    return False
 
 
 @contextlib.contextmanager
@@ -260,28 +310,48 @@ def _patiently(get_node: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _join(ray: Any, address: str) -> None:
-    _knock(address)
+    meant = _meant(address)
+    _refuse_silence(address, meant)
     try:
-        ray.init(address=address, **QUIET)
+        ray.init(address=meant, **QUIET)
     except Exception as error:  # which one depends on the kind of address
         raise ExecutorError(
-            f"Cannot connect to the Ray cluster at {address!r}: {last_line(str(error))}. Is it "
+            f"Cannot connect to the Ray cluster at {meant!r}: {last_line(str(error))}. Is it "
             "up, does it use RAY_AUTH_MODE=token, and is its token the one given here?"
         ) from error
 
 
-def _knock(address: str) -> None:
-    """Says at once that nobody listens: Ray itself tries for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not port.isdigit():
-        return
+def _meant(address: str) -> str:
+    """Where ``auto`` leads: to the cluster that was last on this machine, be it long gone."""
+    if address != "auto":
+        return address
+    from ray._private import services
+
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
-    except OSError as error:
+        found = services.get_ray_address_from_environment(address, None)
+    except ConnectionError as error:
         raise ExecutorError(
-            f"Nobody answers at {address!r} ({error}). Start the cluster's head, or name another "
-            "executor.address; from outside its network, forward the port first."
+            f"No Ray cluster is on this machine, and RAY_ADDRESS names none. {_NO_HEAD}"
         ) from error
+    return str(found)
+
+
+_NO_HEAD = (
+    "Start the cluster's head (`ray start --head`; `make status` says where a stack's is), or name "
+    "another executor.address"
+)
+
+
+def _refuse_silence(address: str, meant: str) -> None:
+    """Says at once that nobody listens: Ray itself tries for minutes."""
+    trouble = knock(meant, KNOCK_S)
+    if trouble is None:
+        return
+    led = "" if address == meant else f", where executor.address={address} leads: it was there once"
+    raise ExecutorError(
+        f"Nobody answers at {meant!r}{led} ({trouble}). {_NO_HEAD}; from outside its network, "
+        "forward the port first."
+    )
 
 
 def _has_token() -> bool:

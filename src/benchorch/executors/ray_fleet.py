@@ -143,6 +143,7 @@ class RayFleet(Fleet):
         self._last_failure: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._looked_s = float("-inf")
+        self._headless = False
 
     def want(self, waiting: Mapping[str, int]) -> None:
         """Look at the cluster once in a while; agents on every free slot of these kinds."""
@@ -150,6 +151,9 @@ class RayFleet(Fleet):
         if now_s - self._looked_s < LOOK_S:
             return
         self._looked_s = now_s
+        self._headless = not self._insight.answers()
+        if self._headless:
+            return  # whatever is asked of a head that is gone hangs; agents' answers still come
         for agent in [a for a in self._agents.values() if waiting.keys().isdisjoint(a.kinds)]:
             self._dismiss(agent)
         self._nodes = [node for node in self._ray.nodes() if node["Alive"]]
@@ -215,6 +219,8 @@ class RayFleet(Fleet):
     def close(self) -> None:
         """End every agent, and with it what it runs."""
         for agent in list(self._agents.values()):
+            if self._headless:  # who would kill it is gone
+                agent.handle.leave.options(concurrency_group=NEWS).remote()
             self._dismiss(agent)
 
     def _hire(self, recruiter: Recruiter, now_s: float, waiting: Mapping[str, int]) -> None:

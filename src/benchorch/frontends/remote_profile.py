@@ -214,8 +214,7 @@ class RemoteProfile:
             invocation.run(jobs)
         except KeyboardInterrupt:
             self._write()  # before the end: what is in the directory goes to the tracker then
-            invocation.close(complete=False)
-            invocation.report.interrupted(self.directory)
+            invocation.interrupt()
             raise
         except BenchorchError:
             self._write()

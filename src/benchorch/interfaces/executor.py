@@ -35,6 +35,10 @@ class Executor(ABC):
         """Whether this machine plays those that are asked for, so that they lack what it lacks."""
         return False
 
+    def goes_elsewhere(self) -> bool:
+        """Whether trials may run on machines that have disks of their own."""
+        return False
+
     @abstractmethod
     def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result as soon as it is there, in any order; exactly one per trial.

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.domain.trial import Node
@@ -38,17 +37,15 @@ class Entry:
 
 
 class Store(ABC):
-    """Immutable artifacts by BuildKey: atomic writes, one builder at a time, verified reads.
-
-    Class attributes:
-        shared: whether what one machine keeps is found by all others.
-    """
-
-    shared: ClassVar[bool] = False
+    """Immutable artifacts by BuildKey: atomic writes, one builder at a time, verified reads."""
 
     @abstractmethod
     def problems(self) -> Sequence[str]:
         """Why nothing can be kept here, one sentence each; touches nothing that exists."""
+
+    def is_shared(self) -> bool:
+        """Whether machines without a common disk find what others have built."""
+        return False
 
     @abstractmethod
     def find(self, key: str) -> Artifact | None:

@@ -54,6 +54,8 @@ class Report:
         self._console.print(f"[bold]{_plain(plan.name)}[/] plan {plan.plan_id}: {count}{already}")
         for skip in plan.skips:
             self._console.print(f"  [yellow]skip[/] {_plain(skip_text(skip))}", highlight=False)
+        for note in plan.notes:
+            self._console.print(f"  [yellow]note[/] {_plain(note)}", highlight=False)
         varying = varying_labels([trial.labels for trial in plan.trials])
         self._names = {t.trial_id: cell_name(t.labels, varying) for t in plan.trials}
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, final
+from typing import Any, TypeVar, final
 
 from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.errors import StoreError
@@ -52,16 +52,14 @@ class S3Store(Store):
     """Keeps artifacts in a bucket for all machines, and those in use in a directory of this one.
 
     Args:
-        url: ``s3://bucket/prefix``.
+        url: ``s3://bucket/prefix``; None where nobody has named one, which is a problem.
         root: the directory; ``~`` is the user's own. Made when first needed.
         quota_gib: how much the directory may hold when nobody uses it; null for any amount. The
             bucket has rules of its own.
         lease_s: how long a builder may be silent before another machine builds in its place.
     """
 
-    shared: ClassVar[bool] = True
-
-    url: str
+    url: str | None
     root: str
     quota_gib: float | None = None
     lease_s: float = 60.0
@@ -77,16 +75,28 @@ class S3Store(Store):
 
     @property
     def _tiers(self) -> Tiers:
-        try:
-            objects = bucket_at(str(self.url))
-        except StoreError as error:
-            raise StoreError(f"store.url: {error}") from error
+        if _URL.fullmatch(str(self.url)) is None:
+            raise StoreError(self._url_problem())
+        objects = bucket_at(str(self.url))
         return Tiers(shelf=self._shelf, objects=objects, lease_s=self.lease_s)
 
     def problems(self) -> Sequence[str]:
         """Why nothing can be kept there, as far as that is known without asking anybody."""
-        problem = [] if _URL.fullmatch(str(self.url)) else [f"store.url: {_no_url(self.url)}"]
+        problem = [] if _URL.fullmatch(str(self.url)) else [self._url_problem()]
         return [*problem, *self._shelf.problems()]
+
+    def is_shared(self) -> bool:
+        """By all machines that reach the bucket."""
+        return True
+
+    def _url_problem(self) -> str:
+        if not self.url:
+            return (
+                "store.url: no bucket is named. Give store.url=s3://bucket/prefix or set "
+                "BENCHORCH_STORE_URL, as root's shell (`sudo -i`) on a stack's machines does. With "
+                "store=local each machine builds for itself."
+            )
+        return f"store.url: {_no_url(self.url)}"
 
     def find(self, key: str) -> Artifact | None:
         """The artifact in the directory, fetched from the bucket if need be, every byte verified.

@@ -192,6 +192,9 @@ class LaunchingRay:
 
     # what else the cluster tells
 
+    def answers(self) -> bool:
+        return True
+
     def draining(self) -> set[str]:
         return self.gone
 

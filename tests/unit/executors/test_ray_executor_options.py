@@ -1,5 +1,6 @@
 """What the Ray executor refuses and answers before any cluster is touched."""
 
+import functools
 import socket
 import subprocess
 import sys
@@ -109,6 +110,41 @@ def test_an_address_where_nobody_listens_is_reported_at_once(
     results = RayExecutor(address=f"{scheme}127.0.0.1:{port}").run([], no_work, no_event)
     with pytest.raises(ExecutorError, match="Nobody answers at"):
         next(iter(results))
+
+
+def test_a_head_that_was_here_once_and_is_gone_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        gone = f"127.0.0.1:{server.getsockname()[1]}"
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_ADDRESS", gone)
+    results = RayExecutor(address="auto").run([], no_work, no_event)
+    with pytest.raises(ExecutorError) as caught:
+        next(iter(results))
+    assert f"Nobody answers at '{gone}', where executor.address=auto leads" in str(caught.value)
+    assert "ray start --head" in str(caught.value)
+
+
+def test_without_any_cluster_auto_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray._private import services  # noqa: TID251  (what Ray would find here is others')
+
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(services, "find_gcs_addresses", functools.cache(set))  # Ray clears it
+    monkeypatch.setattr(services, "find_bootstrap_address", lambda place: None)
+    results = RayExecutor(address="auto").run([], no_work, no_event)
+    with pytest.raises(ExecutorError, match="No Ray cluster is on this machine"):
+        next(iter(results))
+
+
+def test_where_artifacts_of_other_machines_are_matters_where_there_are_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    assert RayExecutor(address="auto").goes_elsewhere()
+    assert not RayExecutor().goes_elsewhere()
+    assert not RayExecutor(rehearse=True).goes_elsewhere()
 
 
 def test_making_the_executor_imports_no_ray() -> None:

@@ -436,7 +436,7 @@ def test_missing_credentials_are_named_with_what_to_do(
 
 
 @pytest.mark.parametrize(
-    "url", ["", "bucket/x", "http://bucket", "s3://", "s3://B", "s3://ab", "s3://bucket?x", "???"]
+    "url", ["bucket/x", "http://bucket", "s3://", "s3://B", "s3://ab", "s3://bucket?x", "???"]
 )
 def test_an_address_that_names_no_bucket_is_a_problem_before_anybody_is_asked(
     tmp_path: Path, url: str
