@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -113,6 +115,21 @@ def test_single_processes_are_looked_at_only_where_runs_are_compared_or_exported
     assert looked_at == {10: 10, 1: 20}
     compare.run([there, there])
     assert looked_at == {10: 14, 1: 60}
+
+
+def test_every_line_of_a_run_is_decoded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = write_run(tmp_path / "run", (EAGER, OF_EAGER), (FAST, OF_FAST))
+    decoded = []
+
+    def counting(line: str | bytes) -> Any:
+        decoded.append(line)
+        return json.loads(line)
+
+    monkeypatch.setattr(journal, "json", SimpleNamespace(loads=counting))
+    report.run([str(there)])
+    assert len(decoded) == 1 + 2 + 2 * 10  # the plan, two results, the series of their processes
 
 
 def test_a_batch_adds_the_skips_that_were_not_told_yet() -> None:

@@ -95,6 +95,18 @@ def test_of_a_longer_one_an_overview_is_shown_and_where_the_rows_are() -> None:
     assert "more" not in text
 
 
+def test_an_overview_that_is_too_long_itself_is_cut() -> None:
+    plan, results, summaries = sweep(MOST_ROWS)
+    others = tuple(
+        replace(one, labels={**one.labels, "model": f"m{number % (MOST_ROWS + 7)}"})
+        for number, one in enumerate(plan.trials)
+    )
+    said = shown(replace(plan, trials=others), results, summaries)
+    assert "m99 " in said
+    assert "m100 " not in said
+    assert "and 7 more models and machines" in said
+
+
 def test_failures_that_are_alike_are_told_once() -> None:
     plan, results, summaries = sweep(6)
     other = replace(OOM, message="another kind of trouble")
@@ -134,3 +146,13 @@ def test_many_skips_are_told_by_their_reasons(reasons: int) -> None:
 def test_names_are_cut_where_saying_so_is_shorter() -> None:
     assert some_of(["a", "b", "c", "d"]) == "a, b, c, d"
     assert some_of([*"abcde"]) == "a, b, c and 2 more"
+
+
+def test_of_many_curves_three_are_named(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / "trials" / str(number)).mkdir(parents=True)
+        (tmp_path / "trials" / str(number) / "load.svg").touch()
+    said = StringIO()
+    Report(Console(file=said, width=200)).closing(sweep(1)[0], tmp_path, recorded=True)
+    assert said.getvalue().count("curve ") == 3
+    assert "2 more: " in said.getvalue()

@@ -132,9 +132,12 @@ class Report:
     ) -> None:
         """Print the final table, or an overview of a large sweep; doubts, conclusions, failures."""
         large = len(plan.trials) > MOST_ROWS
-        rows = (overview_rows if large else table_rows)(plan, results, summaries)
+        head, *rows = (overview_rows if large else table_rows)(plan, results, summaries)
+        shown = [[_plain(cell) for cell in row] for row in (head, *rows[:MOST_ROWS])]
         self._console.print()
-        self._console.print(rich_table([[_plain(cell) for cell in row] for row in rows]))
+        self._console.print(rich_table(shown))
+        if len(rows) > MOST_ROWS:
+            self.text(f"and {len(rows) - MOST_ROWS:,} more models and machines")
         if large:
             self.text(
                 f"every row  {directory / TABLE}\n"
