@@ -86,19 +86,19 @@ def _ui(arguments: list[str]) -> int:
 def _report(arguments: list[str]) -> int:
     from benchorch.commands import report
 
-    return answer(report.run(arguments), arguments)
+    return answer(report.run(arguments, whisper), arguments)
 
 
 def _compare(arguments: list[str]) -> int:
     from benchorch.commands import compare
 
-    return answer(compare.run(arguments), arguments)
+    return answer(compare.run(arguments, whisper), arguments)
 
 
 def _gate(arguments: list[str]) -> int:
     from benchorch.commands import gate
 
-    return answer(gate.run(arguments), arguments)
+    return answer(gate.run(arguments, whisper), arguments)
 
 
 def _conversions(arguments: list[str]) -> int:

@@ -28,6 +28,7 @@ from benchorch.domain.measurement import Observations, Paired, ProcessRecord, Sp
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
+from benchorch.progress import Say, counted, silent
 
 PLAN = "plan.json"
 RESULTS = "results.jsonl"
@@ -78,15 +79,31 @@ def append_result(directory: Path, result: TrialResult, extra: Mapping[str, Json
     append_line(directory / RESULTS, {**line, **extra})
 
 
-def read_results(directory: Path) -> list[TrialResult]:
-    """Every result, raw series included; of several for one trial the last one counts."""
+def read_results(directory: Path, say: Say = silent) -> list[TrialResult]:
+    """Every result, raw series included; of several for one trial the last one counts.
+
+    Args:
+        directory: the invocation's own.
+        say: told how far it is, where it takes longer than a moment.
+    """
     results = {str(line["trial_id"]): line for line in read_lines(directory / RESULTS)}
-    return [result_of(directory, line) for line in results.values()]
+    lines = counted(results.values(), "reading results", say)
+    return [result_of(directory, line) for line in lines]
 
 
 def result_of(directory: Path, line: Mapping[str, Json]) -> TrialResult:
     """The result that one line of `RESULTS` tells of, raw series included."""
     return _with_series(directory, decode(TrialResult, line))
+
+
+def series_path(directory: Path, trial_id: str) -> Path:
+    """Where the raw series of a trial are, a line for each process."""
+    return directory / "trials" / trial_id / OBSERVATIONS
+
+
+def count_lines(path: Path) -> int:
+    """How many whole lines a file has that may end in a torn one, or may not exist."""
+    return sum(1 for _ in _whole_lines(path))
 
 
 def append_line(path: Path, value: Mapping[str, Json]) -> None:
@@ -104,12 +121,14 @@ def append_line(path: Path, value: Mapping[str, Json]) -> None:
 
 def read_lines(path: Path) -> Iterator[Mapping[str, Json]]:
     """Each whole JSON line of a file that may end in a torn one, or may not exist."""
+    return map(json.loads, _whole_lines(path))
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
     if not path.exists():
         return
     with path.open("rb") as file:
-        for line in file:
-            if line.endswith(b"\n"):
-                yield json.loads(line)
+        yield from (line for line in file if line.endswith(b"\n"))
 
 
 def write_json(path: Path, value: Json) -> None:
@@ -172,7 +191,7 @@ def _emptied(observed: Observations) -> Observations:
 
 
 def _with_series(directory: Path, result: TrialResult) -> TrialResult:
-    path = directory / "trials" / result.trial_id / OBSERVATIONS
+    path = series_path(directory, result.trial_id)
     series = [_series_in(line) for line in read_lines(path)]
     if len(series) != len(result.processes):
         return result

@@ -6,10 +6,10 @@ import contextlib
 import json
 import math
 import shutil
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from benchorch import journal
 from benchorch.background import Follower, keeping, recording
@@ -20,13 +20,17 @@ from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event, Session
-from benchorch.domain.trial import Node, Plan, Trial
+from benchorch.domain.trial import Node, Plan, Skip, Trial
 from benchorch.driver import Diary, take
 from benchorch.errors import ConfigError, RecordError
 from benchorch.interfaces.executor import Emit, Executor
 from benchorch.invocations import remember
 from benchorch.planning import new_plan_id, plan_jobs
 from benchorch.stages.report import Report
+from benchorch.tables import whole
+
+if TYPE_CHECKING:
+    from benchorch.stages.analyze import Findings
 
 _NOT_THE_TRIALS_FAULT = frozenset(
     {"node_lost", "agent_failed", "no_node", "no_capacity", "wrong_node", "disk_full"}
@@ -50,6 +54,7 @@ class Invocation:
     _keeper: Follower | None = None
     _specs: dict[str, Node] = field(default_factory=dict)
     _lock: IO[str] | None = None
+    _findings: Findings | None = None
     _diary: Diary = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,7 +72,7 @@ class Invocation:
         if (self.directory / journal.PLAN).exists():
             self.plan = journal.read_plan(self.directory)
             self.plan_id = self.plan.plan_id
-            found = journal.read_results(self.directory)
+            found = journal.read_results(self.directory, self.report.text)
             self.results = {
                 r.trial_id: r for r in found if is_final(r.failure.kind if r.failure else None)
             }
@@ -115,9 +120,10 @@ class Invocation:
             return 0
         summaries = self.summaries()
         try:
-            table = self.report.table(self.plan, self.results, summaries, self.directory)
+            self.report.table(self.plan, self.results, summaries, self.directory)
             with self._on_disk("The table"):
-                journal.write_text(self.directory / journal.TABLE, table)
+                text = whole(self.plan, self.results, summaries)
+                journal.write_text(self.directory / journal.TABLE, text)
         finally:
             recorded = self._recorded(complete)
             self._diary.end(complete=complete)
@@ -154,14 +160,18 @@ class Invocation:
 
     def summaries(self) -> dict[str, Summary]:
         """What is derived from each result; the candidates of one baseline are read together."""
-        from benchorch.stages.analyze import summarise_all
-
-        return summarise_all(self.results)
+        return self._found().summaries(self.results, self.report.text)
 
     def _summary(self, result: TrialResult) -> Summary:
-        from benchorch.stages.analyze import summarise
+        return self._found().of(result, self.results.get(result.baseline_id or "")).alone()
 
-        return summarise(result, self.results.get(result.baseline_id or ""))
+    def _found(self) -> Findings:
+        """What was derived of each result when it came need not be derived again at the end."""
+        from benchorch.stages.analyze import Findings
+
+        if self._findings is None:
+            self._findings = Findings()
+        return self._findings
 
     def _objective(self, trial_ids: Sequence[str], metric: str) -> float:
         values = []
@@ -276,10 +286,16 @@ def _merged(old: Plan | None, new: Plan) -> Plan:
         return new
     known = {trial.trial_id for trial in old.trials}
     fresh = tuple(trial for trial in new.trials if trial.trial_id not in known)
-    skips = old.skips + tuple(skip for skip in new.skips if skip not in old.skips)
+    told = {_content(skip) for skip in old.skips}
+    skips = old.skips + tuple(skip for skip in new.skips if _content(skip) not in told)
     return replace(
         old, trials=old.trials + fresh, skips=skips, session=new.session, notes=new.notes
     )
+
+
+def _content(skip: Skip) -> Hashable:
+    """Two skips are the same where this is."""
+    return frozenset(skip.labels.items()), skip.reason, skip.remedy
 
 
 def _plain_metrics(summary: Summary) -> Json:

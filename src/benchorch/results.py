@@ -166,11 +166,12 @@ class Results(Sequence[Row]):
 
     def _name(self, row: Row) -> str:
         """A row's conversion, and what else tells rows apart."""
-        others = (getattr(row, name) for name in ("hardware", "workload") if self._varies(name))
-        return " ".join([row.conversion, *others])
+        return " ".join([row.conversion, *(getattr(row, name) for name in self._varying)])
 
-    def _varies(self, name: str) -> bool:
-        return len({getattr(row, name) for row in self.rows}) > 1
+    @cached_property
+    def _varying(self) -> tuple[str, ...]:
+        names = ("hardware", "workload")
+        return tuple(name for name in names if len({getattr(r, name) for r in self.rows}) > 1)
 
     def _row(self, trial: Trial) -> Row:
         result = self.results.get(trial.trial_id)

@@ -324,6 +324,26 @@ def _conclude(
     return Conclusion(f"{what}: {where} is fastest, {first.text}: {gain}.", best)
 
 
+def whole(plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]) -> str:
+    """Everything as Markdown: every row, conclusion, doubt and skip, however many there are."""
+    names = names_of(plan.trials)
+    told = [
+        f"{', '.join(names.get(trial_id, trial_id) for trial_id in concerned)}: {doubt}"
+        for doubt, concerned in doubts_of(summaries).items()
+    ]
+    rows = table_rows(plan, results, summaries)
+    return markdown(rows, plan, conclusion(plan, results, summaries), told)
+
+
+def doubts_of(summaries: Mapping[str, Summary]) -> Mapping[str, Sequence[str]]:
+    """Each doubt once, with the ids of the trials it concerns."""
+    concerned: dict[str, list[str]] = {}
+    for trial_id, summary in summaries.items():
+        for doubt in summary.warnings:
+            concerned.setdefault(doubt, []).append(trial_id)
+    return concerned
+
+
 def markdown(
     rows: Sequence[Sequence[str]], plan: Plan, said: str, notes: Sequence[str] = ()
 ) -> str:
@@ -352,6 +372,12 @@ def cell_name(labels: Mapping[str, str], varying: Sequence[str]) -> str:
     """A trial's name in this plan: its conversion, and whatever else differs."""
     others = [labels[name] for name in varying if labels.get(name)]
     return " ".join([*others, labels["conversion"]])
+
+
+def names_of(trials: Sequence[Trial]) -> Mapping[str, str]:
+    """Each trial's short name among these, by its id."""
+    varying = varying_labels([trial.labels for trial in trials])
+    return {trial.trial_id: cell_name(trial.labels, varying) for trial in trials}
 
 
 def skip_text(skip: Skip) -> str:

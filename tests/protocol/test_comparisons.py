@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from benchorch.analysis.compare import compare_pairs
 from benchorch.analysis.pairs import Pair
-from benchorch.analysis.speedup import speedup
+from benchorch.analysis.speedup import answered_alone, question
 from benchorch.domain.estimate import Comparison
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import Outcome, TrialResult
@@ -86,7 +86,9 @@ def whole_session(rng: np.random.Generator, log_ratio: float = 0.0) -> Compariso
         factors = process_effects(rng, (2, 1), 0.005)
         ours, theirs = call_noise_2(rng, (2, 100)) * walk * factors
         records.append(alternated(alone, ours, theirs * math.exp(log_ratio)))
-    found = speedup(trial(*records), None)
+    asked = question(trial(*records), None)
+    assert asked is not None
+    found = answered_alone(asked)
     assert found is not None
     return found
 

@@ -42,7 +42,10 @@ def lag_one(series: Sequence[ArrayLike]) -> float:
     Wald and Wolfowitz, *An exact test for randomness in the non-parametric case based on serial
     correlation*, 1943.
     """
-    stretches = _centred_ranks(series)
+    return _lag_one(_centred_ranks(series))
+
+
+def _lag_one(stretches: Sequence[NDArray[float64]]) -> float:
     # Sums rather than inner products, which start threads for a microsecond's work.
     total = sum(float((ranks * ranks).sum()) for ranks in stretches)
     neighbours = sum(float((ranks[:-1] * ranks[1:]).sum()) for ranks in stretches)
@@ -55,21 +58,21 @@ def independent(series: Sequence[ArrayLike]) -> bool:
     Their autocorrelation must lie below `LARGEST`, and the sample must be large enough to rule
     out `EXCLUDED`, which takes some 200 observations: fewer look independent whatever they are.
     """
-    import numpy as np
+    return _independent(_centred_ranks(series))
 
-    n = sum(np.size(stretch) for stretch in series)
+
+def _independent(stretches: Sequence[NDArray[float64]]) -> bool:
+    n = sum(ranks.size for ranks in stretches)
     if n < 2:
         return False
-    seen = lag_one(series)
+    seen = _lag_one(stretches)
     return seen < LARGEST and seen + _SIGMAS / math.sqrt(n) < EXCLUDED
 
 
 def independent_n(series: ArrayLike) -> float:
     """How many independent observations tell as much as these, in order of time."""
-    import numpy as np
-
-    n = int(np.size(series))
-    return float(n) if independent([series]) else n / integrated_time(series)
+    (ranks,) = _centred_ranks([series])
+    return float(ranks.size) if _independent([ranks]) else ranks.size / _integrated_time(ranks)
 
 
 def integrated_time(series: ArrayLike) -> float:
@@ -88,9 +91,13 @@ def integrated_time(series: ArrayLike) -> float:
     Sokal, *Monte Carlo methods in statistical mechanics*, 1996: the self-consistent window, and
     the standard error.
     """
+    (ranks,) = _centred_ranks([series])
+    return _integrated_time(ranks)
+
+
+def _integrated_time(ranks: NDArray[float64]) -> float:
     import numpy as np
 
-    (ranks,) = _centred_ranks([series])
     n = ranks.size
     if not ranks.any():
         return 1.0

@@ -15,6 +15,7 @@ from benchorch.analysis.quantiles import (
     quantile,
     sample_quantile,
 )
+from benchorch.analysis.stability import median
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.units import NS_PER_MS, ns_to_s
@@ -77,9 +78,7 @@ def _of_queries(
 
 def median_ms(processes: Sequence[ProcessRecord]) -> list[float]:
     """Each process's steady median time per query, in milliseconds."""
-    import numpy as np
-
-    return [float(np.median(queries_ms(process))) for process in processes]
+    return [float(median(queries_ms(process))) for process in processes]
 
 
 def queries_ms(process: ProcessRecord) -> NDArray[float64]:
@@ -146,7 +145,7 @@ def undisturbed_ms(processes: Sequence[ProcessRecord], alpha: float = ALPHA) -> 
         calm = queries_ms(process)[~np.asarray(flags, dtype=np.bool_)] if flags else np.empty(0)
         if calm.size < LEAST_UNDISTURBED:
             return None
-        medians.append(float(np.median(calm)))
+        medians.append(float(median(calm)))
     return over_processes(medians, unit="ms", alpha=alpha)
 
 
@@ -157,15 +156,13 @@ def beside_ms(
 
     None where a process has not read it.
     """
-    import numpy as np
-
     medians = []
     for process in processes:
         observed = process.observations
         series = getattr(observed, field)[process.steady_from or 0 :]
         if not series:
             return None
-        medians.append(float(np.median(series)) / observed.queries_per_block / NS_PER_MS)
+        medians.append(float(median(series)) / observed.queries_per_block / NS_PER_MS)
     return over_processes(medians, unit="ms", alpha=alpha)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchorch.analysis.stability import median
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
@@ -35,7 +37,7 @@ def slow_period(durations_ns: ArrayLike) -> int | None:
     if series.size < 10 * (LEAST_PERIODS - 1):
         return None
     group = -(-series.size // _MOST_POINTS)
-    points = np.median(series[: series.size // group * group].reshape(-1, group), axis=1)
+    points = median(series[: series.size // group * group].reshape(-1, group), axis=1)
     lines = np.abs(np.fft.rfft(points - points.mean()))[1:]
     power = lines**2
     if power.sum() == 0:
@@ -44,6 +46,6 @@ def slow_period(durations_ns: ArrayLike) -> int | None:
     share = float(power[strongest] / power.sum())
     chance = power.size * (1.0 - share) ** (power.size - 1)
     swing = 2.0 * 2.0 * float(lines[strongest]) / points.size
-    found = chance < _ALPHA and swing > LEAST_SWING_RATIO * abs(float(np.median(points)))
+    found = chance < _ALPHA and swing > LEAST_SWING_RATIO * abs(float(median(points)))
     periods = strongest + 1
     return periods if found and periods < LEAST_PERIODS else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from functools import cache
 from typing import TYPE_CHECKING
 
 from benchorch.analysis.quantiles import ALPHA, LEVEL_RATIO
@@ -155,6 +156,7 @@ def bounded_exp(exponent: float) -> float:
     return math.exp(max(-_LARGEST_EXPONENT, min(_LARGEST_EXPONENT, exponent)))
 
 
+@cache
 def student_t(alpha: float, degrees_of_freedom: float) -> float:
     """The two-sided critical value of Student's t."""
     from scipy.special import stdtrit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING
 
 from benchorch.domain.estimate import Estimate
@@ -61,6 +62,7 @@ def order_bounds(
     return low - 1, high - 1
 
 
+@cache
 def _binomial_quantile(n: int, success_ratio: float, probability: float) -> int:
     """The smallest k with P(B <= k) >= probability."""
     import numpy as np

@@ -102,13 +102,10 @@ def _withheld(found: Comparison, reason: str) -> Comparison:
     return replace(found, verdict=INCONCLUSIVE, reason=reason, material=False, pairs_needed=None)
 
 
-def speedup(result: TrialResult, baseline: TrialResult | None) -> Comparison | None:
+def answered_alone(asked: Question) -> Comparison | None:
     """The comparison of one trial with its baseline, read alone."""
-    asked = question(result, baseline)
-    found = answer(asked) if asked else None
-    if asked is None or found is None:
-        return None
-    return replace(found, adjusted_p_value=_after_looks(found, asked))
+    found = answer(asked)
+    return found and replace(found, adjusted_p_value=_after_looks(found, asked))
 
 
 def speedups(questions: Mapping[str, Question]) -> dict[str, Comparison]:

@@ -33,6 +33,7 @@ from benchorch.comparing.matching import Match, Unmatched, match
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
+from benchorch.progress import Say, silent
 
 SCHEMA_VERSION = 1
 _HEADERS = ("trial", "metric", "A [95 %]", "B [95 %]", "B / A [95 %]", "B is", "measured")
@@ -43,11 +44,16 @@ _TWO_MACHINES = (
 )
 
 
-def run(arguments: Sequence[str]) -> Reply:
-    """Every trial of both sides: compared, refused with the reason, or alone."""
+def run(arguments: Sequence[str], say: Say = silent) -> Reply:
+    """Every trial of both sides: compared, refused with the reason, or alone.
+
+    Args:
+        arguments: the words after ``compare``.
+        say: told how far it is, where it takes longer than a moment.
+    """
     wanted = _parser().parse_args(list(arguments))
     names = metric_names(wanted.metric)
-    a, b = open_side(wanted.a), open_side(wanted.b)
+    a, b = open_side(wanted.a, say), open_side(wanted.b, say)
     across = factors(wanted.across, a, b)
     matches, alone = match(a.trials, b.trials, across)
     if not matches:

@@ -26,18 +26,24 @@ from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.invocations import newest_invocations
 from benchorch.journal import write_text
+from benchorch.progress import Say, silent
 
 _EXIT_CODES = {"pass": 0, "unclear": 0, "regression": 1, "refused": 3}
 _REMEMBERED = 100
 
 
-def run(arguments: Sequence[str]) -> Reply:
-    """The verdict over all trials, as text, Markdown and JSON."""
+def run(arguments: Sequence[str], say: Say = silent) -> Reply:
+    """The verdict over all trials, as text, Markdown and JSON.
+
+    Args:
+        arguments: the words after ``gate``.
+        say: told how far it is, where it takes longer than a moment.
+    """
     wanted = _parser().parse_args(list(arguments))
     names = metric_names(wanted.metric)
     _refuse_directionless(names)
-    baseline = open_side(wanted.baseline)
-    candidate = open_side(wanted.candidate or _newest_but(baseline))
+    baseline = open_side(wanted.baseline, say)
+    candidate = open_side(wanted.candidate or _newest_but(baseline), say)
     found = gate(
         baseline.trials,
         candidate.trials,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchorch import journal
 from benchorch.background import schedule_idle
-from benchorch.commands.status import RUN, THERE, names_of
+from benchorch.commands.status import RUN, THERE
 from benchorch.components import suggest
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan, Trial
@@ -17,6 +17,7 @@ from benchorch.driver import LOG, is_driven
 from benchorch.errors import ConfigError
 from benchorch.invocations import find_invocation
 from benchorch.supervisor import LOG as TRIAL_LOG
+from benchorch.tables import names_of
 
 _LOOK_S = 1.0
 

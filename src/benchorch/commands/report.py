@@ -19,7 +19,9 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Node, Plan
 from benchorch.errors import ConfigError
 from benchorch.journal import write_text
+from benchorch.progress import Say, silent
 from benchorch.stages.report import Report
+from benchorch.tables import whole
 
 SEVERAL = "benchorch runs"
 """What a JSON file of more than one run says it is."""
@@ -29,28 +31,51 @@ _MARKDOWN = ("", ".md", ".markdown", ".txt")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Opened:
-    """One run.
+    """One run, with what tables need of it.
 
     Attributes:
-        text, markdown: its table as a person at the terminal sees it, and the same as Markdown.
+        run: what is kept without raw series.
+        directory: its own, or words in its place where an exported file was read.
     """
 
     run: StoredRun
-    text: str
-    markdown: str
+    plan: Plan
+    results: Mapping[str, TrialResult]
+    summaries: Mapping[str, Summary]
+    directory: Path
+
+    def text(self) -> str:
+        """What a person at the terminal saw when it ended."""
+        console, written = paper()
+        report = Report(console)
+        report.plan(self.plan, done=0)
+        report.table(self.plan, self.results, self.summaries, self.directory)
+        return tidy(written.getvalue())
+
+    def markdown(self) -> str:
+        """Every row, conclusion and doubt."""
+        return whole(self.plan, self.results, self.summaries)
 
 
-def run(arguments: Sequence[str]) -> Reply:
-    """The tables for people; the runs without their raw series for programs."""
+def run(arguments: Sequence[str], say: Say = silent) -> Reply:
+    """The tables for people or, with ``--json``, the runs without raw series for programs.
+
+    Args:
+        arguments: the words after ``report``.
+        say: told how far it is, where it takes longer than a moment.
+    """
     wanted = _parser().parse_args(list(arguments))
     written = None if wanted.output is None else _writer(wanted.output, asked_json=wanted.json)
     if wanted.reprice:
         written = _repriced(written)
-    opened = _open_all(wanted.run)
-    if written is None:
-        return Reply(text="\n\n".join(one.text for one in opened), data=_json(opened))
-    written(opened, wanted.output)
-    return _answer(opened, wanted.output)
+    exports = wanted.json if written is None else written is _write_json
+    opened = _open_all(wanted.run, say, each_process=exports)
+    if written is not None:
+        written(opened, wanted.output)
+        return _answer(opened, wanted.output)
+    if wanted.json:
+        return Reply(text="", data=_json(opened))
+    return Reply(text="\n\n".join(one.text() for one in opened), data=None)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -104,7 +129,7 @@ def _repriced(writer: _Writer | None) -> _Writer:
     return partial(writer, anew=True)
 
 
-def _open_all(references: Sequence[str]) -> list[_Opened]:
+def _open_all(references: Sequence[str], say: Say, *, each_process: bool) -> list[_Opened]:
     """Each run once, however often it is named; ConfigError with every problem at once."""
     found: dict[Path, tuple[Path, str]] = {}
     problems: list[str] = []
@@ -117,7 +142,7 @@ def _open_all(references: Sequence[str]) -> list[_Opened]:
     opened = []
     for path, reference in found.values():
         try:
-            opened.append(_open(path, reference))
+            opened.append(_open(path, reference, say, each_process=each_process))
         except ConfigError as error:
             problems += error.problems
     if problems:
@@ -125,28 +150,24 @@ def _open_all(references: Sequence[str]) -> list[_Opened]:
     return opened
 
 
-def _open(found: Path, reference: str) -> _Opened:
+def _open(found: Path, reference: str, say: Say, *, each_process: bool) -> _Opened:
     if found.is_file():
         kept = export.read(found)
-        directory = Path(f"<directory of {kept.plan_id}>")
-        return _shown(kept, kept.plan(), kept.results(), kept.summaries(), directory)
-    derived = derive(found, reference)
-    kept = stored(derived, reference)
-    return _shown(kept, derived.plan, derived.results, derived.summaries, found)
-
-
-def _shown(
-    kept: StoredRun,
-    plan: Plan,
-    results: Mapping[str, TrialResult],
-    summaries: Mapping[str, Summary],
-    directory: Path,
-) -> _Opened:
-    console, written = paper()
-    report = Report(console)
-    report.plan(plan, done=0)
-    markdown = report.table(plan, results, summaries, directory)
-    return _Opened(run=kept, text=tidy(written.getvalue()), markdown=markdown)
+        return _Opened(
+            run=kept,
+            plan=kept.plan(),
+            results=kept.results(),
+            summaries=kept.summaries(),
+            directory=Path(f"<directory of {kept.plan_id}>"),
+        )
+    derived = derive(found, reference, say)
+    return _Opened(
+        run=stored(derived, reference, say, each_process=each_process),
+        plan=derived.plan,
+        results=derived.results,
+        summaries=derived.summaries,
+        directory=found,
+    )
 
 
 def _json(opened: Sequence[_Opened]) -> Node:
@@ -163,7 +184,7 @@ def _write_json(opened: Sequence[_Opened], path: Path) -> None:
 
 
 def _write_markdown(opened: Sequence[_Opened], path: Path) -> None:
-    _write(path, "\n".join(one.markdown for one in opened))
+    _write(path, "\n".join(one.markdown() for one in opened))
 
 
 def _write_csv(opened: Sequence[_Opened], path: Path, *, anew: bool = False) -> None:

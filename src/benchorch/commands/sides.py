@@ -16,6 +16,7 @@ from benchorch.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Estimate
 from benchorch.errors import ConfigError
+from benchorch.progress import Say, silent
 from benchorch.units import format_bytes
 
 SELECTOR = "::"
@@ -46,12 +47,17 @@ class Side:
         }
 
 
-def open_side(reference: str) -> Side:
-    """The run that a word names, or one conversion of it; ConfigError where there is none."""
+def open_side(reference: str, say: Say = silent) -> Side:
+    """The run that a word names, or one conversion of it; ConfigError where there is none.
+
+    Args:
+        reference: the word.
+        say: told how far it is, where it takes longer than a moment.
+    """
     from benchorch.comparing.reading import load
 
     name, _, conversion = reference.partition(SELECTOR)
-    run = load(name)
+    run = load(name, say)
     picked = [
         stored
         for stored in run.trials

@@ -14,11 +14,10 @@ from benchorch.commands.drawing import table_text
 from benchorch.commands.sweeps import State, Sweep, read_sweep
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
-from benchorch.domain.trial import Trial
 from benchorch.driver import LOG
 from benchorch.errors import ConfigError
 from benchorch.invocations import find_invocation, newest_invocations
-from benchorch.tables import cell_name, plural, varying_labels
+from benchorch.tables import names_of, plural
 from benchorch.units import format_seconds
 
 RUN = "a run's directory or the last part of its path, its plan's id or its MLflow run's id"
@@ -121,12 +120,6 @@ def _busy(sweep: Sweep) -> Sequence[str]:
     told = [f"{names.get(k, k)}: {doing.text}" for k, doing in sweep.busy.items()]
     more = len(told) - _BUSY_SHOWN
     return [*told[:_BUSY_SHOWN], *([f"and {more} more"] if more > 0 else [])]
-
-
-def names_of(trials: Sequence[Trial]) -> Mapping[str, str]:
-    """Each trial's short name, by its id."""
-    varying = varying_labels([trial.labels for trial in trials])
-    return {trial.trial_id: cell_name(trial.labels, varying) for trial in trials}
 
 
 def _next(sweep: Sweep) -> Sequence[tuple[str, str]]:

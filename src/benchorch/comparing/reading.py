@@ -21,6 +21,7 @@ from benchorch.domain.trial import Plan, Trial
 from benchorch.driver import is_driven
 from benchorch.errors import ConfigError
 from benchorch.invocations import find_invocation
+from benchorch.progress import Say, counted, silent
 
 SCHEMA_VERSION = TrialResult.__dataclass_fields__["schema_version"].default
 DEVICE_SETTINGS = (
@@ -34,10 +35,17 @@ _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
 _OF_THE_TRIAL = "/total"
 
 
-def load(reference: str) -> StoredRun:
-    """The run that a word names; ConfigError with one sentence where there is none to compare."""
+def load(reference: str, say: Say = silent) -> StoredRun:
+    """The run that a word names; ConfigError with one sentence where there is none to compare.
+
+    Args:
+        reference: the word.
+        say: told how far it is, where it takes longer than a moment.
+    """
     found = locate(reference)
-    return export.read(found) if found.is_file() else stored(derive(found, reference), reference)
+    if found.is_file():
+        return export.read(found)
+    return stored(derive(found, reference, say), reference, say)
 
 
 def locate(reference: str) -> Path:
@@ -70,27 +78,37 @@ class Derived:
     summaries: Mapping[str, Summary]
 
 
-def derive(directory: Path, reference: str) -> Derived:
+def derive(directory: Path, reference: str, say: Say = silent) -> Derived:
     """What follows from a directory's raw series; ConfigError where a run is not there whole."""
     from benchorch.stages.analyze import summarise_all
 
     plan = journal.read_plan(directory)
     refuse_running(directory, plan)
-    results = read_results(directory)
+    results = read_results(directory, say)
     if not results:
         raise ConfigError([f"{reference}: no trial of this run has a result. {_go_on(directory)}"])
-    return Derived(
-        directory=directory, plan=plan, results=results, summaries=summarise_all(results)
-    )
+    summaries = summarise_all(results, say)
+    return Derived(directory=directory, plan=plan, results=results, summaries=summaries)
 
 
-def stored(derived: Derived, reference: str) -> StoredRun:
-    """The same without raw series."""
+def stored(
+    derived: Derived, reference: str, say: Say = silent, *, each_process: bool = True
+) -> StoredRun:
+    """The same without raw series.
+
+    Args:
+        derived: the run.
+        reference: how the user called it.
+        say: told how far it is, where it takes longer than a moment.
+        each_process: whether what every process said by itself is wanted, as comparing two runs
+            needs it; it costs more than all the rest.
+    """
+    trials = counted(derived.plan.trials, "looking at each process", say)
     return StoredRun(
         reference=reference,
         plan_id=derived.plan.plan_id,
         name=derived.plan.name,
-        trials=tuple(_stored(derived, trial) for trial in derived.plan.trials),
+        trials=tuple(_stored(derived, trial, each_process) for trial in trials),
         skips=derived.plan.skips,
     )
 
@@ -107,10 +125,11 @@ def refuse_running(directory: Path, plan: Plan) -> None:
     raise ConfigError([problem])
 
 
-def read_results(directory: Path) -> dict[str, TrialResult]:
+def read_results(directory: Path, say: Say = silent) -> dict[str, TrialResult]:
     """Each trial's last result, raw series included; ConfigError where something is damaged."""
     lines = {str(line.get("trial_id")): line for line in _lines(directory)}
-    return {trial_id: _result(directory, trial_id, line) for trial_id, line in lines.items()}
+    told = counted(lines.items(), "reading results", say)
+    return {trial_id: _result(directory, trial_id, line) for trial_id, line in told}
 
 
 def _lines(directory: Path) -> Sequence[Mapping[str, Json]]:
@@ -136,10 +155,10 @@ def _known_version(path: Path, line: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _result(directory: Path, trial_id: str, line: Mapping[str, Json]) -> TrialResult:
-    series = directory / "trials" / trial_id / journal.OBSERVATIONS
+    series = journal.series_path(directory, trial_id)
     try:
         result = journal.result_of(directory, line)
-        stored = sum(1 for _ in journal.read_lines(series)) if result.processes else 0
+        stored = journal.count_lines(series) if result.processes else 0
     except (OSError, *_UNREADABLE) as error:
         problem = f"{directory}: what is stored of trial {trial_id} is damaged ({error})."
         raise ConfigError(
@@ -159,7 +178,7 @@ def _go_on(directory: Path) -> str:
     return f"Go on with: python -m benchorch resume={directory}"
 
 
-def _stored(derived: Derived, trial: Trial) -> StoredTrial:
+def _stored(derived: Derived, trial: Trial, each_process: bool) -> StoredTrial:
     result = derived.results.get(trial.trial_id)
     if result is None:
         return StoredTrial(plan_id=derived.plan.plan_id, trial=trial)
@@ -169,17 +188,22 @@ def _stored(derived: Derived, trial: Trial) -> StoredTrial:
         trial=trial,
         result=replace(result, processes=(), failure=failure),
         summary=derived.summaries[trial.trial_id],
-        evidence=evidence_of(result),
+        evidence=evidence_of(result, each_process=each_process),
     )
 
 
-def evidence_of(result: TrialResult) -> Evidence:
-    """What the processes that count said, in one number each."""
+def evidence_of(result: TrialResult, *, each_process: bool = True) -> Evidence:
+    """What the processes that count said, in one number each.
+
+    Args:
+        result: the trial's.
+        each_process: whether each one's own value of every metric is wanted.
+    """
     from benchorch.analysis.pairs import design_of, pairs
 
     counted = result.valid
     return Evidence(
-        values=_values(result),
+        values=_values(result) if each_process else {},
         pairs_ns=tuple(tuple(pair) for pair in pairs(counted)),
         design=design_of(counted),
         canaries_ns=tuple(looks for looks in map(_canaries, counted) if looks),
@@ -194,10 +218,10 @@ def _settings(state: Mapping[str, Json]) -> Mapping[str, Json]:
 
 def _values(result: TrialResult) -> Mapping[str, tuple[float, ...]]:
     """Each process's own value of each metric: what the metric would be, had it been alone."""
-    from benchorch.stages.analyze import summarise
+    from benchorch.stages.analyze import metrics_of
 
     alone = [
-        summarise(replace(result, processes=(one,), energy=None, baseline_id=None), None).metrics
+        metrics_of(replace(result, processes=(one,), energy=None, baseline_id=None), None)
         for one in result.valid
     ]
     names = [name for name in METRICS if not name.endswith(_OF_THE_TRIAL)]

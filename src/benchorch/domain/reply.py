@@ -11,6 +11,8 @@ from benchorch.domain.codec import Json
 class Reply:
     """An answer for people and the same answer for programs.
 
+    Where one of the two takes long to make, a command makes only the one that was asked for.
+
     Attributes:
         text: for a terminal.
         data: for ``--json``.

@@ -132,10 +132,8 @@ def _watch(ray: Any) -> HeadWatch:
     cluster = ray._private.worker.global_worker.gcs_client.cluster_id
 
     def is_same() -> bool:
-        from ray._raylet import GcsClient
-
         try:
-            return bool(GcsClient(address=address).cluster_id == cluster)
+            return bool(ray._raylet.GcsClient(address=address).cluster_id == cluster)
         except ray.exceptions.RayError:
             return False
 

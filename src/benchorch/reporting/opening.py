@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchorch.comparing.stored import StoredRun
-from benchorch.domain.trial import Trial
-from benchorch.tables import conclusions, plural
+from benchorch.overview import Answer, overall
+from benchorch.tables import Conclusion, conclusions, plural
 from benchorch.trace.artifacts.markup import element, escaped, shortened
 
 _MOST_SHOWN = 200
@@ -31,20 +30,18 @@ class Said:
 
 def conclusions_of(runs: Sequence[StoredRun]) -> Said:
     """The only conclusion, or who is fastest how often and then all of them."""
-    found = [
-        (run, one)
-        for run in runs
-        for one in conclusions(run.plan(), run.results(), run.summaries())
-    ]
+    found: list[tuple[StoredRun, Conclusion]] = []
+    answers: list[Answer] = []
+    for run in runs:
+        summaries = run.summaries()
+        said = conclusions(run.plan(), run.results(), summaries)
+        found += [(run, one) for one in said]
+        answers += [(one.fastest, summaries) for one in said]
     if len(found) == 1:
         return Said(sentence=found[0][1].sentence, each=())
     several = len(runs) > 1
     each = [f"{run.plan_id}: {one.sentence}" if several else one.sentence for run, one in found]
-    winners = Counter(_way(one.fastest) for _, one in found if one.fastest is not None)
-    shown = Counter(
-        _way(one.fastest) for run, one in found if one.fastest and _is_shown(run, one.fastest)
-    )
-    return Said(sentence=_overall(winners, shown, len(found)), each=tuple(each))
+    return Said(sentence=overall(answers), each=tuple(each))
 
 
 def opening(said: Said, runs: Sequence[StoredRun]) -> str:
@@ -72,29 +69,3 @@ def _listed(shown: Sequence[str], count: int) -> str:
     if count <= _MOST_OPEN:
         return listed
     return element("details", {}, element("summary", {}, f"Case by case: {count}"), listed)
-
-
-def _way(trial: Trial) -> str:
-    return f"{trial.labels['conversion']} on {trial.labels['hardware']}"
-
-
-def _is_shown(run: StoredRun, trial: Trial) -> bool:
-    """Whether it was shown to be faster than its baseline."""
-    speedup = run.summaries()[trial.trial_id].speedup
-    return speedup is not None and speedup.verdict == "faster"
-
-
-def _overall(winners: Counter[str], shown: Counter[str], count: int) -> str:
-    if not winners:
-        return f"None of {count} cases has an answer: no result could be ranked."
-    (best, times), *others = winners.most_common()
-    said = f"{best} has the best figure in {times} of {count} cases"
-    if shown[best]:
-        said = f"{said}, and is shown to beat its baseline in {shown[best]}"
-    rest = [f"{name} in {many}" for name, many in others[:3]]
-    if len(others) > 3:
-        rest.append(f"{len(others) - 3} others in the rest")
-    unanswered = count - sum(winners.values())
-    if unanswered:
-        rest.append(f"{unanswered} without an answer")
-    return "; ".join(filter(None, (said, ", ".join(rest)))) + "."

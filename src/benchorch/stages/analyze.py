@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import final
 
 from benchorch.analysis.cost import usd_per_million_items
 from benchorch.analysis.doubts import doubts
@@ -13,65 +14,128 @@ from benchorch.analysis.processes import over_processes
 from benchorch.analysis.profiled import profile_doubts
 from benchorch.analysis.quantiles import LEVEL_RATIO
 from benchorch.analysis.resources import resource_doubts, resource_metrics
-from benchorch.analysis.speedup import Question, question, speedup, speedups
+from benchorch.analysis.speedup import Question, answered_alone, question, speedups
 from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.result import TrialResult
+from benchorch.progress import Say, counted, silent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What follows from one trial's observations, before its comparison is read with others.
+
+    Attributes:
+        summary: everything but the comparison.
+        asked: what is to be compared; None where nothing is.
+        baseline_id: the trial it is to be compared with, or None.
+    """
+
+    summary: Summary
+    asked: Question | None
+    baseline_id: str | None
+
+    def alone(self) -> Summary:
+        """With its comparison, as if that were the only one."""
+        found = answered_alone(self.asked) if self.asked else None
+        return replace(self.summary, speedup=found)
+
+
+def finding(result: TrialResult, baseline: TrialResult | None) -> Finding:
+    """What follows from these two; from the same two always the same."""
+    metrics = metrics_of(result, baseline)
+    return Finding(
+        summary=Summary(
+            metrics=metrics,
+            speedup=None,
+            steady=bool(result.valid) and all(p.steady_from is not None for p in result.valid),
+            warnings=(
+                *_rehearsal(result),
+                *doubts(result, metrics),
+                *resource_doubts(result, baseline),
+                *profile_doubts(result.profile),
+            ),
+        ),
+        asked=question(result, baseline),
+        baseline_id=result.baseline_id,
+    )
 
 
 def summarise(result: TrialResult, baseline: TrialResult | None) -> Summary:
     """The estimates, the comparison and the doubts; from the same result always the same.
 
     Only processes that count are looked at. A trial that failed keeps whatever they saw before;
-    without any, nothing follows. The comparison is read alone: `summarise_all` reads those of a
-    table together.
+    without any, nothing follows. The comparison is read alone: `together` reads those of a table.
 
     Args:
         result: the trial's.
         baseline: the one it is compared with, or None if there is none or it has no result.
     """
-    return replace(_alone(result, baseline), speedup=speedup(result, baseline))
+    return finding(result, baseline).alone()
 
 
-def summarise_all(results: Mapping[str, TrialResult]) -> dict[str, Summary]:
-    """Every trial's summary, by its identity; candidates of one baseline are read together.
+def summarise_all(results: Mapping[str, TrialResult], say: Say = silent) -> dict[str, Summary]:
+    """Every trial's summary, by its identity; candidates of one baseline are read together."""
+    return Findings().summaries(results, say)
 
-    Those are one family: the same model, workload, hardware and scenario, and one question, which
-    conversion is best. The more of them, the wider their intervals, so that a table of identical
-    candidates has a winner no more often than a single comparison has.
+
+@final
+class Findings:
+    """What was found of each result, looked for again only where it or its baseline is another."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[TrialResult, TrialResult | None, Finding]] = {}
+
+    def of(self, result: TrialResult, baseline: TrialResult | None) -> Finding:
+        """What follows from these two."""
+        known = self._known.get(result.trial_id)
+        if known is None or known[0] is not result or known[1] is not baseline:
+            known = (result, baseline, finding(result, baseline))
+            self._known[result.trial_id] = known
+        return known[2]
+
+    def summaries(
+        self, results: Mapping[str, TrialResult], say: Say = silent
+    ) -> dict[str, Summary]:
+        """Those of one table, by the trials' identities.
+
+        Args:
+            say: told how far it is, where it takes longer than a moment.
+        """
+        told = counted(results.items(), "deriving figures", say)
+        return together({name: self.of(one, baseline_of(one, results)) for name, one in told})
+
+
+def baseline_of(result: TrialResult, results: Mapping[str, TrialResult]) -> TrialResult | None:
+    """What a trial is compared with; None where it has none, or that has no result."""
+    return results.get(result.baseline_id or "")
+
+
+def together(findings: Mapping[str, Finding]) -> dict[str, Summary]:
+    """The summaries of one table, by the trials' identities.
+
+    Candidates of one baseline are one family: the same model, workload, hardware and scenario, and
+    one question, which conversion is best. The more of them, the wider their intervals, so that a
+    table of identical candidates has a winner no more often than a single comparison has.
     """
-    found: dict[str, Summary] = {}
+    found = {name: one.summary for name, one in findings.items()}
     families: dict[str, dict[str, Question]] = {}
-    for name, result in results.items():
-        baseline = results.get(result.baseline_id or "")
-        found[name] = _alone(result, baseline)
-        asked = question(result, baseline)
-        if asked is not None and result.baseline_id is not None:
-            families.setdefault(result.baseline_id, {})[name] = asked
+    for name, one in findings.items():
+        if one.asked is not None and one.baseline_id is not None:
+            families.setdefault(one.baseline_id, {})[name] = one.asked
     for family in families.values():
         for name, comparison in speedups(family).items():
             found[name] = replace(found[name], speedup=comparison)
     return found
 
 
-def _alone(result: TrialResult, baseline: TrialResult | None) -> Summary:
-    """Everything but the comparison."""
+def metrics_of(result: TrialResult, baseline: TrialResult | None) -> dict[str, Estimate]:
+    """Every estimate by its metric's name."""
     metrics = {
         **_timings(result),
         **_costs(result),
         **resource_metrics(result, baseline),
     }
-    metrics |= _prices(result, metrics)
-    return Summary(
-        metrics=metrics,
-        speedup=None,
-        steady=bool(result.valid) and all(p.steady_from is not None for p in result.valid),
-        warnings=(
-            *_rehearsal(result),
-            *doubts(result, metrics),
-            *resource_doubts(result, baseline),
-            *profile_doubts(result.profile),
-        ),
-    )
+    return {**metrics, **_prices(result, metrics)}
 
 
 def _rehearsal(result: TrialResult) -> Iterator[str]:

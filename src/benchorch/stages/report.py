@@ -13,15 +13,16 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Plan, Trial
+from benchorch.journal import PLAN, RESULTS, TABLE
+from benchorch.overview import alike_failures, alike_skips, overall, overview_rows, some_of
 from benchorch.tables import (
-    cell_name,
-    conclusion,
+    conclusions,
+    doubts_of,
     headline,
-    markdown,
+    names_of,
     plural,
     skip_text,
     table_rows,
-    varying_labels,
 )
 from benchorch.units import format_seconds
 
@@ -32,7 +33,13 @@ if TYPE_CHECKING:
 
 # Redrawing more often would take time from the core that is being measured.
 _REDRAWS_PER_S = 2
+MOST_ROWS = 100
+"""A longer table scrolls away before it is read: an overview is shown, and where the table is."""
+_MOST_CONCLUSIONS = 20
+_MOST_SKIPS = 20
+_MOST_FAILURES = 10
 _NOTES_SHOWN = 3
+_CURVES_SHOWN = 3
 # Too short-lived for a line of its own in a log.
 _PASSING = (": loading", ": first call", ": measuring")
 
@@ -44,7 +51,7 @@ class Report:
         self._console = console or _console()
         self._progress: Progress | None = None
         self._task: TaskID | None = None
-        self._names: dict[str, str] = {}
+        self._names: Mapping[str, str] = {}
         self._started_s = time.monotonic()
 
     def plan(self, plan: Plan, done: int) -> None:
@@ -52,12 +59,11 @@ class Report:
         already = f", {done} already there" if done else ""
         count = plural(len(plan.trials), "trial")
         self._console.print(f"[bold]{_plain(plan.name)}[/] plan {plan.plan_id}: {count}{already}")
-        for skip in plan.skips:
-            self._console.print(f"  [yellow]skip[/] {_plain(skip_text(skip))}", highlight=False)
+        for text in _skips(plan):
+            self._console.print(f"  [yellow]skip[/] {_plain(text)}", highlight=False)
         for note in plan.notes:
             self._console.print(f"  [yellow]note[/] {_plain(note)}", highlight=False)
-        varying = varying_labels([trial.labels for trial in plan.trials])
-        self._names = {t.trial_id: cell_name(t.labels, varying) for t in plan.trials}
+        self._names = names_of(plan.trials)
 
     @contextlib.contextmanager
     def live(self, trials: Sequence[Trial]) -> Iterator[None]:
@@ -95,7 +101,7 @@ class Report:
 
     def event(self, event: Event) -> None:
         """What is happening now."""
-        name = self._names.get(event.trial_id, event.trial_id)
+        name = self._name(event.trial_id)
         text = f"{name}: {event.stage} {event.message}".rstrip()
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=text)
@@ -105,7 +111,7 @@ class Report:
 
     def result(self, result: TrialResult, summary: Summary) -> None:
         """One line as soon as a trial ends."""
-        name = self._names.get(result.trial_id, result.trial_id)
+        name = self._name(result.trial_id)
         first = headline(summary.metrics)
         if result.failure:
             mark, text = ("✗", "red"), f"{result.failure.kind}: {result.failure.message}"
@@ -125,21 +131,48 @@ class Report:
         results: Mapping[str, TrialResult],
         summaries: Mapping[str, Summary],
         directory: Path,
-    ) -> str:
-        """Print the final table and its conclusion; returns the same as Markdown."""
-        rows = table_rows(plan, results, summaries)
-        said = conclusion(plan, results, summaries)
+    ) -> None:
+        """Print the final table, or an overview of a large sweep; doubts, conclusions, failures."""
+        large = len(plan.trials) > MOST_ROWS
+        head, *rows = (overview_rows if large else table_rows)(plan, results, summaries)
+        shown = [[_plain(cell) for cell in row] for row in (head, *rows[:MOST_ROWS])]
         self._console.print()
-        self._console.print(rich_table([[_plain(cell) for cell in row] for row in rows]))
-        notes = _notes(summaries, self._names)
-        for note in notes[:_NOTES_SHOWN]:
-            self._console.print(f"[yellow]note[/] {_plain(note)}", highlight=False, soft_wrap=True)
-        if len(notes) > _NOTES_SHOWN:
-            rest = plural(len(notes) - _NOTES_SHOWN, "more note")
-            self._console.print(f"[yellow]note[/] {rest} in {_plain(str(directory / 'table.md'))}")
-        self._console.print(f"\n[bold]{_plain(said)}[/]", highlight=False)
+        self._console.print(rich_table(shown))
+        if len(rows) > MOST_ROWS:
+            self.text(f"and {len(rows) - MOST_ROWS:,} more models and machines")
+        if large:
+            self.text(
+                f"every row  {directory / TABLE}\n"
+                f"           python -m benchorch report {plan.plan_id} --output report.html   "
+                "(.csv for a sheet)"
+            )
+        self._notes(summaries, directory)
+        self._conclusions(plan, results, summaries, directory)
         self._failures(results, directory)
-        return markdown(rows, plan, said, notes)
+
+    def _notes(self, summaries: Mapping[str, Summary], directory: Path) -> None:
+        doubts = list(doubts_of(summaries).items())
+        for doubt, concerned in doubts[:_NOTES_SHOWN]:
+            note = f"{some_of([self._name(trial_id) for trial_id in concerned])}: {doubt}"
+            self._console.print(f"[yellow]note[/] {_plain(note)}", highlight=False, soft_wrap=True)
+        if len(doubts) > _NOTES_SHOWN:
+            rest = plural(len(doubts) - _NOTES_SHOWN, "more note")
+            self._console.print(f"[yellow]note[/] {rest} in {_plain(str(directory / TABLE))}")
+
+    def _conclusions(
+        self,
+        plan: Plan,
+        results: Mapping[str, TrialResult],
+        summaries: Mapping[str, Summary],
+        directory: Path,
+    ) -> None:
+        """Each case's own, unless there are so many that they only say something together."""
+        found = conclusions(plan, results, summaries)
+        said = "\n".join(one.sentence for one in found)
+        if len(found) > _MOST_CONCLUSIONS:
+            of_all = overall([(one.fastest, summaries) for one in found])
+            said = f"{of_all} Each case: {directory / TABLE}"
+        self._console.print(f"\n[bold]{_plain(said)}[/]", highlight=False)
 
     def recording(self) -> None:
         """Say what is waited for; Ctrl-C ends only the waiting."""
@@ -156,50 +189,48 @@ class Report:
             recorded: whether the tracker has all of it.
             kept: whether the bucket has all of it, where one is named.
         """
-        say = self._console
-        say.print(f"\nresults   {directory}", markup=False, highlight=False, soft_wrap=True)
-        for curve in sorted(directory.glob("trials/*/load.svg")):
-            say.print(f"curve     {curve}", markup=False, highlight=False, soft_wrap=True)
+        self.text(f"\nresults   {directory}")
+        curves = sorted(directory.glob("trials/*/load.svg"))
+        for curve in curves[:_CURVES_SHOWN]:
+            self.text(f"curve     {curve}")
+        if len(curves) > _CURVES_SHOWN:
+            self.text(
+                f"curves    {len(curves) - _CURVES_SHOWN} more: {directory}/trials/*/load.svg"
+            )
         if recorded:
-            say.print("look      python -m benchorch ui", markup=False, highlight=False)
+            self.text("look      python -m benchorch ui")
         else:
-            say.print(
+            self.text(
                 f"record    python -m benchorch record {directory}   (the tracker could not be "
-                "reached; nothing is lost)",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
+                "reached; nothing is lost)"
             )
         place = plan.session.get("keep_at")
-        if place:
-            how = (
-                f"python -m benchorch fetch {plan.plan_id} --at {place}"
-                if kept
-                else f"python -m benchorch keep {directory} --at {place}   (not all of it could be "
-                "copied; nothing is lost)"
+        if place and kept:
+            self.text(f"kept      python -m benchorch fetch {plan.plan_id} --at {place}")
+        elif place:
+            self.text(
+                f"keep      python -m benchorch keep {directory} --at {place}   (not all of it "
+                "could be copied; nothing is lost)"
             )
-            say.print(f"kept      {how}", markup=False, highlight=False, soft_wrap=True)
-        say.print(
-            f"resume    python -m benchorch resume={plan.plan_id}", markup=False, highlight=False
-        )
-        say.print(
-            "next      python -m benchorch cache list      python -m benchorch plan --help",
-            markup=False,
-            highlight=False,
-        )
+        self.text(f"resume    python -m benchorch resume={plan.plan_id}")
+        self.text("next      python -m benchorch cache list      python -m benchorch plan --help")
 
     def _failures(self, results: Mapping[str, TrialResult], directory: Path) -> None:
-        """Each failure with what to try and where its log is."""
-        for result in results.values():
-            failure = result.failure
-            if failure is None:
-                continue
-            name = self._names.get(result.trial_id, result.trial_id)
-            self._console.print(f"\n[red]✗[/] {_plain(name)}: {failure.kind} in {failure.stage}")
-            log = directory / "trials" / result.trial_id / "log.txt"
+        """Each way to fail with what to try and where a log is."""
+        found = alike_failures(results.values())
+        for failure, trial_ids in found[:_MOST_FAILURES]:
+            names = some_of([self._name(trial_id) for trial_id in trial_ids])
+            self._console.print(f"\n[red]✗[/] {_plain(names)}: {failure.kind} in {failure.stage}")
+            log = directory / "trials" / trial_ids[0] / "log.txt"
             lines = (failure.message, failure.remedy and f"try: {failure.remedy}", f"log: {log}")
             for line in filter(None, lines):
-                self._console.print(f"    {line}", markup=False, highlight=False, soft_wrap=True)
+                self.text(f"    {line}")
+        rest = sum(len(one.trial_ids) for one in found[_MOST_FAILURES:])
+        if rest:
+            self.text(f"\nand {plural(rest, 'more failure')}, each in {directory / RESULTS}")
+
+    def _name(self, trial_id: str) -> str:
+        return self._names.get(trial_id, trial_id)
 
     def text(self, text: str) -> None:
         """Words as they are."""
@@ -207,12 +238,9 @@ class Report:
 
     def interrupted(self, directory: Path) -> None:
         """Say that nothing but the trial in flight is lost."""
-        self._console.print(
+        self.text(
             f"\nInterrupted. Every finished trial is kept; go on with\n"
-            f"  python -m benchorch resume={directory}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
+            f"  python -m benchorch resume={directory}"
         )
 
 
@@ -223,13 +251,17 @@ def _plain(text: str) -> str:
     return escape(text)
 
 
-def _notes(summaries: Mapping[str, Summary], names: Mapping[str, str]) -> list[str]:
-    """Each doubt once, with the trials it concerns."""
-    concerned: dict[str, list[str]] = {}
-    for trial_id, summary in summaries.items():
-        for warning in summary.warnings:
-            concerned.setdefault(warning, []).append(names.get(trial_id, trial_id))
-    return [f"{', '.join(trials)}: {warning}" for warning, trials in concerned.items()]
+def _skips(plan: Plan) -> list[str]:
+    """Every skip with its reason; of many alike one, and how many there are."""
+    if len(plan.skips) <= _MOST_SKIPS:
+        return [skip_text(skip) for skip in plan.skips]
+    alike = alike_skips(plan.skips)
+    told = [
+        skip_text(skip) + (f" ({count - 1:,} more like it)" if count > 1 else "")
+        for skip, count in alike[:_MOST_SKIPS]
+    ]
+    rest = sum(count for _, count in alike[_MOST_SKIPS:])
+    return [*told, *([f"{plural(rest, 'more cell')}; see {PLAN}"] if rest else [])]
 
 
 def rich_table(rows: Sequence[Sequence[str]]) -> Table:

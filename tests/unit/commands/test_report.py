@@ -76,8 +76,9 @@ def other(tmp_path: Path) -> Path:
 def test_several_runs_are_told_one_after_the_other(run: Path, other: Path, tmp_path: Path) -> None:
     said = report.run([str(run), str(other)])
     assert said.text.index("plan plan-run") < said.text.index("plan plan-other")
-    assert isinstance(said.data, dict)
-    assert [one["plan_id"] for one in said.data["runs"]] == ["plan-run", "plan-other"]
+    data = report.run([str(run), str(other), "--json"]).data
+    assert isinstance(data, dict)
+    assert [one["plan_id"] for one in data["runs"]] == ["plan-run", "plan-other"]
     for name in ("both.md", "both.csv", "both.html", "both.json"):
         place = tmp_path / name
         told = report.run([str(run), str(other), "--output", str(place)])
