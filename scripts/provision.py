@@ -47,6 +47,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="infra/terraform/variables.tf",
     )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("runs"),
+        metavar="DIR",
+        help="where destroy brings the runs that only the stack's bucket has",
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask before changing anything")
     return parser
 
@@ -60,8 +67,8 @@ def _apply(asked: argparse.Namespace) -> int:
 
 
 def _destroy(asked: argparse.Namespace) -> int:
-    """End workers, remove the stack, and say whether anything is left."""
-    from benchorch.hardware.aws_fleet import empty_store, end_workers, machines
+    """End workers, bring results home, remove the stack, and say whether anything is left."""
+    from benchorch.hardware.aws_fleet import empty_place, end_workers, machines
 
     if (
         not asked.yes
@@ -75,9 +82,11 @@ def _destroy(asked: argparse.Namespace) -> int:
     )
     if code == 0:
         end_workers(asked.name, print)
+        code = _bring_home(asked)
+    if code == 0:
         store_url = _output(asked, "store_url")
         if store_url:
-            empty_store(store_url, print)
+            empty_place(store_url, print)
         code = _terraform(asked, "destroy", "-auto-approve")
     left = machines(asked.name)
     for machine in left:
@@ -85,6 +94,34 @@ def _destroy(asked: argparse.Namespace) -> int:
     if not left:
         print(f"{asked.name}: no machine is left.")
     return code or (1 if left else 0)
+
+
+def _bring_home(asked: argparse.Namespace) -> int:
+    """Fetch the runs that the bucket keeps, then remove them there: its key goes with the stack."""
+    from benchorch import journal
+    from benchorch.errors import BenchorchError
+    from benchorch.hardware.aws_fleet import empty_place
+    from benchorch.invocations import remember
+    from benchorch.keeping import fetch_all
+    from benchorch.stores.s3 import bucket_at
+
+    url = _output(asked, "results_url")
+    if not url:
+        return 0
+    try:
+        brought = fetch_all(bucket_at(url), asked.results)
+    except (BenchorchError, OSError) as error:
+        print(
+            f"No machine runs any more, but the stack stays: its results in {url} could not be "
+            f"brought to {asked.results}: {error}\nThen: make destroy",
+            file=sys.stderr,
+        )
+        return 1
+    for directory in brought:
+        remember(journal.read_plan(directory).plan_id, directory)
+        print(f"brought home: {directory}")
+    empty_place(url, print)
+    return 0
 
 
 def _status(asked: argparse.Namespace) -> int:

@@ -32,6 +32,7 @@ locals {
   zones  = sort([for entry in slice(local.ranked, 0, min(var.most_zones, length(local.ranked))) : split(" ", entry)[1]])
 
   store_url          = "s3://${module.storage.bucket}/store"
+  results_url        = "s3://${module.storage.bucket}/results"
   token_parameter    = "/${var.name}/ray-token"
   address_parameter  = "/${var.name}/head-address"
   password_parameter = "/${var.name}/mlflow-password"
@@ -40,6 +41,7 @@ locals {
     region            = var.region
     bucket            = module.storage.bucket
     store_url         = local.store_url
+    results_url       = local.results_url
     package           = var.package
     ttl_minutes       = var.ttl_minutes
     token_parameter   = local.token_parameter

@@ -18,6 +18,11 @@ output "store_url" {
   value       = local.store_url
 }
 
+output "results_url" {
+  description = "Where runs are copied as they grow; the stack's machines have it in BENCHORCH_RESULTS_URL."
+  value       = local.results_url
+}
+
 output "cluster_file" {
   description = "Ray's cluster file, as the head has it."
   value       = module.cluster.cluster_file

@@ -93,6 +93,33 @@ def fetch(place: Objects, plan_id: str, directory: Path) -> int:
     return len(names)
 
 
+def fetch_all(place: Objects, folder: Path) -> list[Path]:
+    """Bring every kept run that this folder does not have, or not all of; where they are now.
+
+    ConfigError and StoreError as for `fetch`.
+    """
+    brought = []
+    for plan_id in kept_runs(place):
+        directory = folder / plan_id
+        if directory.exists():
+            if _results_bytes(directory) == _kept_bytes(place, plan_id):
+                continue
+            directory = folder / f"{plan_id}-later"
+        fetch(place, plan_id, directory)
+        brought.append(directory)
+    return brought
+
+
+def _results_bytes(directory: Path) -> int:
+    path = directory / journal.RESULTS
+    return path.stat().st_size if path.exists() else 0
+
+
+def _kept_bytes(place: Objects, plan_id: str) -> int:
+    seen = place.look(f"{plan_id}/{journal.RESULTS}")
+    return seen.size_bytes if seen else 0
+
+
 @dataclass(slots=True, kw_only=True)
 class _Copy:
     """A copy under way.

@@ -13,6 +13,9 @@ import pytest
 import yaml
 
 from aws_emulator.server import Emulator
+from benchorch.keeping import keep
+from benchorch.stores.s3 import bucket_at
+from synthetic_runs import result, trial, write_run
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,7 +168,7 @@ def test_ray_launches_and_ends_workers_with_the_rights_it_is_granted_and_no_more
     assert {"ec2:RunInstances", "ec2:TerminateInstances"} <= own
 
 
-def test_machines_that_ray_launched_are_ended_before_the_stack(stack):
+def test_machines_are_ended_and_results_brought_home_before_the_stack_goes(stack, tmp_path):
     ec2 = boto3.client("ec2")
     subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
     launched = ec2.run_instances(
@@ -188,10 +191,16 @@ def test_machines_that_ray_launched_are_ended_before_the_stack(stack):
     url = str(stack.output("store_url"))
     bucket = url.split("/")[2]
     boto3.client("s3").put_object(Bucket=bucket, Key="store/artifacts/built", Body=b"by a sweep")
+    one = trial("eager")
+    run = write_run(tmp_path / "lost", (one, result(one)), plan_id="20261122-000000-0000")
+    keep(run, bucket_at(str(stack.output("results_url"))))
     assert worker in stack.provision("status").stdout
-    ended = stack.provision("destroy", "--yes")
+    ended = stack.provision("destroy", "--yes", "--results", str(tmp_path / "runs"))
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-3000:]
     assert "no machine is left" in ended.stdout
+    home = tmp_path / "runs" / "20261122-000000-0000"
+    assert f"brought home: {home}" in ended.stdout
+    assert (home / "results.jsonl").read_bytes() == (run / "results.jsonl").read_bytes()
     assert f"removed 1 object version(s) from {url}" in ended.stdout
     states = ec2.describe_instances(InstanceIds=[worker])["Reservations"][0]["Instances"]
     assert states[0]["State"]["Name"] == "terminated"

@@ -26,6 +26,7 @@ _WORDS = {
     "region": REGION,
     "bucket": BUCKET,
     "store_url": STORE_URL,
+    "results_url": f"s3://{NAME}/results",
     "package": NAME,
     "ttl_minutes": "60",
     "token_parameter": TOKEN_PARAMETER,

@@ -105,6 +105,11 @@ class Rehearsal:
         """Where sweeps are started on the head; it outlives it."""
         return self.place / "desk"
 
+    @property
+    def home(self) -> Path:
+        """Where `destroy` brings the runs that the stack's bucket has."""
+        return self.place / "runs"
+
     def destroy(self) -> str:
         """`make destroy`; what it said."""
         return self._stack("destroy", DESTROY_S, "--yes")
@@ -141,6 +146,7 @@ class Rehearsal:
             **os.environ,
             **self.emulator.environment(),
             "BENCHORCH_TF_STATE_DIR": str(self.place / "state"),
+            "XDG_STATE_HOME": str(self.place / "remembered"),
             "TF_CLI_CONFIG_FILE": "",
             "TF_VAR_endpoint_checks": "false",
             "PYTHONPATH": str(namespaces.CHECKOUT / "src"),
@@ -150,6 +156,7 @@ class Rehearsal:
         script = namespaces.CHECKOUT / "scripts" / "provision.py"
         done = subprocess.run(
             [sys.executable, str(script), what, "--name", NAME, *words],
+            cwd=self.place,
             env=self.environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -215,6 +215,9 @@ def test_machines_do_what_they_may_and_no_more(stack, role):
 
 
 def test_destroying_it_leaves_nothing(stack):
+    run = newest(stack.desk)
     told = stack.destroy()
     assert "no machine is left" in told
+    plan_id = json.loads((run / "plan.json").read_text())["plan_id"]
+    assert results(stack.home / plan_id) == results(run)  # the head's disk is not needed for it
     assert set(stack.left().values()) == {0}

@@ -12,7 +12,7 @@ from aws_emulator.traffic import Fault
 from benchorch import journal
 from benchorch.commands import keep as command
 from benchorch.errors import ConfigError
-from benchorch.keeping import fetch, keep, kept_runs
+from benchorch.keeping import fetch, fetch_all, keep, kept_runs
 from benchorch.stores.s3 import bucket_at
 from s3_lab import Bucket, bucket
 from synthetic_runs import result, trial, write_run
@@ -167,3 +167,16 @@ def test_without_a_bucket_nothing_is_begun(
     monkeypatch.delenv("BENCHORCH_RESULTS_URL", raising=False)
     with pytest.raises(ConfigError, match=told):
         command.run_keep([str(run), *(["--at", url] if url else [])])
+
+
+def test_all_that_is_not_at_home_yet_is_brought_there(
+    run: Path, bucket: Bucket, tmp_path: Path
+) -> None:
+    place, home = bucket_at(bucket.url), tmp_path / "home"
+    keep(run, place)
+    assert fetch_all(place, home) == [home / plan_id(run)]
+    assert fetch_all(place, home) == []
+    (home / plan_id(run) / "results.jsonl").write_text("")  # fetched before the run had ended
+    (later,) = fetch_all(place, home)
+    assert later.name == f"{plan_id(run)}-later"
+    assert files(later)["results.jsonl"] == files(run)["results.jsonl"]

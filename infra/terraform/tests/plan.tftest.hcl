@@ -147,7 +147,7 @@ run "the_whole_stack_plans" {
   }
 
   assert {
-    condition     = strcontains(local.common, "BENCHORCH_STORE_URL=s3://benchorch-123456789012/store\n") && output.store_url == "s3://benchorch-123456789012/store"
+    condition     = strcontains(local.common, "BENCHORCH_STORE_URL=s3://benchorch-123456789012/store BENCHORCH_RESULTS_URL=s3://benchorch-123456789012/results\n") && output.store_url == "s3://benchorch-123456789012/store" && output.results_url == "s3://benchorch-123456789012/results"
     error_message = "The machines do not know the stack's bucket."
   }
 

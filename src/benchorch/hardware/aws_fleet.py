@@ -61,10 +61,11 @@ def end_workers(cluster: str, say: Callable[[str], None]) -> Sequence[Machine]:
     return workers
 
 
-def empty_store(url: str, say: Callable[[str], None]) -> int:
-    """Remove every version of what sweeps have built below ``s3://bucket/prefix``; their number.
+def empty_place(url: str, say: Callable[[str], None]) -> int:
+    """Remove every version of what is below ``s3://bucket/prefix``; their number.
 
-    A bucket that holds something cannot be removed, and what is here can be built again.
+    A bucket that holds something cannot be removed. For what can be had again: artifacts, which are
+    built, and results that have been fetched.
     """
     import boto3
 

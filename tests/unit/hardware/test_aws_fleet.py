@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchorch.hardware.aws_fleet import empty_store
+from benchorch.hardware.aws_fleet import empty_place
 from s3_lab import Bucket, bucket
 
 __all__ = ["bucket"]  # a fixture
@@ -18,10 +18,10 @@ def test_every_version_below_the_stores_prefix_is_removed_and_nothing_else(bucke
     bucket.s3.put_object(Bucket=name, Key="artifacts/of-mlflow", Body=b"")
     bucket.s3.put_object(Bucket=name, Key="store-of-others/x", Body=b"")
     said: list[str] = []
-    assert empty_store(bucket.url, said.append) == 1007
+    assert empty_place(bucket.url, said.append) == 1007
     assert said == [f"removed 1007 object version(s) from {bucket.url}"]
     left = bucket.s3.list_object_versions(Bucket=name)
     kept = [*left["Versions"], *left.get("DeleteMarkers", ())]
     assert [one["Key"] for one in kept] == ["artifacts/of-mlflow", "store-of-others/x"]
-    assert empty_store(bucket.url, said.append) == 0
+    assert empty_place(bucket.url, said.append) == 0
     assert len(said) == 1
