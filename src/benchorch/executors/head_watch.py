@@ -45,6 +45,8 @@ class HeadWatch:
 
     Args:
         address: ``host:port``.
+        is_same: whether who answers there again is the head that was there before; another one ends
+            whoever asks it as if it were.
         knocking: how it is found out whether somebody answers.
         now_s: a monotonic time in seconds.
     """
@@ -53,10 +55,12 @@ class HeadWatch:
         self,
         address: str,
         *,
+        is_same: Callable[[], bool],
         knocking: Knock = knock,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._address = address
+        self._is_same = is_same
         self._knock = knocking
         self._now_s = now_s
         self._silent_since_s: float | None = None
@@ -65,6 +69,12 @@ class HeadWatch:
         """Whether it does now; ExecutorError once it has not for too long."""
         trouble = self._knock(self._address, KNOCK_S)
         if trouble is None:
+            if self._silent_since_s is not None and not self._is_same():
+                raise ExecutorError(
+                    f"The head of the Ray cluster at {self._address} was started anew and knows "
+                    "nothing of this sweep, which ends here, with the results that it has. Go on "
+                    "with resume=."
+                )
             self._silent_since_s = None
             return True
         now_s = self._now_s()

@@ -63,7 +63,7 @@ class RayInsight:
         self._launching = Launching()
         self._version = -1
         self._heard_s = time.monotonic()
-        self._watch = None if self._is_client() else HeadWatch(_head_of(ray))
+        self._watch = None if self._is_client() else _watch(ray)
 
     def answers(self) -> bool:
         """Whether the head does; ExecutorError once it is gone. Through ray:// Ray itself tells."""
@@ -127,8 +127,17 @@ class RayInsight:
         )
 
 
-def _head_of(ray: Any) -> str:
-    return str(ray.get_runtime_context().gcs_address)
+def _watch(ray: Any) -> HeadWatch:
+    address = str(ray.get_runtime_context().gcs_address)
+    cluster = ray._private.worker.global_worker.gcs_client.cluster_id
+
+    def is_same() -> bool:
+        try:
+            return bool(ray._raylet.GcsClient(address=address).cluster_id == cluster)
+        except ray.exceptions.RayError:
+            return False
+
+    return HeadWatch(address, is_same=is_same)
 
 
 def _no_stats() -> Any:
@@ -155,16 +164,18 @@ def connected(address: str | None) -> Iterator[Any]:
         _start_here(ray) if address is None else _join(ray, address)
         yield ray
     finally:
-        if _is_cut_off(ray):
-            _leave_to_the_end(ray)
-        else:
-            ray.shutdown()
+        _leave(ray)
 
 
-def _leave_to_the_end(ray: Any) -> None:
-    """Told to leave a cluster that is gone, Ray ends the program at once; told of an exception, it
-    hangs for a minute and then does. So it is told at the program's end alone, when all is said.
+def _leave(ray: Any) -> None:
+    """Leave the cluster.
+
+    Told to leave one that is gone, Ray ends the program at once; told of an exception, it hangs for
+    a minute and then does. So it is told at the program's end alone, when all is said.
     """
+    if not _is_cut_off(ray):
+        ray.shutdown()
+        return
     atexit.register(sys.stdout.flush)  # runs before what Ray has registered
     if sys.excepthook is ray._private.worker.custom_excepthook:
         sys.excepthook = ray._private.worker.normal_excepthook
@@ -203,7 +214,7 @@ def rehearsed(offers: Sequence[Offer], *, idle_s: float) -> Iterator[Any]:
         ray._private.worker.print_to_stdstream = _note  # that machines end is no news here
         yield ray
     finally:
-        ray.shutdown()
+        _leave(ray)
         stage.end()
 
 

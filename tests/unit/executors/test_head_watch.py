@@ -21,7 +21,13 @@ class Head:
     def __init__(self) -> None:
         self.clock_s = 100.0
         self.trouble: OSError | None = None
-        self.watch = HeadWatch(HEAD, knocking=self.knocked, now_s=lambda: self.clock_s)
+        self.is_same = True
+        self.watch = HeadWatch(
+            HEAD,
+            is_same=lambda: self.is_same,
+            knocking=self.knocked,
+            now_s=lambda: self.clock_s,
+        )
 
     def knocked(self, address: str, timeout_s: float) -> OSError | None:
         assert address == HEAD
@@ -58,6 +64,16 @@ def test_a_head_that_answers_again_is_forgiven() -> None:
         assert not head.answers_after(REFUSED_S - 1)
         head.trouble = None
         assert head.answers_after(1)
+
+
+def test_another_head_in_its_place_is_not_taken_for_it() -> None:
+    head = Head()
+    assert head.answers_after(1)
+    head.trouble = ConnectionRefusedError()
+    assert not head.answers_after(1)
+    head.trouble, head.is_same = None, False
+    with pytest.raises(ExecutorError, match=r"started anew .*resume="):
+        head.answers_after(1)
 
 
 def test_a_port_is_knocked_at_and_nothing_is_said_to_whoever_answers() -> None:
