@@ -61,7 +61,7 @@ def _apply(asked: argparse.Namespace) -> int:
 
 def _destroy(asked: argparse.Namespace) -> int:
     """End workers, remove the stack, and say whether anything is left."""
-    from benchorch.hardware.aws_fleet import end_workers, machines
+    from benchorch.hardware.aws_fleet import empty_store, end_workers, machines
 
     if (
         not asked.yes
@@ -75,6 +75,9 @@ def _destroy(asked: argparse.Namespace) -> int:
     )
     if code == 0:
         end_workers(asked.name, print)
+        store_url = _output(asked, "store_url")
+        if store_url:
+            empty_store(store_url, print)
         code = _terraform(asked, "destroy", "-auto-approve")
     left = machines(asked.name)
     for machine in left:
@@ -116,6 +119,20 @@ def _terraform(asked: argparse.Namespace, what: str, *flags: str) -> int:
     variables = [f"-var={pair}" for pair in (f"name={asked.name}", *asked.var)]
     command = ["terraform", what, "-input=false", *variables, *flags]
     return _run(command, _place(asked.name))
+
+
+def _output(asked: argparse.Namespace, name: str) -> str:
+    """One of Terraform's outputs; empty where a stack that is half made has none."""
+    told = subprocess.run(
+        ["terraform", "output", "-raw", name],
+        cwd=_place(asked.name),
+        env=_environment(),
+        timeout=LIMIT_S,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return "" if told.returncode else told.stdout
 
 
 def _run(command: Sequence[str], place: Path, *, quiet: bool = False) -> int:

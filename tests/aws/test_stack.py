@@ -185,10 +185,14 @@ def test_machines_that_ray_launched_are_ended_before_the_stack(stack):
         ],
     )
     worker = launched["Instances"][0]["InstanceId"]
+    url = str(stack.output("store_url"))
+    bucket = url.split("/")[2]
+    boto3.client("s3").put_object(Bucket=bucket, Key="store/artifacts/built", Body=b"by a sweep")
     assert worker in stack.provision("status").stdout
     ended = stack.provision("destroy", "--yes")
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-3000:]
     assert "no machine is left" in ended.stdout
+    assert f"removed 1 object version(s) from {url}" in ended.stdout
     states = ec2.describe_instances(InstanceIds=[worker])["Reservations"][0]["Instances"]
     assert states[0]["State"]["Name"] == "terminated"
     assert "benchorch-123456789012" not in json.dumps(

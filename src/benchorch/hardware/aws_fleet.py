@@ -1,4 +1,4 @@
-"""The machines that a cluster has in EC2, and how they are ended."""
+"""The machines that a cluster has in EC2, how they are ended, and what they leave in its bucket."""
 
 from __future__ import annotations
 
@@ -59,6 +59,28 @@ def end_workers(cluster: str, say: Callable[[str], None]) -> Sequence[Machine]:
         client.terminate_instances(InstanceIds=ids)
         client.get_waiter("instance_terminated").wait(InstanceIds=ids)
     return workers
+
+
+def empty_store(url: str, say: Callable[[str], None]) -> int:
+    """Remove every version of what sweeps have built below ``s3://bucket/prefix``; their number.
+
+    A bucket that holds something cannot be removed, and what is here can be built again.
+    """
+    import boto3
+
+    bucket, _, prefix = url.removeprefix("s3://").partition("/")
+    client, removed = boto3.client("s3"), 0
+    listing = client.get_paginator("list_object_versions")
+    pages = list(listing.paginate(Bucket=bucket, Prefix=f"{prefix}/"))
+    for page in pages:  # of a thousand at most, which is what one call may remove
+        marked = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
+        found = [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in marked]
+        if found:
+            client.delete_objects(Bucket=bucket, Delete={"Objects": found, "Quiet": True})
+        removed += len(found)
+    if removed:
+        say(f"removed {removed} object version(s) from {url}")
+    return removed
 
 
 def _machine(instance: dict[str, Any]) -> Machine:
