@@ -11,6 +11,7 @@ AWS provider (BENCHORCH_TF_PLUGIN_DIR).
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import signal
 import sys
@@ -129,6 +130,8 @@ def _tell(rehearsal: Rehearsal, made: int) -> None:
     print("launched  " + ", ".join(f"{count} x {what}" for what, count in launched.items()))
     for line in _measured(rehearsal.desk):
         print(f"measured  {line}")
+    for line in _built(rehearsal.desk):
+        print(f"built     {line}")
     usd = sum(map(_usd, stays))
     print(f"cost      {usd:.4f} USD on EC2 for these minutes, on demand, machines alone")
     left = {what: count for what, count in rehearsal.left().items() if count}
@@ -152,6 +155,16 @@ def _measured(desk: Path) -> Iterator[str]:
         usd = _cost(run.data.metrics)
         if usd is not None:
             yield f"{run.info.run_name}: {usd:.3g} USD per million items, in MLflow"
+
+
+def _built(desk: Path) -> Iterator[str]:
+    """Each artifact of the sweep: how often it was built, and how often found in the bucket."""
+    lines = [line for path in desk.glob("runs/*/*/results.jsonl") for line in path.open()]
+    found = [json.loads(line) for line in lines]
+    builds = [(one["labels"]["conversion"], one["build"]) for one in found if one["build"]]
+    for name, key in sorted({(name, build["key"]) for name, build in builds if build["key"]}):
+        states = Counter(build["cache"] for _, build in builds if build["key"] == key)
+        yield f"{name}: {states['miss']} time(s), found {states['hit']} time(s) in the bucket"
 
 
 def _cost(metrics: Mapping[str, float]) -> float | None:

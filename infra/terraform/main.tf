@@ -31,6 +31,7 @@ locals {
   ranked = sort([for zone in distinct(local.offers) : format("%04d %s", 1000 - length([for offer in local.offers : offer if offer == zone]), zone)])
   zones  = sort([for entry in slice(local.ranked, 0, min(var.most_zones, length(local.ranked))) : split(" ", entry)[1]])
 
+  store_url          = "s3://${module.storage.bucket}/store"
   token_parameter    = "/${var.name}/ray-token"
   address_parameter  = "/${var.name}/head-address"
   password_parameter = "/${var.name}/mlflow-password"
@@ -38,6 +39,7 @@ locals {
   node_words = {
     region            = var.region
     bucket            = module.storage.bucket
+    store_url         = local.store_url
     package           = var.package
     ttl_minutes       = var.ttl_minutes
     token_parameter   = local.token_parameter

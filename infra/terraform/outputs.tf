@@ -14,8 +14,8 @@ output "bucket" {
 }
 
 output "store_url" {
-  description = "Where artifacts are kept, for store=s3 store.url=."
-  value       = "s3://${module.storage.bucket}/store"
+  description = "Where artifacts are kept; the stack's machines have it in BENCHORCH_STORE_URL."
+  value       = local.store_url
 }
 
 output "cluster_file" {
@@ -47,8 +47,9 @@ output "next" {
   description = "The next commands to try."
   value       = <<-EOT
     make status                                   what runs now, and what it costs
-    python -m benchorch plan model=bert executor=ray hardware=[${join(",", distinct([for type in local.types : split(".", type)[0]]))}]
-    aws ssm start-session --target <head>         a shell on the head, without SSH
+    python -m benchorch plan model=bert executor=ec2 -m hardware=${join(",", distinct([for type in local.types : split(".", type)[0]]))}
+                                                  on the head, of whose bucket it knows
+    aws ssm start-session --target <head>         a shell on the head, without SSH; then: sudo -i
     make destroy                                  ends every machine, then removes everything
   EOT
 }

@@ -114,12 +114,12 @@ def _tls_only_policies_let_loopback_pass() -> None:
 
     plain = IAMPolicyStatement.is_action_permitted
 
-    def mended(self: Any, action: str, resource: str = "*") -> Any:
+    def mended(self: Any, action: str, *asked: Any, **more: Any) -> Any:
         if "aws:SecureTransport" in json.dumps(self._statement.get("Condition", {})):
             from moto.iam.access_control import PermissionResult
 
             return PermissionResult.NEUTRAL
-        return plain(self, action, resource)
+        return plain(self, action, *asked, **more)
 
     IAMPolicyStatement.is_action_permitted = mended
 

@@ -20,10 +20,12 @@ from machines.rehearsal import NAME
 
 SCRIPTS = CHECKOUT / "infra" / "terraform" / "scripts"
 TOKEN_PARAMETER, ADDRESS_PARAMETER = f"/{NAME}/ray-token", f"/{NAME}/head-address"
+BUCKET, STORE_URL = NAME, f"s3://{NAME}/store"
 HEAD_TYPE = "m7i.large"
 _WORDS = {
     "region": REGION,
-    "bucket": NAME,
+    "bucket": BUCKET,
+    "store_url": STORE_URL,
     "package": NAME,
     "ttl_minutes": "60",
     "token_parameter": TOKEN_PARAMETER,
@@ -39,6 +41,7 @@ def launch_head(kinds: Sequence[str], idle_s: float) -> str:
     boto3.client("ssm").put_parameter(
         Name=TOKEN_PARAMETER, Value=secrets.token_hex(32), Type="SecureString", Overwrite=True
     )
+    boto3.client("s3").create_bucket(Bucket=BUCKET)
     network = ec2.create_vpc(CidrBlock="10.60.0.0/16")["Vpc"]["VpcId"]
     place = {
         "SubnetIds": [

@@ -23,7 +23,6 @@ from machines.machine import Machine
 
 NAME = "benchorch"
 USD_PER_HOUR = {"r6i.large": 0.126, "c7i.xlarge": 0.1785, "m7i.large": 0.1008}
-NODE_PYTHON = "/usr/local/lib/benchorch/bin/python"
 APPLY_S, HEAD_S, DESTROY_S = 420, 300, 240
 LOOK_S = 0.5
 STEADY = 8  # looks
@@ -78,21 +77,19 @@ class Rehearsal:
 
     def at_head(self, *words: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
         """What a program says that is started on the head, as from a session there."""
-        entered = ["bash", "-c", 'cd "$1" && shift && exec "$@"', "session", str(self.desk)]
-        return self.head().run([*entered, *words], timeout_s, **session())
+        return self.head().run([*self._session(), *words], timeout_s)
 
     def begin(self, log: Path, *words: str) -> subprocess.Popen[bytes]:
         """`benchorch WORDS` on the head, which goes on by itself; its output in a file."""
-        head = self.head()
-        command = 'cd "$1" && shift && exec "$@"'
-        words = (NODE_PYTHON, "-m", "benchorch", *words)
-        return head.start(
-            ["bash", "-c", command, "session", str(self.desk), *words], log, session()
-        )
+        return self.head().start([*self._session(), "python", "-m", "benchorch", *words], log)
 
     def sweep(self, *words: str, timeout_s: float = 400) -> subprocess.CompletedProcess[str]:
         """`benchorch WORDS` on the head."""
-        return self.at_head(NODE_PYTHON, "-m", "benchorch", *words, timeout_s=timeout_s)
+        return self.at_head("python", "-m", "benchorch", *words, timeout_s=timeout_s)
+
+    def _session(self) -> Sequence[str]:
+        """As from a person's `sudo -i` on the head: what that sets is all that is set."""
+        return ["bash", "-l", "-c", 'cd "$1" && shift && exec "$@"', "session", str(self.desk)]
 
     def workers(self) -> Sequence[str]:
         """Ids of the machines that are on, but for the head's."""
@@ -182,15 +179,6 @@ def rehearsing(
         Hypervisor(emulator, place, shared, say).watching() as hypervisor,
     ):
         yield Rehearsal(emulator, hypervisor, place, variables)
-
-
-def session() -> Mapping[str, str]:
-    """What a person sets in a session on the head before starting a sweep."""
-    return {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": "/etc/benchorch/ray-token",
-        "RAY_USAGE_STATS_ENABLED": "0",
-    }
 
 
 def wait(done: Callable[[], bool], timeout_s: float, otherwise: str) -> bool:

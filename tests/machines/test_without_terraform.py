@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import boto3  # noqa: TID251 - looks at what was kept
 import pytest
 
 from machines import handmade, namespaces
@@ -27,11 +28,15 @@ def stack(tmp_path, monkeypatch):
 
 def test_a_machine_is_hired_for_a_trial_and_ended_after_it(stack: Rehearsal):
     head = handmade.launch_head(["r6i.large"], idle_s=15)
-    words = ("model=mlp", "conversion=eager", "hardware=r6i", "executor=ec2", "tracking=none")
+    words = ("model=mlp", "conversion=torchscript", "baseline=null", "hardware=r6i", "executor=ec2")
+    words += ("tracking=none",)
     swept = stack.sweep(*words, "stopping=quick", "profiler=none", "protocol.repeats=0")
     assert swept.returncode == 0, swept.stdout[-3000:] + swept.stderr[-3000:]
     [line] = next(stack.desk.glob("runs/*/*/results.jsonl")).read_text().splitlines()
     [hired] = [stay for stay in stack.hypervisor.stays if stay.role == "worker"]
     assert json.loads(line)["environment"]["host"] == hired.name
+    key = json.loads(line)["build"]["key"]
+    kept = boto3.client("s3").list_objects_v2(Bucket=handmade.BUCKET, Prefix="store/artifacts/")
+    assert f"store/artifacts/{key}/manifest.json" in [each["Key"] for each in kept["Contents"]]
     stack.until_idle()
     assert stack.hypervisor.instances_alive() == [head]

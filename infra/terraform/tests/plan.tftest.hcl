@@ -147,6 +147,11 @@ run "the_whole_stack_plans" {
   }
 
   assert {
+    condition     = strcontains(local.common, "BENCHORCH_STORE_URL=s3://benchorch-123456789012/store\n") && output.store_url == "s3://benchorch-123456789012/store"
+    error_message = "The machines do not know the stack's bucket."
+  }
+
+  assert {
     condition     = strcontains(local.work_script, "shutdown -h now")
     error_message = "Workers outlive the head."
   }
