@@ -160,6 +160,7 @@ class Hypervisor:
             f"{found.private_ip}/{PREFIX_LENGTH}",
             self._switch,
             image=self._image,
+            hidden=self._place,
             shared=self._shared.get(role(found.id), ()),
             environment=self._environment(),
         )

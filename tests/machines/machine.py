@@ -34,7 +34,8 @@ mount --rbind /sys sys
 mount -t tmpfs -o size={MEMORY_FILES} memory dev/shm
 mkdir -p tmp/ray
 mount -t tmpfs empty tmp/ray
-for shared in "${{@:3}}"; do mkdir -p ".$shared"; mount --bind "$shared" ".$shared"; done
+[ -z "$3" ] || mount -t tmpfs empty ".$3"
+for shared in "${{@:4}}"; do mkdir -p ".$shared"; mount --bind "$shared" ".$shared"; done
 mkdir -p before
 pivot_root . before
 umount -l /before
@@ -54,6 +55,7 @@ class Machine:
         name: its host name.
         address: its own on the switch, with the length of the prefix, e.g. ``10.60.0.7/16``.
         image: a directory of files that its disk has over those of this machine.
+        hidden: a directory of this machine that is empty there, lest it sees what others write.
         shared: directories of this machine that it sees and writes.
         environment: of every program on it.
     """
@@ -65,6 +67,7 @@ class Machine:
         switch: Switch,
         *,
         image: Path,
+        hidden: Path | None = None,
         shared: Sequence[Path] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -75,7 +78,7 @@ class Machine:
         self._closing: list[Callable[[], None]] = []
         self._switch = switch
         self._cable = f"cable{os.getpid() % 100000}-{next(_numbers)}"[:15]
-        self._power = _powered(name, image, shared)
+        self._power = _powered(name, image, hidden, shared)
         self.pid = _first_process(self._power.pid)
         switch.plug(self._cable, self.pid, address)
 
@@ -139,9 +142,11 @@ class Machine:
         return leashed(["nsenter", "--target", str(self.pid), *spaces, "--", *command])
 
 
-def _powered(name: str, image: Path, shared: Sequence[Path]) -> subprocess.Popen[str]:
+def _powered(
+    name: str, image: Path, hidden: Path | None, shared: Sequence[Path]
+) -> subprocess.Popen[str]:
     spaces = ["--net", "--pid", "--mount", "--uts", "--ipc", "--fork", "--kill-child"]
-    words = [name, str(image), *map(str, shared)]
+    words = [name, str(image), str(hidden or ""), *map(str, shared)]
     started = subprocess.Popen(
         leashed(["unshare", *spaces, "bash", "-c", _INIT, "init", *words]),
         stdin=subprocess.DEVNULL,

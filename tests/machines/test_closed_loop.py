@@ -65,6 +65,9 @@ def test_a_sweep_over_two_types_hires_both_and_leaves_dollars_in_mlflow(stack):
     assert swept.returncode == 0, swept.stdout[-3000:] + swept.stderr[-3000:]
     found = results(newest(stack.desk))
     assert [result["outcome"] for result in found] == ["ok", "ok"]
+    # Workers do not see the head's disk: what they wrote of their trials came back.
+    folders = [newest(stack.desk) / "trials" / result["trial_id"] for result in found]
+    assert all((folder / "log.txt").stat().st_size for folder in folders)
     hired = {stay.name: stay for stay in stack.hypervisor.stays if stay.role == "worker"}
     assert sorted(stay.kind for stay in hired.values()) == ["c7i.xlarge", "r6i.large"]
     for result in found:

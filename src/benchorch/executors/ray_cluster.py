@@ -164,16 +164,18 @@ def connected(address: str | None) -> Iterator[Any]:
         _start_here(ray) if address is None else _join(ray, address)
         yield ray
     finally:
-        if _is_cut_off(ray):
-            _leave_to_the_end(ray)
-        else:
-            ray.shutdown()
+        _leave(ray)
 
 
-def _leave_to_the_end(ray: Any) -> None:
-    """Told to leave a cluster that is gone, Ray ends the program at once; told of an exception, it
-    hangs for a minute and then does. So it is told at the program's end alone, when all is said.
+def _leave(ray: Any) -> None:
+    """Leave the cluster.
+
+    Told to leave one that is gone, Ray ends the program at once; told of an exception, it hangs for
+    a minute and then does. So it is told at the program's end alone, when all is said.
     """
+    if not _is_cut_off(ray):
+        ray.shutdown()
+        return
     atexit.register(sys.stdout.flush)  # runs before what Ray has registered
     if sys.excepthook is ray._private.worker.custom_excepthook:
         sys.excepthook = ray._private.worker.normal_excepthook
@@ -212,7 +214,7 @@ def rehearsed(offers: Sequence[Offer], *, idle_s: float) -> Iterator[Any]:
         ray._private.worker.print_to_stdstream = _note  # that machines end is no news here
         yield ray
     finally:
-        ray.shutdown()
+        _leave(ray)
         stage.end()
 
 
