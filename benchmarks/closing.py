@@ -169,7 +169,7 @@ def alone(side: str, directory: Path, count: int) -> float:
     return float(done.stdout.splitlines()[-1])
 
 
-def main(count: int = 2_000, rounds: int = 3) -> None:
+def main(count: int = 1_500, rounds: int = 3) -> None:
     """The table."""
     seen: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as root:
