@@ -32,14 +32,14 @@ SETTINGS = {
     "RAY_health_check_timeout_ms": "3000",
     "RAY_health_check_failure_threshold": "3",
     "RAY_health_check_initial_delay_ms": "2000",
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
 }
 """Of Ray on every machine: one that is cut off counts as dead in ten seconds (Ray's own: a minute),
-and gives the head up in half a minute (Ray's own: more than one)."""
+and gives the head up in forty (Ray's own: more than a minute)."""
 
 NETWORK = "10.61.0"
 AWS_PORT = 4566
-STARTS, START_S = 3, 90
+STARTS, START_S, SETTLE_S = 3, 90, 5
 RAY = str(Path(sys.executable).with_name("ray"))
 
 
@@ -92,6 +92,14 @@ class WiredMachines:
         """Start Ray on a machine, for the first time or after it has ended there."""
         announced = f'--resources={{"benchorch:{name.partition("-")[0]}": 1}}'
         self._start_ray(self.machines[name], f"--address={self.address}", "--num-cpus=1", announced)
+
+    def restore(self) -> None:
+        """Start Ray again where it has ended; whoever is told that it is dead needs a moment."""
+        nodes = [name for name, machine in self.machines.items() if machine is not self.head]
+        until(lambda: not all(map(self.has_ray, nodes)), SETTLE_S)
+        for name in nodes:
+            if not self.has_ray(name):
+                self.join(name)
 
     def has_ray(self, name: str) -> bool:
         """Whether Ray has not ended there."""
