@@ -119,7 +119,7 @@ def test_a_machine_that_was_given_up_and_comes_back_has_lost_its_trial(
     drill.start()
     host = drill.moment_of(0)["host"]
     with cut_off(machines, host):
-        # The driver itself would wait for ever: it takes the trial away when Ray gives the node up.
+        # The driver's connections hold for minutes: it hears of it when Ray gives the node up.
         assert until(lambda: drill.begun_again(VICTIM), 90), drill.complaints()
         assert not is_late or until(lambda: 1 in ended(drill), 30)
         assert machines.has_ray(host)
@@ -138,8 +138,8 @@ def test_a_trial_taken_from_a_machine_that_is_not_given_up_ends_there_when_the_l
     with cut_off(machines, host):
         assert until(lambda: drill.begun_again(VICTIM), 60), drill.complaints()
         assert [pid for pid in drill.children() if machines.holds(host, pid)]
-    assert until(lambda: not [pid for pid in drill.children() if machines.holds(host, pid)], 30)
-    assert 2 not in ended(drill)
+    assert until(lambda: not [pid for pid in drill.children() if machines.holds(host, pid)], 15)
+    assert not ended(drill)  # on neither machine
     check(drill)
     assert ended(drill) == [2]
 
