@@ -32,7 +32,7 @@ test-slow: $(VENV)/.installed-dev ## the tests that take minutes
 # SEEDS is how many seeds the drills are drawn from.
 SEEDS ?= 3
 
-test-chaos: $(VENV)/.installed-dev ## sweeps that are harmed on purpose, with SEEDS=3 seeds; takes half an hour
+test-chaos: $(VENV)/.installed-dev ## sweeps that are harmed on purpose, with SEEDS=3 seeds; takes three quarters of an hour
 	@BENCHORCH_CHAOS_SEEDS=$(SEEDS) $(RUN) pytest tests/chaos -q
 
 check: $(VENV)/.installed-dev ## lint, format, types, layers

@@ -11,8 +11,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,6 +24,38 @@ DRIVER = Path(__file__).with_name("driver.py")
 NOWHERE = {"_target_": "benchorch.recorders.none.Nowhere"}
 Outcomes: TypeAlias = dict[str, tuple[str, str, str]]
 """Of each trial: its outcome, the kind of its failure, and what it answered."""
+
+
+def local_store(root: Path) -> Mapping[str, Any]:
+    """Artifacts in a directory of this path, on whichever machine that is."""
+    return {"_target_": "benchorch.stores.local.LocalStore", "root": str(root)}
+
+
+def trial(number: int, *, acts: str = "works", kind: str | None = None) -> dict[str, Any]:
+    """What a driver plays: trials by two share an artifact, and each third is of kind b."""
+    return {
+        "kind": kind or ("b" if number % 3 == 2 else "a"),
+        "acts": acts,
+        "asks": number,
+        "builds_s": 0.2,
+        "takes_s": 0.4,
+        "limit_s": 5 if acts == "hangs" else 60,
+        "artifact": f"artifact {number // 2}",
+    }
+
+
+def trial_id(number: int) -> str:
+    return f"{number:016x}"
+
+
+def lasting(takes_s: float, *numbers: int) -> list[dict[str, Any]]:
+    """The sweep with these trials lasting so many seconds."""
+    return [{**one, "takes_s": takes_s} if one["asks"] in numbers else one for one in SWEEP]
+
+
+KINDS = ("a", "a", "b")
+SWEEP = [trial(number) for number in range(9)]
+EXPECTED: Outcomes = {trial_id(n): ("ok", "", str(2 * n)) for n in range(9)}
 
 
 class Machines:
@@ -89,9 +121,10 @@ class Drill:
     wait_s: float = 20
     start_s: float = 60
     tracking: Mapping[str, Any] = field(default_factory=lambda: NOWHERE)
-    store: Path | None = None
+    store: Mapping[str, Any] | None = None
     directory: Path | None = None
     under: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
     driver: subprocess.Popen[str] | None = None
     mark: str = field(default_factory=lambda: f"BENCHORCH_DRILL_{secrets.token_hex(8)}")
 
@@ -104,7 +137,7 @@ class Drill:
         """Begin, or take up what an earlier driver left."""
         place = {
             "directory": str(self.run_directory),
-            "store": str(self.store or self.path / "store"),
+            "store": self.store or local_store(self.path / "store"),
             "diary": str(self.path / "diary.jsonl"),
             "mark": self.mark,
             "address": self.address,
@@ -116,7 +149,7 @@ class Drill:
         (self.path / "drill.json").write_text(json.dumps(place))
         self.driver = subprocess.Popen(
             [*self.under, sys.executable, str(DRIVER), str(self.path / "drill.json")],
-            env={**os.environ, "XDG_STATE_HOME": str(self.path / "state")},
+            env={**os.environ, **self.environment, "XDG_STATE_HOME": str(self.path / "state")},
             stdout=subprocess.DEVNULL,
             stderr=(self.path / "stderr.txt").open("a"),
             text=True,
@@ -149,6 +182,9 @@ class Drill:
         begun = self.entries("begin")
         return [one for one in begun if (one["trial"], one["attempt"], one["pid"]) not in ended]
 
+    def begun_again(self, trial: str) -> bool:
+        return any(one["attempt"] == 2 for one in self.entries("begin") if one["trial"] == trial)
+
     def moment(self, *, kind: str | None = None, built: bool = False) -> dict[str, Any]:
         """Wait for a moment that the dice choose, when a trial is under way; one of those.
 
@@ -162,7 +198,7 @@ class Drill:
         time.sleep(pause_s)
 
         def candidates() -> list[dict[str, Any]]:
-            kinds = {f"{number:016x}": spec["kind"] for number, spec in enumerate(self.trials)}
+            kinds = {trial_id(number): spec["kind"] for number, spec in enumerate(self.trials)}
             made = {entry["artifact"] for entry in self.entries("made")}
             return [
                 one
@@ -173,6 +209,16 @@ class Drill:
 
         assert until(candidates, 60), self.complaints()
         return self.dice.choice(candidates())
+
+    def moment_of(self, *numbers: int) -> dict[str, Any]:
+        """Wait until these trials are under way together; one of those, soon after."""
+        wanted = {trial_id(number) for number in numbers}
+        assert until(lambda: wanted <= {one["trial"] for one in self.under_way()}, 60), (
+            self.complaints()
+        )
+        chosen = self.dice.choice([one for one in self.under_way() if one["trial"] in wanted])
+        time.sleep(self.dice.uniform(0, 2))
+        return chosen
 
     def lines(self) -> list[Mapping[str, Any]]:
         return list(journal.read_lines(self.run_directory / journal.RESULTS))
@@ -193,20 +239,64 @@ class Drill:
     def complaints(self) -> str:
         return (self.path / "stderr.txt").read_text()[-3000:]
 
-    def orphans(self) -> list[str]:
-        """What of this sweep still runs: children of its trials, and its agents."""
-        agents = {entry["pid"] for entry in self.entries("begin")}
-        found = []
+    def children(self) -> dict[int, str]:
+        """What its trials have started and still runs: numbers of processes with their lines."""
+        mark = f"{self.mark}=1".encode()
+        found = {}
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # gone meanwhile, or somebody else's
-                line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                child = f"{self.mark}=1".encode() in (process / "environ").read_bytes().split(b"\0")
-                agent = int(process.name) in agents and line.startswith("ray::Agent")
-                if child or agent:
-                    found.append(f"{process.name} {line}")
+                if mark in (process / "environ").read_bytes().split(b"\0"):
+                    found[int(process.name)] = line_of(process)
         return found
+
+    def agents(self) -> dict[int, str]:
+        """Those of its agents that have worked and still run."""
+        begun = {entry["pid"] for entry in self.entries("begin")}
+        found = {}
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                line = line_of(process)
+                if line.startswith("ray::Agent") and own_number(process) in begun:
+                    found[int(process.name)] = line
+        return found
+
+    def orphans(self) -> dict[int, str]:
+        """What of this sweep still runs."""
+        return {**self.children(), **self.agents()}
 
     def check(self, expected: Outcomes) -> None:
         """The same results as an unbroken run's, each once, and nothing left running."""
         assert self.outcomes() == expected, self.complaints()
         assert until(lambda: not self.orphans(), 30), self.orphans()
+
+
+def line_of(process: Path) -> str:
+    """The command of a process below /proc."""
+    return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+
+
+def own_number(process: Path) -> int:
+    """What a process below /proc is to itself: a machine has numbers of its own."""
+    [line] = [at for at in (process / "status").read_text().splitlines() if at[:6] == "NSpid:"]
+    return int(line.split()[-1])
+
+
+Begin: TypeAlias = Callable[..., Drill]
+
+
+@contextmanager
+def drilling(place: Path, seed: int, **always: Any) -> Iterator[Begin]:
+    """Makes drills in folders of a place; none of their drivers outlives the context."""
+    made: list[Drill] = []
+
+    def make(trials: list[Mapping[str, Any]] | None = None, **more: Any) -> Drill:
+        path = place / f"drill{len(made)}"
+        made.append(Drill(path=path, seed=seed, trials=trials or SWEEP, **{**always, **more}))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for drill in made:
+            if drill.driver is not None:
+                drill.driver.kill()

@@ -48,17 +48,19 @@ def played(place: Mapping[str, Any]) -> Work:
     def work(trial: Trial, *, attempt: int, isolated: bool, emit: Emit) -> TrialResult:
         import json
         import os
+        import socket
         import sys
         import time
         from pathlib import Path
 
         import ray  # noqa: TID251  (drills are of Ray's room)
 
+        from benchorch.components import make
         from benchorch.domain.artifact import BuildKey, Format
         from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
         from benchorch.domain.session import Event
         from benchorch.errors import StoreError
-        from benchorch.stores.local import LocalStore
+        from benchorch.interfaces.store import Store
         from benchorch.supervise import Limits, run_child
 
         spec: Any = trial.spec
@@ -66,11 +68,13 @@ def played(place: Mapping[str, Any]) -> Work:
         def note(what: str, **more: object) -> None:
             node = ray.get_runtime_context().get_node_id()
             line = {"what": what, "trial": trial.trial_id, "attempt": attempt, "node": node}
+            who = {"host": socket.gethostname(), "pid": os.getpid()}
             with Path(place["diary"]).open("a") as file:
-                file.write(json.dumps({**line, "pid": os.getpid(), **more}) + "\n")
+                file.write(json.dumps({**line, **who, **more}) + "\n")
 
-        def make(out: Path) -> None:
-            time.sleep(0.2)
+        def build(out: Path) -> None:
+            note("make", artifact=spec["artifact"])
+            time.sleep(spec["builds_s"])
             (out / "weights.bin").write_bytes(spec["artifact"].encode() * 1000)
             note("made", artifact=spec["artifact"])
 
@@ -86,8 +90,8 @@ def played(place: Mapping[str, Any]) -> Work:
         emit(Event(trial_id=trial.trial_id, stage="measure", message=f"attempt {attempt}"))
         key = BuildKey(fields={"artifact": spec["artifact"]})
         try:
-            artifact, built = LocalStore(root=place["store"]).build(
-                key, format=Format.ONNX, name=spec["artifact"], make=make
+            artifact, built = make(place["store"], Store, "store").build(
+                key, format=Format.ONNX, name=spec["artifact"], make=build
             )
         except StoreError as error:
             kind = "disk_full" if "disk full" in str(error) else "store"
@@ -107,8 +111,8 @@ def played(place: Mapping[str, Any]) -> Work:
         record = BuildRecord(
             key=key.digest,
             cache="miss" if built else "hit",
-            build_s=0.2,
-            original_build_s=0.2,
+            build_s=spec["builds_s"],
+            original_build_s=spec["builds_s"],
             artifact_bytes=len(content),
             model_digest="",
         )

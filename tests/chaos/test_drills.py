@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,31 +21,22 @@ import pytest
 
 from awaiting import until
 from benchorch.driver import read_driver
-from chaos.drill import Drill, Machines, Outcomes
+from chaos.drill import (
+    EXPECTED,
+    KINDS,
+    SWEEP,
+    Begin,
+    Drill,
+    Machines,
+    Outcomes,
+    drilling,
+    lasting,
+    local_store,
+    trial,
+    trial_id,
+)
 
 pytestmark = pytest.mark.ray_cluster
-
-KINDS = ("a", "a", "b")
-Begin = Callable[..., Drill]
-
-
-def trial(number: int, *, acts: str = "works", kind: str | None = None) -> dict[str, Any]:
-    return {
-        "kind": kind or ("b" if number % 3 == 2 else "a"),
-        "acts": acts,
-        "asks": number,
-        "takes_s": 0.4,
-        "limit_s": 5 if acts == "hangs" else 60,
-        "artifact": f"artifact {number // 2}",
-    }
-
-
-def _id(number: int) -> str:
-    return f"{number:016x}"
-
-
-SWEEP = [trial(number) for number in range(9)]
-EXPECTED: Outcomes = {_id(n): ("ok", "", str(2 * n)) for n in range(9)}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -72,19 +63,9 @@ def machines(_ray_settings: None) -> Iterator[Machines]:
 
 @pytest.fixture
 def begin(machines: Machines, tmp_path: Path, seed: int) -> Iterator[Begin]:
-    """Makes a drill on the cluster; none of its drivers outlives the test."""
-    made: list[Drill] = []
-
-    def make(trials: list[Mapping[str, Any]] | None = None, **more: Any) -> Drill:
-        path = tmp_path / f"drill{len(made)}"
-        options = {"address": machines.address, **more}
-        made.append(Drill(path=path, seed=seed, trials=trials or SWEEP, **options))
-        return made[-1]
-
-    yield make
-    for drill in made:
-        if drill.driver is not None:
-            drill.driver.kill()
+    """Makes a drill on the cluster."""
+    with drilling(tmp_path, seed, address=machines.address) as make:
+        yield make
 
 
 def attempts(drill: Drill) -> list[int]:
@@ -162,7 +143,7 @@ def test_a_frozen_machine_loses_its_trial_and_may_thaw(begin: Begin, machines: M
     victim = drill.moment(kind="a", built=True)
     frozen = machines.pids(victim["node"])
     freeze(frozen, signal.SIGSTOP)
-    settled = until(lambda: _begun_again(drill, victim["trial"]) or _kept(drill, victim), 90)
+    settled = until(lambda: drill.begun_again(victim["trial"]) or _kept(drill, victim), 90)
     freeze(frozen[::-1], signal.SIGCONT)
     code = drill.finish()
     machines.kill(victim["node"])
@@ -176,12 +157,9 @@ def test_what_an_agent_answers_after_it_was_given_up_is_dropped(
     begin: Begin, machines: Machines
 ) -> None:
     """Only its raylet is frozen: the agent is given up for dead, and works to the end."""
-    long = [{**one, "takes_s": 20} if one["asks"] in (0, 1) else one for one in SWEEP]
-    drill = begin(long)
+    drill = begin(lasting(20, 0, 1))
     drill.start()
-    assert until(lambda: {_id(0), _id(1)} <= {one["trial"] for one in drill.entries("begin")}, 60)
-    time.sleep(drill.dice.uniform(0, 2))
-    victim = drill.dice.choice([o for o in drill.under_way() if o["trial"] in (_id(0), _id(1))])
+    victim = drill.moment_of(0, 1)
     raylet = machines.pids(victim["node"])[:1]
     freeze(raylet, signal.SIGSTOP)
     code = drill.finish()
@@ -198,10 +176,6 @@ def test_what_an_agent_answers_after_it_was_given_up_is_dropped(
 def _kept(drill: Drill, victim: Mapping[str, Any]) -> bool:
     """Whether its result had left the machine before it froze."""
     return any(line["trial_id"] == victim["trial"] for line in drill.lines())
-
-
-def _begun_again(drill: Drill, trial_id: str) -> bool:
-    return any(one["attempt"] == 2 for one in drill.entries("begin") if one["trial"] == trial_id)
 
 
 @pytest.mark.slow
@@ -241,8 +215,8 @@ def test_a_kind_nobody_has_is_a_reasoned_failure_at_its_deadline(begin: Begin) -
     began_s = time.monotonic()
     assert drill.run() == 1
     assert time.monotonic() - began_s < 120
-    drill.check({**EXPECTED, _id(9): ("failed", "no_node", "")})
-    [line] = [line for line in drill.lines() if line["trial_id"] == _id(9)]
+    drill.check({**EXPECTED, trial_id(9): ("failed", "no_node", "")})
+    [line] = [line for line in drill.lines() if line["trial_id"] == trial_id(9)]
     assert "it has: a, b" in line["failure"]["message"]
     assert '"benchorch:z": 1' in line["failure"]["remedy"]
 
@@ -253,9 +227,9 @@ def test_a_trial_that_hangs_hoards_or_crashes_harms_no_other(begin: Begin) -> No
     drill = begin(trials)
     assert drill.run() == 1
     bad: Outcomes = {
-        _id(9): ("timeout", "timeout", ""),
-        _id(10): ("failed", "oom", ""),
-        _id(11): ("failed", "crash:SIGSEGV", ""),
+        trial_id(9): ("timeout", "timeout", ""),
+        trial_id(10): ("failed", "oom", ""),
+        trial_id(11): ("failed", "crash:SIGSEGV", ""),
     }
     drill.check({**EXPECTED, **bad})
     assert set(attempts(drill)) == {1}
@@ -271,7 +245,7 @@ def test_corrupted_artifacts_are_set_aside_and_built_again_once(begin: Begin) ->
         content = bytearray(victim.read_bytes())
         content[first.dice.randrange(len(content))] ^= 1
         victim.write_bytes(content)
-    second = begin(store=first.path / "store")
+    second = begin(store=local_store(first.path / "store"))
     assert second.run() == 0, second.complaints()
     second.check(EXPECTED)
     made = [entry["artifact"] for entry in second.entries("made")]
@@ -281,7 +255,9 @@ def test_corrupted_artifacts_are_set_aside_and_built_again_once(begin: Begin) ->
 @pytest.mark.slow
 def test_two_sweeps_that_want_one_artifact_build_it_once(begin: Begin, tmp_path: Path) -> None:
     both = [
-        begin([trial(number, kind=kind) for number in range(9)], store=tmp_path / "store")
+        begin(
+            [trial(number, kind=kind) for number in range(9)], store=local_store(tmp_path / "store")
+        )
         for kind in ("a", "b")
     ]
     for drill in both:
@@ -366,7 +342,7 @@ def test_a_journal_on_a_full_disk_ends_the_driver_in_words_and_is_taken_up(
 
 @pytest.mark.slow
 def test_a_store_on_a_full_disk_is_no_trials_fault(begin: Begin, small_disk: Path) -> None:
-    drill = begin(store=small_disk / "store")
+    drill = begin(store=local_store(small_disk / "store"))
     (small_disk / "store").mkdir()
     ballast = fill(small_disk)
     assert drill.run() == 1

@@ -88,7 +88,7 @@ class Machine:
         """A program on the machine, its output in a file out here; `more` is environment."""
         with log.open("ab") as output:
             return subprocess.Popen(
-                self._entering(command),
+                self.entering(command),
                 env={**self.environment, **(more or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -100,7 +100,7 @@ class Machine:
     ) -> subprocess.CompletedProcess[str]:
         """What a program on the machine says; `more` goes into its environment."""
         return subprocess.run(
-            self._entering(command),
+            self.entering(command),
             env={**self.environment, **more},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -108,6 +108,11 @@ class Machine:
             timeout=timeout_s,
             check=False,
         )
+
+    def entering(self, command: Sequence[str]) -> Sequence[str]:
+        """A command for out here that runs this one on the machine."""
+        spaces = ["--net", "--pid", "--mount", "--uts", "--ipc"]
+        return leashed(["nsenter", "--target", str(self.pid), *spaces, "--", *command])
 
     def file(self, path: str) -> Path:
         """A file of the machine's disk, as seen from out here."""
@@ -136,10 +141,6 @@ class Machine:
         self._power.wait(timeout=30)
         while self._closing:
             self._closing.pop()()
-
-    def _entering(self, command: Sequence[str]) -> Sequence[str]:
-        spaces = ["--net", "--pid", "--mount", "--uts", "--ipc"]
-        return leashed(["nsenter", "--target", str(self.pid), *spaces, "--", *command])
 
 
 def _powered(
