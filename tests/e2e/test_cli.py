@@ -241,6 +241,7 @@ def test_the_optuna_sweeper_minimises_latency_in_one_plan(place):
     assert 1 <= len(plan["trials"]) <= 2
 
 
+@pytest.mark.slow
 def test_one_changed_weight_in_the_middle_of_a_checkpoint_is_a_miss(place):
     import torch
     from safetensors.torch import load_file, save_file
@@ -272,6 +273,7 @@ def test_one_changed_weight_in_the_middle_of_a_checkpoint_is_a_miss(place):
     assert states == ["miss", "hit", "miss"]
 
 
+@pytest.mark.slow
 def test_rebuild_never_takes_what_is_there_and_always_builds_anew(place):
     words = ("model=factory", "model.factory=my_zoo:works", "conversion=onnxruntime")
     shape = ("model.inputs={x:{shape:[batch_size,4],generator:normal}}", "baseline=null")

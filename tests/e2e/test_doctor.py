@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.slow  # a whole examination; tests/unit/commands has its parts
+
 
 @pytest.fixture(scope="module")
 def examined(tmp_path_factory, shared_store, make_place):

@@ -46,6 +46,7 @@ def recipe(place):
     return write
 
 
+@pytest.mark.slow  # a slice is in the drills: one that hangs, one that hoards, one that crashes
 def test_each_way_to_fail_has_its_own_class_and_the_sweep_goes_on(place, recipe):
     done = place.run(recipe("zoo", *EXPECTED), "hydra.run.dir=out", code=1)
     seen = {
