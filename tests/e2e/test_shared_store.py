@@ -85,10 +85,10 @@ def test_a_run_whose_disk_is_gone_comes_back_and_goes_on(place, bucket):
     lines = (back / "results.jsonl").read_text().splitlines(keepends=True)
     (back / "results.jsonl").write_text(lines[0])  # as if the head had gone before the second
     told = json.loads((back / "plan.json").read_text())
-    told["session"]["cwd"] = "/home/somebody/else"
+    told["session"]["cwd"] = "/nowhere/else"
     (back / "plan.json").write_text(json.dumps(told))
     done = place.run("resume", plan)
-    assert "/home/somebody/else, which is not on this machine: paths start here" in done.stderr
+    assert "/nowhere/else, which is not on this machine: paths start here" in done.stderr
     assert len(place.results(back)) == 2
     assert place.results(back)[0] == json.loads(lines[0])
 
