@@ -357,6 +357,7 @@ def _resolve_own(config: DictConfig, plain: dict[str, Json]) -> dict[str, Json]:
         text = json.dumps(node)
         if "${" in text and text.count("${") == len(re.findall(_OWN.format(key=key), text)):
             selected = OmegaConf.select(config, key)
-            if OmegaConf.is_config(selected):
-                plain[key] = cast(Json, OmegaConf.to_container(selected, resolve=True))
+            nested = OmegaConf.is_config(selected)
+            found = OmegaConf.to_container(selected, resolve=True) if nested else selected
+            plain[key] = cast(Json, found)
     return plain

@@ -10,6 +10,7 @@ import torch
 from benchorch.components import make
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
+from benchorch.environment import release
 from benchorch.errors import ConfigError
 from benchorch.interfaces.model import Model
 from benchorch.models.mlp import Mlp
@@ -46,4 +47,4 @@ def test_widths_and_checkpoint_are_the_identity_and_inputs_are_not() -> None:
     assert wide == Mlp(widths=(5, 2), inputs={}).identity()
     assert wide != Mlp(widths=(5, 3), inputs=rows(5)).identity()
     assert wide is not None
-    assert wide["packages"] == {"torch": importlib.metadata.version("torch")}
+    assert wide["packages"] == {"torch": release(importlib.metadata.version("torch"))}
