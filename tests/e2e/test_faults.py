@@ -63,6 +63,7 @@ def test_each_way_to_fail_has_its_own_class_and_the_sweep_goes_on(place, recipe)
     assert "p50" in (place.path / "out" / "table.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_taken_up_where_it_was(place, recipe):
     name = recipe("slowly", "works", "slow", "raises")
     running = subprocess.Popen(

@@ -226,6 +226,7 @@ def test_an_outage_in_the_middle_gives_each_trial_exactly_once(
     assert {run.info.status for run in runs} == {"FINISHED"}
 
 
+@pytest.mark.slow
 def test_what_an_outage_left_behind_is_brought_by_a_later_replay(
     server: Server, tmp_path: Path
 ) -> None:

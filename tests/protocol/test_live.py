@@ -25,6 +25,7 @@ LEVEL_RATIO = 0.9999
 ALPHA = 1 - LEVEL_RATIO
 
 
+@pytest.mark.slow
 def test_c3_live_benchorchs_timing_agrees_with_a_bare_loop_within_1_percent() -> None:
     found = agreement(pairs=60, level_ratio=LEVEL_RATIO)
     assert found.band_ratio >= 0.01
