@@ -26,7 +26,7 @@ KEY = BuildKey(fields={"model": {"name": "mlp", "sizes": [1, 2]}, "opset": 20})
 @pytest.fixture(params=sorted(CONF.glob("*.yaml")), ids=lambda path: path.stem)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     node = {**yaml.safe_load(request.param.read_text()), "root": str(tmp_path / "store")}
-    if node.get("url") == "???":
+    if "url" in node:  # of a bucket that only its user knows
         node["url"] = request.getfixturevalue("bucket").url
     return make(node, Store, "store")
 
