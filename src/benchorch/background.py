@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from pathlib import Path
 from typing import IO, cast
 
 from benchorch.domain.trial import Node
+
+Wait = Callable[[float], bool | None]
+"""Sleeps up to so many seconds; None, or whether the run was complete once it has ended."""
 
 LONGEST_WAIT_S = 300.0
 _SILENT_S = 2.0
@@ -29,6 +33,29 @@ def keeping(directory: Path, session: Node) -> Follower | None:
     """Copies the whole directory to a bucket; None where none is named."""
     place = session.get("keep_at")  # older plans have none
     return Follower.start("keep", str(directory), "--follow", "--at", str(place)) if place else None
+
+
+def leave_interrupts_to_the_run() -> None:
+    """In such a process: Ctrl-C reaches the whole process group; the run's own says when to end."""
+    if not sys.stdin.isatty():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def follow(once: Callable[[], bool], wait: Wait, *, poll_s: float, longest_s: float) -> bool:
+    """Do something until the run has ended, less often while it fails; what `wait` then says.
+
+    Args:
+        once: brings what is new; whether nothing failed.
+        wait: listens to the run.
+        poll_s: the pause after a success, in seconds.
+        longest_s: the longest one after failures.
+    """
+    pause_s = poll_s
+    while True:
+        pause_s = poll_s if once() else min(2 * pause_s, longest_s)
+        complete = wait(pause_s)
+        if complete is not None:
+            return complete
 
 
 @dataclass(slots=True)

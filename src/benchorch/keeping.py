@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import final
 
 from benchorch import driver, journal
+from benchorch.background import Wait, follow
 from benchorch.build_keys import NOTES
 from benchorch.errors import ConfigError, StoreError
+from benchorch.executors.travel import demand_inside
 from benchorch.stores.objects import Objects
 
 PLACE_VARIABLE = "BENCHORCH_RESULTS_URL"
@@ -27,9 +29,6 @@ POLL_S = 5.0
 LONGEST_WAIT_S = 60.0
 _NOBODY_ELSES = frozenset({driver.LOCK, NOTES, "rebuilt"})
 _PLACES_SHOWN = 5
-
-Wait = Callable[[float], bool | None]
-"""Sleeps up to so many seconds; None until the run has ended."""
 
 LOG = logging.getLogger(__name__)
 
@@ -55,11 +54,8 @@ def keep(directory: Path, place: Objects, wait: Wait | None = None) -> Kept:
         wait: where given, whatever changes is copied until it says that the run has ended.
     """
     copy = _Copy(directory=directory, place=place, name=journal.read_plan(directory).plan_id)
-    pause_s = POLL_S
-    while wait is not None:
-        pause_s = POLL_S if copy.once() else min(2 * pause_s, LONGEST_WAIT_S)
-        if wait(pause_s) is not None:
-            break
+    if wait is not None:
+        follow(copy.once, wait, poll_s=POLL_S, longest_s=LONGEST_WAIT_S)
     copy.once()
     return Kept(files=copy.files, reason=copy.reason)
 
@@ -80,9 +76,13 @@ def fetch(place: Objects, plan_id: str, directory: Path) -> int:
     names = [seen.name.removeprefix(f"{plan_id}/") for seen in place.listed(f"{plan_id}/")]
     if journal.PLAN not in names:
         raise ConfigError([_no_such(place, plan_id)])
-    wrong = [name for name in names if not _is_inside(name)]
-    if wrong:
-        raise ConfigError([f"{place.address} holds {wrong[0]!r}, which leads out of the run."])
+    for name in names:
+        try:
+            demand_inside(name, directory)
+        except ValueError as error:
+            raise ConfigError(
+                [f"{place.address} holds {name!r}, which leads out of the run."]
+            ) from error
     directory.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".fetched-", dir=directory.parent) as half:
         for name in names:
@@ -147,7 +147,9 @@ class _Copy:
             if self.aloud:
                 self.aloud = False
                 LOG.warning(
-                    "Results stay on this disk: %s; later: %s", error, again(self.directory)
+                    "Results stay on this disk: %s; later: %s",
+                    error,
+                    again(self.directory, self.place),
                 )
             return False
         self.reason = ""
@@ -166,9 +168,9 @@ class _Copy:
         self.files += 1
 
 
-def again(directory: Path) -> str:
+def again(directory: Path, place: Objects) -> str:
     """What copies the rest once the bucket can be reached."""
-    return f"python -m benchorch keep {directory}"
+    return f"python -m benchorch keep {directory} --at {place.address}"
 
 
 def _files(directory: Path) -> Iterator[tuple[str, Path]]:
@@ -187,11 +189,6 @@ def _files(directory: Path) -> Iterator[tuple[str, Path]]:
 def _stays(name: Path) -> bool:
     """Locks and notes are this process's own, and what begins with a dot is half written."""
     return name.parts[0] in _NOBODY_ELSES or any(part.startswith(".") for part in name.parts)
-
-
-def _is_inside(name: str) -> bool:
-    path = PurePosixPath(name)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
 def _no_such(place: Objects, plan_id: str) -> str:

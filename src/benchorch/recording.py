@@ -14,9 +14,11 @@ import os
 import select
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from benchorch import journal
+from benchorch import background, journal
+from benchorch.background import Wait
 from benchorch.backlog import CURSOR, Backlog
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
@@ -29,9 +31,6 @@ POLL_S = 1.0
 LONGEST_WAIT_S = 30.0
 
 Summarise = Callable[[TrialResult, TrialResult | None], Summary]
-Wait = Callable[[float], bool | None]
-"""Sleeps up to so many seconds; None, or whether the run was complete once it has ended."""
-
 LOG = logging.getLogger(__name__)
 
 
@@ -202,12 +201,8 @@ class _Replay:
 
 def _follow(task: _Replay, wait: Wait) -> bool:
     """Record as results come; whether the run said that it is complete."""
-    pause_s = POLL_S
-    while True:
-        pause_s = POLL_S if task.once(final=False) else min(2 * pause_s, LONGEST_WAIT_S)
-        complete = wait(pause_s)
-        if complete is not None:
-            return complete
+    once = partial(task.once, final=False)
+    return background.follow(once, wait, poll_s=POLL_S, longest_s=LONGEST_WAIT_S)
 
 
 def _finish(task: _Replay, *, complete: bool) -> None:

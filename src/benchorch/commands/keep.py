@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchorch import journal
+from benchorch.background import leave_interrupts_to_the_run
+from benchorch.commands.sweeps import read_sweep
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, StoreError
@@ -29,9 +28,8 @@ def run_keep(arguments: Sequence[str]) -> Reply:
     _add_place(parser)
     parser.add_argument("--follow", action="store_true", help="stay until the run has ended")
     wanted = parser.parse_args(list(arguments))
-    if wanted.follow and not sys.stdin.isatty():
-        # Ctrl-C reaches the whole process group; the run's own process says when to end.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if wanted.follow:
+        leave_interrupts_to_the_run()
     directory = find_invocation(wanted.run, "keep")
     place = _place(wanted.at)
     kept = keep(directory, place, word_on_stdin if wanted.follow else None)
@@ -57,15 +55,15 @@ def run_fetch(arguments: Sequence[str]) -> Reply:
     except StoreError as error:
         return Reply(text=str(error), data={"reason": str(error)}, exit_code=1)
     remember(wanted.plan_id, directory)
-    done = len(journal.read_results(directory))
-    of = len(journal.read_plan(directory).trials)
+    sweep = read_sweep(directory)
+    of = len(sweep.plan.trials)
     text = (
-        f"{directory}: {done} of {of} trials have a result ({files} files)\n"
+        f"{directory}: {sweep.done} of {of} trials have a result ({files} files)\n"
         f"  table    python -m benchorch report {wanted.plan_id}\n"
         f"  MLflow   python -m benchorch record {directory}\n"
         f"  go on    python -m benchorch resume {wanted.plan_id}"
     )
-    data: Json = {"directory": str(directory), "files": files, "results": done, "trials": of}
+    data: Json = {"directory": str(directory), "files": files, "results": sweep.done, "trials": of}
     return Reply(text=text, data=data)
 
 
@@ -91,7 +89,8 @@ def _told(directory: Path, place: Objects, kept: Kept) -> Reply:
     files = f"{kept.files} file{'' if kept.files == 1 else 's'}"
     data: Json = {"at": place.address, "files": kept.files, "reason": kept.reason}
     if kept.reason:
-        text = f"{files} copied, not all: {kept.reason}\nNothing is lost; later: {again(directory)}"
+        later = again(directory, place)
+        text = f"{files} copied, not all: {kept.reason}\nNothing is lost; later: {later}"
         return Reply(text=text, data=data, exit_code=1)
     return Reply(text=f"{files} copied to {place.address}; nothing is missing.", data=data)
 

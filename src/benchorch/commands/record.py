@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from benchorch import components, journal
+from benchorch.background import leave_interrupts_to_the_run
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Node, Plan
@@ -27,9 +26,8 @@ def run(arguments: Sequence[str]) -> Reply:
     """How many trials arrived, and the command that brings the rest."""
     wanted = _parser().parse_args(list(arguments))
     directory = Path(wanted.directory)
-    if wanted.follow and not sys.stdin.isatty():
-        # Ctrl-C reaches the whole process group; the run's own process says when to end.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if wanted.follow:
+        leave_interrupts_to_the_run()
     try:
         recorder = recorder_of(directory, journal.read_plan(directory), wanted.uri)
         replayed = replay(directory, recorder, follow=wanted.follow)

@@ -59,7 +59,7 @@ def unpack(packed: Packed, folder: Path) -> None:
     """Write files into a folder, each whole or not at all; ValueError for a name that leads out."""
     root = folder.resolve()
     for name in packed.files:
-        _demand_inside(name, root)
+        demand_inside(name, root)
     for name, content in packed.files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -218,7 +218,8 @@ def _regular_files(folder: Path) -> Iterator[tuple[str, int]]:
                 yield path.relative_to(folder).as_posix(), status.st_size
 
 
-def _demand_inside(name: str, root: Path) -> None:
+def demand_inside(name: str, root: Path) -> None:
+    """ValueError for a file's name that leads out of the folder it is to be written in."""
     parts = PurePosixPath(name).parts
     wrong = not parts or PurePosixPath(name).is_absolute() or ".." in parts or "\0" in name
     if wrong or "\\" in name:

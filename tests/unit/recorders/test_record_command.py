@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchorch import journal
+from benchorch import background, journal
 from benchorch.commands import record
 from benchorch.domain.trial import Node, Plan
 from benchorch.recording import word_on_stdin
@@ -104,6 +104,6 @@ def test_following_quietly_answers_nothing_when_all_is_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    monkeypatch.setattr(record.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(background.signal, "signal", lambda *_: None)
     reply = record.run([str(directory_of(tmp_path, NONE)), "--follow"])
     assert (reply.text, reply.exit_code) == ("", 0)
