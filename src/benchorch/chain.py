@@ -76,8 +76,8 @@ class Chain:
         files = (n for n, (_, step) in enumerate(anywhere, 1) if isinstance(step, FileStep))
         return max(files, default=0)
 
-    def first(self, n_steps: int) -> Chain:
-        """The chain up to there; it can be built, not run."""
+    def first(self, n_steps: int | None) -> Chain:
+        """The chain up to there, which can be built, not run; all of it for None."""
         return replace(self, steps=self.steps[:n_steps])
 
     @property

@@ -27,6 +27,7 @@ from benchorch.mistakes import (
     first_line,
     group_names,
     group_options,
+    reaches_out,
 )
 from benchorch.overrides import (
     CONVERSION,
@@ -247,9 +248,7 @@ class Composer:
         choice = tuple(o for o in self._section(job, group) if "." not in key_of(o))
         if not choice:
             return False
-        base, chosen = self._compose(()), self._compose(choice)
-        keys = {*base.config, *chosen.config} - {group}
-        return any(base.config.get(key) != chosen.config.get(key) for key in keys)
+        return reaches_out(group, self._compose(()).config, self._compose(choice).config)
 
     def _section(self, job: list[str], *groups: str | None) -> tuple[str, ...]:
         """The overrides that touch any of these groups; None is for those that touch no group."""

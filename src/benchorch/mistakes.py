@@ -40,6 +40,12 @@ def _listed(loader: ConfigLoader, group: str, kind: ObjectType) -> list[str]:
     return [name for name in names if not name.startswith("_")]
 
 
+def reaches_out(group: str, base: Mapping[str, Json], chosen: Mapping[str, Json]) -> bool:
+    """Whether a choice in a group has changed other nodes than the group's own."""
+    others = {*base, *chosen} - {group}
+    return any(base.get(key) != chosen.get(key) for key in others)
+
+
 class Mistakes:
     """Looks at each override by itself, so that one mistake hides no other; asks Hydra to try."""
 
@@ -83,8 +89,7 @@ class Mistakes:
             base, chosen = self._base(()), self._base((choice,))
         except ConfigError:
             return False
-        others = {*base, *chosen} - {key_of(choice)}
-        return any(base.get(key) != chosen.get(key) for key in others)
+        return reaches_out(key_of(choice), base, chosen)
 
     def _group_of(self, key: str) -> str:
         return key.partition(".")[0].partition("/")[0].partition("@")[0]

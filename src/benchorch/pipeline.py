@@ -149,14 +149,12 @@ class Invocation:
             self._lock.close()
 
     def _recorded(self, complete: bool) -> bool:
-        if self._recorder is None:
-            return True
-        return self._recorder.finish(complete=complete, waiting=self.report.recording)
+        follower, waiting = self._recorder, self.report.recording
+        return follower is None or follower.finish(complete=complete, waiting=waiting)
 
     def _kept(self, complete: bool) -> bool:
-        if self._keeper is None:
-            return True
-        return self._keeper.finish(complete=complete, waiting=self.report.keeping)
+        follower, waiting = self._keeper, self.report.keeping
+        return follower is None or follower.finish(complete=complete, waiting=waiting)
 
     def summaries(self) -> dict[str, Summary]:
         """What is derived from each result; the candidates of one baseline are read together."""

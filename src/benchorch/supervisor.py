@@ -118,7 +118,7 @@ class _Progress:
     def run(self) -> None:
         """Build, measure until enough, and then whatever else was asked for."""
         n_steps = self._trial.build_steps
-        chain = _open(self._trial) if n_steps is None else _open(self._trial).first(n_steps)
+        chain = _open(self._trial).first(n_steps)
         self.packages = package_versions(chain.requires)
         self._delta_ratio = chain.protocol.delta_ratio
         mismatch = chain.hardware.mismatch()

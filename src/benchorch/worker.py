@@ -41,9 +41,8 @@ def answer(stage: str, request: Node, say: Say) -> Json:
 
 def _answer_build(request: Node, chain: Chain, say: Say) -> Json:
     session = decode(Session, request["session"])
-    n_steps = cast("int | None", request.get("build_steps"))
     built = build(
-        chain if n_steps is None else chain.first(n_steps),
+        chain.first(cast("int | None", request.get("build_steps"))),
         name=cast(str, request["name"]),
         store=make(session.store, Store, "store"),
         session=session,

@@ -75,15 +75,15 @@ class S3Store(Store):
 
     @property
     def _tiers(self) -> Tiers:
-        if _URL.fullmatch(str(self.url)) is None:
-            raise StoreError(self._url_problem())
+        problem = self._url_problem()
+        if problem:
+            raise StoreError(problem)
         objects = bucket_at(str(self.url))
         return Tiers(shelf=self._shelf, objects=objects, lease_s=self.lease_s)
 
     def problems(self) -> Sequence[str]:
         """Why nothing can be kept there, as far as that is known without asking anybody."""
-        problem = [] if _URL.fullmatch(str(self.url)) else [self._url_problem()]
-        return [*problem, *self._shelf.problems()]
+        return [*filter(None, [self._url_problem()]), *self._shelf.problems()]
 
     def is_shared(self) -> bool:
         """By all machines that reach the bucket."""
@@ -96,7 +96,7 @@ class S3Store(Store):
                 "BENCHORCH_STORE_URL, as root's shell (`sudo -i`) on a stack's machines does. With "
                 "store=local each machine builds for itself."
             )
-        return f"store.url: {_no_url(self.url)}"
+        return "" if _URL.fullmatch(self.url) else f"store.url: {_no_url(self.url)}"
 
     def find(self, key: str) -> Artifact | None:
         """The artifact in the directory, fetched from the bucket if need be, every byte verified.
