@@ -12,7 +12,7 @@ TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help bench test test-slow check ui bench-overheads conversions install clean \
+.PHONY: help bench test test-slow coverage check ui bench-overheads conversions install clean \
   provision provision-plan status destroy test-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
@@ -23,8 +23,17 @@ help: ## this list
 bench: $(VENV)/.installed ## BERT-base through four conversions on this machine
 	@$(RUN) benchorch recipes/bert.yaml
 
-test: $(VENV)/.installed-dev ## the tests, with coverage
-	@$(RUN) pytest -m "not slow" --cov
+# Beside each other, a file to a process; what times the machine comes after them, alone.
+BESIDE := -m "not slow and not alone" --numprocesses auto --maxprocesses 4 --dist loadfile
+ALONE := -m "alone and not slow"
+
+test: $(VENV)/.installed-dev ## the tests
+	@$(RUN) pytest $(BESIDE)
+	@$(RUN) pytest $(ALONE)
+
+coverage: $(VENV)/.installed-dev ## the tests, with the branches they take in every process; twice as long
+	@$(RUN) pytest $(BESIDE) --cov --cov-fail-under 0 --cov-report=
+	@$(RUN) pytest $(ALONE) --cov --cov-append
 
 test-slow: $(VENV)/.installed-dev ## the tests that take minutes
 	@$(RUN) pytest -m slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -15,6 +16,9 @@ os.environ.setdefault(
     "TORCHINDUCTOR_CACHE_DIR",
     str(Path(tempfile.gettempdir(), f"benchorch-tests-inductor-{os.getuid()}")),
 )
+
+# A suite that was started in the background ignores interrupts, and so would all that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no failure, and a failure must come back.
 settings.register_profile("benchorch", deadline=None, derandomize=True, print_blob=True)

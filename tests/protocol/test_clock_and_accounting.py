@@ -130,6 +130,7 @@ def test_c2_a_short_call_that_must_be_timed_alone_is_flagged() -> None:
     assert any("reading the clock" in each for each in warnings_of(record))
 
 
+@pytest.mark.alone
 def test_c3_blocks_agree_with_a_bare_loop_on_this_machine() -> None:
     """Live: within 1 %, or twice what the bare loop differs from itself where that is more.
 

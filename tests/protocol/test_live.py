@@ -20,6 +20,8 @@ from benchorch.commands.doctor_pairs import SLOWDOWN_RATIO
 from benchorch.domain.estimate import Comparison
 from benchorch.machine.bare_loop import bare_blocks_ns
 
+pytestmark = pytest.mark.alone
+
 # One interval in ten thousand misses, so that a test which retries nothing can be relied upon.
 LEVEL_RATIO = 0.9999
 ALPHA = 1 - LEVEL_RATIO
