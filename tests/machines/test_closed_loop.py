@@ -67,7 +67,7 @@ def test_a_sweep_over_two_types_hires_both_and_leaves_dollars_in_mlflow(stack):
     assert [result["outcome"] for result in found] == ["ok", "ok"]
     # Workers do not see the head's disk: what they wrote of their trials came back.
     folders = [newest(stack.desk) / "trials" / result["trial_id"] for result in found]
-    assert all((folder / "log.txt").stat().st_size for folder in folders)
+    assert all((folder / "observations.jsonl").stat().st_size for folder in folders)
     hired = {stay.name: stay for stay in stack.hypervisor.stays if stay.role == "worker"}
     assert sorted(stay.kind for stay in hired.values()) == ["c7i.xlarge", "r6i.large"]
     for result in found:
@@ -175,6 +175,24 @@ def test_a_machine_with_notice_gets_no_further_trial(stack, tmp_path):
     assert [result["outcome"] for result in found] == ["ok", "ok"]
     assert [result["attempt"] for result in found] == [1, 1]
     assert len(stays_of(stack, kind)) == 2
+
+
+def test_a_sweep_that_was_submitted_goes_on_at_the_head_alone(stack):
+    there = ("--json", "--head", "http://127.0.0.1:8265")  # what a forwarded port leads to
+    words = [word for word in ONE_TRIAL if not word.startswith("executor=")]
+    submitted = stack.sweep("submit", *there, *words, *of_size("c7i.xlarge"))
+    assert submitted.returncode == 0, submitted.stdout[-3000:] + submitted.stderr[-3000:]
+    name = json.loads(submitted.stdout)["job"]
+
+    def now() -> Mapping[str, Any]:
+        return json.loads(stack.sweep("status", name, *there).stdout)
+
+    wait(lambda: now()["state"] != "running", 400, "the sweep did not end")
+    assert (now()["state"], now()["done"], now()["left"]) == ("ended", 1, 0)
+    [result] = results(stack.head().file(now()["directory"]))
+    assert result["outcome"] == "ok"
+    assert result["labels"]["hardware_kind"] == "c7i.xlarge"
+    assert result["environment"]["host"] in [each.name for each in stays_of(stack, "c7i.xlarge")]
 
 
 def test_the_token_is_in_no_argument_and_in_no_log(stack):
