@@ -139,6 +139,18 @@ def test_whatever_ends_the_driver_nothing_goes_on_running(
     assert until(lambda: not marked(mark), 60), marked(mark)
 
 
+@pytest.mark.slow
+def test_a_head_that_dies_ends_the_sweep_with_its_last_words(tmp_path: Path, mark: str) -> None:
+    sweep = start(tmp_path, mark, {"r6i.large": [600]})
+    assert until((tmp_path / "r6i.large-0").exists, 240)
+    [server] = [each for each in marked(mark) if each.name() == "gcs_server"]
+    server.kill()
+    _, err = sweep.communicate(timeout=200)
+    assert "has not answered" in err
+    assert "Its last words: gcs_server ended with -9" in err
+    assert until(lambda: not marked(mark), 60), marked(mark)
+
+
 def test_a_guard_ends_what_left_its_session_and_removes_its_folder(
     tmp_path: Path, mark: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,3 +39,14 @@ def last_line(text: str) -> str:
     """The end of Ray's many lines, where the reason stands."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:300].rstrip(".") if lines else "no reason given"
+
+
+def last_words(log: str) -> str:
+    """Which of a head's servers ended it, and why, by what `ray start --block` printed."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", log)
+    dead = [
+        f"{server} ended with {code}"
+        for server, code in re.findall(r"-- (\w+) \[exit code=(-?\d+)\]", plain)
+    ]
+    tails = re.findall(r"BEGIN \w+\.err tail[^\n]*\n(.*?)\n[^\n]*----- END", plain, re.DOTALL)
+    return "; ".join([*dead, *map(last_line, tails)]) or last_line(plain)

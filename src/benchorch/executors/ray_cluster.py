@@ -22,7 +22,7 @@ from benchorch.errors import ConfigError, ExecutorError
 from benchorch.executors.cluster_file import RESOURCE_PREFIX, Offer
 from benchorch.executors.head_watch import HeadWatch, knock
 from benchorch.executors.insight import Launching
-from benchorch.executors.nodes import last_line
+from benchorch.executors.nodes import last_line, last_words
 from benchorch.executors.rehearsal import LOOPBACK, Stage, open_stage
 
 logger = logging.getLogger(__name__)
@@ -212,10 +212,22 @@ def rehearsed(offers: Sequence[Offer], *, idle_s: float) -> Iterator[Any]:
         with _keeping_to_loopback():
             ray.init(address=stage.address, _node_ip_address=LOOPBACK, **QUIET)
         ray._private.worker.print_to_stdstream = _note  # that machines end is no news here
-        yield ray
+        with _last_words_of(stage):
+            yield ray
     finally:
         _leave(ray)
         stage.end()
+
+
+@contextlib.contextmanager
+def _last_words_of(stage: Stage) -> Iterator[None]:
+    """What ends a sweep is told with what ended the head, where that is why."""
+    try:
+        yield
+    except ExecutorError as error:
+        if stage.guard.poll() is None:
+            raise
+        raise ExecutorError(f"{error} Its last words: {last_words(stage.log())}.") from error
 
 
 def _note(told: Mapping[str, Any], ignore_prefix: bool = False) -> None:
@@ -231,7 +243,7 @@ def _await_stage(stage: Stage) -> None:
         if stage.guard.poll() is not None or time.monotonic() > deadline_s:
             raise ExecutorError(
                 "The rehearsal's head did not start; executor=process does without Ray: "
-                f"{last_line(stage.log())}"
+                f"{last_words(stage.log())}"
             )
         time.sleep(0.1)
 

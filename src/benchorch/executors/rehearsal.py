@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, BinaryIO, final
 
 from benchorch.domain.price import Market
 from benchorch.executors.cluster_file import RESOURCE_PREFIX, Offer, Post, cluster_file
@@ -62,25 +62,25 @@ class Stage:
     Attributes:
         guard: ends all of it when its standard input is closed.
         address: of the head.
-        folder: what Ray writes; gone with the guard.
+        said: what the head and the guard print; it is there when they are gone.
     """
 
     guard: subprocess.Popen[bytes]
     address: str
-    folder: Path
+    said: BinaryIO
 
     def end(self) -> None:
         """Afterwards nothing of it is left."""
         assert self.guard.stdin is not None
         self.guard.stdin.close()
         self.guard.wait()
+        self.said.close()
 
     def log(self) -> str:
-        """What the head said on starting."""
-        try:
-            return (self.folder / "head.log").read_text(errors="replace")
-        except OSError:
-            return ""
+        """What the head has said."""
+        file = self.said.fileno()
+        # Not read(): the place where it reads is where the head writes.
+        return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
 
 def open_stage(offers: Iterable[Offer], *, idle_s: float, environment: Mapping[str, str]) -> Stage:
@@ -109,16 +109,16 @@ def open_stage(offers: Iterable[Offer], *, idle_s: float, environment: Mapping[s
         "RAY_NODE_TYPE_NAME": HEAD,
         _MARK: HEAD,
     }
-    with (folder / "head.log").open("wb") as log:
-        guard = subprocess.Popen(
-            [sys.executable, "-m", "benchorch.executors.guard", str(folder), *command],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=variables,
-            start_new_session=True,
-        )
-    return Stage(guard=guard, address=address, folder=folder)
+    said = tempfile.TemporaryFile()  # noqa: SIM115 - the stage closes it
+    guard = subprocess.Popen(
+        [sys.executable, "-m", "benchorch.executors.guard", str(folder), *command],
+        stdin=subprocess.PIPE,
+        stdout=said,
+        stderr=subprocess.STDOUT,
+        env=variables,
+        start_new_session=True,
+    )
+    return Stage(guard=guard, address=address, said=said)
 
 
 @final

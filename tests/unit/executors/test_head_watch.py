@@ -10,6 +10,7 @@ import pytest
 
 from benchorch.errors import ExecutorError
 from benchorch.executors.head_watch import REFUSED_S, SILENT_S, HeadWatch, knock
+from benchorch.executors.nodes import last_words
 from benchorch.executors.ray_fleet import RayFleet
 
 HEAD = "10.0.0.5:6379"
@@ -116,3 +117,23 @@ def test_a_fleet_asks_nothing_of_a_head_that_does_not_answer() -> None:
     fleet = RayFleet(Gone(), lambda *_, **__: None, insight=SilentInsight())  # type: ignore[arg-type]
     fleet.want({"local": 1})
     assert fleet.receive(0) == []
+
+
+ENDED = """\x1b[1mRay runtime started.\x1b[39m
+20:41:34,907\tERR scripts.py:1307 -- \x1b[31mSome Ray subprocesses exited unexpectedly:\x1b[39m
+20:41:34,908\tERR scripts.py:87 -- \x1b[1mmonitor\x1b[22m\x1b[39m\x1b[2m [exit code=1]\x1b[22m
+20:41:34,909\tERR scripts.py:115 -- ----- BEGIN monitor.err tail (exit code(s)=1) -----
+20:41:34,910\tERR scripts.py:122 -- Traceback (most recent call last):
+OSError: Address already in use.
+
+20:41:34,911\tERR scripts.py:125 -- ----- END monitor.err tail -----
+20:41:34,912\tERR scripts.py:1315 -- Remaining processes will be killed.
+"""
+
+
+def test_a_heads_last_words_are_the_server_that_died_and_its_reason():
+    assert last_words(ENDED) == "monitor ended with 1; OSError: Address already in use"
+
+
+def test_a_head_that_says_nothing_of_its_end_has_its_last_line():
+    assert last_words("starting\n\x1b[31mno memory.\x1b[0m\n") == "no memory"
