@@ -33,8 +33,8 @@ def test_a_machine_is_hired_for_a_trial_and_ended_after_it(stack: Rehearsal):
     swept = stack.sweep(*words, "stopping=quick", "profiler=none", "protocol.repeats=0")
     assert swept.returncode == 0, swept.stdout[-3000:] + swept.stderr[-3000:]
     [line] = next(stack.desk.glob("runs/*/*/results.jsonl")).read_text().splitlines()
-    [hired] = [stay for stay in stack.hypervisor.stays if stay.role == "worker"]
-    assert json.loads(line)["environment"]["host"] == hired.name
+    hired = [stay.name for stay in stack.hypervisor.stays if stay.role == "worker"]
+    assert hired == [json.loads(line)["environment"]["host"]], swept.stdout
     key = json.loads(line)["build"]["key"]
     kept = boto3.client("s3").list_objects_v2(Bucket=handmade.BUCKET, Prefix="store/artifacts/")
     assert f"store/artifacts/{key}/manifest.json" in [each["Key"] for each in kept["Contents"]]
