@@ -60,14 +60,14 @@ def trial_overheads(scratch: str, store: str, number: int, names: list[str]) -> 
     """Median over processes of elapsed time less the timed blocks, for each conversion."""
     directory = f"{scratch}/run{number}"
     words = ["model=mlp", f"conversion=[{','.join(names)}]", "stopping=quick", "tracking=none"]
-    words.append("profiler=none")
+    words += ["profiler=none", "protocol.pairing=none", "protocol.repeats=0"]
     command = python("-m", "benchorch", *words, store, f"hydra.run.dir={directory}")
     subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     found = {}
     for line in Path(directory, "results.jsonl").read_text().splitlines():
         result = json.loads(line)
         series = Path(directory, "trials", result["trial_id"], "observations.jsonl")
-        timed = [json.loads(text) for text in series.read_text().splitlines()]
+        timed = [json.loads(text)["observations"] for text in series.read_text().splitlines()]
         overheads = [
             process["elapsed_s"]
             - (block["started_ns"][-1] + block["durations_ns"][-1] - block["started_ns"][0]) / 1e9
