@@ -24,7 +24,7 @@ bench: $(VENV)/.installed ## BERT-base through four conversions on this machine
 	@$(RUN) benchorch recipes/bert.yaml
 
 # Beside each other, a file to a process. What times the machine comes after them, alone, and so do
-# Ray's clusters: their servers end when one of them is slow to start or its port was taken meanwhile.
+# Ray's clusters, which end as a whole when one of their servers does not come up in time.
 BESIDE := -m "not (slow or alone or ray_cluster)" --numprocesses auto --maxprocesses 4 --dist loadfile
 ALONE := -m "(alone or ray_cluster) and not slow"
 

@@ -47,9 +47,6 @@ def without_ray() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
 
 
-pytestmark = pytest.mark.ray_cluster
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     holder = subprocess.Popen(

@@ -82,7 +82,7 @@ def test_who_begins_is_drawn_and_the_same_seed_draws_the_same() -> None:
             beginnings.add("".join(name[0] for name in order))
     # 5 pairs of turns have 32 orders; 6 seeds twice would show one only if nothing were drawn,
     # and more than 6 if the seed did not decide.
-    assert 1 < len(beginnings) <= 6
+    assert 3 < len(beginnings) <= 6
 
 
 def test_calls_longer_than_the_window_still_get_their_turns() -> None:
