@@ -59,11 +59,16 @@ def first_line(error: BaseException) -> str:
     """The first line that says something, of the error that began it."""
     while error.__cause__ is not None:
         error = error.__cause__
-    lines = (_COLOURS.sub("", line).strip() for line in str(error).splitlines())
+    lines = (line.strip() for line in without_colours(str(error)).splitlines())
     said = [line for line in lines if line] or [type(error).__name__]
     # TorchScript puts its own traceback before the error.
     line = said[-1] if said[0].startswith(_TORCHSCRIPT) else said[0]
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
+
+
+def without_colours(text: str) -> str:
+    """What a terminal would show, in one colour."""
+    return _COLOURS.sub("", text)
 
 
 def place_in_model(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchorch.domain.price import Market
 from benchorch.executors.cluster_file import KIND_LABEL, MARKET_LABEL, RESOURCE_PREFIX, Post
+from benchorch.refusal import without_colours
 
 
 def kinds_of(node: Mapping[str, Any]) -> tuple[str, ...]:
@@ -43,7 +44,7 @@ def last_line(text: str) -> str:
 
 def last_words(log: str) -> str:
     """Which of a head's servers ended it, and why, by what `ray start --block` printed."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", log)
+    plain = without_colours(log)
     dead = [
         f"{server} ended with {code}"
         for server, code in re.findall(r"-- (\w+) \[exit code=(-?\d+)\]", plain)
