@@ -21,7 +21,7 @@ from benchorch.results.compare.load_run import derive, locate, stored
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.console_table import paper, tidy
-from benchorch.results.report.tables import whole
+from benchorch.results.report.tables import full_markdown
 
 SEVERAL = "benchorch runs"
 """What a JSON file of more than one run says it is."""
@@ -54,7 +54,7 @@ class _Opened:
 
     def markdown(self) -> str:
         """Every row, conclusion and doubt."""
-        return whole(self.plan, self.results, self.summaries)
+        return full_markdown(self.plan, self.results, self.summaries)
 
 
 def run(arguments: Sequence[str], say: Say = silent) -> Reply:

@@ -24,11 +24,11 @@ from benchorch.results.report.overview import (
 )
 from benchorch.results.report.tables import (
     conclusions,
-    doubts_of,
-    headline,
     names_of,
+    primary_metric,
     skip_text,
     table_rows,
+    warnings_of,
 )
 from benchorch.units import format_seconds
 
@@ -118,7 +118,7 @@ class ConsoleReport:
     def result(self, result: TrialResult, summary: Summary) -> None:
         """One line as soon as a trial ends."""
         name = self._name(result.trial_id)
-        first = headline(summary.metrics)
+        first = primary_metric(summary.metrics)
         if result.failure:
             mark, text = ("✗", "red"), f"{result.failure.kind}: {result.failure.message}"
         elif result.parity and not result.parity.passed:
@@ -157,7 +157,7 @@ class ConsoleReport:
         self._failures(results, directory)
 
     def _notes(self, summaries: Mapping[str, Summary], directory: Path) -> None:
-        doubts = list(doubts_of(summaries).items())
+        doubts = list(warnings_of(summaries).items())
         for doubt, concerned in doubts[:_NOTES_SHOWN]:
             note = f"{some_of([self._name(trial_id) for trial_id in concerned])}: {doubt}"
             self._console.print(f"[yellow]note[/] {_plain(note)}", highlight=False, soft_wrap=True)

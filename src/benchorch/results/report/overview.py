@@ -9,7 +9,7 @@ from typing import NamedTuple
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
-from benchorch.results.report.tables import fastest, subject
+from benchorch.results.report.tables import fastest, serving_case
 
 HEADERS = ("model", "hardware", "scenario", "trials", "best figure", "shown to beat its baseline")
 _WINNERS_NAMED = 2
@@ -65,7 +65,7 @@ def _winners(
     """Which conversions have the best figure how often, and in how many cases that is shown."""
     cases: dict[str, list[Trial]] = {}
     for trial in trials:
-        cases.setdefault(subject(trial), []).append(trial)
+        cases.setdefault(serving_case(trial), []).append(trial)
     best = [fastest(case, results, summaries) for case in cases.values()]
     known = [trial for trial in best if trial is not None]
     named = Counter(trial.labels["conversion"] for trial in known).most_common()

@@ -122,7 +122,7 @@
     const floor = Math.max(0, graph.makespan_ns - 1.15 * (graph.makespan_ns - lowest || graph.makespan_ns));
     const x = (index) => left + (index * (width - left - right)) / (SPEEDS.length - 1);
     const y = (ns) => top + ((graph.makespan_ns - ns) / (graph.makespan_ns - floor || 1)) * (height - top - bottom);
-    const svg = shape("svg", { class: "drawing", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": "Predicted time by speed" });
+    const svg = shape("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": "Predicted time by speed" });
     for (let line = 0; line <= 4; line += 1) {
       const ns = graph.makespan_ns - (line * (graph.makespan_ns - floor)) / 4;
       svg.append(shape("path", { class: "rule", d: `M${left} ${y(ns)}H${width - right}` }));
