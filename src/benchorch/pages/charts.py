@@ -15,7 +15,7 @@ from benchorch.pages.markup import element, escaped
 
 STYLE = (Path(__file__).parent / "charts.css").read_text(encoding="utf-8")
 CHARACTER_PX = 6.6
-"""Mean width of a character at 12 px; what is measured by it has room to spare."""
+"""Mean width of a character at 12 px; generous, so that text fits."""
 
 COLORS, SHAPES = 8, 5
 """So many of each; together they tell forty series apart."""
@@ -57,7 +57,7 @@ class Axis:
 def log_axis(
     values: Sequence[float], ends: Iterable[float | None], start_px: float, end_px: float
 ) -> Axis:
-    """A logarithmic axis with room for all values, and for intervals of a sensible width.
+    """A logarithmic axis over all values, and over intervals of a sensible width.
 
     Args:
         values: above 0.

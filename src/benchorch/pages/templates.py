@@ -16,7 +16,7 @@ from benchorch.pages.markup import json_in_script, plain, shortened
 _HERE = Path(__file__).parent
 STYLE = CHART_STYLE + (_HERE / "page.css").read_text(encoding="utf-8")
 MOST_BYTES = 2_900_000
-"""Of a page: what has no room is left out, and the page says where it is."""
+"""Of a page: parts beyond it are left out, with a note on where they are."""
 
 
 @cache
@@ -46,8 +46,8 @@ def size_of(*texts: str) -> int:
     return sum(len(text.encode("utf-8", "replace")) for text in texts)
 
 
-class Room:
-    """Bytes that parts of a page may still take, and how many parts found none."""
+class SizeBudget:
+    """Bytes that parts of a page may still take, and the number of parts left out."""
 
     def __init__(self, size_bytes: int) -> None:
         self.left_bytes = size_bytes

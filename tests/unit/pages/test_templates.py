@@ -2,7 +2,7 @@ import pytest
 from jinja2 import UndefinedError
 from markupsafe import Markup
 
-from benchorch.pages.templates import Room, templates
+from benchorch.pages.templates import SizeBudget, templates
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_a_page_allows_its_own_style_and_script_only(render):
     assert "script-src" not in render('{% extends "page.html.j2" %}', title="t", style="a{}")
 
 
-def test_room_ends_with_the_first_part_that_does_not_fit():
-    room = Room(5)
-    assert [room.take(Markup(part)) for part in ("abc", "äa", "b")] == ["abc", "", ""]
-    assert (room.left_bytes, room.left_out) == (2, 2)
+def test_a_budget_ends_with_the_first_part_that_does_not_fit():
+    budget = SizeBudget(5)
+    assert [budget.take(Markup(part)) for part in ("abc", "äa", "b")] == ["abc", "", ""]
+    assert (budget.left_bytes, budget.left_out) == (2, 2)

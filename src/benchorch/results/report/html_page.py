@@ -10,7 +10,7 @@ from benchorch.domain.price import PriceSnapshot
 from benchorch.formatting import plural
 from benchorch.pages import templates
 from benchorch.pages.charts import swatch
-from benchorch.pages.templates import MOST_BYTES, Room, size_of
+from benchorch.pages.templates import MOST_BYTES, SizeBudget, size_of
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.report import trial_details
 from benchorch.results.report.plots import plots, series_of
@@ -38,8 +38,8 @@ class Cell(NamedTuple):
 def page(runs: Sequence[StoredRun], rows: Sequence[ReportRow], prices: PriceSnapshot) -> str:
     """The page: conclusion, table, plots, each trial, skips, machines, prices."""
     drawn = plots(rows[:_MOST_MARKS])
-    room = MOST_BYTES - size_of(STYLE, *(plot.svg for plot in drawn))
-    room -= 2 * _MOST_LISTED_BYTES + _MARGIN_BYTES
+    left = MOST_BYTES - size_of(STYLE, *(plot.svg for plot in drawn))
+    left -= 2 * _MOST_LISTED_BYTES + _MARGIN_BYTES
     names = list(dict.fromkeys(map(series_of, rows)))
     columns = _columns(rows)
     groups = [(run, [row for row in rows if row.run is run]) for run in runs]
@@ -65,10 +65,10 @@ def page(runs: Sequence[StoredRun], rows: Sequence[ReportRow], prices: PriceSnap
             machines=trial_details.machines(rows),
             prices=sorted(prices.on_demand.items()),
             plural=plural,
-            room_for_table=Room(room // 2),
-            room_for_trials=Room(room // 2),
-            room_for_skips=Room(_MOST_LISTED_BYTES),
-            room_for_machines=Room(_MOST_LISTED_BYTES),
+            budget_of_table=SizeBudget(left // 2),
+            budget_of_trials=SizeBudget(left // 2),
+            budget_of_skips=SizeBudget(_MOST_LISTED_BYTES),
+            budget_of_machines=SizeBudget(_MOST_LISTED_BYTES),
         )
     )
 

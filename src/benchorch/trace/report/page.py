@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from benchorch.pages import templates
 from benchorch.pages.markup import json_in_script
-from benchorch.pages.templates import MOST_BYTES, Room
+from benchorch.pages.templates import MOST_BYTES, SizeBudget
 from benchorch.trace.analysed import Analysed
 from benchorch.trace.dag import Class, Tier
 from benchorch.trace.findings import EntityRow, WindowFindings
@@ -102,7 +102,7 @@ def page(analysis: Analysed, form: Mapping[str, object], icicle: str, command: s
         has_model=analysis.graph is not None,
         bars=_bars(findings),
         icicle=Markup(icicle),
-        room=Room(MOST_BYTES - templates.size_of(STYLE, SCRIPT) - _size(form) - 600_000),
+        budget=SizeBudget(MOST_BYTES - templates.size_of(STYLE, SCRIPT) - _size(form) - 600_000),
         tables=[_table(name, rows, findings) for name, rows in tables(findings).items()],
         facts=_facts(findings),
         form=form,
