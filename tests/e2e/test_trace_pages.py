@@ -92,9 +92,12 @@ def test_two_changes_are_made_together_and_clearing_takes_them_back(browser, rea
 
 
 @pytest.mark.parametrize(
-    ("name", "speed", "said"), [("no such thing", "2", "no operator called"), ("", "x", "no speed")]
+    ("name", "speed", "said"),
+    [("no such thing", "2", "no operator called"), ("", "x", "not a valid speed")],
 )
-def test_what_cannot_be_asked_is_said_and_answers_nothing(browser, real, name, speed, said) -> None:
+def test_an_invalid_what_if_has_a_message_and_no_prediction(
+    browser, real, name, speed, said
+) -> None:
     analysis, page = real
     browser.open(page)
     browser.type("[name=value]", name or analysis.findings.operators[0].name)

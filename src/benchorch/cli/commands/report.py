@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from benchorch.cli.commands.comparison_arguments import REFERENCE
-from benchorch.domain.estimate import Summary
 from benchorch.domain.reply import Reply
-from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import ConfigNode, Plan
 from benchorch.errors import ConfigError
 from benchorch.files import write_text
@@ -40,8 +38,6 @@ class _Opened:
 
     run: StoredRun
     plan: Plan
-    results: Mapping[str, TrialResult]
-    summaries: Mapping[str, Summary]
     directory: Path
 
     def text(self) -> str:
@@ -49,12 +45,12 @@ class _Opened:
         console, written = paper()
         report = ConsoleReport(console)
         report.plan(self.plan, done=0)
-        report.table(self.plan, self.results, self.summaries, self.directory)
+        report.table(self.plan, self.run.results(), self.run.summaries(), self.directory)
         return tidy(written.getvalue())
 
     def markdown(self) -> str:
         """Every row, conclusion and warning."""
-        return full_markdown(self.plan, self.results, self.summaries)
+        return full_markdown(self.plan, self.run.results(), self.run.summaries())
 
 
 def run(arguments: Sequence[str], say: Say = silent) -> Reply:
@@ -151,22 +147,12 @@ def _open_all(references: Sequence[str], say: Say, *, each_process: bool) -> lis
 
 def _open(found: Path, reference: str, say: Say, *, each_process: bool) -> _Opened:
     if found.is_file():
-        kept = export.read(found)
-        return _Opened(
-            run=kept,
-            plan=kept.plan(),
-            results=kept.results(),
-            summaries=kept.summaries(),
-            directory=Path(f"<directory of {kept.plan_id}>"),
-        )
+        exported = export.read(found)
+        directory = Path(f"<directory of {exported.plan_id}>")
+        return _Opened(run=exported, plan=exported.plan(), directory=directory)
     derived = derive(found, reference, say)
-    return _Opened(
-        run=stored(derived, reference, say, each_process=each_process),
-        plan=derived.plan,
-        results=derived.results,
-        summaries=derived.summaries,
-        directory=found,
-    )
+    loaded = stored(derived, reference, say, each_process=each_process)
+    return _Opened(run=loaded, plan=derived.plan, directory=found)
 
 
 def _json(opened: Sequence[_Opened]) -> ConfigNode:
