@@ -302,7 +302,7 @@ def _time(time_ns: int) -> str:
 
 def _plain(data: Mapping[str, object]) -> Json:
     """As JSON has it: no infinities, no tuples, names as text."""
-    from benchorch.trace.report.markup import json_text
+    from benchorch.pages.markup import json_text
 
     plain: Json = json.loads(json_text(dict(data)))
     return plain

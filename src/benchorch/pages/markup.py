@@ -1,4 +1,4 @@
-"""Text that may come from anywhere, as parts of an XML or HTML page where it can do nothing."""
+"""Escaping: text from anywhere as content of XML, HTML and JSON, where it cannot become markup."""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
-"""The critical path stretch by stretch: when, how long, on what, whose, and under which module."""
+"""The critical path by segments: start, duration, lane, event and module of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.analysed import Analysed
 from benchorch.trace.critical_path.drag import drag
@@ -12,28 +15,24 @@ from benchorch.trace.distinct import distinct
 from benchorch.trace.report.ancestry import NO_OWNER, Ancestry
 from benchorch.trace.report.context import SCHEMA_VERSION
 
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-MOST_STRETCHES = 60_000
-"""Of a file: on a longer path, neighbours that are short are taken together."""
+MOST_SEGMENTS = 60_000
+"""Of a file: on a longer path, short neighbours are merged."""
 
 SHORT = "several short pieces"
-"""What those are called."""
+"""The name of merged ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretches:
-    """The path as files have it: columns of length S that tile the window, and their names.
+class PathSegments:
+    """The path as columns of length S that tile the window, and their names.
 
     Attributes:
         start_ns, duration_ns, owner, label, tier, residual: as on the path. Of several short
             pieces: their sum, NOBODY, and the class and tier of the longest of them.
-        lane: of the owner, else of the point that the stretch leads to.
+        lane: of the owner, else of the point that the segment leads to.
         drag_ns: by how much the makespan shrinks without it alone; 0 of a residual and of several.
         name, module: places in `names` and `modules`, of which the last is empty.
-        pieces: how many of the path's stretches it is.
+        pieces: how many of the path's own segments it is.
     """
 
     start_ns: NDArray[int64]
@@ -51,17 +50,15 @@ class Stretches:
     modules: tuple[str, ...]
 
 
-def stretches(analysis: Analysed, above: Ancestry, most: int = MOST_STRETCHES) -> Stretches:
-    """Of a path; a long one with neighbours that are short taken together."""
-    import numpy as np
-
+def path_segments(analysis: Analysed, above: Ancestry, most: int = MOST_SEGMENTS) -> PathSegments:
+    """The segments of a path; on a long one, short neighbours are merged."""
     events, dag, path = analysis.events, analysis.dag, analysis.path
     owner = path.owner.astype(np.int64)
     owned = owner != NOBODY
     lane = dag.lane[dag.head[path.edge]].astype(np.int64)
     lane[owned] = events.lane[owner[owned]]
     module = distinct(np.append(above.module, -1)[owner])
-    whole = Stretches(
+    whole = PathSegments(
         start_ns=path.start_ns,
         duration_ns=path.duration_ns,
         owner=owner,
@@ -76,13 +73,11 @@ def stretches(analysis: Analysed, above: Ancestry, most: int = MOST_STRETCHES) -
         names=(*events.names, NO_OWNER, SHORT),
         modules=(*(above.module_name(int(code)) for code in module.values), ""),
     )
-    return _together(whole, most) if len(path) > most else whole
+    return _merged(whole, most) if len(path) > most else whole
 
 
-def _together(whole: Stretches, most: int) -> Stretches:
-    """At most about so many: what is not among the half of that which is longest is short."""
-    import numpy as np
-
+def _merged(whole: PathSegments, most: int) -> PathSegments:
+    """About `most` segments at most: all but the longest half of that count as short."""
     length_ns = whole.duration_ns
     shortest_ns = np.partition(length_ns, -(most // 2))[-(most // 2)]
     long = length_ns > shortest_ns
@@ -110,8 +105,8 @@ def _together(whole: Stretches, most: int) -> Stretches:
     )
 
 
-def path_columns(analysis: Analysed, along: Stretches) -> dict[str, object]:
-    """The path as columns of equal length; names stand in tables and are meant by index."""
+def path_columns(analysis: Analysed, along: PathSegments) -> dict[str, object]:
+    """The path as columns of equal length; names are indices into tables."""
     name = distinct(along.name)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -138,7 +133,7 @@ def path_columns(analysis: Analysed, along: Stretches) -> dict[str, object]:
 
 
 def lane_label(analysis: Analysed, lane: int) -> str:
-    """What a person calls a lane; of a point on none, the window's."""
+    """A lane's name for people; that of a point on none is the window's."""
     if not 0 <= lane < len(analysis.events.lanes):
         return "window"
     found = analysis.events.lanes[lane]
