@@ -24,7 +24,7 @@ from benchorch.errors import ConfigError
 SCHEME = "names"
 
 
-class NameSource(ConfigSource):
+class AliasSource(ConfigSource):
     """Configs of the groups ``conversion`` and ``hardware`` whose content follows from their names.
 
     It stands last in the search path, so that a file of the same name comes first.

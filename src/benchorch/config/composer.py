@@ -85,24 +85,20 @@ def config_loader(extra_directories: Sequence[Path] = ()) -> ConfigLoader:
 
 
 def add_directories(search_path: ConfigSearchPath, directories: Sequence[Path]) -> None:
-    """Put the user's directories first, extensions' before the built-in one, made names last."""
-    for directory in reversed(extension_directories()):
-        search_path.prepend("extension", f"file://{directory.resolve()}")
-    for directory in reversed(directories):
-        search_path.prepend("user", f"file://{directory.resolve()}")
-    _add_made_names(search_path)
-
-
-def _add_made_names(search_path: ConfigSearchPath) -> None:
-    """Let Hydra find what no file spells out, after all that files spell out."""
+    """Put the user's directories first, extensions' before the built-in one, aliases last."""
     from hydra._internal.sources_registry import SourcesRegistry
 
-    from benchorch.config.aliases_source import SCHEME, NameSource
+    from benchorch.config.aliases_source import AliasSource
+    from benchorch.config.renamed_keys import ConfigDirectory
 
-    SourcesRegistry.instance().register(NameSource)
-    # Hydra wants its own source of schemas to be the last one.
-    path = f"{SCHEME}://{builtin_directory('conf')}"
-    search_path.prepend("benchorch", path, anchor="schema")
+    for source in (ConfigDirectory, AliasSource):
+        SourcesRegistry.instance().register(source)
+    for provider, paths in (("extension", extension_directories()), ("user", directories)):
+        for path in reversed(paths):
+            search_path.prepend(provider, f"{ConfigDirectory.scheme()}://{path.resolve()}")
+    # Hydra requires its own source of schemas to be the last one.
+    aliases = f"{AliasSource.scheme()}://{builtin_directory('conf')}"
+    search_path.prepend("benchorch", aliases, anchor="schema")
 
 
 class Composer:
@@ -147,7 +143,7 @@ class Composer:
         return self._mistakes.of_command(overrides, sweep=sweep)
 
     def session(self, overrides: Sequence[str]) -> ConfigNode:
-        """The keys that are not about single trials: executor, store, tracking, rebuild, ..."""
+        """The keys that are not about single trials: executor, store, recorder, rebuild, ..."""
         return self._assemble(list(overrides), {}).config
 
     def _cells_of(self, job: list[str]) -> Iterator[MatrixCell]:

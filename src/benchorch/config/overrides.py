@@ -40,6 +40,9 @@ def lift_lists(overrides: Sequence[str], groups: frozenset[str]) -> list[str]:
     Hydra would merge the two files into one node, which is never what is meant here. What is
     overridden inside a group whose choice is thus still open waits for each choice in ``each``.
     """
+    from benchorch.config.renamed_keys import current_name
+
+    overrides = [current_name(text) for text in overrides]
     overrides = [_flat(text) if key_of(text) in groups else text for text in overrides]
     lists = {text: _listed(text) for text in overrides if key_of(text) in groups}
     chosen = {key_of(text) for text, names in lists.items() if names is None}

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+from benchorch.config.components import MOVED, TARGET
 from benchorch.config.composer import MatrixCell
 from benchorch.config.hardware_aliases import is_made, machine_of
 from benchorch.config.trial_setup import TrialSetup, open_trial
@@ -146,6 +147,7 @@ class _Drafts:
             **spec,
             "hardware": _machine(spec),
             "conversion": _without(spec["conversion"], "description"),
+            "scenario": _as_digested(spec["scenario"]),
         }
         text = "\n".join(self._spelling(content[name]) for name in _SPEC_KEYS)
         return hashlib.sha256(text.encode()).hexdigest()[:TRIAL_ID_DIGITS]
@@ -202,9 +204,16 @@ def _machine(spec: ConfigNode) -> Json:
     return _without(spec["hardware"], "conversions")
 
 
+def _as_digested(node: Json) -> Json:
+    """A scenario under the dotted name it had first: a class that moves keeps its trials' ids."""
+    assert isinstance(node, Mapping)  # open_trial has checked it
+    first = {present: former for former, present in MOVED.items()}.get(str(node[TARGET]))
+    return {**node, TARGET: first} if first else node
+
+
 def _without(node: Json, key: str) -> Json:
     """A node less what does not change what is measured."""
-    assert isinstance(node, Mapping)  # open_chain has seen it
+    assert isinstance(node, Mapping)  # open_trial has checked it
     return {name: value for name, value in node.items() if name != key}
 
 

@@ -27,7 +27,7 @@ from benchorch.results.pricing.sweep_cost import check_budget, prices_of
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import whole
 from benchorch.run.planner import new_plan_id, plan_jobs
-from benchorch.run.sidecar import Sidecar, keeping, recording
+from benchorch.run.sidecar import Sidecar, archiving, recording
 from benchorch.trial.build_keys import NOTES
 
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ class Invocation:
         check_budget(plan, todo)
         self.report.plan(plan, done=len(plan.trials) - len(todo))
         if self._recorder is None:
-            self._recorder = recording(self.directory, plan.session)
+            self._recorder = recording(self.directory, plan)
         if self._keeper is None:
-            self._keeper = keeping(self.directory, plan.session)
+            self._keeper = archiving(self.directory, plan)
         if not todo:
             return
         work = _TrialWork(session=self._session(plan))

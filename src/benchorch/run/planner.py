@@ -27,14 +27,14 @@ from benchorch.results.pricing.sweep_cost import budget_of, pricing_of, snapshot
 from benchorch.run.expand import plan as make_plan
 
 SESSION_KEYS = (
-    *("profiler", "executor", "store", "tracking", "pricing", "budget"),
+    *("profiler", "executor", "store", "recorder", "pricing", "budget"),
     *("rebuild", "baseline", "objective", "name", "keep_at"),
 )
 REBUILD = ("if_needed", "always", "never")
 NODES = (
     *("model", "workload", "conversion", "hardware", "scenario", "stopping", "protocol"),
     *("parity", "limits"),
-    *("profiler", "executor", "store", "tracking", "pricing", "budget"),
+    *("profiler", "executor", "store", "recorder", "pricing", "budget"),
 )
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -
             executor=executor or _Anywhere(),
             plan_id=plan_id,
             name=str(session["name"]),
-            session={**_without_secrets(session), "cwd": str(Path.cwd())},
+            session=_stored(session),
             baseline=_baseline(session, composer),
         )
     )
@@ -194,7 +194,7 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
     problems = _Problems()
     store = problems.attempt(lambda: make(_node(session, "store"), Store, "store"))
     problems.add(store.problems() if store else ())
-    problems.attempt(lambda: make(_node(session, "tracking"), Recorder, "tracking"))
+    problems.attempt(lambda: make(_node(session, "recorder"), Recorder, "recorder"))
     problems.attempt(lambda: pricing_of(session))
     problems.attempt(lambda: budget_of(session))
     problems.attempt(lambda: make(_node(session, "profiler"), Profiler, "profiler"))
@@ -212,11 +212,12 @@ def _place_problems(url: Json) -> Iterator[str]:
             yield f"keep_at: {error}"
 
 
-def _without_secrets(session: ConfigNode) -> ConfigNode:
-    """The session as a plan may hold it: on disk, on the screen, on other machines."""
-    tracking = session["tracking"]
-    kept = location.kept_secret(tracking) if isinstance(tracking, Mapping) else tracking
-    return {**session, "tracking": kept}
+def _stored(session: ConfigNode) -> ConfigNode:
+    """The session as a plan holds it on disk: without secrets, its keys those of all releases."""
+    recorder = session["recorder"]
+    public = location.kept_secret(recorder) if isinstance(recorder, Mapping) else recorder
+    named = {"tracking" if key == "recorder" else key: value for key, value in session.items()}
+    return {**named, "tracking": public, "cwd": str(Path.cwd())}
 
 
 def _node(session: ConfigNode, key: str) -> ConfigNode:

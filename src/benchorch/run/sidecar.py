@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from benchorch.domain.trial import ConfigNode
+from benchorch.domain.trial import Plan
 
 Wait = Callable[[float], bool | None]
 """Sleeps up to so many seconds; None, or whether the run was complete once it has ended."""
@@ -22,16 +22,16 @@ LONGEST_WAIT_S = 300.0
 _SILENT_S = 2.0
 
 
-def recording(directory: Path, session: ConfigNode) -> Sidecar | None:
+def recording(directory: Path, plan: Plan) -> Sidecar | None:
     """Copies the journal to the tracker; None where nothing is to be recorded."""
-    if str(cast(ConfigNode, session["tracking"]).get("_target_", "")).endswith(".Nowhere"):
+    if str(plan.recorder.get("_target_", "")).endswith(".Nowhere"):
         return None
     return Sidecar.start("record", str(directory), "--follow")
 
 
-def keeping(directory: Path, session: ConfigNode) -> Sidecar | None:
+def archiving(directory: Path, plan: Plan) -> Sidecar | None:
     """Copies the whole directory to a bucket; None where none is named."""
-    place = session.get("keep_at")  # older plans have none
+    place = plan.session.get("keep_at")  # older plans have none
     return Sidecar.start("keep", str(directory), "--follow", "--at", str(place)) if place else None
 
 

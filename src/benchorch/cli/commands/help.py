@@ -46,7 +46,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "objective",
     ),
     "Where it runs": ("hardware", "executor", "limits"),
-    "What is kept": ("store", "tracking", "keep_at", "rebuild", "resume", "name"),
+    "What is kept": ("store", "recorder", "keep_at", "rebuild", "resume", "name"),
 }
 
 

@@ -7,12 +7,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 from benchorch.config import components
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
-from benchorch.domain.trial import ConfigNode, Plan
+from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError, RecordError
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
@@ -51,13 +50,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def recorder_of(directory: Path, plan: Plan, uri: str | None) -> Recorder:
     """The run's own recorder, or an MLflow one at another address."""
-    node = cast(ConfigNode, plan.session.get("tracking") or {})
+    node = plan.recorder
     if uri is not None:
         own = node if node.get(components.TARGET) == MLFLOW else {components.TARGET: MLFLOW}
         node = {**own, "uri": uri}
     elif str(node.get("uri", "")).startswith(_SQLITE):
         node = {**node, "uri": _noted_uri(directory) or node["uri"]}
-    return components.make(node, Recorder, "tracking")
+    return components.make(node, Recorder, "recorder")
 
 
 def _noted_uri(directory: Path) -> str | None:

@@ -104,9 +104,9 @@ def test_an_interrupt_ends_the_command_there() -> None:
 
 
 def test_a_password_among_the_words_goes_nowhere() -> None:
-    words = ["model=bert", "tracking.uri=https://me:hunter2@mlflow.example.com"]
+    words = ["model=bert", "recorder.uri=https://me:hunter2@mlflow.example.com"]
     jobs = FakeJobs()
-    with pytest.raises(ConfigError, match=r"tracking\.uri: holds a password"):
+    with pytest.raises(ConfigError, match=r"recorder\.uri: holds a password"):
         remote_head.submit(jobs, URL, words, None)
     assert jobs.command == ""
 

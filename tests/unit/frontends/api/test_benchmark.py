@@ -46,7 +46,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def refused(*args: object, **keywords: object) -> tuple[str, ...]:
     """The problems of a request, which leaves nothing behind."""
     with pytest.raises(ConfigError) as caught:
-        benchorch.benchmark(*args, **{"tracking": "none", **keywords})  # type: ignore[arg-type]
+        benchorch.benchmark(*args, **{"recorder": "none", **keywords})  # type: ignore[arg-type]
     assert list(Path().iterdir()) == []
     return caught.value.problems
 

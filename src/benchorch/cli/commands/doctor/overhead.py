@@ -43,7 +43,7 @@ os._exit(0)
 def overrides(processes: int = PROCESSES) -> list[str]:
     """What makes a plan's trials short and alike; the floor runs one thread, and so do they."""
     return [
-        *("model=mlp", "hardware=local", "hardware.threads=1", "tracking=none", "baseline=eager"),
+        *("model=mlp", "hardware=local", "hardware.threads=1", "recorder=none", "baseline=eager"),
         *("scenario=single_stream", "executor=process", "protocol.repeats=0"),
         *("stopping=fixed", f"stopping.processes={processes}", f"stopping.window_s={WINDOW_S}"),
     ]
