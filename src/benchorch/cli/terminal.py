@@ -15,7 +15,7 @@ OK, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
 def ask(question: str) -> str:
     """A person's answer; no person, no answer."""
     try:
-        return input(question)
+        return input(question).strip()
     except EOFError:
         return ""
 

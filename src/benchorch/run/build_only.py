@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import cast
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.config.overrides import lift_lists
 from benchorch.domain.codec import Json
 from benchorch.domain.session import Session
 from benchorch.domain.trial import ConfigNode, Trial
@@ -23,7 +22,7 @@ def build_only(
     """For each trial of the plan: its cell, whether it was built or found, seconds, bytes."""
     composer = Composer(config_loader(directories))
     plan_id = new_plan_id()
-    plan = plan_jobs(composer, [lift_lists(overrides, composer.groups)], plan_id).plan
+    plan = plan_jobs(composer, composer.jobs(overrides), plan_id).plan
     session = Session(
         plan_id=plan_id,
         directory=folder / plan_id,

@@ -32,8 +32,8 @@ def test_a_directory_is_driven_for_as_long_as_its_lock_is_held(tmp_path: Path) -
 
 def test_a_lock_ends_with_the_process_that_has_it(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from benchorch.journal.lock import take\n"
-        "lock = take(Path(sys.argv[1])); print('taken', flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from benchorch.journal.lock import acquire_lock\n"
+        "lock = acquire_lock(Path(sys.argv[1])); print('taken', flush=True); sys.stdin.read()"
     )
     held = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE

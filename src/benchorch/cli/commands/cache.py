@@ -7,13 +7,14 @@ import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from benchorch.cli.commands import cache_explain, cache_report
 from benchorch.cli.commands.cache_explain import SHORT_KEY
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.reply import Reply
+from benchorch.domain.trial import ConfigNode
 from benchorch.errors import StoreError
 from benchorch.files import write_text
 from benchorch.interfaces.store import Entry, Store
@@ -24,8 +25,20 @@ _WRONG_REQUEST = 2
 _FAILED = 1
 
 
+def open_and_run(arguments: Sequence[str]) -> Reply:
+    """The answer to ``benchorch cache ARGUMENTS``, of which ``key=value`` configure the store."""
+    from benchorch.config.components import make
+    from benchorch.config.composer import Composer, config_loader
+
+    overrides = [word for word in arguments if "=" in word and not word.startswith("-")]
+    composer = Composer(config_loader())
+    node = cast(ConfigNode, composer.session(composer.lifted(overrides))["store"])
+    words = [word for word in arguments if word not in overrides]
+    return run(words, make(node, Store, "store"))
+
+
 def run(arguments: Sequence[str], store: Store) -> Reply:
-    """The answer to ``benchorch cache ARGUMENTS``."""
+    """The answer to ``benchorch cache ARGUMENTS`` from this store."""
     try:
         options = _parse(arguments)
         return _ANSWERS[options.command](options, store)

@@ -44,18 +44,15 @@ def run(arguments: Sequence[str]) -> Reply:
 def planned(request: Request) -> Planned:
     """What a request would run; ConfigError with every problem."""
     from benchorch.config.composer import Composer, config_loader
-    from benchorch.config.overrides import lift_lists, sweep_jobs
     from benchorch.run.planner import new_plan_id, plan_jobs
 
-    loader = config_loader(request.directories)
-    composer = Composer(loader, request.config_name)
-    overrides = lift_lists(request.overrides, composer.groups)
-    jobs = sweep_jobs(overrides, loader) if request.multirun else [overrides]
+    composer = Composer(config_loader(request.directories), request.config_name)
+    jobs = composer.jobs(request.overrides, sweep=request.multirun)
     return plan_jobs(composer, jobs, new_plan_id())
 
 
-def foresee(words: Sequence[str]) -> None:
-    """ConfigError for words that no run would take; starts nothing."""
+def check(words: Sequence[str]) -> None:
+    """Plan what a run would run, starting nothing; ConfigError with every problem."""
     request = parse(words)
     foreign = request.foreign_flags
     if foreign:

@@ -134,6 +134,18 @@ def _first_words(jobs: Jobs, name: str) -> tuple[str, str]:
         time.sleep(_LOOK_S)
 
 
+def relay(command: str, words: Sequence[str], url: str) -> int:
+    """Run a command on a head and print what it writes there; its exit code."""
+    from benchorch.cli import terminal
+    from benchorch.cli.commands import cancel
+
+    if command == "cancel" and not {"--yes", "-h", "--help"} & set(words):
+        if terminal.ask(f"End {' '.join(words)} on {url}? [yes/no] ").lower() not in cancel.YES:
+            return terminal.print_reply(cancel.UNCHANGED, words)
+        words = [*words, "--yes"]  # nobody can answer there
+    return ask(jobs_of(url), [command, *words], terminal.print_out)
+
+
 def ask(jobs: Jobs, words: Sequence[str], say: Callable[[str], None]) -> int:
     """Run a command of ours on the head and pass on what it writes; its exit code."""
     name = f"benchorch-{words[0]}-{new_plan_id()}"

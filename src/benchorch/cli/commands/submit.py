@@ -29,8 +29,8 @@ _START_S = 120.0
 _LOOK_S = 0.1
 _TAIL_LINES = 30
 
-Foresee = Callable[[Sequence[str]], None]
-"""Raises ConfigError for words that no run would take; starts nothing."""
+Check = Callable[[Sequence[str]], None]
+"""Raises ConfigError where the arguments are wrong; starts nothing."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -54,14 +54,14 @@ def parser() -> argparse.ArgumentParser:
     return asked
 
 
-def run_here(words: Sequence[str], foresee: Foresee) -> Reply:
+def run_here(words: Sequence[str], check: Check) -> Reply:
     """Start a driver in a session of its own; answers once it has taken the run up.
 
     Args:
         words: the run's.
-        foresee: looks at them first, while somebody reads what it says.
+        check: plans them first, while a person can read what is wrong.
     """
-    foresee(words)
+    check(words)
     directory = _directory(words)
     directory.mkdir(parents=True, exist_ok=True)
     before = read_driver(directory)

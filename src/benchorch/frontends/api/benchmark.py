@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.config.overrides import keyword_words, lift_lists, spelled
+from benchorch.config.overrides import keyword_overrides, spelled
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.frontends.api.results import Results
@@ -126,7 +126,7 @@ def _checked(
     subject = _attempt(problems, functools.partial(_subject_of, model, composer))
     for group, names in (("conversion", conversions), ("hardware", hardware)):
         words += _attempt(problems, functools.partial(_choice, group, names, composer)) or []
-    given = _attempt(problems, functools.partial(keyword_words, overrides, _OWN)) or []
+    given = _attempt(problems, functools.partial(keyword_overrides, overrides, _OWN)) or []
     arrays = _attempt(problems, functools.partial(_arrays_of, subject, inputs)) or {}
     if subject is not None:
         problems += composer.problems([f"model={subject.choice}", *given], sweep=False)
@@ -157,7 +157,7 @@ def _run(invocation: Invocation, request: _Request) -> None:
     invocation.open()
     try:
         words = [*_written(request, invocation.directory / "model"), *request.words]
-        invocation.run([lift_lists(words, request.composer.groups)])
+        invocation.run(request.composer.jobs(words))
     except ConfigError:
         _remove(fresh)
         raise

@@ -202,7 +202,7 @@ def test_a_head_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     [
         ([], "submit needs a run's words"),
         (["resume"], "resume needs to know which"),
-        (["status", "x"], "'status' is no word of a run"),
+        (["status", "x"], "'status' is not a valid argument for a run"),
         (["--cfg", "job"], "submit does not take --cfg"),
         (["model=nosuch"], "there is no 'nosuch'"),
         (["resume=nosuch"], "resume: 'nosuch' is neither"),

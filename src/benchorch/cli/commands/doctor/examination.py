@@ -17,7 +17,6 @@ from benchorch.cli.commands.doctor.overhead import Overhead, overhead, overrides
 from benchorch.cli.commands.doctor.self_comparison import Controls, controls
 from benchorch.cli.commands.doctor.timer_accuracy import Agreement, agreement
 from benchorch.config.composer import Composer, config_loader
-from benchorch.config.overrides import lift_lists
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import Plan
 from benchorch.errors import BenchorchError
@@ -177,8 +176,7 @@ def _plan(scratch: str, extent: Extent) -> Plan:
     composer = Composer(config_loader())
     every = ",".join(composer.options("conversion"))
     words = [*overrides(extent.processes), f"conversion=[{every}]", f"store.root={scratch}/store"]
-    job = lift_lists(words, composer.groups)
-    return plan_jobs(composer, [job], new_plan_id()).plan
+    return plan_jobs(composer, composer.jobs(words), new_plan_id()).plan
 
 
 def _overhead(plan: Plan | None, directory: Path) -> Overhead:
