@@ -188,7 +188,7 @@ class OverrideErrors:
 def _no_such_option(group: str, name: str, options: Sequence[str]) -> str:
     """What is wrong with a name, and which was meant."""
     if group == HARDWARE and is_made(name):
-        from benchorch.config.backend_names import backend
+        from benchorch.config.hardware_aliases import backend
 
         try:
             backend(name)

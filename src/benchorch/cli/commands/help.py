@@ -1,4 +1,4 @@
-"""``benchorch --help``: the ways in, then every key, grouped by the question it answers."""
+"""``benchorch --help``: the commands, then every key by topic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchorch.config.composer import Composer
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 
-WAYS_IN = """\
+COMMANDS = """\
 benchorch: which conversion of a PyTorch model serves it fastest, and is it still the same model?
 
   python -m benchorch model=bert hardware=local             one model, the default conversions
@@ -55,7 +55,7 @@ def run(overrides: Sequence[str], composer: Composer) -> Reply:
     config = composer.session(overrides)
     listed = {key for keys in SECTIONS.values() for key in keys}
     sections = {**SECTIONS, "Also": tuple(key for key in config if key not in listed)}
-    parts = [WAYS_IN]
+    parts = [COMMANDS]
     for title, keys in sections.items():
         if keys:
             parts.append(f"== {title} ==")

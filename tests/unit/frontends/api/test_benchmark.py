@@ -104,7 +104,7 @@ def test_what_cannot_be_benchmarked_is_refused_in_words(
     ("keywords", "told"),
     [
         ({"conversions": ["eager", "onxruntime"]}, "Did you mean 'onnxruntime'?"),
-        ({"conversions": []}, "conversion: no name is given"),
+        ({"conversions": []}, "conversion: the list is empty"),
         ({"conversions": ["eager", 3]}, "conversion: expected a name, got 3"),
         ({"hardware": "lcoal"}, "Did you mean 'local'?"),
         ({"workload": {"batch_sise": 8}}, "Did you mean 'batch_size'?"),
