@@ -86,9 +86,7 @@ def _by_name(inputs: object, names: Sequence[str] | None) -> Mapping[str, object
         raise ConfigError(["inputs: is empty; give the tensors that the model is called with."])
     values = inputs if isinstance(inputs, tuple | list) else (inputs,)
     if names is None:
-        raise ConfigError(
-            ["inputs: give a dict, {'x': tensor}, as the model's argument names are unknown."]
-        )
+        raise ConfigError(["inputs: the arguments have no names here; give a dict: {'x': tensor}."])
     if not values or len(values) > len(names):
         raise ConfigError(
             [f"inputs: {len(values)} given; the model takes {', '.join(names) or 'none by name'}."]
