@@ -27,7 +27,7 @@ benchorch: which conversion of a PyTorch model serves it fastest, and is it stil
   python -m benchorch compare A B         what became faster or slower between two runs
   python -m benchorch gate --baseline A --max-regression 2%          the same for CI
   python -m benchorch submit ...          a run that outlives the terminal, here or on a head
-  python -m benchorch status|logs|cancel [RUN]   what runs, how far it is, what it says; end it
+  python -m benchorch status|logs|cancel [RUN]   progress, logs and end of runs
   python -m benchorch resume RUN          go on where a run was ended
   python -m benchorch keep|fetch RUN      a run's results in a bucket, and back from it
 
