@@ -67,7 +67,7 @@ SETTINGS = (
     "profiler=none",
     "limits.build_timeout_s=900",
     "limits.measure_timeout_s=300",
-    "tracking=none",
+    "recorder=none",
 )
 PACKAGES = (
     "torch",

@@ -19,14 +19,14 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 FAST = {
     **{"stopping": "fixed", "stopping.processes": 2, "stopping.calls": 5},
     **{"stopping.window_s": 0.05, "protocol.canary_tolerance_ratio": None},
-    **{"protocol.pair_window_s": 0.05, "profiler": "none", "tracking": "none"},
+    **{"protocol.pair_window_s": 0.05, "profiler": "none", "recorder": "none"},
 }
 SLOW = """
 import benchorch, torch
 class Slow(torch.nn.Module):
     def forward(self, x):
         return x + 1
-benchorch.benchmark(Slow(), torch.ones(2), "eager", tracking="none", profiler="none",
+benchorch.benchmark(Slow(), torch.ones(2), "eager", recorder="none", profiler="none",
                     directory="out", stopping="fixed",
                     **{"stopping.processes": 50, "stopping.window_s": 5})
 """

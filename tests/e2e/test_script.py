@@ -14,7 +14,7 @@ BAD = SCRIPTS / "bad"
 TOP = str(SCRIPTS / "good" / "top_level.py")
 FAST = (
     *("stopping=fixed", "profiler=none", "stopping.processes=1", "stopping.calls=5"),
-    *("stopping.window_s=0.01", "tracking=none", "protocol.pair_window_s=0.01"),
+    *("stopping.window_s=0.01", "recorder=none", "protocol.pair_window_s=0.01"),
     "protocol.pin=false",
 )
 
@@ -139,7 +139,7 @@ def test_programs_get_an_object_with_models_and_their_invocations(place):
 
 @pytest.mark.slow
 def test_what_is_found_is_built_once_and_found_again(place):
-    words = ("script", TOP, "--build-only", "conversion=[eager,onnxruntime]", "tracking=none")
+    words = ("script", TOP, "--build-only", "conversion=[eager,onnxruntime]", "recorder=none")
     first, second = place.run(*words).stdout, place.run(*words).stdout
     assert "eager / local: leaves no files" in first
     assert "onnxruntime / local: " in first

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from benchorch.cli.main import run
-from benchorch.config.backend_names import backend, backends
 from benchorch.config.composer import Composer, config_loader
 from benchorch.config.conversion_aliases import other_names
 from benchorch.config.directories import builtin_directory
+from benchorch.config.hardware_aliases import backend, backends
 from benchorch.config.overrides import lift_lists
 from benchorch.errors import ConfigError
 
