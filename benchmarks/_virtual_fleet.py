@@ -21,9 +21,18 @@ from typing import TypeAlias
 from benchorch.domain.result import BuildRecord, Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
-from benchorch.executors.agenda import Forecast
-from benchorch.executors.dispatch import Ended, Faulted, Fleet, Joined, Lost, Message, Said, Vacancy
-from benchorch.executors.leases import Lease
+from benchorch.executors.scheduling.dispatcher import (
+    Ended,
+    Faulted,
+    Fleet,
+    Joined,
+    Lost,
+    Message,
+    NoCapacity,
+    TrialEvents,
+)
+from benchorch.executors.scheduling.leases import TrialLease
+from benchorch.executors.scheduling.queue import Forecast
 
 CLASSES = 6
 PAIRS_PER_TRIAL = 0.49  # drawn from; about 0.425 of the trials' number is hit at least once
@@ -162,7 +171,7 @@ class VirtualFleet(Fleet):
     _dice: random.Random = field(default_factory=random.Random)
     _there: set[str] = field(default_factory=set)
     _waiting: dict[str, list[Running]] = field(default_factory=dict)
-    _leases: dict[str, deque[Lease]] = field(default_factory=dict)
+    _leases: dict[str, deque[TrialLease]] = field(default_factory=dict)
     _at_work: dict[str, Running] = field(default_factory=dict)
     _mail: list[Message] = field(default_factory=list)
     _agenda: list[tuple[float, int, Running]] = field(default_factory=list)
@@ -191,11 +200,11 @@ class VirtualFleet(Fleet):
         """One a node."""
         return self.sweep.nodes.count(kind)
 
-    def vacancy(self, kind: str) -> Vacancy:
+    def vacancy(self, kind: str) -> NoCapacity:
         """Never asked."""
-        return Vacancy(failure="no_node", reason=f"no node of {kind}", remedy="")
+        return NoCapacity(failure="no_node", reason=f"no node of {kind}", remedy="")
 
-    def send(self, lease: Lease) -> None:
+    def send(self, lease: TrialLease) -> None:
         """The node begins at once, unless it is at work; one that is dead never does."""
         began_s = time.perf_counter()
         if lease.agent in self._leases:
@@ -257,10 +266,10 @@ class VirtualFleet(Fleet):
                 del self._at_work[agent]
             self._mail.append(answer)
 
-    def _attempt(self, lease: Lease) -> Running:
+    def _attempt(self, lease: TrialLease) -> Running:
         trial_id = lease.trial.trial_id
         yield from self._obtain(self.sweep.artifact[trial_id])
-        self._mail.append(Said(events=(Event(trial_id=trial_id, stage="measure"),)))
+        self._mail.append(TrialEvents(events=(Event(trial_id=trial_id, stage="measure"),)))
         yield from self._spend(trial_id, self.sweep.measure_s[trial_id])
 
     def _obtain(self, name: str) -> Running:
@@ -290,7 +299,7 @@ class VirtualFleet(Fleet):
             raise AttemptFailed
 
 
-def _ended(lease: Lease, busy_s: float) -> Ended:
+def _ended(lease: TrialLease, busy_s: float) -> Ended:
     trial = lease.trial
     result = TrialResult(
         trial_id=trial.trial_id, labels=trial.labels, outcome=Outcome.OK, build=BUILT

@@ -51,7 +51,7 @@ def main(copies: int, comparisons: int) -> None:
 
 def fixed_work(scratch: Path, comparisons: int) -> None:
     """Verdicts on a piece of work against itself, and against a tenth more of it."""
-    from benchorch.commands.doctor_pairs import PROCESSES, controls
+    from benchorch.cli.commands.doctor.self_comparison import PROCESSES, controls
 
     found = [controls(scratch / "log.txt", window_s=0.2, seed=seed) for seed in range(comparisons)]
     print(
@@ -67,7 +67,7 @@ def fixed_work(scratch: Path, comparisons: int) -> None:
 
 def measured(scratch: Path, copies: int):
     """The results of one run over eager and its copies, with every block."""
-    from benchorch.journal import read_results
+    from benchorch.journal.run_directory import read_results
 
     folder = scratch / "conf" / "conversion"
     folder.mkdir(parents=True)
@@ -87,7 +87,7 @@ def measured(scratch: Path, copies: int):
 
 def judged(results: Mapping[str, object]) -> list[tuple[str, str]]:
     """Each copy's verdict against the baseline, read alone, with its ratio and design."""
-    from benchorch.stages.analyze import summarise
+    from benchorch.results.metrics.summary import summarise
 
     found = []
     for result in results.values():

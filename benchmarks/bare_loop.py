@@ -40,7 +40,7 @@ Side = Callable[[], Sequence[float]]
 
 
 def main(rounds: int, rankings: int) -> None:
-    from benchorch.machine.grade import grade
+    from benchorch.host.noise_grade import grade
 
     found = grade()
     print(f"node: grade {found.letter}; 1 ms of work has p99/p50 {found.p99_over_p50:.2f}\n")
@@ -51,7 +51,7 @@ def main(rounds: int, rankings: int) -> None:
 
 def native() -> None:
     """C3: a call without a framework; the band is 1 %, or twice the bare loop's own difference."""
-    from benchorch.commands.doctor_bare_loop import agreement
+    from benchorch.cli.commands.doctor.timer_accuracy import agreement
 
     print("| 10 µs native call | benchorch / bare [95 %] | bare / bare [95 %] | band | agrees |")
     print("|---|---|---|---|---|")
@@ -102,7 +102,7 @@ def small_model(rounds: int, letter: str) -> None:
 
 
 def ratio_row(name: str, ratios: Sequence[float], goal: str) -> str:
-    from benchorch.analysis.quantiles import quantile
+    from benchorch.stats.quantiles import quantile
 
     middle = quantile(ratios, 0.5, unit="ratio", level_ratio=0.9)
     p10, *_, p90 = statistics.quantiles(ratios, n=10, method="inclusive")
@@ -225,8 +225,8 @@ def three_calls(scratch: Path):
 
 def benchorch_ranking_ns(scratch: Path, number: int) -> dict[str, float]:
     """Each conversion's headline, from one run of the program."""
-    from benchorch.journal import read_results
-    from benchorch.stages.analyze import summarise
+    from benchorch.journal.run_directory import read_results
+    from benchorch.results.metrics.summary import summarise
 
     run = scratch / f"run{number}"
     words = [

@@ -24,17 +24,17 @@ from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
 from benchorch.domain.trial import Trial
 from benchorch.errors import BuildError
-from benchorch.executors.dispatch import (
+from benchorch.executors.scheduling.dispatcher import (
     Ended,
     Fleet,
     Joined,
     Lost,
     Message,
+    NoCapacity,
     Patience,
-    Vacancy,
     dispatch,
 )
-from benchorch.executors.leases import Lease
+from benchorch.executors.scheduling.leases import TrialLease
 from benchorch.stores.local import LocalStore
 
 KINDS = ("a", "b")
@@ -83,7 +83,7 @@ class ThreadFleet(Fleet):
     seen: Seen
     dice: random.Random
     mail: queue.SimpleQueue[Message] = field(default_factory=queue.SimpleQueue)
-    leases: dict[str, queue.SimpleQueue[Lease | None]] = field(default_factory=dict)
+    leases: dict[str, queue.SimpleQueue[TrialLease | None]] = field(default_factory=dict)
     threads: list[threading.Thread] = field(default_factory=list)
 
     def start(self, kind: str) -> None:
@@ -102,11 +102,11 @@ class ThreadFleet(Fleet):
         """One a node."""
         return sum(name.startswith(kind) for name in self.leases)
 
-    def vacancy(self, kind: str) -> Vacancy:
+    def vacancy(self, kind: str) -> NoCapacity:
         """Never asked."""
-        return Vacancy(failure="no_node", reason=f"no node of {kind}", remedy="")
+        return NoCapacity(failure="no_node", reason=f"no node of {kind}", remedy="")
 
-    def send(self, lease: Lease) -> None:
+    def send(self, lease: TrialLease) -> None:
         """Into the node's queue; one that is gone will never look."""
         self.leases[lease.agent].put(lease)
 
@@ -140,7 +140,7 @@ class ThreadFleet(Fleet):
         self.mail.put(Lost(agent=name, reason="its node is dead"))
         self.start(kind)
 
-    def _run(self, lease: Lease, name: str, kind: str) -> TrialResult:
+    def _run(self, lease: TrialLease, name: str, kind: str) -> TrialResult:
         trial = lease.trial
         artifact, asked_s = str(trial.spec["artifact"]), time.monotonic()
         key = BuildKey(fields={"artifact": artifact, "hardware": kind})

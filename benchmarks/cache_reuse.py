@@ -19,8 +19,8 @@ from pathlib import Path
 
 from _harness import ROOT, python
 
-from benchorch import journal
 from benchorch.domain.result import TrialResult
+from benchorch.journal import run_directory
 
 CONVERSIONS = (
     "export",
@@ -54,7 +54,7 @@ from pathlib import Path
 import torch
 from time import perf_counter
 torch_s = perf_counter()
-from benchorch.chain import open_chain
+from benchorch.config.trial_setup import open_chain
 from benchorch.domain.artifact import Format
 from benchorch.interfaces.runtime import LoadRequest
 chain = open_chain(json.loads(sys.argv[1]))
@@ -83,7 +83,7 @@ def sweep(place: Path, number: int) -> tuple[Path, dict[str, TrialResult]]:
     words = [*WORDS, f"store.root={place / 'store'}", f"hydra.run.dir={directory}"]
     command = python("-m", "benchorch", *words)
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True, env=ENVIRONMENT)
-    results = journal.read_results(directory)
+    results = run_directory.read_results(directory)
     return directory, {result.labels["conversion"]: result for result in results}
 
 
@@ -103,7 +103,7 @@ def ready(spec: str, package: Path) -> list[float]:
 
 def package_of(directory: Path, place: Path, conversion: str, key: str) -> tuple[str, Path]:
     """A trial's spec, and where the store has what it built."""
-    trials = journal.read_plan(directory).trials
+    trials = run_directory.read_plan(directory).trials
     trial = next(each for each in trials if each.labels["conversion"] == conversion)
     return json.dumps(trial.spec), place / "store" / "artifacts" / key / "files"
 

@@ -23,8 +23,8 @@ KINDS = """
 import json, sys
 from time import perf_counter_ns
 import numpy
-from benchorch.machine.canary import _products, square
-from benchorch.machine.pinning import pin
+from benchorch.host.canary import _products, square
+from benchorch.host.pinning import pin
 pin(1)
 def loop():
     value = 12345
@@ -69,8 +69,8 @@ def foretelling(rounds: int) -> None:
     import torch
     from torch import nn
 
-    from benchorch.machine.canary import canary_ns
-    from benchorch.machine.pinning import pin
+    from benchorch.host.canary import canary_ns
+    from benchorch.host.pinning import pin
 
     pin(1)
     torch.set_num_threads(1)

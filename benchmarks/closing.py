@@ -31,13 +31,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from _harness import python
 
-from benchorch.config import Composer, config_loader
+from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
-from benchorch.interfaces.executor import Emit, Executor, Work
-from benchorch.pipeline import Invocation
-from benchorch.stages.report import Report
-from synthetic_runs import failed, result, trial
+from benchorch.interfaces.executor import Emit, Executor, TrialRunner
+from benchorch.results.report.console import ConsoleReport
+from benchorch.run.invocation import Invocation
+from support.synthetic_runs import failed, result, trial
 
 CONVERSIONS = ("eager", "inductor", "onnxruntime", "aot_inductor", "bf16+inductor")
 KINDS = ("c7i.large", "g5.xlarge", "g6.xlarge", "r6i.large")
@@ -93,7 +93,7 @@ class Told(Executor):
         """Nothing has to be reached."""
         return None
 
-    def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
+    def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """In the plan's order."""
         return iter(self.results)
 
@@ -104,7 +104,7 @@ def invocation(directory: Path) -> Invocation:
     return Invocation(
         composer=Composer(config_loader()),
         directory=directory,
-        report=Report(Console(file=StringIO(), width=160)),
+        report=ConsoleReport(Console(file=StringIO(), width=160)),
         plan_id="closing",
     )
 
@@ -131,13 +131,13 @@ def resume(directory: Path, count: int) -> float:
 
 
 def report(directory: Path, count: int) -> float:
-    from benchorch.commands import report
+    from benchorch.cli.commands import report
 
     return taken(lambda: report.run([str(directory)]))
 
 
 def status(directory: Path, count: int) -> float:
-    from benchorch.commands import status
+    from benchorch.cli.commands import status
 
     return taken(lambda: status.run([str(directory)], print))
 

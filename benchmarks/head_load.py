@@ -27,28 +27,28 @@ from io import StringIO
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from benchorch import journal
-from benchorch.config import Composer, config_loader
+from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Plan, Trial
-from benchorch.environment import describe_host
-from benchorch.executors.dispatch import (
+from benchorch.executors.scheduling.dispatcher import (
     Ended,
     Fleet,
     Joined,
     Lost,
     Message,
+    NoCapacity,
     Patience,
-    Said,
-    Vacancy,
+    TrialEvents,
     dispatch,
 )
-from benchorch.executors.forecast import Experience, forecasts
-from benchorch.executors.leases import Lease
-from benchorch.interfaces.executor import Emit, Executor, Work
-from benchorch.pipeline import Invocation
-from benchorch.stages.report import Report
+from benchorch.executors.scheduling.duration_forecast import Experience, forecasts
+from benchorch.executors.scheduling.leases import TrialLease
+from benchorch.host.environment import describe_host
+from benchorch.interfaces.executor import Emit, Executor, TrialRunner
+from benchorch.journal import run_directory
+from benchorch.results.report.console import ConsoleReport
+from benchorch.run.invocation import Invocation
 
 KINDS = ("c7i.large", "g5.xlarge", "g6.xlarge", "r6i.large")
 LOST = 0.01  # of leases, whose agent dies with them
@@ -78,10 +78,12 @@ def agents(pipe: Connection, names: Sequence[tuple[str, str]]) -> None:
         pipe.send(mail)
 
 
-def answers(lease: Lease, host: object) -> list[Message]:
+def answers(lease: TrialLease, host: object) -> list[Message]:
     """What an agent says of a trial, and its result."""
     trial = lease.trial
-    said = Said(events=(Event(trial_id=trial.trial_id, stage="measure", message="process 1"),))
+    said = TrialEvents(
+        events=(Event(trial_id=trial.trial_id, stage="measure", message="process 1"),)
+    )
     result = TrialResult(
         trial_id=trial.trial_id,
         labels=trial.labels,
@@ -97,7 +99,7 @@ class PipeFleet(Fleet):
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
-        self._leases: list[Lease] = []
+        self._leases: list[TrialLease] = []
         self._mail: deque[Message] = deque()
 
     def want(self, waiting: Mapping[str, int]) -> None:
@@ -107,11 +109,11 @@ class PipeFleet(Fleet):
         """Some."""
         return 1
 
-    def vacancy(self, kind: str) -> Vacancy:
+    def vacancy(self, kind: str) -> NoCapacity:
         """Never asked."""
-        return Vacancy(failure="no_node", reason=f"no node of {kind}", remedy="")
+        return NoCapacity(failure="no_node", reason=f"no node of {kind}", remedy="")
 
-    def send(self, lease: Lease) -> None:
+    def send(self, lease: TrialLease) -> None:
         """With the others of this turn."""
         self._leases.append(lease)
 
@@ -133,7 +135,7 @@ class Simulated(Executor):
         """Every kind is there."""
         return None
 
-    def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
+    def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """As the Ray executor does it."""
         del work
         told = forecasts(trials, Experience())
@@ -200,7 +202,7 @@ def whole(plan: Plan, count: int, directory: Path) -> tuple[float, float, int]:
     invocation = Invocation(
         composer=Composer(config_loader()),
         directory=directory,
-        report=Report(Console(file=StringIO())),
+        report=ConsoleReport(Console(file=StringIO())),
         plan_id=plan.plan_id,
     )
     invocation.open()
@@ -224,7 +226,7 @@ def main(trials: int = 10_000, count: int = 100) -> None:
         swept_s, closed_s, again = whole(plan, count, directory)
         cpu_s = time.process_time() - cpu_s
         peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        written = journal.read_lines(directory / journal.RESULTS)
+        written = run_directory.read_lines(directory / run_directory.RESULTS)
         lines = Counter(str(line["trial_id"]) for line in written)
     lost = len({trial.trial_id for trial in plan.trials} - lines.keys())
     doubled = sum(times > 1 for times in lines.values())

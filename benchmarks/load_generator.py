@@ -136,10 +136,10 @@ def loadgen(other_python: str, how: str) -> tuple[float, float]:
 def lateness() -> None:
     import numpy as np
 
-    from benchorch.analysis.queueing import lateness_ns, stretches
     from benchorch.hardware.cpu import CpuClock
-    from benchorch.machine.grade import grade
+    from benchorch.host.noise_grade import grade
     from benchorch.scenarios.server import Server
+    from benchorch.stats.queueing import lateness_ns, stretches
     from benchorch.stopping.fixed import Fixed
 
     clock = CpuClock()

@@ -28,14 +28,14 @@ from pathlib import Path
 
 from _harness import interleave, ratio_row, table
 
-from benchorch import journal
-from benchorch.commands import ui
+from benchorch.cli.commands import ui
 from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
+from benchorch.journal import run_directory
 from benchorch.recorders.mlflow import Mlflow, create_store
-from benchorch.recording import replay
+from benchorch.run.record import replay
 
 METRICS, PARAMS, TAGS, OBSERVATIONS = 40, 40, 20, 300
 
@@ -106,9 +106,9 @@ def recorder(uri: str, plan: Plan, folder: Path) -> Callable[[], object]:
 
 
 def replayed(uri: str, plan: Plan, folder: Path) -> Callable[[], object]:
-    journal.write_plan(folder, plan)
+    run_directory.write_plan(folder, plan)
     for trial in plan.trials:
-        journal.append_result(folder, result_of(trial), {})
+        run_directory.append_result(folder, result_of(trial), {})
     own = Mlflow(uri=uri, experiment=f"replay-{plan.plan_id}")
     return lambda: replay(folder, own, summarise=summary)
 

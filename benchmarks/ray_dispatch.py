@@ -4,7 +4,7 @@ On one local cluster, in interleaved rounds:
 
     raw calls           every trial issued at once to one actor: Ray's ceiling for one slot
     executor            `RayExecutor.run`: leases, results, exactly one each
-    executor + journal  and each result made durable by `journal.append_result`
+    executor + journal  and each result made durable by `run_directory.append_result`
     executor + line     and only the result's line, which is one fsync
     journal             `append_result` alone, without Ray
     task per trial      a Ray task for each trial with a hundredth of a CPU
@@ -24,14 +24,14 @@ from pathlib import Path
 
 from _harness import interleave, ratio_row, table
 
-from benchorch import journal
 from benchorch.domain.codec import encode
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Trial
-from benchorch.executors.cluster_file import RESOURCE_PREFIX
 from benchorch.executors.ray import RayExecutor
 from benchorch.executors.ray_cluster import connected
+from benchorch.executors.scheduling.cluster_file import RESOURCE_PREFIX
 from benchorch.interfaces.executor import Emit
+from benchorch.journal import run_directory
 
 SPEC_BYTES = 2000
 FEW = 200  # tasks are slow enough
@@ -50,13 +50,13 @@ def make_trials(count: int) -> list[Trial]:
 
 
 def append_all(directory: Path, result: TrialResult) -> None:
-    journal.append_result(directory, result, {})
+    run_directory.append_result(directory, result, {})
 
 
 def append_line(directory: Path, result: TrialResult) -> None:
     line = encode(result)
     assert isinstance(line, dict)
-    journal.append_line(directory / journal.RESULTS, line)
+    run_directory.append_line(directory / run_directory.RESULTS, line)
 
 
 def per_trial(count: int, run: Callable[[], float | None]) -> tuple[float, float]:

@@ -30,9 +30,9 @@ from _virtual_fleet import NO_FAULTS, Faults, Sweep, VirtualFleet, make_sweep
 
 from benchorch.domain.result import Outcome
 from benchorch.domain.session import Event
-from benchorch.executors.agenda import Forecast
-from benchorch.executors.dispatch import Fleet, Message, Patience, Vacancy, dispatch
-from benchorch.executors.leases import Lease
+from benchorch.executors.scheduling.dispatcher import Fleet, Message, NoCapacity, Patience, dispatch
+from benchorch.executors.scheduling.leases import TrialLease
+from benchorch.executors.scheduling.queue import Forecast
 
 GUESS_SIGMA = 0.5
 PATIENCE = Patience(max_attempts=3, wait_s=600, start_s=600)
@@ -103,10 +103,10 @@ class _Watched(Fleet):
     def slots(self, kind: str) -> int:
         return self.fleet.slots(kind)
 
-    def vacancy(self, kind: str) -> Vacancy:
+    def vacancy(self, kind: str) -> NoCapacity:
         return self.fleet.vacancy(kind)
 
-    def send(self, lease: Lease) -> None:
+    def send(self, lease: TrialLease) -> None:
         self.fleet.send(lease)
 
     def receive(self, timeout_s: float) -> Sequence[Message]:

@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import numpy as np
 
-from experiments import (
+from support.simulated_samples import COMPARED, CORRELATED, INDEPENDENT, Node, heavy
+from support.statistics_experiments import (
     SETTLING,
     compared,
     detector_cpu_s,
@@ -42,7 +43,6 @@ from experiments import (
     standard_error,
     stopped_trials,
 )
-from simulated import COMPARED, CORRELATED, INDEPENDENT, Node, heavy
 
 CELLS = {**INDEPENDENT, **CORRELATED}
 FINE = [name for name in INDEPENDENT if name != "quantised"]

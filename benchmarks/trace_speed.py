@@ -211,21 +211,21 @@ class Work:
 
     def build(self) -> None:
         """All of it as one window."""
-        from benchorch.trace.builder.build import build_dag
         from benchorch.trace.dag import Window
+        from benchorch.trace.graph.build import build_dag
 
         begin_ns, end_ns = int(self.events.start_ns.min()), int(self.events.end_ns.max())
         self.dag = build_dag(self.events, Window(start_ns=begin_ns, end_ns=end_ns))
 
     def path(self) -> None:
         """The critical path."""
-        from benchorch.trace.path import critical_path
+        from benchorch.trace.critical_path.path import critical_path
 
         self.critical = critical_path(self.dag)
 
     def drag(self) -> None:
         """Of every edge."""
-        from benchorch.trace.drag import drag
+        from benchorch.trace.critical_path.drag import drag
 
         drag(self.dag)
 
@@ -243,7 +243,7 @@ class Work:
         """One kernel at a time twice as fast."""
         from benchorch.trace.whatif.basis import prepare
         from benchorch.trace.whatif.predict import predict
-        from benchorch.trace.whatif.selector import Selector
+        from benchorch.trace.whatif.selector_values import Selector
         from benchorch.trace.whatif.transforms import Speedup
 
         basis = prepare(self.analysis)
@@ -253,7 +253,7 @@ class Work:
 
     def artifacts(self) -> None:
         """All files."""
-        from benchorch.trace.artifacts.write import write
+        from benchorch.trace.report.write import write
 
         write(self.analysis, self.place)
 

@@ -27,8 +27,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from trace_lab.predicting import observed_ns, predicted_ratio
-from trace_lab.two_threads import FAMILIES, Stage, profiled, scaled, sleeper, taken_ns
+from support.trace_lab.predicting import observed_ns, predicted_ratio
+from support.trace_lab.two_threads import FAMILIES, Stage, profiled, scaled, sleeper, taken_ns
 
 RESULTS = Path(__file__).resolve().parent / "results" / "whatif_accuracy.txt"
 SLEEP_RATIO, OPERATOR_RATIO = 0.02, 0.10

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 import numpy as np
 
-from benchorch import journal
-from benchorch.analysis.latency import median_ms, queries_ms
-from benchorch.analysis.pairs import log_ratios
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import TrialResult
-from benchorch.stages.analyze import summarise_all
+from benchorch.journal import run_directory
+from benchorch.results.metrics.latency import median_ms, queries_ms
+from benchorch.results.metrics.summary import summarise_all
+from benchorch.stats.pairs import log_ratios
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("conversion")
     parser.add_argument("out", type=Path)
     arguments = parser.parse_args()
-    results = {result.trial_id: result for result in journal.read_results(arguments.run)}
+    results = {result.trial_id: result for result in run_directory.read_results(arguments.run)}
     trial = next(r for r in results.values() if r.labels["conversion"] == arguments.conversion)
     draw(trial, results, arguments.out)
 

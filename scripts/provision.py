@@ -98,11 +98,11 @@ def _destroy(asked: argparse.Namespace) -> int:
 
 def _bring_home(asked: argparse.Namespace) -> int:
     """Fetch the runs that the bucket keeps, then remove them there: its key goes with the stack."""
-    from benchorch import journal
     from benchorch.errors import BenchorchError
     from benchorch.hardware.aws_fleet import empty_place
-    from benchorch.invocations import remember
-    from benchorch.keeping import fetch_all
+    from benchorch.journal import run_directory
+    from benchorch.journal.registry import remember
+    from benchorch.run.archive import fetch_all
     from benchorch.stores.s3 import bucket_at
 
     url = _output(asked, "results_url")
@@ -118,7 +118,7 @@ def _bring_home(asked: argparse.Namespace) -> int:
         )
         return 1
     for directory in brought:
-        remember(journal.read_plan(directory).plan_id, directory)
+        remember(run_directory.read_plan(directory).plan_id, directory)
         print(f"brought home: {directory}")
     empty_place(url, print)
     return 0

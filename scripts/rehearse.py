@@ -24,8 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from machines.hypervisor import Stay  # noqa: E402 - found by the line before
-from machines.rehearsal import USD_PER_HOUR, Rehearsal, lacking, rehearsing, wait  # noqa: E402
+from support.machines.hypervisor import Stay  # noqa: E402 - found by the line before
+from support.machines.rehearsal import USD_PER_HOUR, Rehearsal, lacking, rehearsing, wait  # noqa: E402
 
 FLEET = ("r6i.large", "c7i.xlarge")
 SWEEP = ("model=mlp", "hardware=r6i,c7i", "-m", "conversion=[eager,torchscript]")

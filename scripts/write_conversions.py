@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchorch import journal
-from benchorch.commands.conversions import standing
-from benchorch.config import builtin_directory
-from benchorch.conversion_catalog import Catalog, Conversion
+from benchorch.cli.commands.conversion_catalog import Catalog, Conversion
+from benchorch.cli.commands.conversions import standing
+from benchorch.config.directories import builtin_directory
 from benchorch.domain.artifact import Format
 from benchorch.domain.result import TrialResult
-from benchorch.environment import package_versions
+from benchorch.host.environment import package_versions
+from benchorch.journal import run_directory
 from benchorch.units import format_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -169,7 +169,7 @@ def _invoke(names: Sequence[str], model: str, work: Path) -> bool:
     print(f"== {model}: {', '.join(names)}", flush=True)
     command = [sys.executable, "-m", "benchorch", *words]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode == 2 and not (place / journal.PLAN).exists():
+    if done.returncode == 2 and not (place / run_directory.PLAN).exists():
         (place / "refused.json").write_text(
             json.dumps({"names": list(names), "why": done.stderr.strip()})
         )
@@ -184,8 +184,8 @@ def _cells(catalog: Catalog, names: Sequence[str], model: str, work: Path) -> di
     for place in sorted(work.glob(f"{model}-*")):
         found |= dict(_refused(place))
         found |= dict(_skipped(place))
-        if (place / journal.RESULTS).exists():
-            for result in journal.read_results(place):
+        if (place / run_directory.RESULTS).exists():
+            for result in run_directory.read_results(place):
                 found[result.labels["conversion"]] = _cell(result)
     for name in names:
         opened = catalog.open(name)
@@ -206,7 +206,7 @@ def _refused(place: Path) -> Iterator[tuple[str, Cell]]:
 
 
 def _skipped(place: Path) -> Iterator[tuple[str, Cell]]:
-    file = place / journal.PLAN
+    file = place / run_directory.PLAN
     for skip in json.loads(file.read_text())["skips"] if file.exists() else ():
         why = f"{skip['reason']} {skip['remedy']}".strip()
         yield skip["labels"]["conversion"], Cell(state="skipped", why=why)

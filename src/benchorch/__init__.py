@@ -6,10 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from benchorch.api import benchmark
-    from benchorch.frontends.accelerate import accelerate
-    from benchorch.frontends.accelerate_backends import RemoteInferenceSession
-    from benchorch.frontends.remote_profile import remote_profile
+    from benchorch.frontends.accelerate.backends import RemoteInferenceSession
+    from benchorch.frontends.accelerate.function import accelerate
+    from benchorch.frontends.accelerate.remote_profile import remote_profile
+    from benchorch.frontends.api.benchmark import benchmark
 
 __version__ = "0.1.0"
 __all__ = [
@@ -20,10 +20,10 @@ __all__ = [
     "remote_profile",
 ]
 _HOMES = {
-    "RemoteInferenceSession": "benchorch.frontends.accelerate_backends",
-    "accelerate": "benchorch.frontends.accelerate",
-    "benchmark": "benchorch.api",
-    "remote_profile": "benchorch.frontends.remote_profile",
+    "RemoteInferenceSession": "benchorch.frontends.accelerate.backends",
+    "accelerate": "benchorch.frontends.accelerate.function",
+    "benchmark": "benchorch.frontends.api.benchmark",
+    "remote_profile": "benchorch.frontends.accelerate.remote_profile",
 }
 
 

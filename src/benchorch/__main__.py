@@ -1,5 +1,5 @@
 """``python -m benchorch``."""
 
-from benchorch.cli import main
+from benchorch.cli.main import main
 
 main()

@@ -16,8 +16,8 @@ import grimp
 import pytest
 import yaml
 
-from benchorch.components import TARGET, resolve
-from benchorch.conversion_names import RETIRED_TARGET
+from benchorch.config.components import TARGET, resolve
+from benchorch.config.conversion_aliases import RETIRED_TARGET
 from benchorch.interfaces.conversion import Step
 from benchorch.interfaces.executor import Executor
 from benchorch.interfaces.hardware import Hardware

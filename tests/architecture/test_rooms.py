@@ -22,39 +22,39 @@ PACKAGE_ROOMS = {
     "boto3": {"stores/s3.py", "hardware/"},
 }
 CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns"}
-TORCH_CODE = {"models/architectures/", "onnx_module.py"}
+TORCH_CODE = {"models/architectures/", "frameworks/onnx_module.py"}
 """Modules written in torch's own classes; only a member's `load` imports them."""
 
-PRINTING = {"terminal.py", "stages/report.py"}
+PRINTING = {"cli/terminal.py", "results/report/console.py"}
 CATCHING_EVERYTHING = {
-    "worker.py",
+    "trial/worker.py",
     # An extension's import may fail in as many ways as there are extensions.
-    "components.py",
+    "config/components.py",
     # Both run the user's model in another way than it asked for, and can do without the answer.
-    "stages/build.py",
-    "stages/diverge.py",
+    "trial/build.py",
+    "trial/divergence.py",
 }
 ENVIRONMENT = {
-    "commands/keep.py": "a head's start script says where runs are kept",
-    "commands/ui.py": "starts MLflow's server with settings it takes from nowhere else",
-    "compiler_cache.py": "Inductor takes its directory from nowhere else",
+    "cli/commands/archive.py": "a head's start script says where runs are kept",
+    "cli/commands/ui.py": "starts MLflow's server with settings it takes from nowhere else",
+    "frameworks/inductor_cache_directory.py": "Inductor takes its directory from nowhere else",
     "conversions/quanto.py": "the build tool beside this interpreter is found on PATH alone",
-    "environment.py": "records the variables that sway measurements",
-    "executors/agent.py": "a trial's processes get the threads of the node, not those of Ray",
+    "host/environment.py": "records the variables that sway measurements",
+    "executors/scheduling/agent.py": "a trial's processes get the threads of the node, not those of Ray",
     "executors/ray.py": "a cluster is refused unless the environment has its token",
     "executors/ray_cluster.py": "Ray takes its settings from nowhere else",
     "executors/ray_jobs.py": "Ray takes its settings from nowhere else, and a tunnel is a shell's",
-    "executors/rehearsal.py": "a played machine is told its kind as a real one is",
+    "executors/simulated_fleet.py": "a played machine is told its kind as a real one is",
     "hardware/host.py": "a node is told its kind, and whether to hide its GPUs",
-    "invocations.py": "the user's choice of where caches are",
-    "invoking.py": "asks Hydra to raise its errors instead of printing them",
+    "journal/registry.py": "the user's choice of where caches are",
+    "cli/run.py": "asks Hydra to raise its errors instead of printing them",
     "models/script_run.py": "Keras takes its framework from nowhere else",
     "recorders/location.py": "a tracker's password is kept nowhere else",
     "recorders/mlflow.py": "MLflow takes its limits from nowhere else",
     "runtimes/tvm.py": "TVM takes its number of threads from nowhere else",
-    "channel.py": "is told which pipe leads to its parent",
-    "supervise.py": "gives a child its parent's variables and its own",
-    "supervisor.py": "puts the user's factories on a child's import path",
+    "host/processes/child_channel.py": "is told which pipe leads to its parent",
+    "host/processes/run_child.py": "gives a child its parent's variables and its own",
+    "trial/supervisor.py": "puts the user's factories on a child's import path",
 }
 """Files that touch environment variables, each with the reason."""
 
@@ -138,7 +138,7 @@ def test_clocks_live_where_models_or_the_machine_itself_are_timed() -> None:
         name = dotted(node)
         return name.startswith("time.") and name.removeprefix("time.") in CLOCKS
 
-    assert outside(("hardware/", "machine/"), reads_a_clock) == []
+    assert outside(("hardware/", "host/"), reads_a_clock) == []
 
 
 def test_only_the_front_door_and_the_report_print() -> None:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from awaiting import until
-from benchorch import journal
+from benchorch.journal import run_directory
+from support.waiting import until
 
 DRIVER = Path(__file__).with_name("driver.py")
 NOWHERE = {"_target_": "benchorch.recorders.none.Nowhere"}
@@ -174,7 +174,7 @@ class Drill:
 
     def entries(self, what: str) -> list[dict[str, Any]]:
         diary = self.path / "diary.jsonl"
-        return [entry for entry in journal.read_lines(diary) if entry["what"] == what]  # type: ignore[misc]
+        return [entry for entry in run_directory.read_lines(diary) if entry["what"] == what]  # type: ignore[misc]
 
     def under_way(self) -> list[dict[str, Any]]:
         """Attempts that were begun and have not ended."""
@@ -221,7 +221,7 @@ class Drill:
         return chosen
 
     def lines(self) -> list[Mapping[str, Any]]:
-        return list(journal.read_lines(self.run_directory / journal.RESULTS))
+        return list(run_directory.read_lines(self.run_directory / run_directory.RESULTS))
 
     def outcomes(self, committed: Sequence[Mapping[str, Any]] | None = None) -> Outcomes:
         """What was committed; a trial that was committed twice is a failure of the drill."""

@@ -15,18 +15,18 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from benchorch.config import Composer, config_loader
+from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ExecutorError
 from benchorch.executors.ray import RayExecutor
-from benchorch.interfaces.executor import Emit, Executor, Work
-from benchorch.pipeline import Invocation
-from benchorch.stages.report import Report
+from benchorch.interfaces.executor import Emit, Executor, TrialRunner
+from benchorch.results.report.console import ConsoleReport
+from benchorch.run.invocation import Invocation
 
 CHILD = """
 import ctypes, signal, subprocess, sys, time
-from benchorch.channel import Channel, die_with_parent, read_request
+from benchorch.host.processes.child_channel import Channel, die_with_parent, read_request
 die_with_parent()
 asked, channel = read_request(), Channel()
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])  # as compilers do
@@ -41,7 +41,7 @@ channel.send_reply({"answer": asked["asks"] * 2})
 """
 
 
-def played(place: Mapping[str, Any]) -> Work:
+def played(place: Mapping[str, Any]) -> TrialRunner:
     """Work that plays trials and keeps a diary; carries itself to agents that have no tests."""
     child_code = CHILD
 
@@ -55,13 +55,13 @@ def played(place: Mapping[str, Any]) -> Work:
 
         import ray  # noqa: TID251  (drills are of Ray's room)
 
-        from benchorch.components import make
+        from benchorch.config.components import make
         from benchorch.domain.artifact import BuildKey, Format
         from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
         from benchorch.domain.session import Event
         from benchorch.errors import StoreError
+        from benchorch.host.processes.run_child import Limits, run_child
         from benchorch.interfaces.store import Store
-        from benchorch.supervise import Limits, run_child
 
         spec: Any = trial.spec
 
@@ -134,7 +134,7 @@ class Playing(Executor):
     def unreachable(self, hardware_kind: str) -> str | None:
         return self._ray.unreachable(hardware_kind)
 
-    def run(self, trials: Any, work: Work, emit: Emit) -> Any:
+    def run(self, trials: Any, work: TrialRunner, emit: Emit) -> Any:
         return self._ray.run(trials, played(self._place), emit)
 
 
@@ -162,7 +162,7 @@ def main(path: str) -> int:
     invocation = Invocation(
         composer=Composer(config_loader()),
         directory=Path(place["directory"]),
-        report=Report(Console(file=StringIO())),
+        report=ConsoleReport(Console(file=StringIO())),
         plan_id="drill",
     )
     invocation.open()

@@ -19,8 +19,7 @@ from typing import Any
 
 import pytest
 
-from awaiting import until
-from benchorch.driver import read_driver
+from benchorch.journal.lock import read_driver
 from chaos.drill import (
     EXPECTED,
     KINDS,
@@ -35,6 +34,7 @@ from chaos.drill import (
     trial,
     trial_id,
 )
+from support.waiting import until
 
 pytestmark = pytest.mark.ray_cluster
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from awaiting import until
 from benchorch.domain.artifact import BuildKey
 from benchorch.stores.s3 import S3Store
 from chaos.drill import (
@@ -31,7 +30,8 @@ from chaos.drill import (
     trial_id,
 )
 from chaos.wired import IMPATIENT, WiredMachines
-from machines import namespaces
+from support.machines import namespaces
+from support.waiting import until
 
 pytestmark = [pytest.mark.ray_cluster, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -50,7 +50,7 @@ def aws() -> Iterator[Any]:
     pytest.importorskip("moto", reason="SKIPPED DRILL: moto stands in for S3")
     import boto3  # noqa: TID251 - makes what Terraform would
 
-    from aws_emulator.server import Emulator
+    from support.aws_emulator.server import Emulator
 
     with Emulator({}).running() as emulator, pytest.MonkeyPatch.context() as patch:
         for name, value in emulator.environment().items():

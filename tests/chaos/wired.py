@@ -9,11 +9,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from awaiting import until
-from aws_emulator.server import Emulator
-from machines import image
-from machines.machine import Machine
-from machines.namespaces import CHECKOUT, Switch, leashed, listening_inside
+from support.aws_emulator.server import Emulator
+from support.machines import image
+from support.machines.machine import Machine
+from support.machines.namespaces import CHECKOUT, Switch, leashed, listening_inside
+from support.waiting import until
 
 IMPATIENT = {
     "RAY_grpc_client_keepalive_time_ms": "5000",

@@ -2,9 +2,9 @@ import time
 
 import pytest
 
-from benchorch.config import Composer, config_loader
+from benchorch.config.composer import Composer, config_loader
+from benchorch.config.overrides import lift_lists, spelled, sweep_jobs
 from benchorch.errors import ConfigError
-from benchorch.overrides import lift_lists, spelled, sweep_jobs
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from benchorch.cli.arguments import parse
 from benchorch.errors import ConfigError
-from benchorch.request import parse
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import conversion_lab as lab
 from benchorch.domain.artifact import Format
 from benchorch.interfaces.conversion import FileStep, ModuleStep, StateStep
+from support import conversions as lab
 
 COMPILED = (Format.AOTI_PACKAGE, Format.INDUCTOR_CACHE)
 COMPILED_BY_DEFAULT = ("inductor",)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchorch.components import make
+from benchorch.config.components import make
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial

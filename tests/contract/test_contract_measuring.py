@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from benchorch.components import make
+from benchorch.config.components import make
 from benchorch.domain.codec import decode, encode
 from benchorch.domain.measurement import Observations
 from benchorch.errors import ConfigError
 from benchorch.interfaces.hardware import Hardware
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
-from benchorch.stages.measure import measure
-from virtual_clock import Costs, VirtualClock
+from benchorch.trial.measure import measure
+from support.clocks import Costs, VirtualClock
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 

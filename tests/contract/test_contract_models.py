@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from benchorch.components import make
+from benchorch.config.components import make
 from benchorch.domain.artifact import digest_of
 from benchorch.domain.tensors import DTYPES, Workload
 from benchorch.interfaces.model import Model
@@ -20,8 +20,9 @@ from benchorch.models.script import script_digest
 
 FOLDER = Path(__file__).resolve().parents[2] / "conf" / "model"
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "good" / "top_level.py"
-# Its weights and inputs are files that a live module left: tests/unit/test_api.py makes some.
+SCRIPT = Path(__file__).resolve().parents[1] / "data" / "scripts" / "good" / "top_level.py"
+# Its weights and inputs are files that a live module left:
+# tests/unit/frontends/api/test_benchmark.py makes some.
 NO_SEED = {"exported"}
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem not in NO_SEED)
 WORKLOAD = Workload(symbols={"batch_size": 2, "seq_len": 16})
@@ -172,7 +173,7 @@ def outputs(answer: object) -> list[object]:
 
 UNLOADED = """
 import json, sys
-from benchorch.components import make
+from benchorch.config.components import make
 from benchorch.domain.tensors import Workload
 from benchorch.interfaces.model import Model
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchorch import components, journal
+from benchorch.config import components
 from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.errors import ConfigError
 from benchorch.interfaces.recorder import Recorder
-from benchorch.recording import replay
+from benchorch.journal import run_directory
+from benchorch.run.record import replay
 
 FOLDER = Path(__file__).resolve().parents[2] / "conf" / "tracking"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -66,13 +67,13 @@ def recorder(
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    journal.write_plan(tmp_path, PLAN)
-    journal.append_result(tmp_path, RESULT, {})
+    run_directory.write_plan(tmp_path, PLAN)
+    run_directory.append_result(tmp_path, RESULT, {})
     return tmp_path
 
 
 def folder(directory: Path) -> Path:
-    return journal.trial_directory(directory, TRIAL.trial_id)
+    return run_directory.trial_directory(directory, TRIAL.trial_id)
 
 
 def test_an_unknown_option_is_refused(node: dict[str, object]) -> None:
@@ -111,6 +112,6 @@ def test_a_journal_is_replayed_to_the_end(recorder: Recorder, directory: Path) -
 
 
 def test_recording_leaves_the_results_as_they_are(recorder: Recorder, directory: Path) -> None:
-    before = (directory / journal.RESULTS).read_bytes()
+    before = (directory / run_directory.RESULTS).read_bytes()
     replay(directory, recorder, summarise=lambda result, baseline: SUMMARY)
-    assert (directory / journal.RESULTS).read_bytes() == before
+    assert (directory / run_directory.RESULTS).read_bytes() == before

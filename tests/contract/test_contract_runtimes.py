@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import torch
 
-import conversion_lab as lab
-from benchorch.components import TARGET
+from benchorch.config.components import TARGET
 from benchorch.domain.artifact import Format
 from benchorch.errors import MeasureError
 from benchorch.interfaces.runtime import Executable
+from support import conversions as lab
 
 COMPILED = (Format.AOTI_PACKAGE, Format.INDUCTOR_CACHE)
 OF_THE_BASE = {"torch", "numpy", "onnx", "onnxscript", "onnxruntime"}
@@ -94,7 +94,7 @@ def test_it_says_what_it_loads_and_which_packages_it_imports(name: str) -> None:
 
 ASK_ALL = """
 import json, sys
-from benchorch.components import make
+from benchorch.config.components import make
 from benchorch.interfaces.conversion import Step
 from benchorch.interfaces.runtime import Runtime
 links = [make(node, Step, "step") for node in json.loads(sys.argv[1])]

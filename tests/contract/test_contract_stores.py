@@ -10,12 +10,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchorch.components import make
+from benchorch.config.components import make
 from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError, StoreError
 from benchorch.interfaces.store import Store
-from s3_lab import bucket
+from support.s3 import bucket
 
 __all__ = ["bucket"]
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import benchorch
-from awaiting import children_of, is_there
+from support.waiting import children_of, is_there
 
 FAST = {
     **{"stopping": "fixed", "stopping.processes": 2, "stopping.calls": 5},

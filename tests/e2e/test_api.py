@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import benchorch
-from awaiting import children_of, is_there
 from benchorch.errors import ConfigError
+from support.waiting import children_of, is_there
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 FAST = {

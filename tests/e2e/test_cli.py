@@ -21,7 +21,7 @@ def heavy_modules(place, *words):
     """Which of the heavy packages a command loads."""
     probe = (
         "import sys, contextlib, io\n"
-        "from benchorch.cli import run\n"
+        "from benchorch.cli.main import run\n"
         "with contextlib.redirect_stdout(io.StringIO()):\n"
         "    try: run(sys.argv[1:])\n"
         "    except SystemExit: pass\n"

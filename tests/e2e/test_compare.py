@@ -103,7 +103,7 @@ def test_bad_input_is_a_sentence(place, words, told):
 
 PROBE = """
 import contextlib, io, sys
-from benchorch.cli import run
+from benchorch.cli.main import run
 with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
     run(sys.argv[2:])
 print([name for name in sys.argv[1].split(",") if name in sys.modules])

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from awaiting import until
+from support.waiting import until
 
 pytestmark = pytest.mark.ray_cluster
 
@@ -165,7 +165,7 @@ def test_a_guard_ends_what_left_its_session_and_removes_its_folder(
         [
             sys.executable,
             "-m",
-            "benchorch.executors.guard",
+            "benchorch.executors.process_guard",
             str(folder),
             sys.executable,
             "-c",

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchorch import journal
-from benchorch.commands import ui
+from benchorch.cli.commands import ui
 from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import RecordError
+from benchorch.journal import run_directory
 from benchorch.recorders.mlflow import Mlflow, create_store
-from benchorch.recording import Replayed, replay
+from benchorch.run.record import Replayed, replay
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -138,7 +138,7 @@ def end(directory: Path, trial: Trial) -> None:
         started_at="2026-11-20T10:15:00+00:00",
         ended_at="2026-11-20T10:16:00+00:00",
     )
-    journal.append_result(directory, result, {})
+    run_directory.append_result(directory, result, {})
 
 
 def children(server: Server, plan: Plan) -> list[Run]:
@@ -152,7 +152,7 @@ def children(server: Server, plan: Plan) -> list[Run]:
 
 def test_a_trial_costs_three_requests(server: Server, tmp_path: Path) -> None:
     plan = plan_of("cost", 10)
-    journal.write_plan(tmp_path, plan)
+    run_directory.write_plan(tmp_path, plan)
     for trial in plan.trials:
         end(tmp_path, trial)
     before = server.requests()
@@ -170,7 +170,7 @@ def test_a_trial_costs_three_requests(server: Server, tmp_path: Path) -> None:
 
 def test_artifacts_are_served_from_where_they_were_sent(server: Server, tmp_path: Path) -> None:
     plan = plan_of("artifacts", 1)
-    journal.write_plan(tmp_path, plan)
+    run_directory.write_plan(tmp_path, plan)
     end(tmp_path, plan.trials[0])
     replay(tmp_path, Mlflow(uri=server.launch.url), summarise=summarise)
     run_id = children(server, plan)[0].info.run_id
@@ -184,7 +184,7 @@ def test_artifacts_are_served_from_where_they_were_sent(server: Server, tmp_path
 
 def test_the_ui_shows_what_was_recorded_without_a_server(server: Server, tmp_path: Path) -> None:
     plan = plan_of("direct", 1)
-    journal.write_plan(tmp_path, plan)
+    run_directory.write_plan(tmp_path, plan)
     end(tmp_path, plan.trials[0])
     replay(tmp_path, Mlflow(uri=server.launch.store, experiment="direct"), summarise=summarise)
     parent = Mlflow(uri=server.launch.url, experiment="direct").open(plan, tmp_path)
@@ -199,7 +199,7 @@ def test_an_outage_in_the_middle_gives_each_trial_exactly_once(
     server: Server, tmp_path: Path
 ) -> None:
     plan = plan_of("outage", 6)
-    journal.write_plan(tmp_path, plan)
+    run_directory.write_plan(tmp_path, plan)
     steps: Iterator[Callable[[], None]] = iter(
         [
             lambda: [end(tmp_path, trial) for trial in plan.trials[:2]] and None,
@@ -231,7 +231,7 @@ def test_what_an_outage_left_behind_is_brought_by_a_later_replay(
     server: Server, tmp_path: Path
 ) -> None:
     plan = plan_of("later", 4)
-    journal.write_plan(tmp_path, plan)
+    run_directory.write_plan(tmp_path, plan)
     recorder = Mlflow(uri=server.launch.url, timeout_s=30)
     end(tmp_path, plan.trials[0])
     replay(tmp_path, recorder, summarise=summarise)
@@ -251,7 +251,7 @@ def test_a_password_in_the_uri_is_used_and_never_shown(server: Server, tmp_path:
     uri = server.launch.url.replace("http://", "http://ann:hunter22@")
     session = {"tracking": {"uri": uri}}
     plan = Plan(plan_id=plan.plan_id, name="secret", trials=plan.trials, skips=(), session=session)
-    journal.write_plan(tmp_path, plan)
+    run_directory.write_plan(tmp_path, plan)
     end(tmp_path, plan.trials[0])
     replayed = replay(tmp_path, Mlflow(uri=uri), summarise=summarise)
     query = f"get-artifact?path=plan.json&run_uuid={replayed.parent_run_id}"

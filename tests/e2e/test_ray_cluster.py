@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from awaiting import until
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
 from benchorch.executors.ray import RayExecutor
-from benchorch.interfaces.executor import Work
+from benchorch.interfaces.executor import TrialRunner
+from support.waiting import until
 
 pytestmark = pytest.mark.ray_cluster
 
@@ -85,7 +85,7 @@ def trial(name: str, kind: str, **spec: Any) -> Trial:
     return Trial(trial_id=name, labels={"hardware_kind": kind}, spec=spec)
 
 
-def working(diary: Path) -> Work:
+def working(diary: Path) -> TrialRunner:
     """Work that writes down where and when it ran; carries itself to nodes that have no tests."""
 
     def work(trial: Trial, *, attempt: int, isolated: bool, emit: Any) -> TrialResult:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from benchorch.commands import report
+from benchorch.cli.commands import report
 from benchorch.domain.trial import Skip
-from browsers import DESKTOP, PHONE, Browser, needs_browser, opened_browser
-from synthetic_runs import DISAGREES, failed, result, trial, write_run
-from traced import HOSTILE as HOSTILE_NAMES
+from support.analyzed_traces import HOSTILE as HOSTILE_NAMES
+from support.browsers import DESKTOP, PHONE, Browser, needs_browser, opened_browser
+from support.synthetic_runs import DISAGREES, failed, result, trial, write_run
 
 pytestmark = needs_browser
 HOSTILE = " ".join(HOSTILE_NAMES)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+SCRIPTS = Path(__file__).resolve().parents[1] / "data" / "scripts"
 BAD = SCRIPTS / "bad"
 TOP = str(SCRIPTS / "good" / "top_level.py")
 FAST = (

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from aws_emulator.traffic import Fault
-from s3_lab import bucket
+from support.aws_emulator.traffic import Fault
+from support.s3 import bucket
 
 __all__ = ["bucket"]
 pytestmark = pytest.mark.slow

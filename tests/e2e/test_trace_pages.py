@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from benchorch.trace.artifacts.write import write
+from benchorch.trace.report.write import write
 from benchorch.trace.whatif.predict import predict
-from benchorch.trace.whatif.selector import Selector
+from benchorch.trace.whatif.selector_values import Selector
 from benchorch.trace.whatif.transforms import Speedup
-from browsers import DESKTOP, PHONE, Browser, needs_browser, opened_browser
-from traced import HOSTILE, Analysis, analysed, trace_file, two_layers
+from support.analyzed_traces import HOSTILE, Analysis, analysed, trace_file, two_layers
+from support.browsers import DESKTOP, PHONE, Browser, needs_browser, opened_browser
 
 pytestmark = needs_browser
 

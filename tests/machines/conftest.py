@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from machines.rehearsal import Rehearsal, lacking, rehearsing
+from support.machines.rehearsal import Rehearsal, lacking, rehearsing
 
 FLEET = (
     "r6i.large",

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from benchorch.components import make
-from benchorch.config import Composer, config_loader
+from benchorch.cli.hydra_app import refuse_foreign_code
+from benchorch.config.components import make
+from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError, ConfigError
 from benchorch.interfaces.model import Model
-from benchorch.launcher import refuse_foreign_code
 from benchorch.models.callables import resolve_callable
 from benchorch.models.factory import FactoryModel
-from benchorch.planning import plan_jobs
+from benchorch.run.planner import plan_jobs
 
 QUIET = """
 defaults:

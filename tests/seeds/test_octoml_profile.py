@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import benchorch
-from benchorch.frontends.accelerate_report import AcceleratedReport, FunctionProfile
-from benchorch.frontends.remote_profile import RemoteProfile
+from benchorch.frontends.accelerate.remote_profile import RemoteProfile
+from benchorch.frontends.accelerate.report import AcceleratedReport, FunctionProfile
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(560)]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, final
 
-from benchorch.compiler_cache import inductor_cache
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.inductor_cache_directory import inductor_cache
+from benchorch.frameworks.torch_call import autocast_dtype, program_on
+from benchorch.frameworks.torch_program import load_program
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.refusal import refusal
-from benchorch.torch_call import autocast_dtype, program_on
-from benchorch.torch_program import load_program
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +47,7 @@ class AotInductor(FileStep):
         program = program_on(load_program(request.sources[Format.EXPORTED_PROGRAM]), request.device)
         with (
             inductor_cache(request.scratch_dir),
-            refusal(BuildError, "AOTInductor refused the model"),
+            wrap_errors(BuildError, "AOTInductor refused the model"),
         ):
             torch._inductor.aoti_compile_and_package(
                 program,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
+from benchorch.frameworks.torch_tracing import take_signature
 from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, ModuleStep
-from benchorch.torch_trace import take_signature
 
 if TYPE_CHECKING:
     import torch

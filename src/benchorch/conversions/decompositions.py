@@ -8,9 +8,9 @@ from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.torch_program import PROGRAM_FILE, decomposed, load_program
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.refusal import refusal
-from benchorch.torch_program import PROGRAM_FILE, decomposed, load_program
 
 
 @final
@@ -28,6 +28,6 @@ class Decompositions(FileStep):
         """Writes ``program.pt2``."""
         import torch
 
-        with refusal(BuildError, "torch.export cannot decompose the program", BadZipFile):
+        with wrap_errors(BuildError, "torch.export cannot decompose the program", BadZipFile):
             program = load_program(request.sources[Format.EXPORTED_PROGRAM])
             torch.export.save(decomposed(program), request.out_dir / PROGRAM_FILE)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 from benchorch.conversions.quantization import quietly
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
-from benchorch.refusal import refusal
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +60,7 @@ class DynamicQuantization(StateStep):
                 "Dynamic quantisation takes Linear, LSTM and GRU, and the model has none of them.",
                 remedy="choose another conversion for this model",
             )
-        with quietly(), refusal(BuildError, "torch.ao.quantization.quantize_dynamic refused"):
+        with quietly(), wrap_errors(BuildError, "torch.ao.quantization.quantize_dynamic refused"):
             from torch.ao import quantization
 
             ao: Any = quantization  # half annotated
@@ -72,7 +72,7 @@ class DynamicQuantization(StateStep):
         import torch
 
         what = "The quantised state cannot be loaded"
-        with quietly(), refusal(MeasureError, what, UnpicklingError):
+        with quietly(), wrap_errors(MeasureError, what, UnpicklingError):
             state = torch.load(source / STATE_FILE, weights_only=True)
             for name, layer in _layers(module).items():
                 parent, _, own = name.rpartition(".")

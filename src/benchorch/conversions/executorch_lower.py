@@ -10,10 +10,15 @@ from zipfile import BadZipFile
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError
+from benchorch.frameworks.torch_call import floating_dtypes
+from benchorch.frameworks.torch_program import (
+    arguments_of,
+    decomposed,
+    has_fused_attention,
+    load_program,
+)
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.refusal import refusal
-from benchorch.torch_call import floating_dtypes
-from benchorch.torch_program import arguments_of, decomposed, has_fused_attention, load_program
 
 if TYPE_CHECKING:
     import torch
@@ -41,13 +46,13 @@ class ExecutorchLower(FileStep):
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.pte``, and how it is to be called into ``model.json``."""
-        with refusal(BuildError, "The exported program cannot be loaded", BadZipFile):
+        with wrap_errors(BuildError, "The exported program cannot be loaded", BadZipFile):
             program = load_program(request.sources[Format.EXPORTED_PROGRAM])
         notes: dict[str, Json] = {
             "arguments": list(arguments_of(program)),
             "dtypes": list(floating_dtypes(program.module())),
         }
-        with refusal(BuildError, "ExecuTorch refused the exported program", *_own_errors()):
+        with wrap_errors(BuildError, "ExecuTorch refused the exported program", *_own_errors()):
             edge = _lowered(program)
             notes.update(_delegated(edge))
             file = edge.to_executorch().buffer

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, ClassVar, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
+from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
+from benchorch.frameworks.torch_program import PROGRAM_FILE
+from benchorch.frameworks.torch_tracing import open_shapes, traceable
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.refusal import refusal
-from benchorch.torch_call import know_dataclasses, live_tensors
-from benchorch.torch_program import PROGRAM_FILE
-from benchorch.torch_trace import open_shapes, traceable
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +43,7 @@ class Export(FileStep):
 
         module = request.module().to("cpu")
         example = _opened(request.example) if self.dynamic else request.example
-        with refusal(BuildError, "torch.export refused the model"):
+        with wrap_errors(BuildError, "torch.export refused the model"):
             program = self._trace(module, example)
         _forget_output_classes(program)
         torch.export.save(program, request.out_dir / PROGRAM_FILE)

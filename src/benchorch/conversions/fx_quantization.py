@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 from benchorch.conversions.quantization import calibrate, check_samples, quietly
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.torch_call import floating_dtypes, tensors_of
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
-from benchorch.refusal import refusal
-from benchorch.torch_call import floating_dtypes, tensors_of
 
 if TYPE_CHECKING:
     import torch
@@ -63,7 +63,7 @@ class FxQuantization(StateStep):
 
         module = request.module()
         dtypes = floating_dtypes(module)
-        with quietly(), refusal(BuildError, "torch.ao's FX quantisation refused the model"):
+        with quietly(), wrap_errors(BuildError, "torch.ao's FX quantisation refused the model"):
             prepared = self._prepare(module, request.example)
             _observe(prepared, on=True)
             calibrate(prepared, request, self.samples, dtypes)
@@ -80,7 +80,7 @@ class FxQuantization(StateStep):
         import torch
 
         what = "The quantised state cannot be loaded"
-        with quietly(), refusal(MeasureError, what, UnpicklingError):
+        with quietly(), wrap_errors(MeasureError, what, UnpicklingError):
             state = torch.load(source / STATE_FILE, weights_only=True)
             made = self._finish(self._prepare(module, example))
             made.load_state_dict(state)

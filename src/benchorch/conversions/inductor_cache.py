@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Literal, final
 
-from benchorch.compiler_cache import inductor_cache
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.inductor_cache_directory import inductor_cache
+from benchorch.frameworks.torch_call import call_by_keyword, live_tensors, module_in
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.refusal import refusal
-from benchorch.torch_call import call_by_keyword, live_tensors, module_in
 
 CACHE_FILE = "cache.bin"
 OPTIONS_FILE = "options.json"
@@ -97,7 +97,7 @@ def _compile(request: BuildRequest, options: Options) -> bytes:
         torch._inductor.config.patch(options["inductor"]),
         torch._dynamo.config.patch(options["dynamo"]),
         CacheArtifactManager.with_fresh_cache(),
-        refusal(BuildError, "torch.compile refused the model"),
+        wrap_errors(BuildError, "torch.compile refused the model"),
     ):
         compiled = torch.compile(module, **options["compile"])  # type: ignore[call-overload]
         inputs = live_tensors(module, request.example.arrays, request.device)

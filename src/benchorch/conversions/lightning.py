@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.onnx_files import MODEL_FILE
+from benchorch.frameworks.torch_call import floating_dtypes, live_tensors
+from benchorch.frameworks.torch_tracing import open_shapes, traceable
+from benchorch.frameworks.torchscript_files import write_script
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.onnx_files import MODEL_FILE
-from benchorch.refusal import refusal
-from benchorch.torch_call import floating_dtypes, live_tensors
-from benchorch.torch_trace import open_shapes, traceable
-from benchorch.torchscript_files import write_script
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,7 @@ class LightningOnnx(FileStep):
         if request.example.dynamic:
             options["dynamic_shapes"] = open_shapes(request.example)
         path = request.out_dir / MODEL_FILE
-        with refusal(BuildError, f"{_name(module)}.to_onnx refused the model"):
+        with wrap_errors(BuildError, f"{_name(module)}.to_onnx refused the model"):
             module.to_onnx(path, tuple(inputs.values()), **options)
         if not path.is_file():
             raise BuildError(f"{_name(module)}.to_onnx wrote no file.", kind="user_code")
@@ -80,7 +80,7 @@ class LightningTorchScript(FileStep):
                 )
             options = {"example_inputs": tuple(inputs.values()), "strict": False}
         # Scripting reads source files, and says OSError where there is none.
-        with refusal(
+        with wrap_errors(
             BuildError, f"{_name(module)}.to_torchscript refused the model", FrontendError, OSError
         ):
             script = module.to_torchscript(method=self.method, **options)

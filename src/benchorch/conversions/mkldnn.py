@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
+from benchorch.frameworks.torch_call import live_tensors
+from benchorch.frameworks.torch_tracing import take_signature
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import ModuleStep
-from benchorch.refusal import refusal
-from benchorch.torch_call import live_tensors
-from benchorch.torch_trace import take_signature
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +39,7 @@ class Mkldnn(ModuleStep):
 
         if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
             raise BuildError("this build of torch has no oneDNN.")
-        with refusal(BuildError, "oneDNN refused the model"), torch.inference_mode():
+        with wrap_errors(BuildError, "oneDNN refused the model"), torch.inference_mode():
             packed = mkldnn.to_mkldnn(module)  # type: ignore[no-untyped-call]
             wrapped = _wrapped(packed, module)
             wrapped(**live_tensors(module, example.arrays, "cpu"), **example.keywords)

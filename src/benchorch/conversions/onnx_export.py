@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 from zipfile import BadZipFile
 
-from benchorch import onnx_files
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks import onnx_files
+from benchorch.frameworks.onnx_files import MODEL_FILE
+from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
+from benchorch.frameworks.torch_program import load_program
+from benchorch.frameworks.torch_tracing import open_shapes, traceable
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.onnx_files import MODEL_FILE
-from benchorch.refusal import refusal
-from benchorch.torch_call import know_dataclasses, live_tensors
-from benchorch.torch_program import load_program
-from benchorch.torch_trace import open_shapes, traceable
 
 if TYPE_CHECKING:
     import torch
@@ -58,12 +58,12 @@ class OnnxExport(FileStep):
         if program is None:
             self._export(request, request.module().to("cpu"))
         else:
-            with refusal(BuildError, "The exported program cannot be loaded", BadZipFile):
+            with wrap_errors(BuildError, "The exported program cannot be loaded", BadZipFile):
                 loaded = load_program(program)
             self._write(request, loaded)
 
     def _export(self, request: BuildRequest, module: torch.nn.Module) -> None:
-        from benchorch.onnx_module import OnnxGraph
+        from benchorch.frameworks.onnx_module import OnnxGraph
 
         if not isinstance(module, OnnxGraph):
             self._write(request, module)
@@ -81,7 +81,7 @@ class OnnxExport(FileStep):
     ) -> None:
         import torch
 
-        with refusal(BuildError, "torch.onnx.export refused the model"):
+        with wrap_errors(BuildError, "torch.onnx.export refused the model"):
             torch.onnx.export(
                 source,
                 (),

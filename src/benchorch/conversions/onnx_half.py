@@ -7,9 +7,9 @@ from typing import ClassVar, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, runtime_distribution, write_graph
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.onnx_files import MODEL_FILE, is_large, runtime_distribution, write_graph
-from benchorch.refusal import refusal
 
 
 @final
@@ -44,7 +44,7 @@ class OnnxHalf(FileStep):
 
         source = request.sources[Format.ONNX]
         large = is_large(source)
-        with refusal(BuildError, "ONNX Runtime cannot cast the graph to float16"):
+        with wrap_errors(BuildError, "ONNX Runtime cannot cast the graph to float16"):
             model = convert_float_to_float16(
                 onnx.load(str(source / MODEL_FILE)),
                 keep_io_types=self.keep_io_types,

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal, final
 from benchorch.conversions.onnx_prepare import prepared, require_operators, without_gemms
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, runtime_distribution, write_graph
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.onnx_files import MODEL_FILE, is_large, runtime_distribution, write_graph
-from benchorch.refusal import refusal
 
 _TOLERANCE_RATIOS = {4: 2e-1, 8: 2e-2}
 _ACCURACY_LEVELS = {"float32": 1, "int8": 4}
@@ -51,7 +51,7 @@ class OnnxBlockWeights(FileStep):
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.onnx``."""
         source = request.sources[Format.ONNX]
-        with refusal(BuildError, "ONNX Runtime cannot quantise the graph"):
+        with wrap_errors(BuildError, "ONNX Runtime cannot quantise the graph"):
             model = self._quantized(request)
             require_operators(model, ("MatMulNBits",), f"{self.bits} bit weights")
             write_graph(model, request.out_dir, large=is_large(source))

@@ -8,9 +8,9 @@ from typing import ClassVar, final
 from benchorch.conversions.onnx_prepare import prepared, require_operators
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, runtime_distribution
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.onnx_files import MODEL_FILE, is_large, runtime_distribution
-from benchorch.refusal import refusal
 
 _QUANTIZED = ("Integer", "DynamicQuantizeLSTM", "QAttention", "DynamicQuantizeMatMul")
 
@@ -46,7 +46,10 @@ class OnnxInt8Dynamic(FileStep):
 
         source = request.sources[Format.ONNX]
         target = request.out_dir / MODEL_FILE
-        with refusal(BuildError, "ONNX Runtime cannot quantise the graph"), prepared(source) as at:
+        with (
+            wrap_errors(BuildError, "ONNX Runtime cannot quantise the graph"),
+            prepared(source) as at,
+        ):
             quantize_dynamic(
                 str(at / MODEL_FILE),
                 str(target),

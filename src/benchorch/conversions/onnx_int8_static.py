@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 from benchorch.conversions.onnx_prepare import prepared, require_operators
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, runtime_distribution
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.onnx_files import MODEL_FILE, is_large, runtime_distribution
-from benchorch.refusal import refusal
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -56,7 +56,7 @@ class OnnxInt8Static(FileStep):
         import onnx
 
         target = request.out_dir / MODEL_FILE
-        with refusal(BuildError, "ONNX Runtime cannot quantise the graph"):
+        with wrap_errors(BuildError, "ONNX Runtime cannot quantise the graph"):
             self._quantize(request, target)
         graph = onnx.load(str(target), load_external_data=False)
         require_operators(graph, ("QuantizeLinear",), "int8")

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchorch.errors import BuildError
-from benchorch.onnx_files import MODEL_FILE, is_large, write_graph
-from benchorch.refusal import refusal
+from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, write_graph
+from benchorch.frameworks.upstream_errors import wrap_errors
 
 
 @contextmanager
@@ -24,7 +24,9 @@ def prepared(source: Path) -> Iterator[Path]:
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     large = is_large(source)
-    unsound = refusal(BuildError, "The ONNX graph is not sound", InferenceError, ValidationError)
+    unsound = wrap_errors(
+        BuildError, "The ONNX graph is not sound", InferenceError, ValidationError
+    )
     with TemporaryDirectory() as name, unsound:
         quant_pre_process(
             str(source / MODEL_FILE),

@@ -8,15 +8,15 @@ from typing import Any, ClassVar, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
-from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.openvino_files import (
+from benchorch.frameworks.openvino_files import (
     import_openvino,
     quiet_nncf,
     read_graph,
     unavailable_on,
     write_graph,
 )
-from benchorch.refusal import refusal
+from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.interfaces.conversion import BuildRequest, FileStep
 
 _TOLERANCE_RATIOS = {8: 3e-2, 4: 2e-1}
 _TYPES = {8: ("u8", "i8"), 4: ("u4", "i4")}
@@ -64,7 +64,7 @@ class OpenVinoWeights(FileStep):
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.xml`` and ``model.bin``."""
         import_openvino()
-        with refusal(BuildError, "NNCF cannot compress the graph's weights"):
+        with wrap_errors(BuildError, "NNCF cannot compress the graph's weights"):
             model = self._compressed(request.sources[Format.OPENVINO_IR])
         if not _n_packed(model, self.bits):
             raise BuildError(

@@ -9,13 +9,13 @@ from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.onnx_files import MODEL_FILE
+from benchorch.frameworks.openvino_files import import_openvino, unavailable_on, write_graph
+from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
+from benchorch.frameworks.torch_program import load_program
+from benchorch.frameworks.torch_tracing import open_axes, traceable
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.onnx_files import MODEL_FILE
-from benchorch.openvino_files import import_openvino, unavailable_on, write_graph
-from benchorch.refusal import refusal
-from benchorch.torch_call import know_dataclasses, live_tensors
-from benchorch.torch_program import load_program
-from benchorch.torch_trace import open_axes, traceable
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +46,7 @@ class OpenVinoConvert(FileStep):
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.xml`` and ``model.bin``."""
         model, names = _converted(request)
-        with refusal(BuildError, "OpenVINO refused the model"):
+        with wrap_errors(BuildError, "OpenVINO refused the model"):
             _name_inputs(model, names)
             write_graph(model, request.out_dir)
 
@@ -55,14 +55,14 @@ def _converted(request: BuildRequest) -> tuple[Any, Sequence[str | None]]:
     """The ``openvino.Model`` and the names of its inputs in their order; None for constants."""
     openvino = import_openvino()
     if Format.ONNX in request.sources:
-        with refusal(BuildError, "OpenVINO refused the ONNX graph"):
+        with wrap_errors(BuildError, "OpenVINO refused the ONNX graph"):
             model = openvino.convert_model(str(request.sources[Format.ONNX] / MODEL_FILE))
         return model, [port.any_name for port in model.inputs]
     if Format.EXPORTED_PROGRAM in request.sources:
-        with refusal(BuildError, "OpenVINO refused the exported program", BadZipFile):
+        with wrap_errors(BuildError, "OpenVINO refused the exported program", BadZipFile):
             program = load_program(request.sources[Format.EXPORTED_PROGRAM])
             return openvino.convert_model(program), _user_inputs(program)
-    with refusal(BuildError, "OpenVINO refused the model"):
+    with wrap_errors(BuildError, "OpenVINO refused the model"):
         return _traced(request)
 
 

@@ -7,15 +7,15 @@ from typing import Any, ClassVar, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
-from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.openvino_files import (
+from benchorch.frameworks.openvino_files import (
     import_openvino,
     quiet_nncf,
     read_graph,
     unavailable_on,
     write_graph,
 )
-from benchorch.refusal import refusal
+from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.interfaces.conversion import BuildRequest, FileStep
 
 
 @final
@@ -55,7 +55,7 @@ class OpenVinoInt8(FileStep):
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.xml`` and ``model.bin``."""
         import_openvino()
-        with refusal(BuildError, "NNCF cannot quantise the graph"), quiet_nncf():
+        with wrap_errors(BuildError, "NNCF cannot quantise the graph"), quiet_nncf():
             model = self._quantized(request)
         if not any(node.get_type_name() == "FakeQuantize" for node in model.get_ops()):
             raise BuildError(

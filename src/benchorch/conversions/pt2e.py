@@ -9,11 +9,11 @@ from benchorch.conversions.quantization import calibrate, check_samples, missing
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
+from benchorch.frameworks.torch_call import floating_dtypes, know_dataclasses, live_tensors
+from benchorch.frameworks.torch_program import load_program, save_program
+from benchorch.frameworks.torch_tracing import open_shapes, traceable
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.refusal import refusal
-from benchorch.torch_call import floating_dtypes, know_dataclasses, live_tensors
-from benchorch.torch_program import load_program, save_program
-from benchorch.torch_trace import open_shapes, traceable
 
 if TYPE_CHECKING:
     import torch
@@ -76,7 +76,7 @@ class Pt2e(FileStep):
         program = load_program(request.sources[Format.EXPORTED_PROGRAM])
         request = replace(request, example=_opened_alike(program, request.example))
         strict = self._strict(program, request)
-        with quietly(), refusal(BuildError, "PT2E quantisation refused the model"):
+        with quietly(), wrap_errors(BuildError, "PT2E quantisation refused the model"):
             converted = self._convert(strict.module(), request)
             _drop_unused(converted)
             made = _export(converted, request.example, strict=False)
@@ -98,7 +98,10 @@ class Pt2e(FileStep):
             )
         if any(_STRICT_MARK in node.meta for node in program.graph.nodes):
             return program
-        with quietly(), refusal(BuildError, "torch.export in its strict mode refused the model"):
+        with (
+            quietly(),
+            wrap_errors(BuildError, "torch.export in its strict mode refused the model"),
+        ):
             return _export(request.module().to("cpu"), request.example, strict=True)
 
     def _convert(self, module: Any, request: BuildRequest) -> Any:

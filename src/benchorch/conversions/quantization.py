@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from benchorch.environment import is_installed
-from benchorch.torch_call import tensors_of
+from benchorch.frameworks.torch_call import tensors_of
+from benchorch.host.environment import is_installed
 
 if TYPE_CHECKING:
     from benchorch.interfaces.conversion import BuildRequest

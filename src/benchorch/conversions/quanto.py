@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 from benchorch.conversions.quantization import calibrate, check_samples, missing, quietly
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.torch_call import floating_dtypes
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
-from benchorch.refusal import refusal
-from benchorch.torch_call import floating_dtypes
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +81,7 @@ class Quanto(StateStep):
         from safetensors.torch import save_file
 
         module = request.module().to("cpu")
-        with quietly(), refusal(BuildError, "optimum-quanto refused the model"):
+        with quietly(), wrap_errors(BuildError, "optimum-quanto refused the model"):
             self._quantise(module, request)
         layers = _layers(module)
         if not any(layer["weights"] != "none" for layer in layers.values()):
@@ -101,7 +101,7 @@ class Quanto(StateStep):
         from safetensors import SafetensorError
 
         what = "The quanto state cannot be loaded"
-        with quietly(), refusal(MeasureError, what, SafetensorError):
+        with quietly(), wrap_errors(MeasureError, what, SafetensorError):
             from optimum.quanto import requantize
             from safetensors.torch import load_file
 
@@ -223,7 +223,7 @@ def _compile_unpacking(device: str, out: Path) -> None:
     home = Path(cpp_extension.get_default_build_root()) / f"torch-{torch.__version__}"
     extension.build_directory = str(home / extension.name)
     what = "optimum-quanto could not compile its unpacking of packed weights"
-    with _ninja_on_path(), quietly(), refusal(BuildError, what, SubprocessError):
+    with _ninja_on_path(), quietly(), wrap_errors(BuildError, what, SubprocessError):
         library = extension.lib
     shutil.copy(library.__file__, out)
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.onnx_files import MODEL_FILE
+from benchorch.frameworks.tensorrt_support import ELSEWHERE, products_ratio, refuse_open_sizes
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.onnx_files import MODEL_FILE
-from benchorch.refusal import refusal
-from benchorch.tensorrt_rules import ELSEWHERE, products_ratio, refuse_open_sizes
 
 ENGINE_FILE = "model.engine"
 NOTES_FILE = "model.json"
@@ -48,7 +48,7 @@ class TensorRtBuild(FileStep):
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.engine``, and what it computes in into ``model.json``."""
         refuse_open_sizes(request.example)
-        with refusal(BuildError, "TensorRT refused the ONNX graph"):
+        with wrap_errors(BuildError, "TensorRT refused the ONNX graph"):
             network, engine = self._built(request.sources[Format.ONNX] / MODEL_FILE)
         notes = {
             "outputs": [network.get_output(i).name for i in range(network.num_outputs)],

@@ -8,11 +8,11 @@ from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.tensorrt_support import ELSEWHERE, products_ratio, refuse_open_sizes
+from benchorch.frameworks.torch_call import floating_dtypes, program_on, tensors_of
+from benchorch.frameworks.torch_program import PROGRAM_FILE, load_program
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.refusal import refusal
-from benchorch.tensorrt_rules import ELSEWHERE, products_ratio, refuse_open_sizes
-from benchorch.torch_call import floating_dtypes, program_on, tensors_of
-from benchorch.torch_program import PROGRAM_FILE, load_program
 
 
 @final
@@ -47,12 +47,12 @@ class TorchTensorRtCompile(FileStep):
     def build(self, request: BuildRequest) -> None:
         """Writes ``program.pt2`` with the engines in it."""
         refuse_open_sizes(request.example)
-        with refusal(BuildError, "The exported program cannot be loaded", BadZipFile):
+        with wrap_errors(BuildError, "The exported program cannot be loaded", BadZipFile):
             program = program_on(load_program(request.sources[Format.EXPORTED_PROGRAM]), "cuda")
         dtypes = floating_dtypes(program.module())
         tensors = tensors_of(request.example.arrays, "cuda", dtypes)
         arguments = {**tensors, **request.example.keywords}
-        with refusal(BuildError, "Torch-TensorRT refused the exported program"):
+        with wrap_errors(BuildError, "Torch-TensorRT refused the exported program"):
             import torch_tensorrt
 
             compiled = torch_tensorrt.dynamo.compile(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 from benchorch.conversions.quantization import missing, quietly
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
-from benchorch.refusal import refusal
 
 if TYPE_CHECKING:
     import torch
@@ -92,7 +92,7 @@ class TorchAo(StateStep):
                 "model has no such layer.",
                 remedy="choose another conversion for this model",
             )
-        with quietly(), refusal(BuildError, f"torchao refused to make {self.scheme} weights"):
+        with quietly(), wrap_errors(BuildError, f"torchao refused to make {self.scheme} weights"):
             from torchao.quantization import quantize_
 
             config = self._config(request.device)
@@ -106,7 +106,7 @@ class TorchAo(StateStep):
         import torch
 
         what = "The torchao state cannot be loaded"
-        with quietly(), refusal(MeasureError, what, UnpicklingError):
+        with quietly(), wrap_errors(MeasureError, what, UnpicklingError):
             # Imported, they put their tensors on torch's list.
             import torchao.prototype.quantization.int4
             import torchao.quantization  # noqa: F401

@@ -10,11 +10,11 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
+from benchorch.frameworks.torch_call import floating_dtypes, tensors_in, tensors_of
+from benchorch.frameworks.torch_tracing import open_axes, traceable
+from benchorch.frameworks.torchscript_files import write_script
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.refusal import refusal
-from benchorch.torch_call import floating_dtypes, tensors_in, tensors_of
-from benchorch.torch_trace import open_axes, traceable
-from benchorch.torchscript_files import write_script
 
 if TYPE_CHECKING:
     import torch
@@ -54,7 +54,7 @@ class TorchScript(FileStep):
         who = f"torch.jit.{self.method}"
         # Scripting reads source files, and says OSError where there is none.
         errors = (FrontendError, OSError)
-        with refusal(BuildError, f"{who} refused the model", *errors), torch.no_grad():
+        with wrap_errors(BuildError, f"{who} refused the model", *errors), torch.no_grad():
             made = _traced if self.method == "trace" else _scripted
             script = _optimized(made(module, request), self.optimize)
         write_script(

@@ -9,10 +9,10 @@ from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.torch_call import floating_dtypes
+from benchorch.frameworks.torch_program import arguments_of, decomposed, load_program
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.refusal import refusal
-from benchorch.torch_call import floating_dtypes
-from benchorch.torch_program import arguments_of, decomposed, load_program
 
 if TYPE_CHECKING:
     import torch
@@ -40,13 +40,13 @@ class TvmCompile(FileStep):
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.so``, and how it is to be called into ``model.json``."""
-        with refusal(BuildError, "The exported program cannot be loaded", BadZipFile):
+        with wrap_errors(BuildError, "The exported program cannot be loaded", BadZipFile):
             program = load_program(request.sources[Format.EXPORTED_PROGRAM])
         notes = {
             "arguments": [name for name, tensor in arguments_of(program).items() if tensor],
             "dtypes": list(floating_dtypes(program.module())),
         }
-        with refusal(BuildError, "TVM refused the exported program"):
+        with wrap_errors(BuildError, "TVM refused the exported program"):
             _compile(program, str(request.out_dir / LIBRARY_FILE))
         (request.out_dir / NOTES_FILE).write_text(json.dumps(notes, indent=1))
 

@@ -199,7 +199,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class TransferBreakdown:
     """What a query spends outside the model, from passes of their own.
 
     Attributes:
@@ -244,5 +244,5 @@ class ProcessRecord:
     paired: Paired | None = None
     conditions: Conditions = field(default_factory=Conditions)
     memory: Memory | None = None
-    split: Split | None = None
+    split: TransferBreakdown | None = None
     disturbance: str = ""

@@ -14,7 +14,7 @@ DILATION_LIMIT_RATIO = 1.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bottleneck:
+class BottleneckVerdict:
     """What limits a conversion, as the critical path of one call has it.
 
     Attributes:
@@ -54,7 +54,7 @@ class ProfileRecord:
     trace: str = ""
     unprofiled_ns: tuple[int, ...] = ()
     profiled_ns: tuple[int, ...] = ()
-    bottleneck: Bottleneck | None = None
+    bottleneck: BottleneckVerdict | None = None
     notes: tuple[str, ...] = field(default=())
     unavailable: str = ""
 

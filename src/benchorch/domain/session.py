@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchorch.domain.price import PriceSnapshot
-from benchorch.domain.trial import Node
+from benchorch.domain.trial import ConfigNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +25,10 @@ class Session:
 
     plan_id: str
     directory: Path
-    store: Node
+    store: ConfigNode
     rebuild: str
     search_path: tuple[str, ...] = ()
-    profiler: Node = field(default_factory=dict)
+    profiler: ConfigNode = field(default_factory=dict)
     prices: PriceSnapshot | None = None
 
 

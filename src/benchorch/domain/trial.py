@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchorch.domain.codec import Json
 from benchorch.domain.price import PriceSnapshot
 
-Node = Mapping[str, Json]
+ConfigNode = Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Trial:
     labels: Mapping[str, str]
     spec: Mapping[str, Json]
     baseline_id: str | None = None
-    baseline_conversion: Node | None = None
+    baseline_conversion: ConfigNode | None = None
     build_steps: int | None = None
 
 

@@ -7,8 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchorch.domain.price import Market
-from benchorch.executors.cluster_file import KIND_LABEL, MARKET_LABEL, RESOURCE_PREFIX, Post
-from benchorch.refusal import without_colours
+from benchorch.executors.scheduling.cluster_file import (
+    KIND_LABEL,
+    MARKET_LABEL,
+    RESOURCE_PREFIX,
+    Placement,
+)
+from benchorch.frameworks.upstream_errors import without_colours
 
 
 def kinds_of(node: Mapping[str, Any]) -> tuple[str, ...]:
@@ -22,13 +27,13 @@ def slots_of(node: Mapping[str, Any]) -> int:
     return min(int(node["Resources"][f"{RESOURCE_PREFIX}{kind}"]) for kind in kinds_of(node))
 
 
-def post_of(node: Mapping[str, Any]) -> Post | None:
+def post_of(node: Mapping[str, Any]) -> Placement | None:
     """What a node's labels say it was hired as."""
     labels = node.get("Labels") or {}
     market = str(labels.get(MARKET_LABEL)).replace("-", "_")
     if KIND_LABEL not in labels or market not in list(Market):
         return None
-    return Post(kind=labels[KIND_LABEL], market=Market(market))
+    return Placement(kind=labels[KIND_LABEL], market=Market(market))
 
 
 def host_of(node: Mapping[str, Any]) -> str:

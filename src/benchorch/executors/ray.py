@@ -15,23 +15,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from benchorch.components import make
+from benchorch.config.components import make
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
-from benchorch.executors.agenda import Ahead, Forecast
-from benchorch.executors.agent import Outfit
-from benchorch.executors.cluster_file import Offer, read_cluster_file
-from benchorch.executors.dispatch import Patience, dispatch
-from benchorch.executors.forecast import forecasts, remembered
-from benchorch.executors.hiring import HiringRules, MarketPolicy
-from benchorch.executors.leases import hardware_kind
 from benchorch.executors.ray_cluster import LOCAL_KINDS, RayInsight, connected, rehearsed
 from benchorch.executors.ray_fleet import RayFleet
-from benchorch.executors.rehearsal import rehearsed_offers
-from benchorch.executors.travel import Luggage, luggage
-from benchorch.interfaces.executor import Emit, Executor, Work
+from benchorch.executors.scheduling.agent import Outfit
+from benchorch.executors.scheduling.capacity import CapacityRules, MarketPolicy
+from benchorch.executors.scheduling.cluster_file import NodeType, read_cluster_file
+from benchorch.executors.scheduling.dispatcher import Patience, dispatch
+from benchorch.executors.scheduling.duration_forecast import forecasts, remembered
+from benchorch.executors.scheduling.file_transfer import Luggage, luggage
+from benchorch.executors.scheduling.leases import hardware_kind
+from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
+from benchorch.executors.simulated_fleet import rehearsed_offers
+from benchorch.interfaces.executor import Emit, Executor, TrialRunner
 from benchorch.interfaces.store import Store
 
 CHEAPEST, ANYWHERE = BUILD_ON = ("cheapest", "anywhere")
@@ -111,22 +111,22 @@ class RayExecutor(Executor):
             "to a cluster that has one."
         )
 
-    def plays_machines(self) -> bool:
+    def is_simulated(self) -> bool:
         """Where a fleet is rehearsed."""
         return self.rehearse
 
-    def goes_elsewhere(self) -> bool:
+    def is_remote(self) -> bool:
         """Where an address leads to other machines."""
         return self.address is not None
 
-    def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
+    def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, from whichever slot of its kind is free first."""
         patience = Patience(
             max_attempts=self.max_attempts, wait_s=self.wait_s, start_s=self.start_s
         )
         rules = self._hiring(trials)
         session = _session_of(work)
-        away = self.goes_elsewhere()
+        away = self.is_remote()
         with _given(session, trials, away) as given, self._cluster(rules) as ray:
             fleet = RayFleet(
                 ray,
@@ -145,17 +145,17 @@ class RayExecutor(Executor):
 
     def _ahead(
         self, trials: Sequence[Trial], told: Mapping[str, Forecast], session: Session | None
-    ) -> Ahead:
+    ) -> SharedBuilds:
         """What is built before some of the trials; nothing where it would not be found."""
         if self.build_on != CHEAPEST or session is None or session.rebuild != "if_needed":
-            return Ahead()
-        if self.goes_elsewhere() and not make(session.store, Store, "store").is_shared():
-            return Ahead()
-        from benchorch.executors.ahead import builds_ahead
+            return SharedBuilds()
+        if self.is_remote() and not make(session.store, Store, "store").is_shared():
+            return SharedBuilds()
+        from benchorch.executors.scheduling.shared_builds import builds_ahead
 
         return builds_ahead(trials, told, session.prices)
 
-    def _hiring(self, trials: Sequence[Trial]) -> HiringRules | None:
+    def _hiring(self, trials: Sequence[Trial]) -> CapacityRules | None:
         if self.rehearse:
             kinds = {hardware_kind(trial) for trial in trials}
             return self._rules(rehearsed_offers(kinds, self.most or 1))
@@ -163,8 +163,8 @@ class RayExecutor(Executor):
             return None
         return self._rules(read_cluster_file(Path(self.cluster_file)))
 
-    def _rules(self, offers: Sequence[Offer]) -> HiringRules:
-        return HiringRules(
+    def _rules(self, offers: Sequence[NodeType]) -> CapacityRules:
+        return CapacityRules(
             offers=offers,
             policy=MarketPolicy(self.market),
             most=self.most,
@@ -182,7 +182,7 @@ class RayExecutor(Executor):
             yield "cluster_file is that of a running cluster: give its address too, such as auto."
 
     @contextlib.contextmanager
-    def _cluster(self, rules: HiringRules | None) -> Iterator[Any]:
+    def _cluster(self, rules: CapacityRules | None) -> Iterator[Any]:
         if not self.rehearse or rules is None:
             with connected(self.address) as ray:
                 yield ray
@@ -198,7 +198,7 @@ def _node_id() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
-def _session_of(work: Work) -> Session | None:
+def _session_of(work: TrialRunner) -> Session | None:
     session = getattr(work, "session", None)
     return session if isinstance(session, Session) else None
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, final
 
 from benchorch.errors import ConfigError, ExecutorError
-from benchorch.executors.cluster_file import RESOURCE_PREFIX, Offer
 from benchorch.executors.head_watch import HeadWatch, knock
-from benchorch.executors.insight import Launching
 from benchorch.executors.nodes import last_line, last_words
-from benchorch.executors.rehearsal import LOOPBACK, Stage, open_stage
+from benchorch.executors.scheduling.cluster_file import RESOURCE_PREFIX, NodeType
+from benchorch.executors.scheduling.cluster_status import PendingNode
+from benchorch.executors.simulated_fleet import LOOPBACK, Stage, open_stage
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class RayInsight:
         self._ray = ray
         self._hiring = hiring
         self._asked_s = float("-inf")
-        self._launching = Launching()
+        self._launching = PendingNode()
         self._version = -1
         self._heard_s = time.monotonic()
         self._watch = None if self._is_client() else _watch(ray)
@@ -92,7 +92,7 @@ class RayInsight:
     def _is_client(self) -> bool:
         return bool(self._ray.util.client.ray.is_connected())
 
-    def launching(self) -> Launching:
+    def launching(self) -> PendingNode:
         """What the autoscaler is about, as of the last few seconds."""
         now_s = time.monotonic()
         if self._hiring and now_s - self._asked_s >= INSIGHT_S:
@@ -100,7 +100,7 @@ class RayInsight:
             self._launching = self._ask(now_s)
         return self._launching
 
-    def _ask(self, now_s: float) -> Launching:
+    def _ask(self, now_s: float) -> PendingNode:
         from ray.autoscaler.v2.utils import ClusterStatusParser
         from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply
 
@@ -120,7 +120,7 @@ class RayInsight:
         for node in status.pending_nodes:
             booting[node.ray_node_type_name] = booting.get(node.ray_node_type_name, 0) + 1
         failed = [launch.details for launch in status.failed_launches if launch.details]
-        return Launching(
+        return PendingNode(
             booting=booting,
             trouble=last_line(failed[-1]) if failed else "",
             dead=f"Ray's autoscaler has reported nothing for {silent_s:.0f} s" if broken else "",
@@ -195,7 +195,7 @@ def _is_cut_off(ray: Any) -> bool:
 
 
 @contextlib.contextmanager
-def rehearsed(offers: Sequence[Offer], *, idle_s: float) -> Iterator[Any]:
+def rehearsed(offers: Sequence[NodeType], *, idle_s: float) -> Iterator[Any]:
     """Ray, connected to a cluster of played machines that ends with it, however it ends."""
     for name, value in LOCAL_SETTINGS.items():
         os.environ.setdefault(name, value)

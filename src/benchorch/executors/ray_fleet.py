@@ -2,7 +2,7 @@
 
 A node announces a measuring slot by the custom resource ``benchorch:<kind>``. On every slot one
 long-lived agent (a Ray actor) holds that resource, so nothing else measures there; it takes
-leases and runs them with the `Work` it was given, which supervises plain child processes.
+leases and runs them with the `TrialRunner` it was given, which supervises plain child processes.
 
 Where machines are hired, an agent is sent out without knowing where to: it waits for a node with
 its resource and labels, and that it waits makes Ray's autoscaler launch one.
@@ -23,9 +23,17 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, final
 
 from benchorch.domain.codec import Json
-from benchorch.executors.agent import Agent, News, Outfit, Report
-from benchorch.executors.cluster_file import RESOURCE_PREFIX, Post
-from benchorch.executors.dispatch import (
+from benchorch.executors.nodes import host_of, kinds_of, last_line, post_of, slots_of
+from benchorch.executors.scheduling.agent import Agent, AgentReport, News, Outfit
+from benchorch.executors.scheduling.capacity import CapacityPlanner, CapacityRules, ClusterState
+from benchorch.executors.scheduling.cluster_file import RESOURCE_PREFIX, Placement
+from benchorch.executors.scheduling.cluster_status import (
+    AutoscalerStatus,
+    NoInsight,
+    PendingNode,
+    no_machine,
+)
+from benchorch.executors.scheduling.dispatcher import (
     LOOK_S,
     Ended,
     Faulted,
@@ -34,15 +42,12 @@ from benchorch.executors.dispatch import (
     Leaving,
     Lost,
     Message,
-    Said,
-    Vacancy,
+    NoCapacity,
+    TrialEvents,
 )
-from benchorch.executors.hiring import Census, HiringRules, Recruiter
-from benchorch.executors.insight import Insight, Launching, NoInsight, no_machine
-from benchorch.executors.leases import Lease
-from benchorch.executors.nodes import host_of, kinds_of, last_line, post_of, slots_of
-from benchorch.executors.travel import unpack
-from benchorch.interfaces.executor import Work
+from benchorch.executors.scheduling.file_transfer import unpack
+from benchorch.executors.scheduling.leases import TrialLease
+from benchorch.interfaces.executor import TrialRunner
 
 Answer: TypeAlias = "Future[Any]"
 
@@ -71,12 +76,12 @@ class _Agent:
     node: str
     host: str
     handle: Any
-    post: Post | None = None
+    post: Placement | None = None
     greeting: Answer | None = None
     news: Answer | None = None
     heard_s: float = 0.0
     leaving: bool = False
-    calls: dict[Answer, Lease] = field(default_factory=dict)
+    calls: dict[Answer, TrialLease] = field(default_factory=dict)
 
 
 class Inbox(Protocol):
@@ -113,11 +118,11 @@ class RayFleet(Fleet):
     def __init__(
         self,
         ray: Any,
-        work: Work,
+        work: TrialRunner,
         *,
         outfit: Outfit | None = None,
-        hiring: HiringRules | None = None,
-        insight: Insight | None = None,
+        hiring: CapacityRules | None = None,
+        insight: AutoscalerStatus | None = None,
         facts: Mapping[str, Json] | None = None,
         inbox: Inbox | None = None,
         now_s: Callable[[], float] = time.monotonic,
@@ -130,9 +135,9 @@ class RayFleet(Fleet):
             self._folders = outfit.luggage.directory / "trials"
         self._actor = ray.remote(concurrency_groups={NEWS: 1})(Agent)
         self._rules = hiring
-        self._recruiter = None if hiring is None else Recruiter(hiring)
-        self._insight: Insight = insight or NoInsight()
-        self._launching = Launching()
+        self._recruiter = None if hiring is None else CapacityPlanner(hiring)
+        self._insight: AutoscalerStatus = insight or NoInsight()
+        self._launching = PendingNode()
         self._facts = facts or {}
         self._agents: dict[str, _Agent] = {}
         self._nodes: list[Mapping[str, Any]] = []
@@ -176,11 +181,11 @@ class RayFleet(Fleet):
             return False
         return bool(self._launching.dead) or not self._rules.of(kind)
 
-    def vacancy(self, kind: str) -> Vacancy:
+    def vacancy(self, kind: str) -> NoCapacity:
         """Why no agent of this kind is there, and what would bring one."""
         if self.slots(kind):
             detail = self._last_failure.get(kind, "its slots are held, perhaps by another sweep")
-            return Vacancy(
+            return NoCapacity(
                 failure="no_node",
                 reason=f"No agent started on the {self.slots(kind)} slot(s) of kind {kind!r}: "
                 f"{detail}",
@@ -190,14 +195,14 @@ class RayFleet(Fleet):
             return no_machine(kind, self._rules, self._recruiter, self._launching)
         has = ", ".join(sorted({kind for node in self._nodes for kind in kinds_of(node)}))
         resource = f"{RESOURCE_PREFIX}{kind}"
-        return Vacancy(
+        return NoCapacity(
             failure="no_node",
             reason=f"The cluster has no node of kind {kind!r}; it has: {has or 'none'}",
             remedy="On such a machine: ray start --address=HOST:6379 "
             f"--resources='{{\"{resource}\": 1}}'",
         )
 
-    def send(self, lease: Lease) -> None:
+    def send(self, lease: TrialLease) -> None:
         """Call the agent; its answer arrives in the inbox."""
         agent = self._agents.get(lease.agent)
         if agent is None:
@@ -223,12 +228,12 @@ class RayFleet(Fleet):
                 agent.handle.leave.options(concurrency_group=NEWS).remote()
             self._dismiss(agent)
 
-    def _hire(self, recruiter: Recruiter, now_s: float, waiting: Mapping[str, int]) -> None:
+    def _hire(self, recruiter: CapacityPlanner, now_s: float, waiting: Mapping[str, int]) -> None:
         """Send out as many agents as there are openings, call the others back."""
         self._launching = self._insight.launching()
         self._release(waiting)
         openings = recruiter.openings(now_s, waiting, self._census())
-        sought: dict[Post, list[_Agent]] = {}
+        sought: dict[Placement, list[_Agent]] = {}
         for agent in self._agents.values():
             if agent.post is not None and agent.greeting is not None:
                 sought.setdefault(agent.post, []).append(agent)
@@ -248,19 +253,19 @@ class RayFleet(Fleet):
                 self._dismiss(agent)
                 self._mail.append(Lost(agent=agent.name, reason="it was let go", excused=True))
 
-    def _census(self) -> Census:
+    def _census(self) -> ClusterState:
         """Who and what is there, by kind and market."""
         assert self._rules is not None
         posts = {offer.node_type: offer.post for offer in self._rules.offers}
         there = [a for a in self._agents.values() if a.post is not None and a.greeting is None]
         booting = self._launching.booting
-        return Census(
+        return ClusterState(
             aboard=Counter(agent.post for agent in there if agent.post is not None),
             living=Counter(post for post in map(post_of, self._nodes) if post is not None),
             booting={posts[name]: count for name, count in booting.items() if name in posts},
         )
 
-    def _send_out(self, post: Post) -> None:
+    def _send_out(self, post: Placement) -> None:
         """An agent without a node: that it waits for one makes Ray launch it."""
         assert self._rules is not None
         gpus = next(offer.gpus for offer in self._rules.offers if offer.post == post)
@@ -293,7 +298,7 @@ class RayFleet(Fleet):
         )
 
     def _greet(
-        self, handle: Any, *, kinds: tuple[str, ...], node: str, host: str, post: Post | None
+        self, handle: Any, *, kinds: tuple[str, ...], node: str, host: str, post: Placement | None
     ) -> None:
         name = f"{kinds[0]}-{next(self._numbers)}"
         agent = _Agent(name=name, kinds=kinds, node=node, host=host, handle=handle, post=post)
@@ -349,12 +354,12 @@ class RayFleet(Fleet):
         agent.host = host_of(known[0]) if known else node_id[:8]
 
     def _take_news(self, agent: _Agent, news: News) -> None:
-        self._mail.append(Said(events=news.events))
+        self._mail.append(TrialEvents(events=news.events))
         if news.notice and not agent.leaving:
             self._say_leaving(agent, news.notice)
             self._insight.drain(agent.node, news.notice)  # or the next agent comes here, too
 
-    def _take_report(self, agent: _Agent, lease: Lease, report: Report) -> None:
+    def _take_report(self, agent: _Agent, lease: TrialLease, report: AgentReport) -> None:
         if report.files is not None and self._folders is not None:
             try:
                 unpack(report.files, self._folders / Path(lease.trial.trial_id).name)

@@ -14,7 +14,7 @@ from benchorch.hardware.caches import flush_host_caches
 from benchorch.hardware.declared import DeclaredHardware
 from benchorch.hardware.host_meter import HostMeter
 from benchorch.hardware.reading import calibrate_reads, own_counts, own_preemptions, spin_until
-from benchorch.interfaces.hardware import Block, Clock, Counts, Meter, Timing
+from benchorch.interfaces.hardware import Clock, Counts, Meter, TimedBlock, Timing
 
 
 @final
@@ -76,7 +76,7 @@ class CpuClock(Clock):
         *,
         at_once: bool = False,
         for_ns: int = 0,
-    ) -> list[Block]:
+    ) -> list[TimedBlock]:
         """As `time_block`, one after the other; what is read is put together only afterwards."""
         turns = range(repeats)
         switches, cpu_ns, times_ns = [], [], []
@@ -94,7 +94,7 @@ class CpuClock(Clock):
                 break
         cpu = map(sub, cpu_ns[1::2], cpu_ns[::2])
         return [
-            Block(started, Timing(ended - started, cpu=used), switched)
+            TimedBlock(started, Timing(ended - started, cpu=used), switched)
             for (started, ended), used, switched in zip(times_ns, cpu, switches, strict=True)
         ]
 

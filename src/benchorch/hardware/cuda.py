@@ -41,9 +41,9 @@ class CudaHardware(DeclaredHardware):
         """Why the machine this runs on is not of this kind, or None; imports nothing heavy."""
         return self.wrong_machine() or _no_device()
 
-    def unplayable(self) -> str | None:
+    def cannot_simulate(self) -> str | None:
         """Another architecture, or that there is no CUDA device; imports nothing heavy."""
-        return DeclaredHardware.unplayable(self) or _no_device()
+        return DeclaredHardware.cannot_simulate(self) or _no_device()
 
     def facts(self) -> Mapping[str, Json]:
         """The processor's facts, the GPU's name and its ``compute_capability``."""

@@ -85,7 +85,7 @@ class DeclaredHardware(Hardware):
     def clock(self) -> Clock:
         """The clock of this host."""
 
-    def unplayable(self) -> str | None:
+    def cannot_simulate(self) -> str | None:
         """That this machine has another architecture, or None."""
         arch = host.architecture()
         if self.arch not in (None, arch):
@@ -94,7 +94,7 @@ class DeclaredHardware(Hardware):
 
     def wrong_machine(self) -> str | None:
         """Why this is not the declared machine, its accelerator left aside, or None."""
-        unplayable = DeclaredHardware.unplayable(self)
+        unplayable = DeclaredHardware.cannot_simulate(self)
         if unplayable or self.size is None:
             return unplayable
         here = host.declared_kind()

@@ -39,7 +39,7 @@ _THROTTLE_REASONS = {
 
 
 @final
-class Driver:
+class NvmlDevice:
     """One device as NVML knows it.
 
     Attributes:
@@ -82,7 +82,7 @@ class Sums:
     the time between two samples. Only energy is measured with it running.
     """
 
-    def __init__(self, driver: Driver, now_ns: Callable[[], int] = perf_counter_ns) -> None:
+    def __init__(self, driver: NvmlDevice, now_ns: Callable[[], int] = perf_counter_ns) -> None:
         self.joules = 0.0
         self.busy_s = 0.0
         self._driver = driver
@@ -132,7 +132,7 @@ class NvidiaMeter(Meter):
         driver: of the device, or why it cannot be asked.
     """
 
-    driver: Driver | str
+    driver: NvmlDevice | str
 
     def no_energy(self) -> str | None:
         """Why there is no energy counter, or None where there is one."""
@@ -200,7 +200,7 @@ class NvidiaMeter(Meter):
         others = _others(_processes(self.driver))
         return {name: value for name, value in (state | others).items() if value is not None}
 
-    def _driver(self) -> Driver:
+    def _driver(self) -> NvmlDevice:
         if isinstance(self.driver, str):
             raise MeasureError(f"The GPU has no energy counter: {self.driver}", kind="no_energy")
         return self.driver
@@ -214,7 +214,7 @@ def _in_use() -> bool:
 
 
 @cache
-def first_device() -> Driver | str:
+def first_device() -> NvmlDevice | str:
     """The device that torch calls ``cuda:0``, once in a process; or why NVML cannot be asked."""
     import torch
 
@@ -227,7 +227,7 @@ def first_device() -> Driver | str:
     return find_device(pynvml, str(torch.cuda.get_device_properties(0).uuid))
 
 
-def find_device(nvml: Any, uuid: str) -> Driver | str:
+def find_device(nvml: Any, uuid: str) -> NvmlDevice | str:
     """The device with that UUID: torch and NVML number devices differently."""
     try:
         nvml.nvmlInit()
@@ -235,13 +235,13 @@ def find_device(nvml: Any, uuid: str) -> Driver | str:
         return f"NVML cannot be used here: {error}"
     for kind in ("GPU", "MIG"):
         try:
-            return Driver(nvml, nvml.nvmlDeviceGetHandleByUUID(f"{kind}-{uuid}"))
+            return NvmlDevice(nvml, nvml.nvmlDeviceGetHandleByUUID(f"{kind}-{uuid}"))
         except nvml.NVMLError as error:
             reason = error
     return f"NVML does not know the device with UUID {uuid}: {reason}"
 
 
-def _clocks(driver: Driver) -> dict[str, Json]:
+def _clocks(driver: NvmlDevice) -> dict[str, Json]:
     streaming, memory = driver.nvml.NVML_CLOCK_SM, driver.nvml.NVML_CLOCK_MEM
     reasons = driver.ask("nvmlDeviceGetCurrentClocksEventReasons")
     if reasons is None:
@@ -262,7 +262,7 @@ def throttle_reasons(bits: int) -> list[str]:
     return known + ([hex(unknown)] if unknown else [])
 
 
-def _power(driver: Driver) -> dict[str, Json]:
+def _power(driver: NvmlDevice) -> dict[str, Json]:
     cap = driver.ask("nvmlDeviceGetEnforcedPowerLimit")
     return {
         "temperature_celsius": driver.ask("nvmlDeviceGetTemperature", _core(driver)),
@@ -271,11 +271,11 @@ def _power(driver: Driver) -> dict[str, Json]:
     }
 
 
-def _core(driver: Driver) -> object:
+def _core(driver: NvmlDevice) -> object:
     return driver.nvml.NVML_TEMPERATURE_GPU
 
 
-def _modes(driver: Driver) -> dict[str, Json]:
+def _modes(driver: NvmlDevice) -> dict[str, Json]:
     """Whether each is on; of ECC and MIG, what is now and not what waits for a reset."""
     persistence = driver.ask("nvmlDeviceGetPersistenceMode")
     ecc, mig = driver.ask("nvmlDeviceGetEccMode"), driver.ask("nvmlDeviceGetMigMode")
@@ -288,7 +288,7 @@ def _modes(driver: Driver) -> dict[str, Json]:
     }
 
 
-def _processes(driver: Driver) -> Sequence[Any] | None:
+def _processes(driver: NvmlDevice) -> Sequence[Any] | None:
     found: Sequence[Any] | None = driver.ask("nvmlDeviceGetComputeRunningProcesses")
     return found
 

@@ -13,7 +13,7 @@ from benchorch.domain.trial import Trial
 Emit = Callable[[Event], None]
 
 
-class Work(Protocol):
+class TrialRunner(Protocol):
     """Runs one trial on the node where it is called; never raises for the trial's own faults."""
 
     def __call__(self, trial: Trial, *, attempt: int, isolated: bool, emit: Emit) -> TrialResult:
@@ -31,16 +31,16 @@ class Executor(ABC):
         Asked while planning: it neither connects nor starts anything.
         """
 
-    def plays_machines(self) -> bool:
+    def is_simulated(self) -> bool:
         """Whether this machine plays those that are asked for, so that they lack what it lacks."""
         return False
 
-    def goes_elsewhere(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether trials may run on machines that have disks of their own."""
         return False
 
     @abstractmethod
-    def run(self, trials: Sequence[Trial], work: Work, emit: Emit) -> Iterator[TrialResult]:
+    def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result as soon as it is there, in any order; exactly one per trial.
 
         Closing the iterator early ends everything it started.

@@ -29,7 +29,7 @@ class Timing(NamedTuple):
     cpu: int | None = None
 
 
-class Block(NamedTuple):
+class TimedBlock(NamedTuple):
     """One of several blocks that were timed one right after the other.
 
     Attributes:
@@ -92,7 +92,7 @@ class Clock(ABC):
         *,
         at_once: bool = False,
         for_ns: int = 0,
-    ) -> list[Block]:
+    ) -> list[TimedBlock]:
         """Time a block of each of the calls, in order, until so much time has gone by.
 
         Next to nothing runs between two of them, for it would take caches away from the second.
@@ -100,12 +100,12 @@ class Clock(ABC):
         Args:
             calls: at least one; the first one's block is always timed.
         """
-        blocks: list[Block] = []
+        blocks: list[TimedBlock] = []
         until_ns = self.now_ns() + for_ns
         for call in calls:
             started_ns = self.now_ns()
             timing = self.time_block(call, repeats, at_once=at_once)
-            blocks.append(Block(started_ns, timing, self.counts().preemptions))
+            blocks.append(TimedBlock(started_ns, timing, self.counts().preemptions))
             if not started_ns + timing.wall < until_ns:
                 break
         return blocks
@@ -184,7 +184,7 @@ class Hardware(ABC):
     def mismatch(self) -> str | None:
         """Why the machine this runs on is not of this kind, or None."""
 
-    def unplayable(self) -> str | None:
+    def cannot_simulate(self) -> str | None:
         """Why the machine this runs on cannot even play one of this kind, or None."""
         return None
 

@@ -40,7 +40,7 @@ class CaptureRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capture:
+class CapturedProfile:
     """What a profiler left.
 
     Attributes:
@@ -81,5 +81,5 @@ class Profiler(ABC):
         return nullcontext()
 
     @abstractmethod
-    def capture(self, request: CaptureRequest) -> Capture:
+    def capture(self, request: CaptureRequest) -> CapturedProfile:
         """A few calls without it and a few under it; MeasureError where it cannot record."""

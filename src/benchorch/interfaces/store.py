@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchorch.domain.artifact import Artifact, BuildKey, Format
-from benchorch.domain.trial import Node
+from benchorch.domain.trial import ConfigNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Entry:
 
     artifact: Artifact
     name: str
-    fields: Node
+    fields: ConfigNode
     created_at: str
     state: str
     detail: str = ""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError
 from benchorch.models.source import (
-    Source,
+    ParsedModule,
     argument_problems,
     attribute_problems,
     file_source,
@@ -134,7 +134,7 @@ def _is_unsafe(found: object) -> bool:
     return module.partition(".")[0] in sys.stdlib_module_names or name in _RUNS_FILES
 
 
-def _source(reference: str) -> tuple[Source | None, str]:
+def _source(reference: str) -> tuple[ParsedModule | None, str]:
     """The parsed source of the module or file that a reference names, or the problem."""
     name = reference.rpartition(":")[0]
     return file_source(Path(name), name) if _IN_FILE.fullmatch(reference) else module_source(name)

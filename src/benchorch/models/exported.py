@@ -12,10 +12,10 @@ from zipfile import BadZipFile, ZipFile, is_zipfile
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
+from benchorch.frameworks.torch_program import PROGRAM_FILE, load_program
 from benchorch.models.callables import check_forward
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.weights import load_checkpoint
-from benchorch.torch_program import PROGRAM_FILE, load_program
 
 if TYPE_CHECKING:
     import torch

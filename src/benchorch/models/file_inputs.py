@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from benchorch.components import suggest
+from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import DTYPES, TensorSpec, Workload
 from benchorch.errors import BuildError

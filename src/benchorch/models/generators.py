@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, final
 
-from benchorch.components import describe, fits, suggest
+from benchorch.config.components import describe, fits, suggest
 from benchorch.domain.codec import Json
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
-from benchorch.environment import is_installed
 from benchorch.errors import BuildError
+from benchorch.host.environment import is_installed
 from benchorch.models.callables import (
     UserCode,
     callable_problems,

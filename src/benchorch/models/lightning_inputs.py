@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from benchorch.components import suggest
+from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.errors import BuildError

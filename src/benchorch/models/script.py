@@ -108,7 +108,7 @@ class ScriptModel(DeclaredModel):
 
     def _check_weights(self, module: torch.nn.Module, seed: int) -> None:
         """Whether it is the same module each time: its outputs are compared across processes."""
-        from benchorch.fingerprint import state_digest
+        from benchorch.frameworks.module_fingerprint import state_digest
 
         if self.weights is None or seed != SEED or state_digest(module) == self.weights:
             return

@@ -31,7 +31,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arguments:
+class CapturedArguments:
     """One call's arguments, taken apart.
 
     Attributes:
@@ -83,7 +83,7 @@ def _value_key(value: object) -> object:
 
 def take_apart(
     forward: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
-) -> Arguments:
+) -> CapturedArguments:
     """One call's arguments by the names of forward; its tensors are copied."""
     names, variadic = _names(forward, len(args))
     taken = _Taken()
@@ -93,7 +93,7 @@ def take_apart(
     rest = {name: value for name, value in by_name.items() if not isinstance(value, Slot)}
     direct = not variadic and len(rest) + len(taken.tensors) == len(by_name)
     simple = direct and all(_is_json(value) for value in rest.values())
-    return Arguments(
+    return CapturedArguments(
         tensors=taken.tensors,
         positional=positional,
         named=named,
@@ -195,7 +195,7 @@ def _is_json(value: object) -> bool:
 
 
 def fill(
-    arguments: Arguments, tensors: Mapping[str, torch.Tensor]
+    arguments: CapturedArguments, tensors: Mapping[str, torch.Tensor]
 ) -> tuple[tuple[object, ...], dict[str, object]]:
     """The call's arguments with these tensors in the places of its own."""
     positional = tuple(_filled(value, tensors) for value in arguments.positional)
@@ -215,7 +215,7 @@ def _filled(value: object, tensors: Mapping[str, torch.Tensor]) -> object:
     return value
 
 
-def arrays_of(arguments: Arguments) -> dict[str, NDArray[generic]]:
+def arrays_of(arguments: CapturedArguments) -> dict[str, NDArray[generic]]:
     """The tensors for a file; numpy has no bfloat16, which is widened."""
     import torch
 

@@ -68,7 +68,7 @@ def _call_program(path: Path) -> object:
 
 def _call_graph(path: Path, arguments: Sequence[str]) -> object:
     """With inputs of the sizes that it declares; words such as ``batch=8`` are its open ones."""
-    from benchorch.onnx_module import OnnxGraph
+    from benchorch.frameworks.onnx_module import OnnxGraph
 
     sizes = {found[1]: int(found[2]) for word in arguments if (found := _SIZE.fullmatch(word))}
     model = OnnxGraph(path)

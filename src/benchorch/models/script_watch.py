@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, final
 
-from benchorch.models.script_inputs import Arguments, raw_key, take_apart
+from benchorch.models.script_inputs import CapturedArguments, raw_key, take_apart
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +36,7 @@ class StopScriptError(BaseException):
 
 
 @dataclass(slots=True, kw_only=True)
-class Invocation:
+class CallSignature:
     """One signature that a model was called with.
 
     Attributes:
@@ -51,7 +51,7 @@ class Invocation:
 
 
 @dataclass(slots=True, kw_only=True)
-class Seen:
+class FoundModel:
     """A model that was called.
 
     Attributes:
@@ -81,18 +81,18 @@ class Seen:
     seconds: float = 0.0
     instances: int = 1
     uncounted: int = 0
-    invocations: dict[str, Invocation] = field(default_factory=dict)
-    raw: dict[object, Invocation | None] = field(default_factory=dict)
+    invocations: dict[str, CallSignature] = field(default_factory=dict)
+    raw: dict[object, CallSignature | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
     """The first call of a signature, just after it was made."""
 
-    seen: Seen
-    invocation: Invocation
+    seen: FoundModel
+    invocation: CallSignature
     module: torch.nn.Module
-    arguments: Arguments
+    arguments: CapturedArguments
     answer: object
 
 
@@ -103,7 +103,7 @@ class _Unseen:
     order: int
     name: str
     place: str
-    arguments: Arguments
+    arguments: CapturedArguments
 
 
 class _Local(threading.local):
@@ -129,12 +129,12 @@ class Watch:
     """
 
     def __init__(self, max_depth: int, on_sighting: Callable[[Sighting], None]) -> None:
-        self.models: list[Seen] = []
+        self.models: list[FoundModel] = []
         self.main: ModuleType | None = None
         self._stopped = False
         self._max_depth = max_depth
         self._on_sighting = on_sighting
-        self._by_id: dict[int, Seen] = {}
+        self._by_id: dict[int, FoundModel] = {}
         self._count = 0
         self._local = _Local()
         self._lock = threading.RLock()
@@ -206,7 +206,7 @@ class Watch:
         return watched
 
     def _take_down(
-        self, module: torch.nn.Module, args: Any, kwargs: Any, seen: Seen | None
+        self, module: torch.nn.Module, args: Any, kwargs: Any, seen: FoundModel | None
     ) -> _Unseen | None:
         """What is known before the call; None where it is only being read, with no numbers."""
         if _is_being_traced() or any(type(each).__name__ in _SYMBOLS for each in args):
@@ -231,7 +231,9 @@ class Watch:
         path = next((path for path, part in top.named_modules() if part is module), "?")
         return f"{name}.{path}"
 
-    def _meet(self, module: torch.nn.Module, key: object, before: _Unseen, answer: object) -> Seen:
+    def _meet(
+        self, module: torch.nn.Module, key: object, before: _Unseen, answer: object
+    ) -> FoundModel:
         """The model, its signature noted, and told where that is new."""
         with self._lock:
             seen = self._by_id.get(id(module))
@@ -246,7 +248,7 @@ class Watch:
                 seen.raw[key] = None
                 return seen
             if new:
-                seen.invocations[digest] = Invocation(hash=digest, signature=signature)
+                seen.invocations[digest] = CallSignature(hash=digest, signature=signature)
             seen.raw[key] = seen.invocations[digest]
             if new:
                 self._tell(seen, seen.invocations[digest], module, before.arguments, answer)
@@ -254,10 +256,10 @@ class Watch:
 
     def _tell(
         self,
-        seen: Seen,
-        invocation: Invocation,
+        seen: FoundModel,
+        invocation: CallSignature,
         module: torch.nn.Module,
-        arguments: Arguments,
+        arguments: CapturedArguments,
         answer: object,
     ) -> None:
         """Whoever is told may call modules: they are not the script's."""
@@ -275,7 +277,7 @@ class Watch:
         finally:
             self._local.resting = False
 
-    def _introduce(self, module: torch.nn.Module, before: _Unseen) -> Seen:
+    def _introduce(self, module: torch.nn.Module, before: _Unseen) -> FoundModel:
         """A model that was not called before, or one made anew after the last of it was gone."""
         self.main = sys.modules["__main__"]
         depth, structure = self._local.depth, structure_of(module)
@@ -289,7 +291,7 @@ class Watch:
                 return each
         parameters = [p for p in module.parameters() if _has_values(p)]
         buffers = [b for b in module.buffers() if _has_values(b)]
-        seen = Seen(
+        seen = FoundModel(
             order=before.order,
             depth=depth,
             name=before.name,
@@ -308,7 +310,7 @@ class Watch:
         return seen
 
 
-def _count(seen: Seen, key: object, took_s: float) -> None:
+def _count(seen: FoundModel, key: object, took_s: float) -> None:
     seen.calls += 1
     seen.seconds += took_s
     invocation = seen.raw.get(key)

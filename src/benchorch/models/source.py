@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TypeAlias, final
 
-from benchorch.components import suggest
+from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.models.headers import Stamp, stamp
 
@@ -22,7 +22,7 @@ Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ParsedModule:
     """A parsed module.
 
     Attributes:
@@ -38,7 +38,7 @@ class Source:
     open: bool
 
 
-def module_source(name: str) -> tuple[Source | None, str]:
+def module_source(name: str) -> tuple[ParsedModule | None, str]:
     """The module's parsed source, or the problem; neither where only importing could tell."""
     spec, problem = _find(name)
     if problem or spec is None:
@@ -50,7 +50,7 @@ def module_source(name: str) -> tuple[Source | None, str]:
     return file_source(Path(spec.origin), name)
 
 
-def file_source(path: Path, name: str) -> tuple[Source | None, str]:
+def file_source(path: Path, name: str) -> tuple[ParsedModule | None, str]:
     """A file's parsed source under that name, or the problem."""
     try:
         return _parsed(name, path, stamp(path)), ""
@@ -89,12 +89,12 @@ def _ask_finders(dotted: str, path: list[str] | None) -> ModuleSpec | None:
 
 
 @lru_cache(maxsize=64)
-def _parsed(name: str, path: Path, _: Stamp) -> Source:
+def _parsed(name: str, path: Path, _: Stamp) -> ParsedModule:
     with tokenize.open(path) as file:
         tree = ast.parse(file.read(), filename=str(path))
     statements = list(_module_level(tree.body))
     names = frozenset(name for statement in statements for name in _bound(statement))
-    return Source(
+    return ParsedModule(
         name=name,
         names=names,
         definitions={
@@ -139,7 +139,7 @@ def _computes_names(tree: ast.Module) -> bool:
     )
 
 
-def attribute_problems(source: Source, attribute: str) -> list[str]:
+def attribute_problems(source: ParsedModule, attribute: str) -> list[str]:
     """Whether the module defines the attribute, as far as its source can tell."""
     first = attribute.partition(".")[0]
     if source.open or first in source.names:
@@ -148,7 +148,7 @@ def attribute_problems(source: Source, attribute: str) -> list[str]:
 
 
 def argument_problems(
-    where: str, source: Source, attribute: str, arguments: Mapping[str, Json]
+    where: str, source: ParsedModule, attribute: str, arguments: Mapping[str, Json]
 ) -> list[str]:
     """Keywords that a plainly written function or class does not take, and those it lacks."""
     signature = _signature(source.definitions.get(attribute))

@@ -16,7 +16,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import final
 
-from benchorch.components import suggest
+from benchorch.config.components import suggest
 
 _BASE_CONFIG = "PreTrainedConfig"
 

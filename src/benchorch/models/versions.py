@@ -11,7 +11,7 @@ def installed(distribution: str) -> str | None:
     """A distribution's release, or None where it is not installed."""
     import importlib.metadata  # late: a measuring process asks for no version
 
-    from benchorch.environment import release
+    from benchorch.host.environment import release
 
     try:
         return release(importlib.metadata.version(distribution))

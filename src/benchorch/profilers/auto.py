@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from benchorch.interfaces.profiler import Capture, CaptureRequest
+from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest
 from benchorch.profilers import kineto, own
 from benchorch.profilers.schedule import Scheduled
 
@@ -19,7 +19,7 @@ class Auto(Scheduled):
         """Never: it is decided when the runtime is loaded."""
         return None
 
-    def capture(self, request: CaptureRequest) -> Capture:
+    def capture(self, request: CaptureRequest) -> CapturedProfile:
         """A trace; MeasureError for a runtime that neither runs through torch nor records."""
         loaded = request.load(request.directory)
         if kineto.sees(loaded.executable):

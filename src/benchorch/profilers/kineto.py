@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchorch.errors import MeasureError
-from benchorch.interfaces.profiler import Capture, CaptureRequest, Loaded
+from benchorch.frameworks.torch_call import TorchExecutable
+from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest, Loaded
 from benchorch.interfaces.runtime import Executable
 from benchorch.profilers import kineto_tables, ranges
 from benchorch.profilers.schedule import Scheduled
-from benchorch.torch_call import TorchExecutable
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,7 @@ def sees(executable: object) -> bool:
 
 def capture(
     schedule: Scheduled, request: CaptureRequest, loaded: Loaded, *, stacks: bool = False
-) -> Capture:
+) -> CapturedProfile:
     """Calls without the profiler, then under it; the trace and its tables in the directory.
 
     Args:
@@ -76,7 +76,7 @@ def capture(
                 _record(again, schedule, loaded, request, library)
             _export(again, request.directory / STACKS)
     executable.close()
-    return Capture(
+    return CapturedProfile(
         profiler="torch",
         trace=request.directory / TRACE,
         unprofiled_ns=unprofiled_ns,

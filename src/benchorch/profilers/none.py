@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from benchorch.errors import MeasureError
-from benchorch.interfaces.profiler import Capture, CaptureRequest, Profiler
+from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest, Profiler
 
 
 @final
@@ -20,6 +20,6 @@ class NoProfiler(Profiler):
         """Always: nothing is to be recorded."""
         return "no profile was asked for: profiler=auto"
 
-    def capture(self, request: CaptureRequest) -> Capture:
+    def capture(self, request: CaptureRequest) -> CapturedProfile:
         """Nothing can be recorded by it."""
         raise MeasureError("No profile was asked for.", kind="no_profiler", remedy="profiler=auto")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, final
 
-from benchorch.interfaces.profiler import Capture, CaptureRequest
+from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest
 from benchorch.profilers.schedule import Scheduled
 
 REPORT = "nsys"
@@ -57,7 +57,7 @@ class Nsys(Scheduled):
         """An NVTX range, recorded where the whole process is."""
         return _nvtx(name)
 
-    def capture(self, request: CaptureRequest) -> Capture:
+    def capture(self, request: CaptureRequest) -> CapturedProfile:
         """Calls outside of the recorded range, then inside it."""
         loaded = request.load(None)
         with loaded.executable.calling():
@@ -69,7 +69,7 @@ class Nsys(Scheduled):
                     self.active, calls, request.clock, lambda i: _nvtx(f"iteration {i}")
                 )
         loaded.executable.close()
-        return Capture(
+        return CapturedProfile(
             profiler="nsys",
             trace=request.directory / TRACE,
             unprofiled_ns=unprofiled_ns,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from benchorch.interfaces.profiler import Capture, CaptureRequest
+from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest
 from benchorch.profilers import own
 from benchorch.profilers.schedule import Scheduled
 
@@ -19,6 +19,6 @@ class OnnxRuntimeProfiler(Scheduled):
         """Never: whether a runtime keeps a profile is seen when it is loaded."""
         return None
 
-    def capture(self, request: CaptureRequest) -> Capture:
+    def capture(self, request: CaptureRequest) -> CapturedProfile:
         """The session's trace and the graph that it ran; MeasureError for other runtimes."""
         return own.capture(self, request, request.load(request.directory))

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
-from benchorch.interfaces.profiler import Capture, CaptureRequest, Loaded
+from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest, Loaded
 from benchorch.profilers.schedule import Scheduled
 
 TRACE = "trace.json.gz"
@@ -17,7 +17,7 @@ _CALL = "model_run"
 Event = Mapping[str, Json]
 
 
-def capture(schedule: Scheduled, request: CaptureRequest, loaded: Loaded) -> Capture:
+def capture(schedule: Scheduled, request: CaptureRequest, loaded: Loaded) -> CapturedProfile:
     """Calls of an executable that records itself, then of another one as it is measured."""
     profiled_ns = _profiled(schedule, request, loaded)
     written = loaded.executable.own_profile()
@@ -32,7 +32,7 @@ def capture(schedule: Scheduled, request: CaptureRequest, loaded: Loaded) -> Cap
     events = last_calls(json.loads(written.read_text()), len(profiled_ns))
     trace.write_bytes(gzip.compress(json.dumps(events).encode()))
     written.unlink()
-    return Capture(
+    return CapturedProfile(
         profiler="onnxruntime",
         trace=trace,
         unprofiled_ns=_unprofiled(schedule, request),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from benchorch.interfaces.profiler import Capture, CaptureRequest
+from benchorch.frameworks.torch_call import missing_torch
+from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest
 from benchorch.profilers import kineto
 from benchorch.profilers.schedule import Scheduled
-from benchorch.torch_call import missing_torch
 
 
 @final
@@ -26,6 +26,6 @@ class TorchProfiler(Scheduled):
         """A reason only where torch is missing."""
         return missing_torch()
 
-    def capture(self, request: CaptureRequest) -> Capture:
+    def capture(self, request: CaptureRequest) -> CapturedProfile:
         """A chrome trace and PyTorch's tables; MeasureError where torch is not what runs."""
         return kineto.capture(self, request, request.load(request.directory), stacks=self.stacks)

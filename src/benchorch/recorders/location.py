@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from benchorch.domain.trial import Node
+from benchorch.domain.trial import ConfigNode
 
 SQLITE = "sqlite:///"
 VARIABLE = "BENCHORCH_TRACKING_URI"
@@ -59,7 +59,7 @@ def secrets(uri: str) -> tuple[str, ...]:
     return tuple(sorted((part for part in found if part), key=len, reverse=True))
 
 
-def kept_secret(node: Node) -> Node:
+def kept_secret(node: ConfigNode) -> ConfigNode:
     """A tracker's node as it may be written down; what is left out stays in the environment."""
     uri = node.get("uri")
     if not isinstance(uri, str) or not secrets(uri):

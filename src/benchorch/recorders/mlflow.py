@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 from urllib.parse import quote
 
-from benchorch import journal
 from benchorch.domain.codec import encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import RecordError
 from benchorch.interfaces.recorder import Recorder
+from benchorch.journal import run_directory
 from benchorch.recorders import attachments, location, run_fields
 from benchorch.recorders.run_fields import RunFields
 
@@ -144,8 +144,8 @@ class Mlflow(Recorder):
         with _talking(self):
             if session.twins:
                 session.children.update(_only_children(session))
-            if (directory / journal.PLAN).exists():  # a sweeper may have added to it
-                session.plan = journal.read_plan(directory)
+            if (directory / run_directory.PLAN).exists():  # a sweeper may have added to it
+                session.plan = run_directory.read_plan(directory)
                 _upload_skips(session.parent, session.plan, self.uri)
             _upload(session.parent, self.uri, attachments.directly_in(directory))
             _end_parent(session, directory, complete=complete)
@@ -315,7 +315,7 @@ def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
     from mlflow.entities import RunTag
 
     tags = dict(run_fields.of_plan(session.plan))
-    table = directory / journal.TABLE
+    table = directory / run_directory.TABLE
     if table.exists():
         tags[_NOTE] = table.read_text()[:_MAX_NOTE_LENGTH]
     run_id = session.parent.run_id

@@ -15,9 +15,9 @@ from zipfile import BadZipFile, ZipFile
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.frameworks.torch_call import Bound, TorchExecutable, missing_torch, tensors_of
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.refusal import refusal
-from benchorch.torch_call import Bound, TorchExecutable, missing_torch, tensors_of
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +52,7 @@ class Aoti(Runtime):
 
         package = request.sources[Format.AOTI_PACKAGE] / "model.pt2"
         torch.set_num_threads(request.threads)
-        with refusal(MeasureError, "The AOTInductor package cannot be loaded"):
+        with wrap_errors(MeasureError, "The AOTInductor package cannot be loaded"):
             loader = _loader(package)
         metadata = loader.get_metadata()
         _check_host(metadata, request)

@@ -10,11 +10,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from benchorch.compile_facts import compile_facts
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
+from benchorch.frameworks.onnx_files import MODEL_FILE, runtime_distribution
+from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
+from benchorch.frameworks.torch_compile_stats import compile_facts
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.onnx_files import MODEL_FILE, runtime_distribution
 from benchorch.runtimes.dynamo_backend import raised_by_backend
 from benchorch.runtimes.onnx_session import (
     PROVIDERS,
@@ -23,7 +24,6 @@ from benchorch.runtimes.onnx_session import (
     open_session,
     refused,
 )
-from benchorch.torch_call import live_executable, missing_torch, module_in
 
 if TYPE_CHECKING:
     import torch

@@ -10,16 +10,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NoReturn, final
 
-from benchorch.compile_facts import compile_facts
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.frameworks.openvino_files import import_openvino, unavailable_on
+from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
+from benchorch.frameworks.torch_compile_stats import compile_facts
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.openvino_files import import_openvino, unavailable_on
-from benchorch.refusal import refusal
 from benchorch.runtimes.dynamo_backend import raised_by_backend
 from benchorch.runtimes.openvino_facts import compiled_facts, device_config
-from benchorch.torch_call import live_executable, missing_torch, module_in
 
 _HINTS = {"float32": "f32", "device": None}
 _TOLERANCE_RATIOS = {"float32": 1e-4, "device": 3e-2}
@@ -77,7 +77,10 @@ class CompileOpenVino(Runtime):
                 counts=lambda: {**facts(), **_partition_facts()},
                 resources=kept,
             )
-            with refusal(MeasureError, "torch.compile with OpenVINO refused the model"), _seen():
+            with (
+                wrap_errors(MeasureError, "torch.compile with OpenVINO refused the model"),
+                _seen(),
+            ):
                 executable.bind(request.example.arrays)()
             _require_partitions()
             kept.push(resources.pop_all())

@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar, Literal, final
 
-from benchorch.compile_facts import compile_facts
 from benchorch.domain.artifact import Format
+from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
+from benchorch.frameworks.torch_compile_stats import compile_facts
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.torch_call import live_executable, missing_torch, module_in
 
 
 @final

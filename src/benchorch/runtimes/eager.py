@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, final
 
 from benchorch.domain.artifact import Format
+from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.torch_call import live_executable, missing_torch, module_in
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +43,7 @@ class Eager(Runtime):
 
 def _provider(request: LoadRequest, module: torch.nn.Module) -> str:
     """What runs the module, for people."""
-    from benchorch.onnx_module import OnnxGraph
+    from benchorch.frameworks.onnx_module import OnnxGraph
 
     if isinstance(module, OnnxGraph):
         return module.provider

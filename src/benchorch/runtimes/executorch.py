@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.frameworks.torch_call import Bound, TorchExecutable, missing_torch, tensors_of
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.refusal import refusal
-from benchorch.torch_call import Bound, TorchExecutable, missing_torch, tensors_of
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +47,7 @@ class Executorch(Runtime):
     def load(self, request: LoadRequest) -> Executable:
         """Ready to be called; MeasureError where the files are none of ExecuTorch's."""
         source = request.sources[Format.EXECUTORCH_PROGRAM]
-        with refusal(MeasureError, "The ExecuTorch program cannot be loaded"):
+        with wrap_errors(MeasureError, "The ExecuTorch program cannot be loaded"):
             notes = json.loads((source / _NOTES_FILE).read_text())
             _set_threads(request.threads)
             method = _method(source / _PROGRAM_FILE)

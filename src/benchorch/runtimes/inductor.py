@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, final
 
-from benchorch.compile_facts import compile_facts
-from benchorch.compiler_cache import inductor_cache
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
-from benchorch.inductor_provenance import kept_provenance
+from benchorch.frameworks.inductor_cache_directory import inductor_cache
+from benchorch.frameworks.inductor_provenance import kept_provenance
+from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
+from benchorch.frameworks.torch_compile_stats import compile_facts
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.refusal import refusal
-from benchorch.torch_call import live_executable, missing_torch, module_in
 
 _WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 
@@ -61,7 +61,7 @@ class Inductor(Runtime):
 
 def _open(resources: ExitStack, source: Path, scratch: Path) -> dict[str, Any]:
     """The step's options, in force until `resources` are closed, and its cache put in place."""
-    with refusal(MeasureError, "The Inductor cache cannot be loaded"):
+    with wrap_errors(MeasureError, "The Inductor cache cannot be loaded"):
         options: dict[str, Any] = json.loads((source / "options.json").read_text())
         _prepare_process(resources, scratch, options)
         _seed((source / "cache.bin").read_bytes())

@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.codec import Json
-from benchorch.environment import is_installed
 from benchorch.errors import MeasureError
-from benchorch.onnx_files import RUNTIMES
-from benchorch.refusal import refusal
+from benchorch.frameworks.onnx_files import RUNTIMES
+from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.host.environment import is_installed
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -152,7 +152,7 @@ def refused(what: str) -> Iterator[None]:
 
     errors = (native.Fail, native.InvalidGraph, native.InvalidProtobuf, native.NoSuchFile)
     more = (native.NotImplemented, native.RuntimeException, native.EPFail, native.InvalidArgument)
-    with refusal(MeasureError, what, *errors, *more):
+    with wrap_errors(MeasureError, what, *errors, *more):
         yield
 
 

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.frameworks.onnx_files import (
+    MODEL_FILE,
+    OPTIMIZED_FILE,
+    runtime_distribution,
+    size_bytes,
+)
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.onnx_files import MODEL_FILE, OPTIMIZED_FILE, runtime_distribution, size_bytes
 from benchorch.runtimes.onnx_session import (
     PROVIDERS,
     Provider,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.frameworks.openvino_files import import_openvino, read_graph, unavailable_on
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.openvino_files import import_openvino, read_graph, unavailable_on
-from benchorch.refusal import refusal
 from benchorch.runtimes.openvino_facts import compiled_facts, device_config
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class OpenVino(Runtime):
         """Compiled for this processor."""
         openvino = import_openvino()
         config = device_config(_HINTS[self.precision], request.threads)
-        with refusal(MeasureError, "OpenVINO cannot load the graph"):
+        with wrap_errors(MeasureError, "OpenVINO cannot load the graph"):
             model = read_graph(request.sources[Format.OPENVINO_IR])
             compiled = openvino.Core().compile_model(model, "CPU", config)
         return OpenVinoExecutable(compiled=compiled)

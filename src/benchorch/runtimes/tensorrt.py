@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import MeasureError
+from benchorch.frameworks.tensorrt_support import ELSEWHERE
+from benchorch.frameworks.torch_call import Bound, TorchExecutable, missing_torch, tensors_of
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.refusal import refusal
-from benchorch.tensorrt_rules import ELSEWHERE
-from benchorch.torch_call import Bound, TorchExecutable, missing_torch, tensors_of
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +55,7 @@ class TensorRt(Runtime):
 
         torch.set_num_threads(request.threads)
         source = request.sources[Format.TENSORRT_ENGINE]
-        with refusal(MeasureError, "The TensorRT engine cannot be loaded"):
+        with wrap_errors(MeasureError, "The TensorRT engine cannot be loaded"):
             notes = json.loads((source / _NOTES_FILE).read_text())
             engine = _engine(source / _ENGINE_FILE)
         return TorchExecutable(

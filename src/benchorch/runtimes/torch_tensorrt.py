@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 from zipfile import BadZipFile
 
-from benchorch.compile_facts import compile_facts
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.frameworks.tensorrt_engines import engine_cache
+from benchorch.frameworks.tensorrt_support import ELSEWHERE, products_ratio
+from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
+from benchorch.frameworks.torch_compile_stats import compile_facts
+from benchorch.frameworks.torch_program import load_program
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.refusal import refusal
 from benchorch.runtimes.dynamo_backend import raised_by_backend
-from benchorch.tensorrt_engines import engine_cache
-from benchorch.tensorrt_rules import ELSEWHERE, products_ratio
-from benchorch.torch_call import live_executable, missing_torch, module_in
-from benchorch.torch_program import load_program
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +44,7 @@ class TorchTensorRt(Runtime):
         import torch
 
         torch.set_num_threads(request.threads)
-        with refusal(MeasureError, "The Torch-TensorRT program cannot be loaded", BadZipFile):
+        with wrap_errors(MeasureError, "The Torch-TensorRT program cannot be loaded", BadZipFile):
             import torch_tensorrt  # noqa: F401  # registers what the program calls
 
             program = load_program(request.sources[_PROGRAM])
@@ -108,7 +108,10 @@ class TorchTensorRtJit(Runtime):
             # Else the backend runs with PyTorch what it cannot build, and says so in a log alone.
             "pass_through_build_failures": True,
         }
-        with ExitStack() as loading, refusal(MeasureError, "torch.compile with TensorRT failed"):
+        with (
+            ExitStack() as loading,
+            wrap_errors(MeasureError, "torch.compile with TensorRT failed"),
+        ):
             loading.callback(torch._dynamo.reset)
             import torch_tensorrt  # noqa: F401  # registers the backend
 

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
 from benchorch.errors import MeasureError
-from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.refusal import refusal
-from benchorch.torch_call import (
+from benchorch.frameworks.torch_call import (
     Bound,
     TorchExecutable,
     call_by_keyword,
@@ -21,7 +19,9 @@ from benchorch.torch_call import (
     tensors_of,
     unrecorded,
 )
-from benchorch.torchscript_files import CALL_FILE, SCRIPT_FILE
+from benchorch.frameworks.torchscript_files import CALL_FILE, SCRIPT_FILE
+from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 
 if TYPE_CHECKING:
     import torch
@@ -46,7 +46,7 @@ class TorchScript(Runtime):
 
         source = request.sources[Format.TORCHSCRIPT]
         torch.set_num_threads(request.threads)
-        with refusal(MeasureError, "The TorchScript file cannot be loaded"):
+        with wrap_errors(MeasureError, "The TorchScript file cannot be loaded"):
             told = json.loads((source / CALL_FILE).read_text())
             # torch.jit is not annotated
             script = torch.jit.load(  # type: ignore[no-untyped-call]

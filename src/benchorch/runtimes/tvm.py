@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.frameworks.torch_call import Bound, arrays_in, missing_torch, tensors_of
+from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.refusal import refusal
-from benchorch.torch_call import Bound, arrays_in, missing_torch, tensors_of
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -44,7 +44,7 @@ class Tvm(Runtime):
     def load(self, request: LoadRequest) -> Executable:
         """Ready to be called; MeasureError where the library cannot be loaded."""
         source = request.sources[Format.TVM_LIBRARY]
-        with refusal(MeasureError, "The TVM library cannot be loaded"):
+        with wrap_errors(MeasureError, "The TVM library cannot be loaded"):
             notes = json.loads((source / _NOTES_FILE).read_text())
             machine = _machine(str(source / _LIBRARY_FILE), request.threads)
         return TvmExecutable(

@@ -6,12 +6,12 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from benchorch.analysis.queueing import Stretch
 from benchorch.domain.measurement import Load, Observations
 from benchorch.errors import MeasureError
 from benchorch.interfaces.hardware import Clock
 from benchorch.scenarios.options import MOST_QUERIES, Options, stream, target_of
 from benchorch.scenarios.virtual_queue import Line, Served, serve
+from benchorch.stats.queueing import LoadPhase
 from benchorch.units import NS_PER_S, s_to_ns
 
 CLOSED = "closed"
@@ -27,7 +27,7 @@ LEAST_ROUNDS = 10
 _NEVER_NS = 2**62
 
 
-class Session:
+class LoadRun:
     """The stretches of one run so far.
 
     Garbage is collected as it would be in service, and noted.
@@ -131,10 +131,10 @@ class Session:
         """The time now."""
         return self._clock.now_ns()
 
-    def last(self) -> Stretch:
+    def last(self) -> LoadPhase:
         """The queries of the last stretch."""
         load, served = self.loads[-1], self._served
-        return Stretch.of(
+        return LoadPhase.of(
             self._scheduled_ns[load.first :],
             served.started_ns[load.first :],
             served.durations_ns[load.first :],

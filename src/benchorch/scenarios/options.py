@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Protocol
 
-from benchorch.analysis.slo import Target
 from benchorch.scenarios.arrivals import Arrivals, Kind, fresh_seed
+from benchorch.stats.binomial_bound import Target
 
 # More queries of one stretch are neither needed nor kept.
 MOST_QUERIES = 200_000

@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from benchorch.analysis.peak import Belief, Probe, belief, never, probe
-from benchorch.analysis.slo import Target
 from benchorch.domain.measurement import Calibration, Observations
 from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
 from benchorch.scenarios.arrivals import Kind, seeds
-from benchorch.scenarios.open_loop import Session
+from benchorch.scenarios.open_loop import LoadRun
 from benchorch.scenarios.options import positive, queries, require, seed_of
+from benchorch.stats.binomial_bound import Target
+from benchorch.stats.peak_rate import Belief, Probe, belief, never, probe
 from benchorch.units import ns_to_s
 
 # The first probe is to see so many violations if its rate is the one looked for ...
@@ -88,14 +88,14 @@ class PeakRate(Scenario):
         cold_caches: bool = False,
     ) -> Observations:
         """Capacity, probes and confirmation, each a load of its own."""
-        session = Session(self, calls, clock, cold_caches=cold_caches)
+        session = LoadRun(self, calls, clock, cold_caches=cold_caches)
         capacity_per_s = session.capacity_per_s()
         target = Target(target_ms=self.target_ms, quantile_ratio=self.quantile_ratio)
         if not never(session.last(), target):
             self._search(session, target, capacity_per_s)
         return session.observations(items_per_call)
 
-    def _search(self, session: Session, target: Target, capacity_per_s: float) -> None:
+    def _search(self, session: LoadRun, target: Target, capacity_per_s: float) -> None:
         """Probe where the answer is believed to be, then confirm; no probe, no confirmation."""
         schedules = seeds(seed_of(self), MOST_PROBES + 1)
         started_ns = session.now_ns()

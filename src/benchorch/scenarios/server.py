@@ -11,7 +11,7 @@ from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
 from benchorch.scenarios.arrivals import Kind
-from benchorch.scenarios.open_loop import Session
+from benchorch.scenarios.open_loop import LoadRun
 from benchorch.scenarios.options import positive, queries, require, seed_of
 
 
@@ -77,7 +77,7 @@ class Server(Scenario):
         cold_caches: bool = False,
     ) -> Observations:
         """One stretch at one rate; before it, where no rate is named, one at full speed."""
-        session = Session(self, calls, clock, cold_caches=cold_caches)
+        session = LoadRun(self, calls, clock, cold_caches=cold_caches)
         rate_per_s, share = self.rate_per_s, None
         if rate_per_s is None:
             share = self.utilisation_ratio

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from benchorch.analysis import looks as schedule
-from benchorch.analysis.quantiles import ALPHA
 from benchorch.interfaces.stopping import Stopping
+from benchorch.stats import sequential_testing as schedule
+from benchorch.stats.quantiles import ALPHA
 from benchorch.units import s_to_ns
 
 # Adding up the series at every block would cost more than short blocks themselves.

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from benchorch.analysis import looks as schedule
-from benchorch.analysis.processes import half_width_ratio
-from benchorch.analysis.quantiles import ALPHA
-from benchorch.analysis.stability import stability
 from benchorch.interfaces.stopping import Stopping
+from benchorch.stats import sequential_testing as schedule
+from benchorch.stats.between_processes import half_width_ratio
+from benchorch.stats.quantiles import ALPHA
+from benchorch.stats.steady_state import stability
 from benchorch.units import s_to_ns
 
 LEAST_CALLS = 10
@@ -128,7 +128,7 @@ class Precision(Stopping):
     def _decided(self, log_ratios: Sequence[float], delta_ratio: float) -> bool:
         if not log_ratios:
             return True
-        from benchorch.analysis.compare import is_settled  # a plan has no use for it
+        from benchorch.stats.ratio_test import is_settled  # a plan has no use for it
 
         alpha = self._look_alpha
         enough = len(log_ratios) >= self.min_pairs

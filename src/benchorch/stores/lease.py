@@ -33,20 +33,20 @@ _MOST_BYTES = 4096
 _LEAVE_S = 5.0
 
 
-def try_lease(objects: Objects, key: str, lease_s: float) -> Lease | None:
+def try_lease(objects: Objects, key: str, lease_s: float) -> BuildLease | None:
     """The right to build a key, or None while somebody has it that lives."""
     name, holder = f"leases/{key}", uuid.uuid4().hex
     first = _written(holder, 0)
     mark = _claim(objects, name, first, ABSENT)
     if mark is not None:
-        return Lease(objects, name, holder, mark, lease_s, taken_over=False)
+        return BuildLease(objects, name, holder, mark, lease_s, taken_over=False)
     found = objects.read(name, _MOST_BYTES)
     if found is None or not is_over(found, lease_s):
         return None
     mark = _claim(objects, name, first, found.seen.mark)
     if mark is None:  # somebody else was faster, or it was renewed after all
         return None
-    return Lease(objects, name, holder, mark, lease_s, taken_over=True)
+    return BuildLease(objects, name, holder, mark, lease_s, taken_over=True)
 
 
 def is_over(found: Content, lease_s: float) -> bool:
@@ -73,7 +73,7 @@ def _claim(objects: Objects, name: str, data: bytes, if_is: str) -> str | None:
 
 
 @final
-class Lease:
+class BuildLease:
     """The right to build one key; renewed while it is open, and given back."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Lease:
         self._leaving = threading.Event()
         self._renewing = threading.Thread(target=self._renew, name="lease", daemon=True)
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> BuildLease:
         self._renewing.start()
         return self
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
+from benchorch.files import write_json
 from benchorch.interfaces.store import Entry
-from benchorch.journal import write_json
 from benchorch.stores.manifest import (
     QUARANTINED,
     CorruptEntry,

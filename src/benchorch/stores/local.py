@@ -10,7 +10,7 @@ from typing import final
 
 from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.interfaces.store import Entry, Store
-from benchorch.stores.shelf import Shelf
+from benchorch.stores.shelf import ArtifactDirectory
 
 
 @final
@@ -31,8 +31,8 @@ class LocalStore(Store):
         _ = self._shelf  # which refuses what makes no sense
 
     @property
-    def _shelf(self) -> Shelf:
-        return Shelf.at(self.root, self.quota_gib)
+    def _shelf(self) -> ArtifactDirectory:
+        return ArtifactDirectory.at(self.root, self.quota_gib)
 
     def problems(self) -> Sequence[str]:
         """Why nothing can be kept below the root, one sentence each."""

@@ -25,10 +25,10 @@ from pathlib import Path, PurePosixPath
 
 from benchorch.domain.artifact import Artifact, Format, digest_of
 from benchorch.domain.codec import Json, decode, encode
-from benchorch.domain.trial import Node
+from benchorch.domain.trial import ConfigNode
 from benchorch.errors import StoreError
+from benchorch.files import write_json
 from benchorch.interfaces.store import Entry
-from benchorch.journal import write_json
 from benchorch.units import s_to_ns
 
 MANIFEST, FILES, VERIFIED = "manifest.json", "files", "verified.json"
@@ -67,7 +67,7 @@ class Manifest:
     key: str
     name: str
     format: Format
-    fields: Node
+    fields: ConfigNode
     created_at: str
     build_s: float = 0.0
     state: str = COMPLETE

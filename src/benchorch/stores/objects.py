@@ -26,7 +26,7 @@ class Denied(StoreError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ObjectInfo:
     """An object as it was when the service told of it.
 
     Attributes:
@@ -46,7 +46,7 @@ class Content:
     """The first bytes of an object, or all of them."""
 
     data: bytes
-    seen: Seen
+    seen: ObjectInfo
 
 
 class Objects(ABC):
@@ -58,7 +58,7 @@ class Objects(ABC):
         """Where they are, for people."""
 
     @abstractmethod
-    def look(self, name: str) -> Seen | None:
+    def look(self, name: str) -> ObjectInfo | None:
         """How an object is, without its bytes; None if there is none."""
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Objects(ABC):
         """Keep the same bytes under another name, too."""
 
     @abstractmethod
-    def listed(self, prefix: str) -> Sequence[Seen]:
+    def listed(self, prefix: str) -> Sequence[ObjectInfo]:
         """Every object whose name begins so."""
 
     @abstractmethod

@@ -53,7 +53,7 @@ from benchorch.stores.manifest import (
     write_manifest,
 )
 from benchorch.stores.objects import ABSENT, Content, Denied, Objects, Unreachable
-from benchorch.stores.shelf import Shelf
+from benchorch.stores.shelf import ArtifactDirectory
 
 LOG = logging.getLogger(__name__)
 MOST_MANIFEST_BYTES = 16 * 2**20
@@ -68,7 +68,7 @@ class Remote:
     """The artifacts that one service keeps, with the shelf on which they are put when wanted."""
 
     objects: Objects
-    shelf: Shelf
+    shelf: ArtifactDirectory
 
     def has(self, key: str) -> bool:
         """Whether somebody has put a manifest there."""

@@ -21,8 +21,16 @@ from typing import Any, TypeVar, final
 from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.errors import StoreError
 from benchorch.interfaces.store import Entry, Store
-from benchorch.stores.objects import ABSENT, Content, Denied, Objects, Refused, Seen, Unreachable
-from benchorch.stores.shelf import Shelf
+from benchorch.stores.objects import (
+    ABSENT,
+    Content,
+    Denied,
+    ObjectInfo,
+    Objects,
+    Refused,
+    Unreachable,
+)
+from benchorch.stores.shelf import ArtifactDirectory
 from benchorch.stores.tiers import Tiers
 
 _T = TypeVar("_T")
@@ -70,8 +78,8 @@ class S3Store(Store):
             raise ValueError(f"lease_s must be from 1 to 3600 seconds, got {self.lease_s}.")
 
     @property
-    def _shelf(self) -> Shelf:
-        return Shelf.at(self.root, self.quota_gib)
+    def _shelf(self) -> ArtifactDirectory:
+        return ArtifactDirectory.at(self.root, self.quota_gib)
 
     @property
     def _tiers(self) -> Tiers:
@@ -180,7 +188,7 @@ class _Bucket(Objects):
         """Where they are, for people."""
         return f"s3://{self.name}/{self.prefix}".rstrip("/")
 
-    def look(self, name: str) -> Seen | None:
+    def look(self, name: str) -> ObjectInfo | None:
         """How an object is, without its bytes."""
         return self._ask_of(name, lambda s3: _seen(name, s3.head_object(**self._at(name))))
 
@@ -225,7 +233,7 @@ class _Bucket(Objects):
         """Keep the same bytes under another name, too; they do not pass through here."""
         self._ask(lambda s3: s3.copy_object(**self._at(to), CopySource=self._at(name)))
 
-    def listed(self, prefix: str) -> Sequence[Seen]:
+    def listed(self, prefix: str) -> Sequence[ObjectInfo]:
         """Every object whose name begins so."""
         pages = self._pages("list_objects_v2", prefix)
         return [
@@ -356,10 +364,10 @@ def _if_match(mark: str | None) -> dict[str, str]:
     return {} if mark is None else {"IfMatch": mark}
 
 
-def _seen(name: str, answer: Mapping[str, Any]) -> Seen:
+def _seen(name: str, answer: Mapping[str, Any]) -> ObjectInfo:
     """An object as an answer has it, or as one does that lists several."""
     told = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
-    return Seen(
+    return ObjectInfo(
         name=name,
         mark=str(answer["ETag"]),
         size_bytes=int(answer.get("ContentLength", answer.get("Size", 0))),

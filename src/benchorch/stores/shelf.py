@@ -60,7 +60,7 @@ _DETAIL_CHARACTERS = 4000  # enough for a compiler's last words, too little to f
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shelf:
+class ArtifactDirectory:
     """Artifacts below one directory, readable by its owner only.
 
     Args:
@@ -72,7 +72,7 @@ class Shelf:
     quota_gib: float | None
 
     @classmethod
-    def at(cls, root: str, quota_gib: float | None) -> Shelf:
+    def at(cls, root: str, quota_gib: float | None) -> ArtifactDirectory:
         """The shelf below a directory as a person names it; ValueError if it names none."""
         if quota_gib is not None and not 0 <= quota_gib < math.inf:
             raise ValueError(f"quota_gib must be null or a number of at least 0, got {quota_gib}.")

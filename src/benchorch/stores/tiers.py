@@ -18,11 +18,11 @@ from typing import final
 from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.errors import StoreError
 from benchorch.interfaces.store import Entry
-from benchorch.stores.lease import Lease, try_lease
+from benchorch.stores.lease import BuildLease, try_lease
 from benchorch.stores.manifest import COMPLETE
 from benchorch.stores.objects import Denied, Objects, Unreachable
 from benchorch.stores.remote import Remote
-from benchorch.stores.shelf import Shelf, checked
+from benchorch.stores.shelf import ArtifactDirectory, checked
 
 LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_S = 2.0
@@ -38,7 +38,7 @@ class Tiers:
         lease_s: how long a builder may be silent before another machine builds in its place.
     """
 
-    shelf: Shelf
+    shelf: ArtifactDirectory
     objects: Objects
     lease_s: float
 
@@ -106,7 +106,7 @@ class Tiers:
             patient = True
             time.sleep(min(_LOOK_AGAIN_S, self.lease_s / 4) * random.uniform(0.5, 1.0))
 
-    def _lease(self, key: str) -> Lease | None:
+    def _lease(self, key: str) -> BuildLease | None:
         lease = try_lease(self.objects, key, self.lease_s)
         if lease and lease.taken_over:
             LOG.warning("the builder of %s is gone: building in its place", key[:_SHORT_KEY])

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from benchorch.trace.dag import CriticalPath, Dag
 from benchorch.trace.events import Events
-from benchorch.trace.findings import Findings
-from benchorch.trace.operator_graph import OperatorGraph
+from benchorch.trace.findings import WindowFindings
+from benchorch.trace.operators.graph import OperatorGraph
 
 
 class Replayable(Protocol):
@@ -34,5 +34,5 @@ class Analysed(Replayable, Protocol):
     """The same with what is said of it."""
 
     @property
-    def findings(self) -> Findings:
+    def findings(self) -> WindowFindings:
         """What is said of it."""

@@ -9,16 +9,16 @@ from typing import final
 
 from benchorch.errors import TraceError
 from benchorch.trace.attribution.findings import findings
-from benchorch.trace.builder.build import build_dag
+from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.dag import CriticalPath, Dag, Window
 from benchorch.trace.events import Events
-from benchorch.trace.findings import Findings
+from benchorch.trace.findings import WindowFindings
+from benchorch.trace.graph.build import build_dag
 from benchorch.trace.iterations import iterations, typical
-from benchorch.trace.operator_graph import OperatorGraph
-from benchorch.trace.path import critical_path
-from benchorch.trace.provenance import Provenance
+from benchorch.trace.operators.graph import OperatorGraph
+from benchorch.trace.operators.provenance import Provenance
+from benchorch.trace.operators.roofline import Peaks
 from benchorch.trace.readers.open import read_events
-from benchorch.trace.roofline import Peaks
 from benchorch.trace.windows import windows
 
 
@@ -37,7 +37,7 @@ class Analysis:
     events: Events
     dag: Dag
     path: CriticalPath
-    findings: Findings
+    findings: WindowFindings
     graph: OperatorGraph | None
 
 

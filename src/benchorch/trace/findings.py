@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class EntityRow:
     """One entity of a table: an operator, module, kernel, graph node, class, or a fold of several.
 
     Three numbers of time, never one: how long it ran in all, how much of that lay on the critical
@@ -118,7 +118,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class WindowFindings:
     """Everything that is said of one window of a trace; times are integer nanoseconds.
 
     Attributes:
@@ -149,11 +149,11 @@ class Findings:
     tiers: Mapping[str, int]
     invariants: Mapping[str, bool]
     diagnosis: Diagnosis
-    operators: tuple[Row, ...] = ()
-    modules: tuple[Row, ...] = ()
-    kernels: tuple[Row, ...] = ()
-    graph_nodes: tuple[Row, ...] = ()
-    folds: tuple[Row, ...] = ()
+    operators: tuple[EntityRow, ...] = ()
+    modules: tuple[EntityRow, ...] = ()
+    kernels: tuple[EntityRow, ...] = ()
+    graph_nodes: tuple[EntityRow, ...] = ()
+    folds: tuple[EntityRow, ...] = ()
     branches: tuple[Branch, ...] = ()
     near_critical: float = 0.0
     overlap_ratio: float | None = None

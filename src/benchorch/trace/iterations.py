@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from benchorch.analysis.average import mean
 from benchorch.domain.estimate import Estimate
+from benchorch.stats.mean_of_processes import mean
 from benchorch.trace.dag import NOBODY
 
 if TYPE_CHECKING:

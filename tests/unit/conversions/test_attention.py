@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-import conversion_lab as lab
-import tiny_models
+from support import conversions as lab
+from support import models as tiny_models
 
 
 class Attention(torch.nn.Module):

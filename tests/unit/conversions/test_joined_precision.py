@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import conversion_lab as lab
+from support import conversions as lab
 
 JOINED = [
     ("bf16+export", "Transformer"),

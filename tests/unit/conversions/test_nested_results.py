@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-import conversion_lab as lab
-import tiny_models
+from support import conversions as lab
+from support import models as tiny_models
 
 TORCH_NATIVE = ["eager", "export", "export_strict", "decompositions", "torchscript", "aot_eager"]
 

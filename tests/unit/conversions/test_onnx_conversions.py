@@ -10,8 +10,6 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import conversion_lab as lab
-from benchorch import onnx_files
 from benchorch.conversions.onnx_int4 import OnnxBlockWeights
 from benchorch.conversions.onnx_int8_dynamic import OnnxInt8Dynamic
 from benchorch.conversions.onnx_int8_static import OnnxInt8Static
@@ -19,7 +17,9 @@ from benchorch.conversions.onnx_prepare import without_gemms
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
+from benchorch.frameworks import onnx_files
 from benchorch.interfaces.conversion import BuildRequest, FileStep
+from support import conversions as lab
 
 QUANTIZED = ("onnxruntime_int8_dynamic", "onnxruntime_int8_static", "onnxruntime_int4")
 

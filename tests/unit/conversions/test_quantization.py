@@ -19,8 +19,6 @@ import numpy as np
 import pytest
 import torch
 
-import conversion_lab as lab
-from benchorch.build_keys import Keys
 from benchorch.conversions.dynamic_quantization import DynamicQuantization
 from benchorch.conversions.fx_quantization import FxQuantization
 from benchorch.conversions.pt2e import Pt2e
@@ -29,8 +27,10 @@ from benchorch.conversions.torchao import TorchAo
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.torch_program import load_program
 from benchorch.interfaces.conversion import BuildRequest, FileStep, Step
-from benchorch.torch_program import load_program
+from benchorch.trial.build_keys import Keys
+from support import conversions as lab
 
 CASES = [
     ("dynamic_int8", "Transformer"),

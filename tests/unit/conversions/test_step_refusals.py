@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-import conversion_lab as lab
 from benchorch.conversions.cast import Cast
 from benchorch.conversions.export import Export
 from benchorch.conversions.inductor_cache import InductorCompile
@@ -19,8 +18,9 @@ from benchorch.conversions.onnx_export import OnnxExport
 from benchorch.conversions.torchscript import TorchScript
 from benchorch.domain.tensors import Example, TensorSpec
 from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.tensorrt_support import refuse_open_sizes
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-from benchorch.tensorrt_rules import refuse_open_sizes
+from support import conversions as lab
 
 
 class BranchesOnData(torch.nn.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchorch.hardware.aws_fleet import empty_place
-from s3_lab import Bucket, bucket
+from support.s3 import Bucket, bucket
 
 __all__ = ["bucket"]  # a fixture
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchorch.hardware.cuda import CudaClock
-from fake_cuda import L2_BYTES, READ_NS, RECORD_NS, Device, install, issues
+from support.cuda import L2_BYTES, READ_NS, RECORD_NS, Device, install, issues
 
 
 @pytest.fixture

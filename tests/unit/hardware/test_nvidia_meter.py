@@ -14,8 +14,8 @@ import pytest
 from benchorch.domain.measurement import DeviceMemory
 from benchorch.errors import MeasureError
 from benchorch.hardware.nvidia_meter import (
-    Driver,
     NvidiaMeter,
+    NvmlDevice,
     Sums,
     find_device,
     first_device,
@@ -100,7 +100,7 @@ def test_power_is_summed_up_and_said_to_be_where_there_is_no_counter() -> None:
     meter = meter_of(TotalEnergyConsumption=refuse, PowerUsage=70_000)
     assert meter.no_energy() is None
     assert meter.energy_source == "nvml power at 20 Hz"
-    assert isinstance(meter.driver, Driver)
+    assert isinstance(meter.driver, NvmlDevice)
     try:
         first_j = meter.energy_j()
         deadline = time.monotonic() + 10
@@ -120,7 +120,7 @@ def test_sums_follow_the_trapezoid_rule() -> None:
         PowerUsage=lambda _: next(milliwatts),
         UtilizationRates=lambda _: SimpleNamespace(gpu=next(busy)),
     )
-    sums = Sums(Driver(nvml, "the device"), now_ns=lambda: s_to_ns(next(seconds)))
+    sums = Sums(NvmlDevice(nvml, "the device"), now_ns=lambda: s_to_ns(next(seconds)))
     for _ in range(3):
         sums.sample()
     assert sums.joules == pytest.approx(150 * 1 + 150 * 2)
@@ -136,7 +136,7 @@ def test_a_device_that_tells_neither_energy_nor_power_says_so() -> None:
 
 def test_busy_seconds_are_summed_up_from_utilisation() -> None:
     meter = meter_of(UtilizationRates=SimpleNamespace(gpu=50))
-    assert isinstance(meter.driver, Driver)
+    assert isinstance(meter.driver, NvmlDevice)
     try:
         assert meter.busy_s() == 0.0
         time.sleep(0.001)
@@ -159,9 +159,9 @@ def test_without_nvml_there_is_no_source_and_no_utilisation() -> None:
 
 
 def test_the_device_is_found_by_its_uuid_and_a_part_of_one_too() -> None:
-    assert isinstance(find_device(fake_nvml(), UUID), Driver)
+    assert isinstance(find_device(fake_nvml(), UUID), NvmlDevice)
     sliced = fake_nvml(HandleByUUID=lambda uuid: given(uuid == f"MIG-{UUID}", "a part"))
-    assert isinstance(find_device(sliced, UUID), Driver)
+    assert isinstance(find_device(sliced, UUID), NvmlDevice)
     assert "does not know the device with UUID ffff: Not Found" in str(
         find_device(fake_nvml(), "ffff")
     )
@@ -178,7 +178,7 @@ def test_the_first_device_is_torchs(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(PowerUsage=1_000))  # type: ignore[arg-type]
     found = first_device()
-    assert isinstance(found, Driver)
+    assert isinstance(found, NvmlDevice)
     assert found.watts() == 1.0
     assert first_device() is found
 

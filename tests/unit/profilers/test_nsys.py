@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from benchorch import supervise
+from benchorch.host.processes import run_child
 from benchorch.interfaces.profiler import CaptureRequest, Loaded
 from benchorch.profilers import nsys
 from benchorch.profilers.nsys import Nsys
-from virtual_clock import VirtualClock
+from support.clocks import VirtualClock
 
 FAKE = """#!{python}
 import pathlib, subprocess, sys
@@ -55,15 +55,15 @@ def test_the_worker_answers_through_it_and_its_report_is_converted(
 ) -> None:
     script = tmp_path / "child.py"
     script.write_text(
-        "from benchorch.channel import Channel, read_request\n"
+        "from benchorch.host.processes.child_channel import Channel, read_request\n"
         "asked = read_request()\n"
         "Channel().send_reply([asked, 'profiled'])\n"
     )
-    answered = supervise.run_child(
+    answered = run_child.run_child(
         "profile",
         {"trial": "x"},
         log=tmp_path / "log.txt",
-        limits=supervise.Limits(timeout_s=60, memory_bytes=None, exit_s=Nsys.exit_s),
+        limits=run_child.Limits(timeout_s=60, memory_bytes=None, exit_s=Nsys.exit_s),
         environment={},
         on_event=lambda _: None,
         command=[sys.executable, str(script)],

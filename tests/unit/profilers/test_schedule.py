@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from benchorch.profilers.auto import Auto
-from virtual_clock import VirtualClock
+from support.clocks import VirtualClock
 
 MS = 1_000_000
 

@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 import torch
 
-import conversion_lab as lab
 from benchorch.errors import MeasureError
+from benchorch.frameworks.torch_call import TorchExecutable
 from benchorch.hardware.cpu import CpuClock
-from benchorch.interfaces.profiler import Capture, CaptureRequest, Loaded, Profiler
+from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest, Loaded, Profiler
 from benchorch.profilers import kineto_tables, ranges
 from benchorch.profilers.auto import Auto
 from benchorch.profilers.onnxruntime import OnnxRuntimeProfiler
 from benchorch.profilers.torch import TorchProfiler
-from benchorch.torch_call import TorchExecutable
+from support import conversions as lab
 
 SHORT = {"wait": 2, "warmup": 1, "active": 3}
 
@@ -39,7 +39,7 @@ def request_of(chain: lab.Chain, made: lab.Built, directory: Path) -> CaptureReq
     return CaptureRequest(load=load, clock=CpuClock(), device="cpu", directory=directory)
 
 
-def captured(name: str, profiler: Profiler, tmp_path: Path, model: str = "Mlp") -> Capture:
+def captured(name: str, profiler: Profiler, tmp_path: Path, model: str = "Mlp") -> CapturedProfile:
     chain = lab.chain_of(name, model)
     made = lab.built(chain, tmp_path / "built")
     directory = tmp_path / "profile"

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchorch import journal
 from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.errors import RecordError
+from benchorch.journal import run_directory
 from benchorch.recorders.mlflow import Mlflow, create_store
 
 if TYPE_CHECKING:
@@ -77,12 +77,12 @@ def uri(tables: Path, tmp_path: Path) -> str:
 def directory(tmp_path: Path) -> Path:
     path = tmp_path / "run"
     path.mkdir()
-    journal.write_plan(path, PLAN)
-    journal.append_result(path, RESULT, {})
-    folder = journal.trial_directory(path, RESULT.trial_id)
-    (folder / journal.OBSERVATIONS).write_text("{}\n")
-    (path / journal.TABLE).write_text("| conversion | p50 |\n")
-    folder = journal.trial_directory(path, TRIAL.trial_id)
+    run_directory.write_plan(path, PLAN)
+    run_directory.append_result(path, RESULT, {})
+    folder = run_directory.trial_directory(path, RESULT.trial_id)
+    (folder / run_directory.OBSERVATIONS).write_text("{}\n")
+    (path / run_directory.TABLE).write_text("| conversion | p50 |\n")
+    folder = run_directory.trial_directory(path, TRIAL.trial_id)
     (folder / "traces").mkdir()
     (folder / "traces" / "trace.json").write_text("{}")
     return path
@@ -96,7 +96,7 @@ def client(uri: str) -> MlflowClient:
 
 
 def record(recorder: Mlflow, directory: Path, result: TrialResult = RESULT) -> str:
-    folder = journal.trial_directory(directory, TRIAL.trial_id)
+    folder = run_directory.trial_directory(directory, TRIAL.trial_id)
     return recorder.record(TRIAL, result, SUMMARY, folder)
 
 

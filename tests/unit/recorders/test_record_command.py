@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from benchorch import background, journal
-from benchorch.commands import record
-from benchorch.domain.trial import Node, Plan
-from benchorch.recording import word_on_stdin
+from benchorch.cli.commands import record
+from benchorch.domain.trial import ConfigNode, Plan
+from benchorch.files import write_json
+from benchorch.journal import run_directory
+from benchorch.run import sidecar
+from benchorch.run.record import word_on_stdin
 
 
-def directory_of(path: Path, tracking: Node) -> Path:
+def directory_of(path: Path, tracking: ConfigNode) -> Path:
     plan = Plan(plan_id="p", name="n", trials=(), skips=(), session={"tracking": tracking})
     path.mkdir(exist_ok=True)
-    journal.write_plan(path, plan)
+    run_directory.write_plan(path, plan)
     return path
 
 
@@ -66,10 +68,10 @@ def test_a_database_is_found_again_from_another_directory(
     node = {"_target_": record.MLFLOW, "uri": "sqlite:///mlflow.db"}
     path = directory_of(tmp_path / "run", node)
     noted = f"sqlite:///{tmp_path}/mlflow.db"
-    journal.write_json(path / "tracking.json", {"uri": noted, "experiment": "benchorch"})
+    write_json(path / "tracking.json", {"uri": noted, "experiment": "benchorch"})
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    recorder = record.recorder_of(path, journal.read_plan(path), None)
+    recorder = record.recorder_of(path, run_directory.read_plan(path), None)
     assert recorder.address["uri"] == noted
 
 
@@ -83,7 +85,7 @@ def test_a_database_is_found_again_from_another_directory(
     ],
 )
 def test_the_end_of_a_run_is_heard_on_stdin(said: bytes, heard: bool) -> None:
-    code = "import sys; from benchorch.recording import word_on_stdin as w; sys.exit(w(9) is True)"
+    code = "import sys; from benchorch.run.record import word_on_stdin as w; sys.exit(w(9) is True)"
     child = subprocess.run([sys.executable, "-c", code], input=said, check=False)
     assert child.returncode == int(heard)
 
@@ -104,6 +106,6 @@ def test_following_quietly_answers_nothing_when_all_is_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    monkeypatch.setattr(background.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sidecar.signal, "signal", lambda *_: None)
     reply = record.run([str(directory_of(tmp_path, NONE)), "--follow"])
     assert (reply.text, reply.exit_code) == ("", 0)

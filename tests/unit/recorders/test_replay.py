@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from benchorch import journal
 from benchorch.domain.estimate import Comparison, Estimate, Summary
 from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, RecordError
 from benchorch.interfaces.recorder import Recorder
+from benchorch.journal import run_directory
 from benchorch.recorders.none import Nowhere
-from benchorch.recording import replay
+from benchorch.run.record import replay
 
 
 @dataclass
@@ -103,12 +103,12 @@ def end(directory: Path, trial_id: str, attempt: int = 1) -> None:
         attempt=attempt,
         baseline_id=None if trial_id == "t0" else "t0",
     )
-    journal.append_result(directory, result, {})
+    run_directory.append_result(directory, result, {})
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    journal.write_plan(tmp_path, plan_of(3))
+    run_directory.write_plan(tmp_path, plan_of(3))
     return tmp_path
 
 
@@ -188,7 +188,7 @@ def test_a_new_baseline_changes_what_is_compared_with_it(directory: Path) -> Non
 
 def test_a_torn_last_line_is_left_for_later(directory: Path) -> None:
     end(directory, "t0")
-    with (directory / journal.RESULTS).open("a") as file:
+    with (directory / run_directory.RESULTS).open("a") as file:
         file.write('{"trial_id": "t1", "outc')
     tracker = Memory()
     replay(directory, tracker, summarise=summarise)
@@ -213,7 +213,7 @@ def test_a_refused_trial_holds_up_no_other(directory: Path) -> None:
 
 
 def test_two_refused_trials_in_a_row_hold_up_no_other(directory: Path) -> None:
-    journal.write_plan(directory, plan_of(6))
+    run_directory.write_plan(directory, plan_of(6))
     for i in range(6):
         end(directory, f"t{i}")
     tracker = Memory(refused={"t0", "t1", "t2"})
@@ -298,7 +298,7 @@ def test_following_takes_in_trials_planned_later(directory: Path) -> None:
     tracker = Memory()
 
     def extend() -> None:
-        journal.write_plan(directory, plan_of(5))
+        run_directory.write_plan(directory, plan_of(5))
         end(directory, "t4")
         end(directory, "t0")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison, Estimate, Summary
-from benchorch.domain.profile import Bottleneck, ProfileRecord
+from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import OutputParity, Verdict
@@ -232,7 +232,7 @@ def test_a_list_of_plain_values_is_one_leaf_and_a_list_of_nodes_is_numbered() ->
 
 
 def test_what_limits_a_trial_is_metrics_and_tags() -> None:
-    bottleneck = Bottleneck(
+    bottleneck = BottleneckVerdict(
         limit="launch-bound",
         sentence="It waits for launches.",
         advice="Try CUDA graphs.",

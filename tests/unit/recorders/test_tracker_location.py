@@ -82,7 +82,7 @@ def test_every_uri_of_a_text_loses_its_secrets() -> None:
 
 
 def test_what_hydra_noted_of_a_command_loses_its_passwords(tmp_path: Path) -> None:
-    from benchorch.launcher import _strike_out_passwords
+    from benchorch.cli.hydra_app import _strike_out_passwords
 
     notes = [tmp_path / "multirun.yaml", tmp_path / ".hydra" / "overrides.yaml"]
     notes[1].parent.mkdir()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchorch.commands import ui
+from benchorch.cli.commands import ui
 
 
 @pytest.fixture(autouse=True)

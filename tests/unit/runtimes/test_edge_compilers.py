@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import conversion_lab as lab
 from benchorch.errors import BuildError
+from support import conversions as lab
 
 MODELS = ("Mlp", "Masked", "Convolution", "Transformer")
 

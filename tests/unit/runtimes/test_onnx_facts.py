@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import conversion_lab as lab
 from benchorch.errors import MeasureError
 from benchorch.runtimes import onnxruntime as member
+from support import conversions as lab
 
 
 def test_operators_are_counted_by_provider_and_by_type(tmp_path: Path) -> None:

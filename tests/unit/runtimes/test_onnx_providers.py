@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import onnxruntime
 import pytest
 
-from benchorch import onnx_files
 from benchorch.errors import MeasureError
+from benchorch.frameworks import onnx_files
 from benchorch.runtimes import onnx_session
 from benchorch.runtimes.onnx_session import PROVIDERS, assignment, open_session
 from benchorch.runtimes.onnxruntime import OnnxRuntime

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import conversion_lab as lab
 from benchorch.errors import BuildError, MeasureError
-from benchorch.openvino_files import import_openvino
+from benchorch.frameworks.openvino_files import import_openvino
 from benchorch.runtimes.openvino import OpenVino, _bfloat16_bits
+from support import conversions as lab
 
 # Not importorskip: importing it is what `import_openvino` is for.
 pytestmark = pytest.mark.skipif(

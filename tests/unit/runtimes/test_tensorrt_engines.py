@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-import conversion_lab as lab
+from benchorch.frameworks.tensorrt_engines import engine_cache
 from benchorch.runtimes.torch_tensorrt import TorchTensorRtJit
-from benchorch.tensorrt_engines import engine_cache
+from support import conversions as lab
 
 OPTIONS = {"min_block_size": 1}
 
@@ -68,7 +68,7 @@ def test_a_newer_torch_tensorrt_finds_nothing(
 ) -> None:
     engine_cache(tmp_path, linear(), OPTIONS).insert("h", b"engine")
     newer = {"torch-tensorrt": "99"}
-    monkeypatch.setattr("benchorch.tensorrt_engines.package_versions", lambda _: newer)
+    monkeypatch.setattr("benchorch.frameworks.tensorrt_engines.package_versions", lambda _: newer)
     assert engine_cache(tmp_path, linear(), OPTIONS).check("h") is None
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import conversion_lab as lab
 from benchorch.errors import MeasureError
 from benchorch.runtimes.compiled import Compiled
 from benchorch.runtimes.eager import Eager
+from support import conversions as lab
 
 
 def test_cuda_graphs_are_refused_where_they_would_do_nothing() -> None:

@@ -18,11 +18,11 @@ from benchorch.interfaces.stopping import Stopping
 from benchorch.scenarios.multi_stream import MultiStream
 from benchorch.scenarios.offline import Offline
 from benchorch.scenarios.single_stream import SingleStream
-from benchorch.stages.measure import Measured, measure
 from benchorch.stopping.fixed import Fixed
 from benchorch.stopping.precision import LEAST_CALLS, Precision
-from stand_ins import Bench, Blocks
-from virtual_clock import Costs, VirtualClock
+from benchorch.trial.measure import ProcessMeasurement, measure
+from support.clocks import Costs, VirtualClock
+from support.fakes import Bench, Blocks
 
 EVERY = [SingleStream(), MultiStream(samples_per_query=4), Offline(min_duration_s=5)]
 
@@ -32,7 +32,7 @@ def measured(
     call: Callable[[], object],
     scenario: Scenario | None = None,
     stopping: Stopping | None = None,
-) -> Measured:
+) -> ProcessMeasurement:
     return measure(
         [call],
         hardware=Bench(clock),

@@ -13,8 +13,8 @@ from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
 from benchorch.scenarios.multi_stream import MultiStream
 from benchorch.scenarios.offline import Offline
-from stand_ins import Blocks
-from virtual_clock import Costs, VirtualClock
+from support.clocks import Costs, VirtualClock
+from support.fakes import Blocks
 
 Call = Callable[[], object]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchorch.scenarios.curve import ThroughputLatency
 from benchorch.scenarios.peak_rate import PeakRate
-from load_runs import QuickClock, constant, run
+from benchorch.scenarios.throughput_latency import ThroughputLatency
+from support.load_runs import QuickClock, constant, run
 
 
 def test_capacity_comes_first_then_probes_then_one_run_of_full_length() -> None:

@@ -11,8 +11,8 @@ import pytest
 from benchorch.domain.measurement import Observations
 from benchorch.errors import MeasureError
 from benchorch.scenarios.series import MOST_RESTARTS, Series, fill, in_turn, sized, window_from
-from stand_ins import Blocks
-from virtual_clock import Costs, VirtualClock
+from support.clocks import Costs, VirtualClock
+from support.fakes import Blocks
 
 
 def observe(clock: VirtualClock, call: Callable[[], object], blocks: int) -> Observations:

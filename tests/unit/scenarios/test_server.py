@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from benchorch.analysis.queueing import disagreement_ratio
 from benchorch.errors import MeasureError
 from benchorch.hardware.cpu import CpuClock
 from benchorch.interfaces.hardware import Counts
 from benchorch.scenarios.server import Server
-from load_runs import QuickClock, constant, only, run, varying
-from virtual_clock import Costs, VirtualClock
+from benchorch.stats.queueing import disagreement_ratio
+from support.clocks import Costs, VirtualClock
+from support.load_runs import QuickClock, constant, only, run, varying
 
 MS = 1_000_000
 

@@ -9,8 +9,8 @@ import pytest
 
 from benchorch.domain.measurement import Observations
 from benchorch.scenarios.single_stream import SingleStream
-from stand_ins import Blocks
-from virtual_clock import VirtualClock
+from support.clocks import VirtualClock
+from support.fakes import Blocks
 
 
 def run(

@@ -11,7 +11,7 @@ from benchorch.errors import MeasureError
 from benchorch.hardware.cpu import CpuClock
 from benchorch.interfaces.hardware import Timing
 from benchorch.scenarios.virtual_queue import Line, Served, serve
-from load_runs import QuickClock, constant
+from support.load_runs import QuickClock, constant
 
 MS = 1_000_000
 NEVER = 2**62

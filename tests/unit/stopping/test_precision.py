@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from benchorch.analysis.looks import geometric
+from benchorch.stats.sequential_testing import geometric
 from benchorch.stopping.precision import Precision
 
 

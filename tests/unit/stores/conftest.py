@@ -1,3 +1,3 @@
-from s3_lab import bucket
+from support.s3 import bucket
 
 __all__ = ["bucket"]

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from awaiting import wait_for
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.stores.lease import try_lease
 from benchorch.stores.s3 import S3Store
-from s3_lab import Bucket
+from support.s3 import Bucket
+from support.waiting import wait_for
 
 KEY = BuildKey(fields={"model": "mlp"})
 LEASE = f"leases/{KEY.digest}"

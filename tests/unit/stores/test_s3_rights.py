@@ -10,7 +10,7 @@ import pytest
 
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.stores.s3 import S3Store
-from s3_lab import Bucket
+from support.s3 import Bucket
 
 POLICY = Path(__file__).resolve().parents[3] / "infra/terraform/modules/access/main.tf"
 KEY = BuildKey(fields={"model": "mlp"})

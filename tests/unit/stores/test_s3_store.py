@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from aws_emulator.traffic import Fault
-from benchorch.commands import cache
+from benchorch.cli.commands import cache
 from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.errors import BuildError, StoreError
 from benchorch.stores import s3 as s3_module
 from benchorch.stores.s3 import S3Store
-from s3_lab import Bucket
+from support.aws_emulator.traffic import Fault
+from support.s3 import Bucket
 
 KEY = BuildKey(fields={"model": "mlp", "opset": 20})
 MANIFEST = f"artifacts/{KEY.digest}/manifest.json"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchorch.stores.lease import MARGIN_S, Lease, is_over, try_lease
-from benchorch.stores.objects import ABSENT, Content, Objects, Seen, Unreachable
+from benchorch.stores.lease import MARGIN_S, BuildLease, is_over, try_lease
+from benchorch.stores.objects import ABSENT, Content, ObjectInfo, Objects, Unreachable
 
 KEY, NAME = "k", "leases/k"
 LEASE_S = 60.0
@@ -32,11 +32,13 @@ class Shared(Objects):
     def address(self) -> str:
         return "memory://"
 
-    def _seen(self, name: str) -> Seen:
+    def _seen(self, name: str) -> ObjectInfo:
         data, mark, at_s = self.kept[name]
-        return Seen(name=name, mark=mark, size_bytes=len(data), age_s=float(self.now_s - at_s))
+        return ObjectInfo(
+            name=name, mark=mark, size_bytes=len(data), age_s=float(self.now_s - at_s)
+        )
 
-    def look(self, name: str) -> Seen | None:
+    def look(self, name: str) -> ObjectInfo | None:
         return self._seen(name) if name in self.kept else None
 
     def read(self, name: str, most_bytes: int) -> Content | None:
@@ -78,7 +80,7 @@ class Shared(Objects):
 
     def copy(self, name: str, to: str) -> None: ...
 
-    def listed(self, prefix: str) -> Sequence[Seen]:
+    def listed(self, prefix: str) -> Sequence[ObjectInfo]:
         return []
 
     def folders(self, prefix: str) -> Sequence[str]:
@@ -92,9 +94,9 @@ def shared() -> Shared:
     return Shared()
 
 
-def at_once(n_threads: int, ask: Callable[[], Lease | None]) -> list[Lease]:
+def at_once(n_threads: int, ask: Callable[[], BuildLease | None]) -> list[BuildLease]:
     """What that many get that ask at the same time."""
-    got: list[Lease | None] = []
+    got: list[BuildLease | None] = []
     ready = threading.Barrier(n_threads)
 
     def run() -> None:
@@ -193,5 +195,5 @@ def test_what_is_not_a_lease_is_treated_as_one_of_somebody(shared: Shared) -> No
 
 @given(age_s=st.floats(-1e9, 1e9), lease_s=st.floats(1, 3600))
 def test_only_one_that_is_older_than_it_lasts_is_over(age_s: float, lease_s: float) -> None:
-    seen = Seen(name=NAME, mark="m", size_bytes=0, age_s=age_s)
+    seen = ObjectInfo(name=NAME, mark="m", size_bytes=0, age_s=age_s)
     assert is_over(Content(data=b"", seen=seen), lease_s) is (age_s > lease_s + MARGIN_S)

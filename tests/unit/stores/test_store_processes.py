@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from awaiting import wait_for
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.errors import StoreError
 from benchorch.stores.local import LocalStore
 from benchorch.stores.locks import locked
+from support.waiting import wait_for
 
 KEY = BuildKey(fields={"model": "mlp"})
 CONTENT = b"x" * 50_000

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from awaiting import wait_for
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.stores.local import LocalStore
 from benchorch.stores.locks import locked
+from support.waiting import wait_for
 
 MIB = 2**20
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchorch.trace.builder.thresholds import Thresholds
+from benchorch.trace.critical_path.replay import replay as replayed
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
-from benchorch.trace.replay import replay as replayed
-from trace_lab.analysing import Analysed, analysed
-from trace_lab.generator import MARKER, Style, draw
-from trace_lab.kineto import Recording
-from trace_lab.program import Kind, Program, Range, Step, Sync, Thread, Work
-from trace_lab.seeds import each_of
+from benchorch.trace.graph.thresholds import Thresholds
+from support.trace_lab.analysing import Analysed, analysed
+from support.trace_lab.generator import MARKER, Style, draw
+from support.trace_lab.kineto import Recording
+from support.trace_lab.program import Kind, Program, Range, Step, Sync, Thread, Work
+from support.trace_lab.seeds import each_of
 
 STYLES = {
     "device": Style(),

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from benchorch.trace.builder.build import build_dag
+from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.dag import CriticalPath, Dag, Window
+from benchorch.trace.graph.build import build_dag
 from benchorch.trace.iterations import MOST_COMPARED, iterations, stability, typical
-from benchorch.trace.path import critical_path
 from benchorch.trace.windows import windows
-from handmade_traces import note, op, trace
+from support.handmade_traces import note, op, trace
 
 
 def lengths(*each: int) -> list[Window]:

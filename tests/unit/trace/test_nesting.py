@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchorch.trace.events import NOTHING
 from benchorch.trace.nesting import nest
 from benchorch.trace.readers.open import read_events
-from trace_files import event, write
+from support.trace_files import event, write
 
 
 @dataclass

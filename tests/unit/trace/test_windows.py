@@ -8,7 +8,7 @@ from benchorch.errors import TraceError
 from benchorch.trace.dag import Window
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.windows import windows
-from trace_files import event, steps, write
+from support.trace_files import event, steps, write
 
 
 def test_a_window_ends_with_the_last_device_work_launched_inside(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch.fx
 from torch import Tensor, nn
 
 from benchorch.models.architectures.nested import tensors_in
-from benchorch.models.script_inputs import Arguments, fill
+from benchorch.models.script_inputs import CapturedArguments, fill
 
 _KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
@@ -18,7 +18,7 @@ _KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
 class Called(nn.Module):
     """Takes the call's tensors by name; all else is as it was in the script."""
 
-    def __init__(self, model: nn.Module, arguments: Arguments) -> None:
+    def __init__(self, model: nn.Module, arguments: CapturedArguments) -> None:
         super().__init__()
         self.model = model
         self.arguments = arguments
@@ -38,7 +38,7 @@ class Called(nn.Module):
         return answer if _is_plain(answer) else tuple(tensors_in(answer))
 
 
-def called(model: nn.Module, arguments: Arguments) -> Called:
+def called(model: nn.Module, arguments: CapturedArguments) -> Called:
     """The module behind a forward whose signature names the call's tensors.
 
     Export and tracing read signatures, so each set of names needs a class of its own.
@@ -53,7 +53,7 @@ def called(model: nn.Module, arguments: Arguments) -> Called:
     return made(model, arguments)
 
 
-def goes_by_name(module: nn.Module, arguments: Arguments, answer: object) -> bool:
+def goes_by_name(module: nn.Module, arguments: CapturedArguments, answer: object) -> bool:
     """Whether the module itself can be called with its inputs by keyword, and exporters know it."""
     live = not isinstance(module, torch.jit.ScriptModule | torch.fx.GraphModule)
     usual = type(module).__call__ is nn.Module.__call__

@@ -57,7 +57,7 @@ class Bottleneck(nn.Module):
         return joined
 
 
-class ResNet(nn.Module):
+class ResNetModule(nn.Module):
     """Stem, four stages of blocks, average pooling, one linear layer."""
 
     def __init__(
@@ -93,10 +93,10 @@ _STAGES: dict[int, tuple[type[BasicBlock | Bottleneck], tuple[int, ...]]] = {
 }
 
 
-def resnet(depth: int, classes: int) -> ResNet:
+def resnet(depth: int, classes: int) -> ResNetModule:
     """The network of the paper's table 1 with that many layers, freshly initialised."""
     block, depths = _STAGES[depth]
-    network = ResNet(block, depths, classes)
+    network = ResNetModule(block, depths, classes)
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchorch.trace.attribution.entities import Entities
-from benchorch.trace.attribution.measured import Measured
-from benchorch.trace.attribution.workloads import Workload
+from benchorch.trace.attribution.measured import OwnerTimes
+from benchorch.trace.attribution.workloads import OperatorWork
 from benchorch.trace.distinct import ascending
 from benchorch.trace.events import NOTHING
 
@@ -37,13 +37,13 @@ class Columns:
     occurrences: Mapping[int, NDArray[int64]]
     parts: Mapping[int, Mapping[int, float]]
     rows: Mapping[str, Sequence[int]]
-    works: Mapping[int, Sequence[Workload]]
+    works: Mapping[int, Sequence[OperatorWork]]
 
 
 def columns(
     entities: Entities,
-    measured: Measured,
-    workloads: Mapping[int, Workload],
+    measured: OwnerTimes,
+    workloads: Mapping[int, OperatorWork],
     owner: NDArray[int32],
 ) -> Columns:
     """Those of one table; `owner` is (E,) the event that each edge belongs to."""
@@ -66,14 +66,14 @@ def columns(
     )
 
 
-def occurrences(entities: Entities, measured: Measured) -> Iterator[tuple[int, int]]:
+def occurrences(entities: Entities, measured: OwnerTimes) -> Iterator[tuple[int, int]]:
     """Every occurrence of an entity in the window, in order, with the time of all of it."""
     times_ns = _by_occurrence(entities, measured.total_ns)
     chosen = _happened(entities, measured, times_ns)
     yield from zip(chosen.tolist(), times_ns[chosen].tolist(), strict=True)
 
 
-def _happened(entities: Entities, measured: Measured, times_ns: NDArray[int64]) -> NDArray[int64]:
+def _happened(entities: Entities, measured: OwnerTimes, times_ns: NDArray[int64]) -> NDArray[int64]:
     """The events that are an occurrence, in the window or with time there."""
     import numpy as np
 
@@ -95,7 +95,7 @@ def divided(total: int, shares: Mapping[int, float]) -> dict[int, int]:
     return found
 
 
-def _times(measured: Measured) -> dict[str, NDArray[int64]]:
+def _times(measured: OwnerTimes) -> dict[str, NDArray[int64]]:
     return {
         "total": measured.total_ns,
         "on_path": measured.on_path_ns,
@@ -150,10 +150,10 @@ def _split(values: NDArray[int64], part: NDArray[int64]) -> dict[int, NDArray[in
 
 
 def _works(
-    entities: Entities, workloads: Mapping[int, Workload]
-) -> Mapping[int, Sequence[Workload]]:
+    entities: Entities, workloads: Mapping[int, OperatorWork]
+) -> Mapping[int, Sequence[OperatorWork]]:
     """What the operators of each row had to compute; a shared part is nobody's."""
-    found: dict[int, list[Workload]] = defaultdict(list)
+    found: dict[int, list[OperatorWork]] = defaultdict(list)
     for event, workload in workloads.items():
         part = int(entities.part[event])
         if part != NOTHING and len(entities.shares[part]) == 1:

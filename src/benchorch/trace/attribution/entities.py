@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
-from benchorch.trace.provenance import is_fused
+from benchorch.trace.operators.provenance import is_fused
 
 if TYPE_CHECKING:
     from numpy import int64

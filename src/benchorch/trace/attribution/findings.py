@@ -12,20 +12,20 @@ from benchorch.trace.attribution.columns import occurrences
 from benchorch.trace.attribution.counterfactuals import DEVICE, counterfactuals, of_classes
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.gains import gains
-from benchorch.trace.attribution.measured import Measured, measured
+from benchorch.trace.attribution.measured import OwnerTimes, measured
 from benchorch.trace.attribution.owners import Owners, owners
 from benchorch.trace.attribution.tables import Ledger
 from benchorch.trace.attribution.workloads import op_type, telling, workloads
-from benchorch.trace.branches import Interval, branches, dataflow_path
+from benchorch.trace.critical_path.slack import near_critical, slack
 from benchorch.trace.dag import CLASSES, CriticalPath, Dag, EdgeKind, Tier
-from benchorch.trace.diagnosis import Evidence, diagnose
+from benchorch.trace.diagnosis.bottleneck import BottleneckEvidence, diagnose
 from benchorch.trace.events import Category, Events
-from benchorch.trace.findings import Findings, Row
-from benchorch.trace.invariants import check
-from benchorch.trace.operator_graph import OperatorGraph
-from benchorch.trace.provenance import Provenance, is_fused
-from benchorch.trace.roofline import Peaks
-from benchorch.trace.slack import near_critical, slack
+from benchorch.trace.findings import EntityRow, WindowFindings
+from benchorch.trace.graph.invariants import check
+from benchorch.trace.operators.branches import Interval, branches, dataflow_path
+from benchorch.trace.operators.graph import OperatorGraph
+from benchorch.trace.operators.provenance import Provenance, is_fused
+from benchorch.trace.operators.roofline import Peaks
 from benchorch.units import format_seconds, ns_to_s
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def findings(
     peaks: Peaks | None = None,
     dilation_ratio: float | None = None,
     provenance: Sequence[Provenance] = (),
-) -> Findings:
+) -> WindowFindings:
     """What the critical path consists of, whose time it is, and what would be gained.
 
     Args:
@@ -75,7 +75,7 @@ def findings(
     tables = _tables(events, owned, noded, graph, ledger, _types(events, arguments))
     floor_ns = peaks.launch_floor_ns if peaks else None
     saved_ns = counterfactuals(ledger.gains, events.lanes, floor_ns)
-    evidence = Evidence(
+    evidence = BottleneckEvidence(
         makespan_ns=dag.makespan_ns,
         saved_ns=saved_ns,
         classes=_by_class(path),
@@ -84,7 +84,7 @@ def findings(
         device=device,
         tried=_tried(events, felt.in_window, tables["operators"]),
     )
-    found = Findings(
+    found = WindowFindings(
         makespan_ns=dag.makespan_ns,
         path_ns=path.length_ns,
         busy_ns=busy_ns,
@@ -118,7 +118,7 @@ def _tables(
     graph: OperatorGraph | None,
     ledger: Ledger,
     types: Mapping[int, str],
-) -> dict[str, tuple[Row, ...]]:
+) -> dict[str, tuple[EntityRow, ...]]:
     """Every table by its name."""
     modules = layers.modules(events, owned, noded, graph)
     in_window = ledger.measured.in_window
@@ -142,11 +142,11 @@ def _types(events: Events, arguments: Mapping[int, Mapping[str, object]]) -> dic
 
 
 def _with_graph(
-    found: Findings,
+    found: WindowFindings,
     graph: OperatorGraph,
     node_ns: Mapping[str, int],
     intervals: Mapping[str, Sequence[Interval]],
-) -> Findings:
+) -> WindowFindings:
     """With what only the model's graph can say, where the trace has its nodes."""
     if not any(node.name in node_ns for node in graph.nodes):
         return found
@@ -157,7 +157,7 @@ def _with_graph(
     )
 
 
-def _tried(events: Events, in_window: NDArray[bool_], rows: Sequence[Row]) -> set[str]:
+def _tried(events: Events, in_window: NDArray[bool_], rows: Sequence[EntityRow]) -> set[str]:
     """The conversions whose marks the window bears: fused kernels, narrow operands, nodes."""
     import numpy as np
 
@@ -218,7 +218,7 @@ def _launches(dag: Dag) -> dict[str, int]:
 
 
 def _observed(
-    events: Events, noded: Entities, felt: Measured
+    events: Events, noded: Entities, felt: OwnerTimes
 ) -> tuple[dict[str, int], dict[str, list[Interval]]]:
     """Of every node the median time of its runs in the window, and when it ran.
 

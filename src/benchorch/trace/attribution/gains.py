@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
-from benchorch.trace.contraction import Contracted, whole
+from benchorch.trace.critical_path.contraction import Contracted, whole
+from benchorch.trace.critical_path.replay import NEVER, steps
 from benchorch.trace.dag import Dag
-from benchorch.trace.replay import NEVER, steps
 
 if TYPE_CHECKING:
     from numpy import bool_, float64, int64

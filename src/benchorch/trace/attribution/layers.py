@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 
 from benchorch.trace.attribution.entities import Entities, Shares
 from benchorch.trace.attribution.owners import Owners, inherited, module_names
-from benchorch.trace.attribution.workloads import Workload
+from benchorch.trace.attribution.workloads import OperatorWork
 from benchorch.trace.events import NOTHING, Category, Events
-from benchorch.trace.folding import folded, folded_names, structures, tandem_repeats
-from benchorch.trace.operator_graph import OperatorGraph
+from benchorch.trace.operators.graph import OperatorGraph
+from benchorch.trace.operators.repeated_layers import (
+    folded,
+    folded_names,
+    structures,
+    tandem_repeats,
+)
 
 if TYPE_CHECKING:
     from numpy import bool_, int64
@@ -58,7 +63,7 @@ def folds(
     owned: Owners,
     by_module: Entities,
     noded: Entities,
-    workloads: Mapping[int, Workload],
+    workloads: Mapping[int, OperatorWork],
     in_window: NDArray[bool_],
 ) -> Entities:
     """What is the same again and again as one row: of modules, of nodes, or of operators."""
@@ -95,7 +100,7 @@ def _modules_of(noded: Entities, module: Mapping[str, str]) -> list[dict[str, fl
 
 
 def _structures(
-    events: Events, owned: Owners, workloads: Mapping[int, Workload]
+    events: Events, owned: Owners, workloads: Mapping[int, OperatorWork]
 ) -> Mapping[str, Hashable]:
     """Of every module that is called what it calls, from the first of its calls."""
     code, names = module_names(events, owned)

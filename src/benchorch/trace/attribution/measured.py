@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchorch.trace.critical_path.path import binding_edges
+from benchorch.trace.critical_path.slack import near_critical
 from benchorch.trace.dag import NOBODY, CriticalPath, Dag, EdgeKind
-from benchorch.trace.path import binding_edges
-from benchorch.trace.slack import near_critical
 
 if TYPE_CHECKING:
     from numpy import bool_, int32, int64
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class OwnerTimes:
     """Time in ns by owner; arrays have shape (n + 1,), the last entry is that of nobody.
 
     Attributes:
@@ -36,7 +36,7 @@ class Measured:
     in_window: NDArray[bool_]
 
 
-def measured(dag: Dag, path: CriticalPath, slack_ns: NDArray[int64], events: int) -> Measured:
+def measured(dag: Dag, path: CriticalPath, slack_ns: NDArray[int64], events: int) -> OwnerTimes:
     """What the graph and its path say of each of so many events."""
     import numpy as np
 
@@ -44,7 +44,7 @@ def measured(dag: Dag, path: CriticalPath, slack_ns: NDArray[int64], events: int
     device = dag.kind == EdgeKind.WORK
     in_window = np.zeros(events + 1, dtype=np.bool_)
     in_window[dag.event[dag.event != NOBODY]] = True
-    return Measured(
+    return OwnerTimes(
         total_ns=_summed(dag.owner, dag.weight_ns, events),
         on_path_ns=_summed(path.owner, path.duration_ns, events),
         near_path_ns=_summed(dag.owner[near], dag.weight_ns[near], events),

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from benchorch.trace.attribution.entities import Entities, Shares
 from benchorch.trace.attribution.owners import MODULE, Owners, inherited
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
-from benchorch.trace.grouping import plain_op
-from benchorch.trace.operator_graph import OperatorGraph, OperatorNode
-from benchorch.trace.provenance import Provenance, fused_ops, is_fused, kernel_of
-from benchorch.trace.shapes import ITEM_BYTES, integers, spelled
+from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
+from benchorch.trace.operators.grouping import plain_op
+from benchorch.trace.operators.provenance import Provenance, fused_ops, is_fused, kernel_of
+from benchorch.trace.operators.shapes import ITEM_BYTES, integers, spelled
 
 if TYPE_CHECKING:
     from numpy import bool_, int64

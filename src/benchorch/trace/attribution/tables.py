@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, final
 from benchorch.trace.attribution.columns import Columns, columns
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.gains import Cut, Gains, part_of
-from benchorch.trace.attribution.measured import Measured
-from benchorch.trace.attribution.workloads import Workload, summed
+from benchorch.trace.attribution.measured import OwnerTimes
+from benchorch.trace.attribution.workloads import OperatorWork, summed
 from benchorch.trace.distinct import ascending
 from benchorch.trace.events import NOTHING
-from benchorch.trace.findings import Row
-from benchorch.trace.folding import outlier
+from benchorch.trace.findings import EntityRow
+from benchorch.trace.operators.repeated_layers import outlier
 
 if TYPE_CHECKING:
     from numpy import int64
@@ -52,12 +52,12 @@ class Ledger:
         busy_ns: union of device work; 0 without a device.
     """
 
-    measured: Measured
+    measured: OwnerTimes
     gains: Gains
-    workloads: Mapping[int, Workload]
+    workloads: Mapping[int, OperatorWork]
     busy_ns: int = 0
 
-    def table(self, entities: Entities) -> tuple[Row, ...]:
+    def table(self, entities: Entities) -> tuple[EntityRow, ...]:
         """One row an entity, the greatest drag first, and last what belongs to none.
 
         Times on the path sum to the makespan. Where the rows are too many for a graph of this
@@ -90,7 +90,7 @@ class Ledger:
             found.add(row)
         return found
 
-    def _row(self, name: str, found: Columns, row: int, saved: Saved) -> Row:
+    def _row(self, name: str, found: Columns, row: int, saved: Saved) -> EntityRow:
         """One entity's."""
         import numpy as np
 
@@ -120,13 +120,13 @@ class Ledger:
             events=tuple(events[longest].tolist()),
         )
 
-    def _felt(self, name: str, found: Columns, row: int, saved: Saved) -> Row:
+    def _felt(self, name: str, found: Columns, row: int, saved: Saved) -> EntityRow:
         """What the makespan felt of some parts, and the limits of what can be gained on them."""
         on_path, total = found.rows["on_path"][row], found.rows["total"][row]
         drag, half = saved
         makespan, busy = self.gains.dag.makespan_ns, self.busy_ns
         device = found.rows["device"][row]
-        return Row(
+        return EntityRow(
             name=name,
             count=0,
             total_ns=total,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from benchorch.trace.attribution.owners import Owners, inherited
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
-from benchorch.trace.flops import RULES, Work, work
-from benchorch.trace.roofline import Peaks, Standing, standing
-from benchorch.trace.shapes import recorded
+from benchorch.trace.operators.flops import RULES, ArithmeticWork, work
+from benchorch.trace.operators.roofline import Peaks, RooflinePosition, standing
+from benchorch.trace.operators.shapes import recorded
 
 if TYPE_CHECKING:
     from numpy import bool_, int64
@@ -22,7 +22,7 @@ MOST_TOLD = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class OperatorWork:
     """One operator's call.
 
     Attributes:
@@ -36,9 +36,9 @@ class Workload:
     op: str
     shapes: str
     dtype: str
-    work: Work | None
+    work: ArithmeticWork | None
     duration_ns: int
-    standing: Standing | None = None
+    standing: RooflinePosition | None = None
 
 
 def telling(events: Events, owned: Owners, in_window: NDArray[bool_]) -> NDArray[int64]:
@@ -65,10 +65,10 @@ def workloads(
     owned: Owners,
     arguments: Mapping[int, Mapping[str, object]],
     peaks: Peaks | None,
-) -> Mapping[int, Workload]:
+) -> Mapping[int, OperatorWork]:
     """By event, of those whose arguments say what was computed."""
     device_ns = _device_ns(events, owned)
-    found: dict[int, Workload] = {}
+    found: dict[int, OperatorWork] = {}
     for event, said in arguments.items():
         took_ns = int(device_ns[event]) or int(events.duration_ns[event])
         made = _workload(events.names[events.name[event]], said, took_ns, peaks)
@@ -98,13 +98,13 @@ def _ruled(name: str) -> bool:
 
 def _workload(
     name: str, arguments: Mapping[str, object], took_ns: int, peaks: Peaks | None
-) -> Workload | None:
+) -> OperatorWork | None:
     call = recorded(arguments)
     if call is None:
         return None
     op = op_type(name, arguments)
     needed = work(op, call)
-    return Workload(
+    return OperatorWork(
         op=op,
         shapes=call.shapes,
         dtype=call.dtype,
@@ -155,7 +155,7 @@ class Summed:
     bound: str = ""
 
 
-def summed(calls: Iterable[Workload]) -> Summed:
+def summed(calls: Iterable[OperatorWork]) -> Summed:
     """Of some calls; empty of none."""
     listed = list(calls)
     works = [call.work for call in listed if call.work]

@@ -15,7 +15,7 @@ from benchorch.trace.readers.frame import LONGEST_OPENING_BYTES, after_list, clo
 from benchorch.trace.readers.records import UNREADABLE, Record, decoded
 from benchorch.trace.readers.refusal import described, no_trace, object_without_events
 from benchorch.trace.readers.salvage import BOUNDARY, LONGEST_BOUNDARY_BYTES, salvage
-from benchorch.trace.readers.source import Source
+from benchorch.trace.readers.source import TraceFile
 
 BLOCK_BYTES = 4 * 2**20
 """Of text decoded at once: 32 MiB take a third longer, for they leave the processor's caches."""
@@ -31,7 +31,7 @@ _MOST_LOST = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class RecordBlock:
     """Records that follow each other, and where in the unpacked file they stand."""
 
     start: int
@@ -49,7 +49,7 @@ class Blocks:
         repairs: what had to be mended so far.
     """
 
-    def __init__(self, source: Source, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(self, source: TraceFile, block_bytes: int = BLOCK_BYTES) -> None:
         self.facts: dict[str, object] = {}
         self.is_object = False
         self.repairs: Counter[str] = Counter()
@@ -61,7 +61,7 @@ class Blocks:
         self._skipping = False  # inside a record that is too long
         self._closed = False  # the list of records ends in the buffer
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[RecordBlock]:
         """Each block; TraceError if the file holds no list of records."""
         self._open()
         more = True
@@ -106,7 +106,7 @@ class Blocks:
         self._offset += size
         self._searched = 1
 
-    def _taken(self) -> Iterator[Block]:
+    def _taken(self) -> Iterator[RecordBlock]:
         """The records up to the last one that begins, which may still go on."""
         if self._skipping and not self._skipped():
             return
@@ -127,12 +127,12 @@ class Blocks:
                 return cuts[-1] if cuts else None
             size *= 8
 
-    def _block(self, cut: int) -> Iterator[Block]:
+    def _block(self, cut: int) -> Iterator[RecordBlock]:
         rows = self._decoded(cut)
         if rows is None:
             yield from self._salvaged(cut)
         else:
-            yield Block(start=self._offset + 1, end=self._offset + cut, rows=rows)
+            yield RecordBlock(start=self._offset + 1, end=self._offset + cut, rows=rows)
             self._drop(cut)
 
     def _decoded(self, cut: int) -> list[Record] | None:
@@ -146,12 +146,12 @@ class Blocks:
         finally:
             self._buffer[cut] = ord(",")
 
-    def _salvaged(self, cut: int) -> Iterator[Block]:
+    def _salvaged(self, cut: int) -> Iterator[RecordBlock]:
         """The records up to a comma that can be read; what is bad at their end may wait."""
         found = salvage(bytes(self._buffer[1:cut]))
         base = self._offset + 1
         for stretch in found.stretches:
-            yield Block(start=base + stretch.start, end=base + stretch.end, rows=stretch.rows)
+            yield RecordBlock(start=base + stretch.start, end=base + stretch.end, rows=stretch.rows)
         if found.bad_from < cut - 1 and closing(bytes(self._buffer[1 + found.bad_from :]))[1]:
             self._closed = True
             self._lose(found.lost_before)
@@ -185,7 +185,7 @@ class Blocks:
         self._skipping = False
         return True
 
-    def _last(self) -> Iterator[Block]:
+    def _last(self) -> Iterator[RecordBlock]:
         """The records that end the list, and what the file says after it."""
         while self._closed and len(self._buffer) < _MOST_AROUND_BYTES and self._grow():
             pass

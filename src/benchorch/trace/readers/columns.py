@@ -23,7 +23,7 @@ from benchorch.trace.readers.categories import (
 )
 from benchorch.trace.readers.codes import Codes
 from benchorch.trace.readers.lanes import Labels
-from benchorch.trace.readers.records import Arguments, Record
+from benchorch.trace.readers.records import EventArguments, Record
 from benchorch.trace.readers.values import integers, nanoseconds, word
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _lane_keys(rows: Sequence[Record], kind: NDArray[int8]) -> list[Hashable]:
     return keys
 
 
-def _joins(args: list[Arguments], kind: NDArray[int8]) -> Piece:
+def _joins(args: list[EventArguments], kind: NDArray[int8]) -> Piece:
     """What joins events, read only from the kinds of events that it may be said of."""
     import numpy as np
 
@@ -197,7 +197,7 @@ def _joins(args: list[Arguments], kind: NDArray[int8]) -> Piece:
 
 
 def _read(
-    args: list[Arguments], asked: NDArray[bool_], field_of: Callable[[Arguments], object]
+    args: list[EventArguments], asked: NDArray[bool_], field_of: Callable[[EventArguments], object]
 ) -> NDArray[int64]:
     """One field as a column; NOTHING where it is not asked for."""
     import numpy as np

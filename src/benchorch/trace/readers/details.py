@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, final
 from benchorch.errors import TraceError
 from benchorch.trace.readers.columns import ROW_BITS
 from benchorch.trace.readers.records import UNREADABLE, arguments
-from benchorch.trace.readers.source import Source
+from benchorch.trace.readers.source import TraceFile
 
 if TYPE_CHECKING:
     from numpy import int64
@@ -39,7 +39,7 @@ class JsonDetails:
         """The arguments of some events by index; an empty mapping for those that have none."""
         found: dict[int, Mapping[str, object]] = {}
         by_place = sorted((int(self.place[index]), index) for index in indices)
-        with Source(self.path) as source:
+        with TraceFile(self.path) as source:
             for block, group in groupby(by_place, key=lambda item: item[0] >> ROW_BITS):
                 wanted = list(group)
                 rows = [place & _ROW for place, _ in wanted]
@@ -50,7 +50,7 @@ class JsonDetails:
         return found
 
     def _block(
-        self, source: Source, block: int, rows: Sequence[int]
+        self, source: TraceFile, block: int, rows: Sequence[int]
     ) -> Sequence[Mapping[str, object]]:
         start, end = self.blocks[block]
         source.skip_to(start)

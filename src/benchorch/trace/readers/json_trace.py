@@ -18,7 +18,7 @@ from benchorch.trace.readers.columns import Gathered
 from benchorch.trace.readers.details import JsonDetails
 from benchorch.trace.readers.finish import finished
 from benchorch.trace.readers.refusal import no_trace
-from benchorch.trace.readers.source import Source
+from benchorch.trace.readers.source import TraceFile
 
 MOST_EVENTS = 50_000_000
 
@@ -31,7 +31,7 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
         block_bytes: how much of the text is decoded at once; it changes nothing but memory.
     """
     gathered = Gathered()
-    with Source(path) as source, _collector_off():
+    with TraceFile(path) as source, _collector_off():
         blocks = Blocks(source, block_bytes)
         spans = list(_spans(blocks, gathered, path))
         done = finished(gathered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchorch.trace.events import Events
-from benchorch.trace.readers.source import Source
+from benchorch.trace.readers.source import TraceFile
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 
@@ -17,7 +17,7 @@ def read_events(path: Path) -> Events:
     Nsight Systems. What is damaged is mended and counted in `Events.repairs`; a file that holds
     no trace at all is a TraceError.
     """
-    with Source(path) as source:
+    with TraceFile(path) as source:
         start = source.read(len(SQLITE_MAGIC))
     # Each brings a library of its own, whose import takes as long as a small trace.
     if start == SQLITE_MAGIC:

@@ -26,7 +26,7 @@ _RENAMED = {
 }
 
 
-class Arguments(msgspec.Struct, frozen=True, gc=False, rename=_RENAMED):
+class EventArguments(msgspec.Struct, frozen=True, gc=False, rename=_RENAMED):
     """What joins a record with others."""
 
     correlation: Any = NOTHING
@@ -43,7 +43,7 @@ class Arguments(msgspec.Struct, frozen=True, gc=False, rename=_RENAMED):
     labels: Any = None
 
 
-NO_ARGUMENTS = Arguments()
+NO_ARGUMENTS = EventArguments()
 
 
 class Record(msgspec.Struct, gc=False):
@@ -56,7 +56,7 @@ class Record(msgspec.Struct, gc=False):
     tid: Any = None
     ts: Any = None
     dur: Any = None
-    args: Arguments = NO_ARGUMENTS
+    args: EventArguments = NO_ARGUMENTS
 
 
 class _Bare(msgspec.Struct, gc=False):
@@ -69,7 +69,7 @@ UNREADABLE = (ValueError, RecursionError)
 _records = msgspec.json.Decoder(list[Record])
 _bare = msgspec.json.Decoder(list[_Bare])
 _BACKSLASH = re.compile(rb'\\(["\\/bfnrtu]?)')
-_ARGUMENTS = {_RENAMED.get(name, name): name for name in Arguments.__struct_fields__}
+_ARGUMENTS = {_RENAMED.get(name, name): name for name in EventArguments.__struct_fields__}
 _FIELDS = tuple(name for name in Record.__struct_fields__ if name != "args")
 
 
@@ -112,7 +112,7 @@ def _record(value: object) -> Record:
     joined = {name: given[key] for key, name in _ARGUMENTS.items() if key in given}
     return Record(
         **{name: fields[name] for name in _FIELDS if name in fields},
-        args=Arguments(**joined) if joined else NO_ARGUMENTS,
+        args=EventArguments(**joined) if joined else NO_ARGUMENTS,
     )
 
 

@@ -30,7 +30,7 @@ _MOST_WAITING_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class RecordSpan:
     """Records that follow each other, and where in the text they stand."""
 
     start: int
@@ -50,7 +50,7 @@ class Salvaged:
         bad_is_little: whether there are so few at the end that it is worth to wait for more.
     """
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[RecordSpan, ...]
     bad_from: int
     lost_at_end: int
     lost_before: int
@@ -125,19 +125,19 @@ class _Pieces:
                 lost.append(first)
         return lost
 
-    def stretches(self) -> Iterator[Stretch]:
+    def stretches(self) -> Iterator[RecordSpan]:
         """What was found in the order of the text, neighbours as one."""
         rows: list[Record] = []
         begin = end = 0
         for first, last in sorted(self.found):
             if rows and first != end:
-                yield Stretch(start=self.starts[begin], end=self.ends[end - 1], rows=rows)
+                yield RecordSpan(start=self.starts[begin], end=self.ends[end - 1], rows=rows)
                 rows = []
             begin = begin if rows else first
             rows += self.found[first, last]
             end = last
         if rows:
-            yield Stretch(start=self.starts[begin], end=self.ends[end - 1], rows=rows)
+            yield RecordSpan(start=self.starts[begin], end=self.ends[end - 1], rows=rows)
 
     def _take(self, first: int, last: int, *, lenient: bool) -> bool:
         """Whether a run of pieces holds nothing but records, each with a phase."""

@@ -19,7 +19,7 @@ _SKIPPED_BYTES = 2**20
 
 
 @final
-class Source:
+class TraceFile:
     """A file that is read forwards, plain or gzip by what it starts with, not by its name.
 
     Memory is bounded by what is asked for, whatever the ratio of the packing; a packed file of

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.errors import TraceError
 from benchorch.trace.events import Category
-from benchorch.trace.grouping import by_pattern, plain_op
+from benchorch.trace.operators.grouping import by_pattern, plain_op
 from benchorch.trace.whatif.patterns import suggest
-from benchorch.trace.whatif.selector import WORK
+from benchorch.trace.whatif.selector_values import WORK
 from benchorch.trace.whatif.transforms import Transform
 
 if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
-    from benchorch.trace.operator_graph import OperatorNode
+    from benchorch.trace.operators.graph import OperatorNode
     from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Scenario
+    from benchorch.trace.whatif.scenario import Hypothesis
 
 
 @final
@@ -35,7 +35,7 @@ class NodeSpeedups(Transform):
     by_id: Mapping[int, float]
     by_type: Mapping[str, float]
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """Everything that the node's operator does and launches, in the same proportion."""
         import numpy as np
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from benchorch.trace.dag import Class, CriticalPath, Dag
     from benchorch.trace.events import Events
-    from benchorch.trace.operator_graph import OperatorGraph
-    from benchorch.trace.roofline import Peaks
+    from benchorch.trace.operators.graph import OperatorGraph
+    from benchorch.trace.operators.roofline import Peaks
 
 DEEPEST = 1_000
 """Levels that are looked at; in a broken trace an event may seem to lie in itself."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.trace.attribution.workloads import op_type
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
-from benchorch.trace.shapes import recorded
+from benchorch.trace.operators.shapes import recorded
 from benchorch.trace.whatif.patterns import flags, matcher
 from benchorch.trace.windows import windows
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.selector import Selector
+    from benchorch.trace.whatif.selector_values import Selector
 
 _OPTIMIZER = "/^Optimizer\\.(step|zero_grad)/"
 

@@ -12,17 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, final
 
-from benchorch.trace.contraction import contract, whole
+from benchorch.trace.critical_path.contraction import contract, whole
+from benchorch.trace.critical_path.replay import NEVER, steps
+from benchorch.trace.critical_path.slack import slack
 from benchorch.trace.distinct import distinct
 from benchorch.trace.events import NOTHING
-from benchorch.trace.replay import NEVER, steps
-from benchorch.trace.slack import slack
 
 if TYPE_CHECKING:
     from numpy import bool_, int64
     from numpy.typing import NDArray
 
-    from benchorch.trace.contraction import Contracted
+    from benchorch.trace.critical_path.contraction import Contracted
     from benchorch.trace.dag import Dag
 
 MOST_JUNCTIONS = 20_000

@@ -10,16 +10,17 @@ from benchorch.trace.attribution.owners import inherited
 from benchorch.trace.attribution.workloads import telling, workloads
 from benchorch.trace.dag import Class
 from benchorch.trace.events import DEVICE_WORK, NOTHING
-from benchorch.trace.whatif.selector import WORK, select
+from benchorch.trace.whatif.selector import select
+from benchorch.trace.whatif.selector_values import WORK
 from benchorch.trace.whatif.transforms import OnSelection, Transform
 
 if TYPE_CHECKING:
     from numpy import bool_, float64, int64
     from numpy.typing import NDArray
 
-    from benchorch.trace.roofline import Standing
+    from benchorch.trace.operators.roofline import RooflinePosition
     from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Scenario
+    from benchorch.trace.whatif.scenario import Hypothesis
 
 _NO_PEAKS = "what the machine can do is not known: measure its peaks first."
 _MOVED = (Class.GPU_COPY, Class.GPU_MEMORY)
@@ -32,7 +33,7 @@ class Roofline(OnSelection):
 
     efficiency_ratio: float
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """Where no rule or no shapes are known, nothing changes; the note says how much that is."""
         import numpy as np
 
@@ -58,7 +59,7 @@ class Bandwidth(Transform):
 
     speedup: float
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """Work of which neither side is known keeps its time."""
         moved = basis.labelled(*_MOVED) | _bound_by(basis, "memory")
         return _faster(basis, scenario, moved, self.speedup, "bandwidth")
@@ -66,12 +67,12 @@ class Bandwidth(Transform):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clock(Transform):
+class ArithmeticSpeed(Transform):
     """Arithmetic is so many times as fast: what its operations limit."""
 
     speedup: float
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """Work of which neither side is known keeps its time."""
         return _faster(basis, scenario, _bound_by(basis, "compute"), self.speedup, "clock")
 
@@ -81,8 +82,8 @@ class Clock(Transform):
 
 
 def _faster(
-    basis: Basis, scenario: Scenario, edges: NDArray[bool_], speedup: float, what: str
-) -> Scenario:
+    basis: Basis, scenario: Hypothesis, edges: NDArray[bool_], speedup: float, what: str
+) -> Hypothesis:
     note = _coverage(what, scenario.weight_ns, edges, basis.labelled(*WORK))
     return scenario.scaled(edges, 1.0 / speedup).noting(note)
 
@@ -99,7 +100,7 @@ def _bound_by(basis: Basis, side: str) -> NDArray[bool_]:
     return edges
 
 
-def _standings(basis: Basis) -> Mapping[int, Standing]:
+def _standings(basis: Basis) -> Mapping[int, RooflinePosition]:
     """Of each operator in the window whose work is known, where it stands; none without peaks."""
     import numpy as np
 
@@ -113,7 +114,9 @@ def _standings(basis: Basis) -> Mapping[int, Standing]:
     return {event: call.standing for event, call in calls.items() if call.standing}
 
 
-def _causes(basis: Basis, known: Mapping[int, Standing]) -> tuple[NDArray[int64], NDArray[bool_]]:
+def _causes(
+    basis: Basis, known: Mapping[int, RooflinePosition]
+) -> tuple[NDArray[int64], NDArray[bool_]]:
     """Which known operator each edge works for, (E,), and whether its time is what was judged.
 
     That is its device work, or all of its own call where it has none.

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, final
 from benchorch.errors import TraceError
 from benchorch.trace.analysed import Replayable
 from benchorch.trace.attribution.gains import gains
+from benchorch.trace.critical_path.explained import explained
 from benchorch.trace.dag import CLASSES, Tier
-from benchorch.trace.explained import explained
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.prediction import Moved, Prediction
-from benchorch.trace.whatif.scenario import Scenario, unchanged
+from benchorch.trace.whatif.scenario import Hypothesis, unchanged
 from benchorch.trace.whatif.simulation import (
-    Spent,
+    PieceTimes,
     explained_ns,
     makespan_ns,
     outcome,
     scenario_of,
 )
-from benchorch.trace.whatif.sweep import Sweep, sweep
+from benchorch.trace.whatif.sweep import SensitivitySweep, sweep
 from benchorch.trace.whatif.transforms import Speedup, Transform
 
 if TYPE_CHECKING:
     from numpy import int8, int32, int64
     from numpy.typing import NDArray
 
-    from benchorch.trace.roofline import Peaks
+    from benchorch.trace.operators.roofline import Peaks
 
 MOST_MOVED = 20
 UNNAMED = "(between events)"
@@ -40,7 +40,7 @@ class Answer:
     """A prediction, and the scenario that it is of, whose path `path_of` tells."""
 
     prediction: Prediction
-    scenario: Scenario
+    scenario: Hypothesis
 
 
 def predict(
@@ -95,7 +95,7 @@ def answer(
     return Answer(prediction=prediction, scenario=scenario)
 
 
-def _prediction(basis: Basis, scenario: Scenario) -> Prediction:
+def _prediction(basis: Basis, scenario: Hypothesis) -> Prediction:
     """What the scenario alone says, without a name."""
     said = outcome(basis, scenario)
     predicted_ns, more = said.makespan_ns, said.more
@@ -157,7 +157,7 @@ def _named(basis: Basis, owner: NDArray[int32], ns: NDArray[int64]) -> NDArray[i
     return np.bincount(column, weights=ns, minlength=nobody + 1).astype(np.int64)
 
 
-def _curve(basis: Basis, changes: Sequence[Transform]) -> Sweep | None:
+def _curve(basis: Basis, changes: Sequence[Transform]) -> SensitivitySweep | None:
     """What any speedup of the work would bring, if that is all that was asked about."""
     if len(changes) == 1 and isinstance(changes[0], Speedup):
         return sweep(basis, changes[0].select)
@@ -175,7 +175,7 @@ def _by_tier(sums: NDArray[int64]) -> Mapping[str, int]:
     return {tier.name.lower(): int(sums[tier]) for tier in Tier}
 
 
-def _otherwise(basis: Basis, scenario: Scenario, predicted_ns: int) -> Iterator[int]:
+def _otherwise(basis: Basis, scenario: Hypothesis, predicted_ns: int) -> Iterator[int]:
     """What else it could be: without unexplained time, and if all goes well."""
     yield _without_residual(basis, scenario, predicted_ns)
     if scenario.best_ratio is not unchanged(basis.dag).best_ratio:
@@ -183,7 +183,7 @@ def _otherwise(basis: Basis, scenario: Scenario, predicted_ns: int) -> Iterator[
         yield makespan_ns(basis, replace(scenario, weight_ns=best_ns))
 
 
-def _without_residual(basis: Basis, scenario: Scenario, predicted_ns: int) -> int:
+def _without_residual(basis: Basis, scenario: Hypothesis, predicted_ns: int) -> int:
     """The observed makespan times the change that a run without unexplained time would see."""
     if not basis.dag.residual_ns.any():
         return predicted_ns
@@ -192,7 +192,7 @@ def _without_residual(basis: Basis, scenario: Scenario, predicted_ns: int) -> in
     return round(basis.dag.makespan_ns * after / before) if before else predicted_ns
 
 
-def _moved(basis: Basis, before: NDArray[int64], more: Spent) -> tuple[Moved, ...]:
+def _moved(basis: Basis, before: NDArray[int64], more: PieceTimes) -> tuple[Moved, ...]:
     """What gained and lost time on the path, by name."""
     import numpy as np
 
@@ -210,7 +210,7 @@ def _moved(basis: Basis, before: NDArray[int64], more: Spent) -> tuple[Moved, ..
     )
 
 
-def _bound_path(basis: Basis, scenario: Scenario) -> float | None:
+def _bound_path(basis: Basis, scenario: Hypothesis) -> float | None:
     """Amdahl's limit by what is saved on the old path, which is still there and as long as that."""
     is_on_path = gains(basis.dag).is_on_path
     if not len(basis.path) or (scenario.dropped.any() and scenario.dropped[is_on_path].any()):
@@ -225,7 +225,7 @@ def _bound_path(basis: Basis, scenario: Scenario) -> float | None:
     return basis.dag.makespan_ns / left_ns if left_ns > 0 else None
 
 
-def _bound_work(basis: Basis, scenario: Scenario) -> float | None:
+def _bound_work(basis: Basis, scenario: Hypothesis) -> float | None:
     """The same by all that is saved anywhere, which is looser."""
     import numpy as np
 

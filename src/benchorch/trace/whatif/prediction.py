@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from benchorch.domain.codec import decode, encode
-from benchorch.trace.whatif.sweep import Sweep
+from benchorch.trace.whatif.sweep import SensitivitySweep
 
 NOT_MODELLED = (
     "caches and memory that work shares",
@@ -63,7 +63,7 @@ class Prediction:
     bound_work: float | None = None
     notes: tuple[str, ...] = ()
     not_modelled: tuple[str, ...] = field(default=NOT_MODELLED)
-    sweep: Sweep | None = None
+    sweep: SensitivitySweep | None = None
 
     @property
     def change_ratio(self) -> float:

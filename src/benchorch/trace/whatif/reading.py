@@ -14,7 +14,7 @@ from benchorch.trace.dag import Class
 from benchorch.trace.whatif import limits, restructure, swap
 from benchorch.trace.whatif.amdahl4ml import node_speedups
 from benchorch.trace.whatif.patterns import matcher, suggest
-from benchorch.trace.whatif.selector import PHASES, Selector
+from benchorch.trace.whatif.selector_values import PHASES, Selector
 from benchorch.trace.whatif.transforms import (
     AddTime,
     Host,
@@ -205,7 +205,7 @@ MAKERS: Mapping[str, Maker] = {
         latency_ns=_finite(value, "launch_latency_ns")
     ),
     "bandwidth": lambda _, value: limits.Bandwidth(speedup=_times(value, "bandwidth")),
-    "clock": lambda _, value: limits.Clock(speedup=_times(value, "clock")),
+    "clock": lambda _, value: limits.ArithmeticSpeed(speedup=_times(value, "clock")),
     "residual": lambda _, value: Residual(ratio=_ratio_of_residual(value)),
 }
 _KEYS = (*SELECTING, *MAKERS)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Scenario
+    from benchorch.trace.whatif.scenario import Hypothesis
 
 _DEVICE_ONLY = "no device work is among it."
 
@@ -49,7 +49,7 @@ class Fuse(OnDeviceWork):
     long as the longest of them, as if all of the others' were.
     """
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """No launch, dispatch or gap for any but the first of each run of neighbours."""
         import numpy as np
 
@@ -76,7 +76,7 @@ class CudaGraph(OnDeviceWork):
     launch; between kernels passes the shortest gap that the trace has.
     """
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """Launches after the first of each range are not waited for."""
         import numpy as np
 
@@ -104,7 +104,7 @@ class CudaGraph(OnDeviceWork):
 class Overlap(OnDeviceWork):
     """Chosen device work runs on a stream of its own: only its launch and its data hold it up."""
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """What came before it on its stream now holds up what came after it, and who waited."""
         import numpy as np
 
@@ -151,8 +151,8 @@ def _longest(basis: Basis, work: NDArray[bool_], run: NDArray[int64]) -> NDArray
 
 
 def _without_launches(
-    basis: Basis, scenario: Scenario, work: NDArray[bool_], host: NDArray[bool_]
-) -> Scenario:
+    basis: Basis, scenario: Hypothesis, work: NDArray[bool_], host: NDArray[bool_]
+) -> Hypothesis:
     """Some device work is no longer launched, and what the host did for it takes no time."""
     dropped = scenario.dropped | into(basis, work, EdgeKind.LAUNCH)
     spared = basis.owned_by(host)

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchorch.trace.dag import Dag
-    from benchorch.trace.whatif.scenario import Scenario
+    from benchorch.trace.whatif.scenario import Hypothesis
 
 
 Changed: TypeAlias = "tuple[NDArray[int64], NDArray[int64], NDArray[bool_] | None]"
 """Weights, residuals and dropped edges, in the order that `steps` takes them."""
 
 
-def rewired(dag: Dag, scenario: Scenario) -> tuple[Dag, Changed]:
+def rewired(dag: Dag, scenario: Hypothesis) -> tuple[Dag, Changed]:
     """The graph with what was added, and what `steps` wants to know of the rest.
 
     Without additions it is the graph itself.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class Hypothesis:
     """Other weights for the E edges and V points of a graph.
 
     Attributes:
@@ -39,7 +39,7 @@ class Scenario:
         init=False, repr=False, compare=False, default_factory=dict
     )
 
-    def scaled(self, edges: NDArray[bool_], ratio: float | NDArray[float64]) -> Scenario:
+    def scaled(self, edges: NDArray[bool_], ratio: float | NDArray[float64]) -> Hypothesis:
         """With the weights of some edges times a ratio; one for all, or one for each of E."""
         import numpy as np
 
@@ -70,7 +70,7 @@ class Scenario:
 
     def adding(
         self, tail: NDArray[int64], head: NDArray[int32], weight_ns: NDArray[int64]
-    ) -> Scenario:
+    ) -> Hypothesis:
         """With more dependencies that there were not."""
         import numpy as np
 
@@ -82,22 +82,22 @@ class Scenario:
         )
         return replace(self, added=(tails, heads, weights))
 
-    def noting(self, *notes: str) -> Scenario:
+    def noting(self, *notes: str) -> Hypothesis:
         """With something more to say."""
         return replace(self, notes=self.notes + notes)
 
 
-def unchanged(dag: Dag) -> Scenario:
+def unchanged(dag: Dag) -> Hypothesis:
     """Everything as observed, once for each graph; not to be written to."""
     import numpy as np
 
     if "unchanged" not in dag.known:
-        dag.known["unchanged"] = Scenario(
+        dag.known["unchanged"] = Hypothesis(
             dag=dag,
             weight_ns=dag.weight_ns.astype(np.float64),
             residual_ns=dag.residual_ns.astype(np.float64),
             dropped=np.broadcast_to(np.False_, dag.edges),
             best_ratio=np.broadcast_to(np.float64(1.0), dag.edges),
         )
-    found: Scenario = dag.known["unchanged"]
+    found: Hypothesis = dag.known["unchanged"]
     return found

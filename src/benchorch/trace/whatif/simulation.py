@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, final
 
 from benchorch.trace.attribution.gains import gains
-from benchorch.trace.contraction import contract, whole
+from benchorch.trace.critical_path.contraction import contract, whole
+from benchorch.trace.critical_path.explained import explained
+from benchorch.trace.critical_path.path import path_along
+from benchorch.trace.critical_path.replay import steps
 from benchorch.trace.dag import CLASSES, NOBODY, Class, Tier
-from benchorch.trace.explained import explained
-from benchorch.trace.path import path_along
-from benchorch.trace.replay import steps
 from benchorch.trace.whatif.rewiring import rewired
 from benchorch.trace.whatif.scenario import unchanged
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from numpy import bool_, int8, int32, int64
     from numpy.typing import NDArray
 
-    from benchorch.trace.contraction import Contracted
+    from benchorch.trace.critical_path.contraction import Contracted
     from benchorch.trace.dag import CriticalPath, Dag
     from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Scenario
+    from benchorch.trace.whatif.scenario import Hypothesis
     from benchorch.trace.whatif.transforms import Transform
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class PieceTimes:
     """Time of D pieces of a path: what each belongs to, as an edge's columns say, and how long."""
 
     label: NDArray[int8]
@@ -44,7 +44,7 @@ class Spent:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class HypothesisOutcome:
     """What a scenario leads to.
 
     Attributes:
@@ -54,11 +54,11 @@ class Outcome:
     """
 
     makespan_ns: int
-    more: Spent
+    more: PieceTimes
     path: CriticalPath | None = None
 
 
-def scenario_of(basis: Basis, changes: Sequence[Transform]) -> Scenario:
+def scenario_of(basis: Basis, changes: Sequence[Transform]) -> Hypothesis:
     """The weights that the changes lead to."""
     scenario = unchanged(basis.dag)
     for change in changes:
@@ -66,7 +66,7 @@ def scenario_of(basis: Basis, changes: Sequence[Transform]) -> Scenario:
     return scenario
 
 
-def makespan_ns(basis: Basis, scenario: Scenario) -> int:
+def makespan_ns(basis: Basis, scenario: Hypothesis) -> int:
     """Of a replay with the scenario's weights; for when that alone is wanted."""
     if scenario.only_weights:
         return _Near(basis.dag, scenario).elapsed_ns[-1]
@@ -74,24 +74,24 @@ def makespan_ns(basis: Basis, scenario: Scenario) -> int:
     return _graph(basis, dag).makespan_ns(steps(dag, *changed))
 
 
-def explained_ns(basis: Basis, scenario: Scenario) -> int:
+def explained_ns(basis: Basis, scenario: Hypothesis) -> int:
     """The makespan without unexplained rests."""
     if scenario.as_wired:
         return _Near(explained(basis.dag), scenario).elapsed_ns[-1]
     return makespan_ns(basis, replace(scenario, residual_ns=scenario.residual_ns * 0.0))
 
 
-def outcome(basis: Basis, scenario: Scenario) -> Outcome:
+def outcome(basis: Basis, scenario: Hypothesis) -> HypothesisOutcome:
     """The new makespan, and the path that it consists of: the observed one as long as it can be."""
     if not scenario.only_weights:
         total_ns, path = _replayed(basis, scenario)
-        return Outcome(makespan_ns=total_ns, more=_instead(basis, path), path=path)
+        return HypothesisOutcome(makespan_ns=total_ns, more=_instead(basis, path), path=path)
     near = _Near(basis.dag, scenario)
     gained, lost = near.detour()
-    return Outcome(makespan_ns=near.elapsed_ns[-1], more=_more(near, gained, lost))
+    return HypothesisOutcome(makespan_ns=near.elapsed_ns[-1], more=_more(near, gained, lost))
 
 
-def path_of(basis: Basis, scenario: Scenario) -> CriticalPath:
+def path_of(basis: Basis, scenario: Hypothesis) -> CriticalPath:
     """The path of an outcome."""
     import numpy as np
 
@@ -107,7 +107,7 @@ def path_of(basis: Basis, scenario: Scenario) -> CriticalPath:
 class _Near:
     """A replay of a graph, of which only weights differ, on the chains that can matter to it."""
 
-    def __init__(self, dag: Dag, scenario: Scenario) -> None:
+    def __init__(self, dag: Dag, scenario: Hypothesis) -> None:
         self.dag, self.scenario, self.gains = dag, scenario, gains(dag)
         edges = scenario.reweighted
         less_ns = dag.weight_ns[edges] - self.weight_ns(edges)
@@ -143,7 +143,7 @@ class _Near:
         return whole(self.dag).pieces_of(self.graph.pieces_of(np.flatnonzero(chosen)))
 
 
-def _more(near: _Near, gained: NDArray[int64], lost: NDArray[int64]) -> Spent:
+def _more(near: _Near, gained: NDArray[int64], lost: NDArray[int64]) -> PieceTimes:
     """What a path has more: less on edges with another weight, then what it gained and lost."""
     import numpy as np
 
@@ -151,7 +151,7 @@ def _more(near: _Near, gained: NDArray[int64], lost: NDArray[int64]) -> Spent:
     edges = np.concatenate((near.on_path, gained, lost))
     weight_ns = (-near.spared_ns, near.weight_ns(gained), -near.weight_ns(lost))
     rest_ns = dag.residual_ns[dag.head[gained]].sum() - dag.residual_ns[dag.head[lost]].sum()
-    return Spent(
+    return PieceTimes(
         label=np.append(dag.label[edges], np.int8(CLASSES.index(Class.UNEXPLAINED))),
         tier=np.append(dag.tier[edges], np.int8(Tier.UNEXPLAINED)),
         owner=np.append(dag.owner[edges], np.int32(NOBODY)),
@@ -159,19 +159,19 @@ def _more(near: _Near, gained: NDArray[int64], lost: NDArray[int64]) -> Spent:
     )
 
 
-def _instead(basis: Basis, path: CriticalPath) -> Spent:
+def _instead(basis: Basis, path: CriticalPath) -> PieceTimes:
     """All of a new path, and none of the observed one."""
     import numpy as np
 
     both = {
         entry.name: np.append(getattr(path, entry.name), getattr(basis.path, entry.name))
-        for entry in fields(Spent)
+        for entry in fields(PieceTimes)
         if entry.name != "ns"
     }
-    return Spent(**both, ns=np.append(path.duration_ns, -basis.path.duration_ns))
+    return PieceTimes(**both, ns=np.append(path.duration_ns, -basis.path.duration_ns))
 
 
-def _replayed(basis: Basis, scenario: Scenario) -> tuple[int, CriticalPath]:
+def _replayed(basis: Basis, scenario: Hypothesis) -> tuple[int, CriticalPath]:
     """The makespan and the path of a replay of all of it."""
     import numpy as np
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, TypeAlias, final
 
 from benchorch.trace.attribution.workloads import op_type
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
-from benchorch.trace.shapes import recorded
+from benchorch.trace.operators.shapes import recorded
 from benchorch.trace.whatif.patterns import suggest
-from benchorch.trace.whatif.selector import WORK, select
+from benchorch.trace.whatif.selector import select
+from benchorch.trace.whatif.selector_values import WORK
 from benchorch.trace.whatif.transforms import OnSelection
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Scenario
+    from benchorch.trace.whatif.scenario import Hypothesis
 
 _SIDES = 3  # a thread's own work, calls into the runtime, and a device's work
 Key: TypeAlias = tuple[str, ...]
@@ -39,7 +40,7 @@ class Swap(OnSelection):
 
     trial: str
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """The note says how much of the chosen work was found there."""
         import numpy as np
 

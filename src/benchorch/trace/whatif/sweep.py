@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.selector import Selector
+    from benchorch.trace.whatif.selector_values import Selector
 
 SPEEDUPS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, math.inf)
 _HALVINGS = 10
@@ -23,7 +23,7 @@ _HALVINGS = 10
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
+class SensitivitySweep:
     """Makespans by how much of its time the chosen work still takes.
 
     Attributes:
@@ -53,7 +53,9 @@ class Sweep:
         return 1.0 / self.knee_ratio if self.knee_ratio else math.inf
 
 
-def sweep(basis: Basis, selector: Selector, speedups: Sequence[float] = SPEEDUPS) -> Sweep:
+def sweep(
+    basis: Basis, selector: Selector, speedups: Sequence[float] = SPEEDUPS
+) -> SensitivitySweep:
     """The curve of a selection; TraceError where nothing fits it."""
     found = problems(basis, selector)
     if found:
@@ -68,7 +70,7 @@ def sweep(basis: Basis, selector: Selector, speedups: Sequence[float] = SPEEDUPS
     chosen = edges[path.edge] & ~path.residual
     on_path_ns = int(path.duration_ns[chosen].sum())
     ratios = tuple(1.0 / speedup for speedup in speedups)
-    return Sweep(
+    return SensitivitySweep(
         time_ratios=ratios,
         makespans_ns=tuple(at(ratio) for ratio in ratios),
         on_path_ns=on_path_ns,

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.trace.dag import Class, EdgeKind
 from benchorch.trace.events import DEVICE_WORK, NOTHING
-from benchorch.trace.whatif.selector import Selection, Selector, problems, select
+from benchorch.trace.whatif.selector import problems, select
+from benchorch.trace.whatif.selector_values import Selection, Selector
 
 if TYPE_CHECKING:
     from numpy import bool_, float64, int64
     from numpy.typing import NDArray
 
     from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Scenario
+    from benchorch.trace.whatif.scenario import Hypothesis
 
 HOST = (Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME, Class.CPU_PYTHON)
 
@@ -25,7 +26,7 @@ class Transform(ABC):
     """One change; later ones see what earlier ones left."""
 
     @abstractmethod
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """The scenario with the change made."""
 
     def problems(self, basis: Basis) -> list[str]:
@@ -54,7 +55,7 @@ class Speedup(OnSelection):
 
     speedup: float
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """All its weights in the same proportion."""
         return scenario.scaled(select(basis, self.select).edges, 1.0 / self.speedup)
 
@@ -66,7 +67,7 @@ class SetTime(OnSelection):
 
     set_ns: float
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """Events without any time get it on their first piece."""
         import numpy as np
 
@@ -86,7 +87,7 @@ class AddTime(OnSelection):
 
     add_ns: float
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """Longer: its longest piece. Shorter: all pieces in proportion."""
         import numpy as np
 
@@ -104,7 +105,7 @@ class AddTime(OnSelection):
 class Remove(OnSelection):
     """Chosen work is not done: nor is its launch, nor what its operator does to launch it."""
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """The weights of all that to 0; the order of what is left stays."""
         import numpy as np
 
@@ -121,7 +122,7 @@ class Host(Transform):
 
     speedup: float
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """Computation, framework, runtime calls and Python alike."""
         return scenario.scaled(basis.labelled(*HOST), 1.0 / self.speedup)
 
@@ -133,7 +134,7 @@ class LaunchLatency(Transform):
 
     latency_ns: float
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """The same for every launch."""
         import numpy as np
 
@@ -152,7 +153,7 @@ class Residual(Transform):
 
     ratio: float
 
-    def apply(self, basis: Basis, scenario: Scenario) -> Scenario:
+    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """At every point alike."""
         return replace(scenario, residual_ns=scenario.residual_ns * self.ratio)
 
@@ -190,7 +191,7 @@ def into(basis: Basis, work: NDArray[bool_], *kinds: EdgeKind) -> NDArray[bool_]
 
 
 def _totals(
-    basis: Basis, scenario: Scenario, selection: Selection
+    basis: Basis, scenario: Hypothesis, selection: Selection
 ) -> tuple[NDArray[int64], NDArray[float64]]:
     """The chosen event that each edge counts towards, (E,), and the sum of each, (n + 1,)."""
     import numpy as np
@@ -203,7 +204,9 @@ def _totals(
     return root, sums.astype(np.float64)
 
 
-def _lengthened(scenario: Scenario, root: NDArray[int64], more_ns: NDArray[float64]) -> Scenario:
+def _lengthened(
+    scenario: Hypothesis, root: NDArray[int64], more_ns: NDArray[float64]
+) -> Hypothesis:
     """With so much more on the longest edge of each event; the first of equals."""
     import numpy as np
 

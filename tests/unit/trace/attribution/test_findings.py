@@ -10,22 +10,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchorch.trace.attribution.tables import UNATTRIBUTED
-from benchorch.trace.branches import dataflow_path
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.findings import Findings, Row
-from benchorch.trace.operator_graph import OperatorGraph, OperatorNode
-from benchorch.trace.roofline import Peaks
-from handmade_traces import call, kernel, note, op, trace
-from tiny_models import Mlp
-from told_traces import Analysed, analysed, analysed_file, operands, told
-from trace_lab import generator
-from trace_lab.kineto import write
-from trace_lab.simulator import simulate
+from benchorch.trace.findings import EntityRow, WindowFindings
+from benchorch.trace.operators.branches import dataflow_path
+from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
+from benchorch.trace.operators.roofline import Peaks
+from support.handmade_traces import call, kernel, note, op, trace
+from support.models import Mlp
+from support.trace_lab import generator
+from support.trace_lab.kineto import write
+from support.trace_lab.simulator import simulate
+from support.traces_with_arguments import Analysed, analysed, analysed_file, operands, told
 
 PEAKS = Peaks(flops_per_s={"float32": 1e11}, bytes_per_s=1e10)
 
 
-def tables(found: Findings) -> dict[str, tuple[Row, ...]]:
+def tables(found: WindowFindings) -> dict[str, tuple[EntityRow, ...]]:
     listed = {
         "operators": found.operators,
         "modules": found.modules,
@@ -36,7 +36,7 @@ def tables(found: Findings) -> dict[str, tuple[Row, ...]]:
     return {name: rows for name, rows in listed.items() if rows}
 
 
-def assert_sums(found: Findings) -> None:
+def assert_sums(found: WindowFindings) -> None:
     """I4, and that gains keep within their bounds."""
     assert all(found.invariants.values())
     assert found.path_ns == found.makespan_ns

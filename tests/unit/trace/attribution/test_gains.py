@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from benchorch.trace.attribution.counterfactuals import counterfactuals
 from benchorch.trace.attribution.gains import Cut, Gains, gains
+from benchorch.trace.critical_path.replay import replay
 from benchorch.trace.dag import Class, Dag, EdgeKind
 from benchorch.trace.events import Lane
-from benchorch.trace.replay import replay
-from random_dags import Edge, dag_of, dags, lane_dags
+from support.random_graphs import Edge, dag_of, dags, lane_dags
 
 
 def of(dag: Dag) -> Gains:

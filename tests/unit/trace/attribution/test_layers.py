@@ -5,10 +5,10 @@ import numpy as np
 from benchorch.trace.attribution.layers import folds, modules
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import owners
-from benchorch.trace.attribution.workloads import Workload
+from benchorch.trace.attribution.workloads import OperatorWork
 from benchorch.trace.events import NOTHING, Category, Events
-from benchorch.trace.operator_graph import OperatorGraph, OperatorNode
-from handmade_traces import note, op, trace
+from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
+from support.handmade_traces import note, op, trace
 
 
 def by_module(events: Events, graph: OperatorGraph | None = None) -> list[str]:
@@ -19,7 +19,7 @@ def by_module(events: Events, graph: OperatorGraph | None = None) -> list[str]:
     return ["+".join(found.names[row] for row in part) for part in parts]
 
 
-def folded(events: Events, workloads: dict[int, Workload] | None = None) -> list[str]:
+def folded(events: Events, workloads: dict[int, OperatorWork] | None = None) -> list[str]:
     """Of every event the fold."""
     owned = owners(events)
     noded = graph_nodes(events, owned)
@@ -90,7 +90,7 @@ def layers() -> Events:
 def test_layers_and_siblings_of_one_structure_fold() -> None:
     events = layers()
     known = {
-        event: Workload(
+        event: OperatorWork(
             op=events.names[events.name[event]], shapes="2x2", dtype="", work=None, duration_ns=1
         )
         for event in range(1, len(events), 2)

@@ -5,9 +5,9 @@ from collections import Counter
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import owners
 from benchorch.trace.events import NOTHING, Category, Events
-from benchorch.trace.operator_graph import OperatorGraph, OperatorNode
-from benchorch.trace.provenance import Provenance
-from handmade_traces import call, kernel, note, op, trace
+from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
+from benchorch.trace.operators.provenance import Provenance
+from support.handmade_traces import call, kernel, note, op, trace
 
 
 def graph(*nodes: OperatorNode) -> OperatorGraph:

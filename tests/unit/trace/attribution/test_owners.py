@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from benchorch.trace.attribution.owners import inherited, module_names, owners
 from benchorch.trace.events import NOTHING
-from handmade_traces import call, kernel, note, op, trace
+from support.handmade_traces import call, kernel, note, op, trace
 
 
 def test_a_kernel_belongs_to_its_launch_its_operator_and_its_module() -> None:

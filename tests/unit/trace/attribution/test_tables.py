@@ -11,12 +11,12 @@ from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.gains import gains, part_of
 from benchorch.trace.attribution.measured import measured
 from benchorch.trace.attribution.tables import UNATTRIBUTED, Ledger
+from benchorch.trace.critical_path.path import critical_path
+from benchorch.trace.critical_path.replay import replay
+from benchorch.trace.critical_path.slack import slack
 from benchorch.trace.dag import Dag, EdgeKind
 from benchorch.trace.events import NOTHING
-from benchorch.trace.path import critical_path
-from benchorch.trace.replay import replay
-from benchorch.trace.slack import slack
-from random_dags import Edge, dag_of, dags, lane_dags
+from support.random_graphs import Edge, dag_of, dags, lane_dags
 
 EVENTS = 16
 

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from benchorch.trace.attribution.owners import owners
-from benchorch.trace.attribution.workloads import Workload, summed, telling, workloads
+from benchorch.trace.attribution.workloads import OperatorWork, summed, telling, workloads
 from benchorch.trace.events import Category, Events
-from benchorch.trace.roofline import Peaks
-from handmade_traces import call, kernel, op, trace
-from told_traces import operands, told
+from benchorch.trace.operators.roofline import Peaks
+from support.handmade_traces import call, kernel, op, trace
+from support.traces_with_arguments import operands, told
 
 PEAKS = Peaks(flops_per_s={"float32": 1e12}, bytes_per_s=1e11)
 
 
-def known(events: Events, peaks: Peaks | None = None) -> dict[int, Workload]:
+def known(events: Events, peaks: Peaks | None = None) -> dict[int, OperatorWork]:
     owned = owners(events)
     wanted = telling(events, owned, np.ones(len(events) + 1, dtype=np.bool_))
     return dict(workloads(events, owned, events.details.read(wanted.tolist()), peaks))

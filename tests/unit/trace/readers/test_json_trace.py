@@ -11,7 +11,7 @@ from benchorch.errors import TraceError
 from benchorch.trace.events import NOTHING, Category, Lane
 from benchorch.trace.readers.json_trace import read_json
 from benchorch.trace.readers.open import read_events
-from trace_files import COLUMNS, event, same, steps, write
+from support.trace_files import COLUMNS, event, same, steps, write
 
 
 def called(events, name: str) -> int:

@@ -12,7 +12,7 @@ from benchorch.errors import TraceError
 from benchorch.trace.events import Category
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.windows import windows
-from trace_files import write_tables
+from support.trace_files import write_tables
 
 STRINGS = {
     1: "cudaLaunchKernel_v7000",

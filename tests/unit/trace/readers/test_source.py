@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from benchorch.errors import TraceError
-from benchorch.trace.readers.source import Source
+from benchorch.trace.readers.source import TraceFile
 
 
 def read_all(path: Path, size: int = 1000) -> tuple[bytes, dict[str, int]]:
-    with Source(path) as source:
+    with TraceFile(path) as source:
         pieces = list(iter(lambda: source.read(size), b""))
         assert all(len(piece) <= size for piece in pieces)
         return b"".join(pieces), dict(source.repairs)
@@ -43,7 +43,7 @@ def test_one_may_go_on_at_a_later_place(tmp_path: Path) -> None:
     for name, content in (("plain", text), ("packed", gzip.compress(text))):
         path = tmp_path / name
         path.write_bytes(content)
-        with Source(path) as source:
+        with TraceFile(path) as source:
             source.skip_to(300)
             assert source.read(3) == text[300:303]
             source.skip_to(1000)
@@ -53,7 +53,7 @@ def test_one_may_go_on_at_a_later_place(tmp_path: Path) -> None:
 def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_bytes(gzip.compress(b"\0" * 100_000))
-    with Source(path, limit_bytes=50_000) as source:
+    with TraceFile(path, limit_bytes=50_000) as source:
         source.read(40_000)
         with pytest.raises(TraceError, match="unpacks to"):
             source.read(40_000)

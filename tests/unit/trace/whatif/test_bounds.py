@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchorch.trace.attribution.owners import Owners
-from benchorch.trace.contraction import whole
+from benchorch.trace.critical_path.contraction import whole
+from benchorch.trace.critical_path.path import critical_path, path_along
+from benchorch.trace.critical_path.replay import replay, steps
 from benchorch.trace.dag import Class, Dag, Tier
 from benchorch.trace.events import NOTHING, Category, Events, Lane
-from benchorch.trace.path import critical_path, path_along
-from benchorch.trace.replay import replay, steps
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.scenario import unchanged
-from benchorch.trace.whatif.selector import Selector
+from benchorch.trace.whatif.selector_values import Selector
 from benchorch.trace.whatif.simulation import makespan_ns, outcome, path_of, scenario_of
 from benchorch.trace.whatif.transforms import AddTime, Residual, SetTime, Speedup, Transform
-from random_dags import dags
+from support.random_graphs import dags
 
 OPERATORS = 5
 ALL = tuple(Class)

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchorch.domain.codec import decode, encode
+from benchorch.trace.critical_path.replay import replay
 from benchorch.trace.dag import CLASSES, Class, Dag
-from benchorch.trace.replay import replay
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.export import Exported, Grouping, exported
-from benchorch.trace.whatif.selector import Selector
+from benchorch.trace.whatif.selector_values import Selector
 from benchorch.trace.whatif.simulation import makespan_ns, scenario_of
 from benchorch.trace.whatif.transforms import Speedup
-from random_dags import dags, lane_dags
-from whatif_programs import basis_of, layer, mm, relu
+from support.random_graphs import dags, lane_dags
+from support.whatif_programs import basis_of, layer, mm, relu
 
 
 def swept(page: Exported, scales: dict[str, list[float]]) -> float:

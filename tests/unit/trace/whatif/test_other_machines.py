@@ -9,13 +9,13 @@ import pytest
 
 from benchorch.errors import TraceError
 from benchorch.trace.events import Events
-from benchorch.trace.operator_graph import OperatorGraph, OperatorNode
-from benchorch.trace.roofline import Peaks
+from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
+from benchorch.trace.operators.roofline import Peaks
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.reading import parse
-from trace_lab.simulator import simulate
-from whatif_programs import US, asked, basis_of, layer, mm, relu
+from support.trace_lab.simulator import simulate
+from support.whatif_programs import US, asked, basis_of, layer, mm, relu
 
 # A product of 1000 x 1000 matrices is 2e9 operations on 12e6 bytes.
 COMPUTE_BOUND = Peaks(flops_per_s={"float32": 4e13}, bytes_per_s=1e12)

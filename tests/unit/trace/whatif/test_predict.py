@@ -10,9 +10,9 @@ from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.prediction import from_json, to_json
 from benchorch.trace.whatif.reading import parse
-from trace_lab.program import GraphKernel, GraphLaunch, Launch, Program, Sync, Work
-from trace_lab.simulator import simulate
-from whatif_programs import US, asked, basis_of, called, layer, mm, module, part, relu
+from support.trace_lab.program import GraphKernel, GraphLaunch, Launch, Program, Sync, Work
+from support.trace_lab.simulator import simulate
+from support.whatif_programs import US, asked, basis_of, called, layer, mm, module, part, relu
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from benchorch.errors import TraceError
 from benchorch.trace.dag import Class
 from benchorch.trace.whatif.amdahl4ml import NodeSpeedups
 from benchorch.trace.whatif.reading import MAKERS, parse, read
-from benchorch.trace.whatif.selector import Selector
+from benchorch.trace.whatif.selector_values import Selector
 from benchorch.trace.whatif.transforms import Host, Remove, Residual, Speedup
 
 YAML = """

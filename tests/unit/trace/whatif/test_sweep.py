@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from benchorch.errors import TraceError
-from benchorch.trace.whatif.selector import Selector
+from benchorch.trace.whatif.selector_values import Selector
 from benchorch.trace.whatif.sweep import sweep
-from trace_lab.program import Work
-from whatif_programs import US, basis_of, called, layer, mm, part, relu
+from support.trace_lab.program import Work
+from support.whatif_programs import US, basis_of, called, layer, mm, part, relu
 
 GEMM = Selector(kernel="gemm")
 

@@ -1,0 +1,122 @@
+"""What do the words of a run ask for? Recipes, directories, flags of Hydra's, and overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchorch.errors import ConfigError
+
+_MULTIRUN = ("-m", "--multirun")
+# Hydra's flags whose value is the next word.
+_FLAGS_WITH_VALUE = frozenset({"--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--info"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A command line for Hydra, taken apart.
+
+    Attributes:
+        config_name: the primary config: ``config``, or a recipe's name.
+        directories: the user's own, which come before the built-in ones.
+        flags: what is left for Hydra.
+        overrides: ``key=value``.
+        resume: the run to go on with, as its user calls it; None for a new one.
+    """
+
+    config_name: str
+    directories: tuple[Path, ...]
+    flags: tuple[str, ...]
+    overrides: tuple[str, ...]
+    resume: str | None = None
+
+    @property
+    def multirun(self) -> bool:
+        """Whether comma-separated values are to be crossed."""
+        return bool(set(_MULTIRUN) & set(self.flags))
+
+    @property
+    def foreign_flags(self) -> list[str]:
+        """Flags for Hydra alone: they ask for something else than a run."""
+        return sorted(set(self.flags) - set(_MULTIRUN))
+
+
+def is_recipe(word: str) -> bool:
+    """Whether a word names a recipe's file, there or not."""
+    return word.endswith(".yaml") and "=" not in word
+
+
+def parse(arguments: Sequence[str]) -> Request:
+    """Take a command line apart; ConfigError for a recipe or directory that is not there."""
+    directories: list[Path] = []
+    flags: list[str] = []
+    overrides: list[str] = []
+    config_name, resume = "config", None
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if is_recipe(word):
+            if config_name != "config":
+                raise ConfigError([f"{word}: one recipe at a time; {config_name} is given too."])
+            recipe = _find_recipe(word)
+            directories.append(recipe.parent)
+            config_name = recipe.stem
+        elif word in ("--config-dir", "-cd") or word.startswith("--config-dir="):
+            directories.append(_directory(word.partition("=")[2] or (rest.pop(0) if rest else "")))
+        elif word in ("--config-name", "-cn") or word.startswith("--config-name="):
+            config_name = word.partition("=")[2] or (rest.pop(0) if rest else "config")
+        elif word.startswith("resume=") and word != "resume=null":
+            resume = word.partition("=")[2]
+        elif word.startswith("-"):
+            flags.append(word)
+            if word in _FLAGS_WITH_VALUE and rest:
+                flags.append(rest.pop(0))
+        else:
+            overrides.append(word)
+    return Request(
+        config_name=config_name,
+        directories=tuple(directories),
+        flags=tuple(flags),
+        overrides=tuple(overrides),
+        resume=resume,
+    )
+
+
+def _find_recipe(word: str) -> Path:
+    from benchorch.config.components import suggest
+    from benchorch.config.directories import builtin_directory
+
+    for path in (Path(word), builtin_directory("recipes").parent / word):
+        if path.is_file():
+            return _not_in_front_of_the_root(path.resolve())
+    parent = Path(word).parent
+    shelf = parent if parent.is_dir() else builtin_directory("recipes")
+    names = sorted(path.name for path in shelf.glob("*.y*ml"))
+    raise ConfigError(
+        [f"There is no recipe {word}.{suggest(Path(word).name, names)} In {shelf}: {names}."]
+    )
+
+
+def _not_in_front_of_the_root(recipe: Path) -> Path:
+    """The recipe; ConfigError where its directory has a file that would stand in for our root."""
+    root = recipe.parent / "config.yaml"
+    if recipe == root:
+        raise ConfigError(
+            [f"{recipe}: a recipe needs another name; config is benchorch's own root."]
+        )
+    if root.exists():
+        raise ConfigError(
+            [
+                f"{root} would take the place of benchorch's own config, on which {recipe.name} "
+                "builds. Rename it, or move the recipe to a directory of its own."
+            ]
+        )
+    return recipe
+
+
+def _directory(text: str) -> Path:
+    path = Path(text)
+    if not text or not path.is_dir():
+        raise ConfigError([f"--config-dir: there is no directory {text!r}."])
+    return path.resolve()

@@ -1,0 +1,178 @@
+"""``benchorch compare A B``: what became faster or slower, and what cannot be compared."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from benchorch.cli.commands.comparison_arguments import (
+    REFERENCE,
+    Side,
+    alone_data,
+    factors,
+    metric_names,
+    open_side,
+    percent_text,
+    ratio_text,
+    reasons,
+    share,
+    side_notes,
+    value_text,
+)
+from benchorch.domain.codec import Json, encode
+from benchorch.domain.reply import Reply
+from benchorch.errors import ConfigError
+from benchorch.progress import Say, silent
+from benchorch.results.compare.matching import Match, Unmatched, match
+from benchorch.results.compare.verdicts import REFUSED, Judged, all_metrics, has_it, headline, judge
+from benchorch.results.report.console_table import table_text, tidy
+
+SCHEMA_VERSION = 1
+_HEADERS = ("trial", "metric", "A [95 %]", "B [95 %]", "B / A [95 %]", "B is", "measured")
+
+_TWO_MACHINES = (
+    "across hardware: these ratios are of two machines; what is said of two kinds of machines "
+    "takes three of each."
+)
+
+
+def run(arguments: Sequence[str], say: Say = silent) -> Reply:
+    """Every trial of both sides: compared, refused with the reason, or alone.
+
+    Args:
+        arguments: the words after ``compare``.
+        say: told how far it is, where it takes longer than a moment.
+    """
+    wanted = _parser().parse_args(list(arguments))
+    names = metric_names(wanted.metric)
+    a, b = open_side(wanted.a, say), open_side(wanted.b, say)
+    across = factors(wanted.across, a, b)
+    matches, alone = match(a.trials, b.trials, across)
+    if not matches:
+        raise ConfigError([_nothing_in_common(alone)])
+    cases = [(one, metric) for one in matches for metric in _chosen(one, names, wanted.all)]
+    judged = judge(cases, across=across, delta_ratio=wanted.delta)
+    notes = side_notes(matches)
+    return Reply(
+        text=tidy("\n".join(_text(a, b, judged, alone, notes, across))),
+        data=_data(a, b, judged, alone, notes, sorted(across)),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="benchorch compare", description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument("a", metavar="A", help=f"{REFERENCE}; RUN::CONVERSION is one trial of it")
+    parser.add_argument("b", metavar="B", help="what is compared with it, likewise")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--all", action="store_true", help="every metric that either side has")
+    parser.add_argument(
+        "--metric", action="append", default=[], help="instead of the headline; may be repeated"
+    )
+    parser.add_argument(
+        "--across",
+        action="append",
+        default=[],
+        metavar="FACTOR",
+        help="what may differ because it is what you compare: hardware, packages, ...",
+    )
+    parser.add_argument(
+        "--delta", type=share, metavar="SHARE", help="differences up to 1%% do not matter"
+    )
+    return parser
+
+
+def _chosen(one: Match, names: Sequence[str], everything: bool) -> Sequence[str]:
+    asked = names or (all_metrics(one) if everything else ()) or (headline(one),)
+    return [metric for metric in asked if has_it(one, metric)]
+
+
+def _nothing_in_common(alone: Sequence[Unmatched]) -> str:
+    sides = [", ".join(one.name for one in alone if one.side == side) for side in ("A", "B")]
+    return (
+        f"No trial of A is one of B. A has: {sides[0]}. B has: {sides[1]}. Trials are the same by "
+        "model, conversion, hardware, workload and scenario; name what may differ with --across, "
+        "or pick one conversion of each with RUN::CONVERSION."
+    )
+
+
+def _text(
+    a: Side,
+    b: Side,
+    judged: Sequence[Judged],
+    alone: Sequence[Unmatched],
+    notes: Sequence[str],
+    across: Collection[str],
+) -> Iterator[str]:
+    yield f"A  {a.run.reference}  plan {a.run.plan_id}"
+    yield f"B  {b.run.reference}  plan {b.run.plan_id}"
+    yield ""
+    yield from _tables(judged)
+    yield from reasons(judged)
+    yield from (f"only in {one.side}: {one.name}: {one.reason}" for one in alone)
+    yield from (f"also differs: {note}" for note in notes)
+    yield from (_TWO_MACHINES for factor in across if factor == "hardware")
+    yield ""
+    yield _conclusion(judged)
+
+
+def _tables(judged: Sequence[Judged]) -> Iterator[str]:
+    """One table, or one for each trial where a trial has several rows."""
+    by_trial: dict[str, list[Judged]] = {}
+    for one in judged:
+        by_trial.setdefault(one.name, []).append(one)
+    if len(by_trial) == len(judged):
+        yield table_text([_HEADERS, *map(_row, judged)])
+        yield ""
+        return
+    for name, rows in by_trial.items():
+        yield name
+        yield table_text([_HEADERS[1:], *(_row(one)[1:] for one in rows)])
+        yield ""
+
+
+def _row(one: Judged) -> tuple[str, ...]:
+    return (
+        one.name,
+        one.metric,
+        value_text(one.a),
+        value_text(one.b),
+        ratio_text(one.ratio),
+        one.verdict,
+        _how(one),
+    )
+
+
+def _how(one: Judged) -> str:
+    if one.drift_ratio is None:
+        return one.design or "–"
+    return f"{one.design}, drift {percent_text(one.drift_ratio)}"
+
+
+def _conclusion(judged: Sequence[Judged]) -> str:
+    counts = Counter(one.verdict for one in judged)
+    said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    compared = sum(one.verdict != REFUSED for one in judged)
+    together = "" if compared < 2 else " Intervals and verdicts hold for all of them together."
+    return f"B against A: {said}.{together}"
+
+
+def _data(
+    a: Side,
+    b: Side,
+    judged: Sequence[Judged],
+    alone: Sequence[Unmatched],
+    notes: Sequence[str],
+    across: Sequence[str],
+) -> Json:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "a": a.told(),
+        "b": b.told(),
+        "across": across,
+        "comparisons": [encode(one) for one in judged],
+        "alone": alone_data(alone),
+        "also_different": list(notes),
+    }

@@ -1,0 +1,170 @@
+"""What `compare` and `gate` are told on the command line, checked; and how they show a value."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from benchorch.config.components import suggest
+from benchorch.domain.codec import Json
+from benchorch.domain.estimate import Estimate
+from benchorch.errors import ConfigError
+from benchorch.progress import Say, silent
+from benchorch.results.compare import metric_kinds
+from benchorch.results.compare.compatibility import FACTORS, differences, excused_by
+from benchorch.results.compare.matching import Match, Unmatched
+from benchorch.results.compare.stored_run import StoredRun, StoredTrial
+from benchorch.results.compare.verdicts import Judged
+from benchorch.units import format_bytes
+
+SELECTOR = "::"
+_CASES_NAMED = 3
+_FACTORS = ", ".join(FACTORS)
+REFERENCE = "a run's directory, its plan id, its MLflow run id, or a file of `report --json`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of the two that are compared.
+
+    Attributes:
+        conversion: the one that was picked with ``RUN::CONVERSION``, or an empty string.
+        trials: all of the run's, or the picked ones.
+    """
+
+    run: StoredRun
+    conversion: str
+    trials: tuple[StoredTrial, ...]
+
+    def told(self) -> Json:
+        """The side for programs."""
+        return {
+            "reference": self.run.reference,
+            "plan_id": self.run.plan_id,
+            "trials": len(self.trials),
+        }
+
+
+def open_side(reference: str, say: Say = silent) -> Side:
+    """The run that a word names, or one conversion of it; ConfigError where there is none.
+
+    Args:
+        reference: the word.
+        say: told how far it is, where it takes longer than a moment.
+    """
+    from benchorch.results.compare.load_run import load
+
+    name, _, conversion = reference.partition(SELECTOR)
+    run = load(name, say)
+    picked = [
+        stored
+        for stored in run.trials
+        if not conversion
+        or conversion in (stored.trial.labels["conversion"], stored.trial.trial_id)
+    ]
+    if not picked:
+        known = list(dict.fromkeys(one.trial.labels["conversion"] for one in run.trials))
+        hint = suggest(conversion, known)
+        problem = f"{name} has no conversion {conversion!r}.{hint} It has: {', '.join(known)}."
+        raise ConfigError([problem])
+    return Side(run=run, conversion=conversion, trials=tuple(picked))
+
+
+def factors(words: Iterable[str], a: Side, b: Side) -> frozenset[str]:
+    """What may differ: the named factors with all that they bring, and picked conversions."""
+    named = [word for text in words for word in text.split(",") if word]
+    unknown = [
+        f"--across {word}: there is no such factor.{suggest(word, FACTORS)} Factors: {_FACTORS}."
+        for word in named
+        if word not in FACTORS
+    ]
+    if unknown:
+        raise ConfigError(unknown)
+    return excused_by([*named, *(["conversion"] if a.conversion and b.conversion else [])])
+
+
+def metric_names(words: Sequence[str]) -> tuple[str, ...]:
+    """The metrics that were asked for, each once; ConfigError with every word that is none."""
+    names = [word for text in words for word in text.split(",") if word]
+    problems = [
+        f"--metric {problem}" for problem in map(metric_kinds.unknown_metric, names) if problem
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return tuple(dict.fromkeys(names))
+
+
+def share(text: str) -> float:
+    """``2%`` or ``0.02`` as 0.02; for argparse."""
+    number, percent, rest = text.strip().partition("%")
+    try:
+        value = float(number) / 100 if percent else float(number)
+    except ValueError:
+        value = math.nan
+    if rest or not math.isfinite(value) or value < 0 or (value >= 1 and not percent):
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: write 2% or 0.02")
+    return value
+
+
+def value_text(estimate: Estimate | None) -> str:
+    """``0.318 [0.289, 0.371]``, or the value alone where nothing is known of its spread."""
+    if estimate is None:
+        return "–"
+    if estimate.unit == "bytes":
+        return format_bytes(estimate.value)
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.4g}"
+    return f"{estimate.value:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
+
+
+def ratio_text(ratio: Estimate | None) -> str:
+    """``1.31 [1.22, 1.41]``: three decimals, as a difference of 1 % is one of the second."""
+    if ratio is None:
+        return "–"
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.value:.3f}"
+    return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+
+
+def percent_text(value: float) -> str:
+    """``2 %``, ``0.5 %``."""
+    return f"{100 * value:.3g} %"
+
+
+def reasons(judged: Iterable[Judged]) -> Iterator[str]:
+    """Each reason for no verdict once, with the cases that it stands for and what to try."""
+    found: dict[str, list[str]] = {}
+    for one in judged:
+        if one.reason:
+            remedy = f". Try: {one.remedy}" if one.remedy else ""
+            found.setdefault(f"{one.reason}{remedy}", []).append(f"{one.name} {one.metric}")
+    for reason, cases in found.items():
+        more = f" and {len(cases) - _CASES_NAMED} more" if len(cases) > _CASES_NAMED else ""
+        yield f"{', '.join(cases[:_CASES_NAMED])}{more}: {reason}"
+
+
+def side_notes(matches: Sequence[Match]) -> tuple[str, ...]:
+    """What else differs between the sides without deciding anything, each once."""
+    found = (
+        str(difference)
+        for one in matches
+        if not (one.a.failure or one.b.failure)
+        for difference in differences(one.a, one.b)
+        if not difference.factor
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def alone_data(alone: Sequence[Unmatched]) -> Json:
+    """The trials of one side only, for programs."""
+    return [
+        {
+            "side": one.side,
+            "name": one.name,
+            "trial_id": one.stored.trial.trial_id,
+            "reason": one.reason,
+        }
+        for one in alone
+    ]

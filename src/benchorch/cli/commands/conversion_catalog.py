@@ -1,0 +1,211 @@
+"""What conversions are there, what is each made of, and can it run here?
+
+Read without Hydra, which takes longer to load than all of them to read; a test holds both to the
+same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+from benchorch.config.components import TARGET, make
+from benchorch.config.conversion_aliases import Names, RetiredName, other_names, read_yaml
+from benchorch.config.trial_setup import EAGER, chain_problems
+from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
+from benchorch.domain.trial import ConfigNode
+from benchorch.errors import ConfigError
+from benchorch.host.environment import is_installed
+from benchorch.interfaces.conversion import FileStep, Step
+from benchorch.interfaces.runtime import Runtime
+
+FOLDER = "conversion"
+DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """A name after ``conversion=``, opened.
+
+    Attributes:
+        parts: the files it is made of; empty for one that is retired.
+        description: one sentence.
+        node: its configuration.
+        steps: the named links before the runtime.
+        runtime: the last link, or None where there are problems or nothing is left of it.
+        problems: why it is no chain; empty as it should be.
+        retired: what became of it, where nothing can run it any more.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    description: str
+    node: ConfigNode
+    steps: tuple[tuple[str, Step], ...] = ()
+    runtime: Runtime | None = None
+    problems: tuple[str, ...] = ()
+    retired: RetiredName | None = None
+
+    @property
+    def links(self) -> tuple[Step | Runtime, ...]:
+        """All of them, in order."""
+        last = (self.runtime,) if self.runtime else ()
+        return (*(step for _, step in self.steps), *last)
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Distributions that its links import, without repeats."""
+        return tuple(dict.fromkeys(name for link in self.links for name in link.requires))
+
+    @property
+    def leaves(self) -> tuple[Format, ...]:
+        """What a store keeps of it; empty where it is made anew in every process."""
+        kept = (type(step).produces for _, step in self.steps if isinstance(step, FileStep))
+        return tuple(dict.fromkeys(kept))
+
+    def unavailable(self, device: str) -> str | None:
+        """Why it cannot run on such a device, packages apart, or None."""
+        if self.retired:
+            return self.retired.reason
+        if self.problems:
+            return self.problems[0]
+        reasons = (link.unavailable(device) for link in self.links)
+        return next((reason for reason in reasons if reason), None)
+
+
+class Catalog:
+    """The conversions that configuration directories hold; of two files of a name the first."""
+
+    def __init__(self, directories: Sequence[Path]) -> None:
+        """Look into ``conversion`` in each; the last directory is the one with names.yaml."""
+        folders = [directory / FOLDER for directory in directories]
+        paths = [path for folder in folders for path in sorted(folder.glob("*.yaml"))]
+        self._paths = {path.stem: path for path in reversed(paths)}
+        self.other: Names = other_names(directories[-1])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those that a file spells out, sorted."""
+        return tuple(sorted(name for name in self._paths if not name.startswith("_")))
+
+    def path(self, name: str) -> Path | None:
+        """The file of a name, where there is one."""
+        return self._paths.get(name)
+
+    def open(self, name: str) -> Conversion:
+        """Whatever stands for a name; mistakes are told in the result."""
+        gone = None if name in self._paths else self.other.retirement(name)
+        if gone:
+            return Conversion(name=name, parts=(), description="", node={}, retired=gone)
+        parts = (name,) if name in self._paths else self.other.parts(name)
+        missing = [part for part in parts if part not in self._paths]
+        if missing or not parts:
+            told = tuple(f"there is no conversion {part!r}." for part in missing or [name])
+            return Conversion(name=name, parts=parts, description="", node={}, problems=told)
+        nodes = [self._node(part) for part in parts]
+        node = _merged(nodes)
+        described = str(node.get("description", ""))
+        if len(parts) > 1:
+            described = "; then ".join(str(each["description"]).rstrip(".") for each in nodes) + "."
+        steps, runtime, problems = _links(node)
+        return Conversion(
+            name=name,
+            parts=parts,
+            description=described,
+            node=node,
+            steps=steps,
+            runtime=runtime,
+            problems=problems,
+        )
+
+    def _node(self, name: str) -> ConfigNode:
+        """A file over those that its defaults list names."""
+        content = dict(_read(self._paths[name]))
+        extended = cast("list[str]", content.pop("defaults", []))
+        own = "_self_" if "_self_" in extended else None
+        order = extended if own else [*extended, "_self_"]
+        return _merged([content if each == "_self_" else self._node(each) for each in order])
+
+
+@cache
+def _read(path: Path) -> ConfigNode:
+    return cast(ConfigNode, read_yaml(path) or {})
+
+
+def _merged(nodes: Sequence[ConfigNode]) -> ConfigNode:
+    """Later values win; mappings are merged key by key, as Hydra does."""
+    merged: dict[str, Json] = {}
+    for node in nodes:
+        for key, value in node.items():
+            before = merged.get(key)
+            both = isinstance(before, Mapping) and isinstance(value, Mapping)
+            merged[key] = (
+                _merged([cast(ConfigNode, before), cast(ConfigNode, value)]) if both else value
+            )
+    return merged
+
+
+def _links(
+    node: ConfigNode,
+) -> tuple[tuple[tuple[str, Step], ...], Runtime | None, tuple[str, ...]]:
+    """The objects of a conversion's node, and everything wrong with them."""
+    problems: list[str] = []
+    steps: list[tuple[str, Step]] = []
+    runtime = None
+    for name, step in cast("Mapping[str, ConfigNode]", node.get("steps") or {}).items():
+        try:
+            steps.append((name, make(step, Step, f"conversion.steps.{name}")))
+        except ConfigError as error:
+            problems += error.problems
+    try:
+        runtime = make(
+            cast(ConfigNode, node.get("runtime") or EAGER), Runtime, "conversion.runtime"
+        )
+    except ConfigError as error:
+        problems += error.problems
+    if runtime and not problems:
+        problems += chain_problems(steps, runtime)
+    return tuple(steps), runtime, tuple(problems)
+
+
+def missing_packages(conversion: Conversion) -> tuple[str, ...]:
+    """The distributions it needs and that are not installed."""
+    return tuple(name for name in conversion.requires if not is_installed(name))
+
+
+def install_command(packages: Sequence[str]) -> str:
+    """What installs them: an extra of ours where one holds them all, with its tested versions."""
+    for extra, members in _extras().items():
+        if set(packages) <= members:
+            return f"pip install 'benchorch[{extra}]'"
+    return f"pip install {' '.join(packages)}"
+
+
+@cache
+def _extras() -> Mapping[str, frozenset[str]]:
+    """Our own extras with the names of their members."""
+    import re
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        lines = requires("benchorch") or []
+    except PackageNotFoundError:
+        return {}
+    extras: dict[str, set[str]] = {}
+    for line in lines:
+        told = re.match(r"""([\w.-]+).*extra == ["']([\w-]+)["']""", line)
+        if told:
+            extras.setdefault(told[2], set()).add(told[1])
+    return {extra: frozenset(members) for extra, members in extras.items() if extra != "dev"}
+
+
+def targets(conversion: Conversion) -> Iterator[tuple[str, str]]:
+    """Each link's name with the dotted class that it is made of."""
+    steps = cast("Mapping[str, ConfigNode]", conversion.node.get("steps") or {})
+    for name, step in steps.items():
+        yield name, str(step[TARGET])
+    yield "runtime", str(cast(ConfigNode, conversion.node.get("runtime") or EAGER)[TARGET])

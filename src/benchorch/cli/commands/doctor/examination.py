@@ -1,0 +1,227 @@
+"""What the doctor looks at: the machine, and benchorch on it where the answer is known beforehand.
+
+Each part is made apart: where one cannot be, the others are, and it is said why.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from benchorch.cli.commands.doctor.overhead import Overhead, overhead, overrides
+from benchorch.cli.commands.doctor.self_comparison import Controls, controls
+from benchorch.cli.commands.doctor.timer_accuracy import Agreement, agreement
+from benchorch.config.composer import Composer, config_loader
+from benchorch.config.overrides import lift_lists
+from benchorch.domain.codec import Json
+from benchorch.domain.trial import Plan
+from benchorch.errors import BenchorchError
+from benchorch.hardware.cpu import CpuClock
+from benchorch.hardware.cuda import CudaHardware
+from benchorch.host.advice import BAD, GOOD, NOTE, HostFinding, Looks, findings
+from benchorch.host.environment import describe_host, physical_cores
+from benchorch.host.interference import Surroundings
+from benchorch.host.noise_grade import Grade, grade
+from benchorch.host.pinning import placement
+from benchorch.run.planner import new_plan_id, plan_jobs
+
+Say = Callable[[str], None]
+T = TypeVar("T")
+
+_COMPILERS = ("g++", "clang++", "c++")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How often each experiment is repeated.
+
+    Attributes:
+        pairs: slices that benchorch and the bare loop each get.
+        controls: processes in which identical work meets itself.
+        processes: of the trial whose overhead is measured.
+    """
+
+    pairs: int
+    controls: int
+    processes: int
+
+
+FULL = Extent(pairs=60, controls=12, processes=5)
+QUICK = Extent(pairs=20, controls=5, processes=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """All that was found; a part is None where it could not be made, and `missing` says why.
+
+    Attributes:
+        host: the machine as `environment.describe_host` gives it.
+        findings: what about it sways measurements.
+        bare_loop: benchorch's timing against a bare loop.
+        controls: comparisons whose outcome is known.
+        overhead: what benchorch itself costs.
+        missing: why a part is None, by its name in ``--json``.
+        elapsed_s: what all of it took.
+    """
+
+    host: Mapping[str, Json]
+    grade: Grade
+    findings: Sequence[HostFinding]
+    bare_loop: Agreement | None
+    controls: Controls | None
+    overhead: Overhead | None
+    missing: Mapping[str, str]
+    elapsed_s: float
+
+    @property
+    def reasons(self) -> list[str]:
+        """What speaks against trusting a number of this machine."""
+        found = [f"{f.subject}: {f.seen}" for f in self.findings if f.weight == BAD]
+        return found + [why for why in (self._timing(), self._pairing()) if why]
+
+    @property
+    def advice(self) -> list[str]:
+        """What to change: first what is wrong, then what could be better."""
+        return [
+            f"{finding.subject}: {finding.advice}"
+            for weight in (BAD, NOTE)
+            for finding in self.findings
+            if finding.weight == weight and finding.advice
+        ]
+
+    @property
+    def next_command(self) -> str:
+        """What to do now."""
+        if self.grade.letter == "C":
+            return "python -m benchorch model=mlp conversion=[eager,onnxruntime]"
+        return "python -m benchorch model=bert"
+
+    def _timing(self) -> str:
+        if self.bare_loop is None or self.bare_loop.agrees:
+            return ""
+        off = self.bare_loop.ratio.value - 1
+        return f"timing: a call takes {off:+.1%} of what a bare loop says it takes"
+
+    def _pairing(self) -> str:
+        if self.controls is None or self.controls.told_apart:
+            return ""
+        same, slower = self.controls.same.verdict, self.controls.slower.verdict
+        return (
+            f"comparisons: identical work was called {same}, and a tenth more of it {slower}; "
+            "identical work is called different in one of twenty examinations"
+        )
+
+
+def examine(say: Say, extent: Extent = FULL) -> Examination:
+    """Look at the machine and at benchorch on it; nothing is changed."""
+    began_s = time.monotonic()
+    surroundings = Surroundings()
+    parts = _Parts(say)
+    say("machine: a second of equal pieces of work")
+    graded = grade()
+    with tempfile.TemporaryDirectory(prefix="benchorch-doctor-") as scratch:
+        plan = parts.attempt(
+            "conversions", "conversions: which can run here", lambda: _plan(scratch, extent)
+        )
+        agreed = parts.attempt(
+            "bare_loop_ratio",
+            "timing: in turns with a bare loop",
+            lambda: agreement(pairs=extent.pairs),
+        )
+        met = parts.attempt(
+            "a_a",
+            f"comparisons: identical work, and a tenth more, in {extent.controls} processes",
+            lambda: controls(Path(scratch, "controls.txt"), processes=extent.controls),
+        )
+        own = parts.attempt(
+            "self_overhead",
+            f"overhead: {extent.processes} processes of a trial, and as many bare ones",
+            lambda: _overhead(plan, Path(scratch)),
+        )
+    looks = _looks(graded, surroundings)
+    return Examination(
+        host=looks.host,
+        grade=graded,
+        findings=[*findings(looks), *_software(plan)],
+        bare_loop=agreed,
+        controls=met,
+        overhead=own,
+        missing=parts.missing,
+        elapsed_s=time.monotonic() - began_s,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Makes one part after the other, and remembers why one could not be made."""
+
+    say: Say
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def attempt(self, name: str, doing: str, work: Callable[[], T]) -> T | None:
+        self.say(doing)
+        try:
+            return work()
+        except (BenchorchError, OSError) as error:
+            self.missing[name] = str(error)
+            return None
+
+
+def _plan(scratch: str, extent: Extent) -> Plan:
+    """A small trial of every conversion; those that cannot run here are its skips."""
+    composer = Composer(config_loader())
+    every = ",".join(composer.options("conversion"))
+    words = [*overrides(extent.processes), f"conversion=[{every}]", f"store.root={scratch}/store"]
+    job = lift_lists(words, composer.groups)
+    return plan_jobs(composer, [job], new_plan_id()).plan
+
+
+def _overhead(plan: Plan | None, directory: Path) -> Overhead:
+    trials = [] if plan is None else [t for t in plan.trials if t.labels["conversion"] == "eager"]
+    if plan is None or not trials:
+        raise BenchorchError("the eager MLP cannot run here, so there is no trial to look at")
+    return overhead(plan, trials[0], directory)
+
+
+def _looks(graded: Grade, surroundings: Surroundings) -> Looks:
+    cores = physical_cores()
+    return Looks(
+        host=describe_host(),
+        threads=cores,  # what a trial uses where nobody says otherwise
+        cores=cores,
+        placement=placement(cores),
+        conditions=surroundings.conditions(None, None, (), {}),
+        grade=graded,
+        calibration=CpuClock().calibrate(),
+        device=_device_state(),
+    )
+
+
+def _device_state() -> Mapping[str, Json]:
+    hardware = CudaHardware(kind="gpu", conversions=("eager",))
+    return {} if hardware.mismatch() else hardware.meter().device_state()
+
+
+def _software(plan: Plan | None) -> Iterator[HostFinding]:
+    """Conversions that lack something here, and the compiler that some of them call."""
+    if plan is not None:
+        count = len(plan.trials) + len(plan.skips)
+        yield HostFinding(
+            subject="conversions",
+            seen=f"{len(plan.trials)} of {count} can run here",
+            weight=NOTE if plan.skips else GOOD,
+            advice="python -m benchorch conversions: what each of the others needs"
+            if plan.skips
+            else "",
+        )
+    compiler = next((name for name in _COMPILERS if shutil.which(name)), None)
+    if compiler:
+        yield HostFinding(subject="compiler", seen=compiler)
+    else:
+        advice = "a C++ compiler, e.g. apt-get install g++: inductor and AOTInductor call one"
+        yield HostFinding(subject="compiler", seen="none", weight=NOTE, advice=advice)

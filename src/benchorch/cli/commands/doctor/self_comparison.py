@@ -1,0 +1,152 @@
+"""Would a comparison on this machine find a difference where there is none, and one where there is?
+
+The same work meets itself in fresh processes, as a conversion meets its baseline in any trial; then
+it meets itself with a tenth more to do.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from benchorch.domain.estimate import Comparison
+from benchorch.domain.trial import ConfigNode
+from benchorch.errors import ExecutorError
+from benchorch.hardware.cpu import CpuClock
+from benchorch.host.pinning import pin
+from benchorch.host.processes import child_channel, run_child
+from benchorch.stats.between_processes import median_query_ns
+from benchorch.stats.pairs import ALTERNATED, Pair
+from benchorch.stats.ratio_test import compare_pairs
+from benchorch.trial.interleave import alternate
+
+PROCESSES = 12
+WINDOW_S = 0.3
+SLICE_MS = 20.0
+SLOWDOWN_RATIO = 0.1
+
+_PRODUCTS = 20  # of 48 by 48 matrices: about 60 µs, the size of a small model's call
+_SIDE = 48
+_TIMEOUT_S = 60.0
+_ENTRY = "from benchorch.cli.commands.doctor.self_comparison import main; main()"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controls:
+    """What comparisons say of work whose true ratio is known.
+
+    Attributes:
+        same: identical work on both sides.
+        slower: the candidate has a tenth more to do.
+    """
+
+    same: Comparison
+    slower: Comparison
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether the slower one was found, and nothing where there is nothing to find."""
+        silent = self.same.verdict not in ("faster", "slower")
+        return silent and self.slower.verdict == "slower"
+
+
+def controls(
+    log: Path, *, processes: int = PROCESSES, window_s: float = WINDOW_S, seed: int = 0
+) -> Controls:
+    """Run both comparisons in so many fresh processes.
+
+    Raises ExecutorError where one of them does not answer.
+
+    Args:
+        log: where the processes' output goes.
+        window_s: in which the two of one comparison take turns.
+        seed: of the order of turns.
+    """
+    order = random.Random(seed)
+    pairs: dict[str, list[Pair]] = {"same": [], "slower": []}
+    for _ in range(processes):
+        request = {"window_s": window_s, "seed": order.getrandbits(32)}
+        for name, pair in _one_process(log, request):
+            pairs[name].append(pair)
+    same, slower = (compare_pairs(pairs[name], ALTERNATED) for name in ("same", "slower"))
+    assert same is not None  # as there was at least one process
+    assert slower is not None
+    return Controls(same=same, slower=slower)
+
+
+def _one_process(log: Path, request: ConfigNode) -> Iterator[tuple[str, Pair]]:
+    answered = run_child.run_child(
+        "doctor",
+        request,
+        log=log,
+        limits=run_child.Limits(timeout_s=_TIMEOUT_S, memory_bytes=None),
+        environment=dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+        on_event=lambda _: None,
+        command=[sys.executable, "-c", _ENTRY],
+    )
+    if answered.failure:
+        raise ExecutorError(f"A control process failed: {answered.failure.message}")
+    for name, (ours, theirs) in cast("Mapping[str, list[float]]", answered.reply).items():
+        yield name, Pair(ours, theirs)
+
+
+def main() -> None:
+    """Entry of a child process: both comparisons once."""
+    child_channel.die_with_parent()
+    parent = child_channel.Channel()
+    request = cast(ConfigNode, child_channel.read_request())
+    pin(1)
+    found = look(cast(float, request["window_s"]), cast(int, request["seed"]))
+    parent.send_reply(dict(found))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def look(window_s: float, seed: int, slice_ms: float = SLICE_MS) -> dict[str, list[float]]:
+    """Both sides' median times in this process, by comparison, in nanoseconds.
+
+    Args:
+        window_s: in which the two sides of a comparison take turns.
+        seed: of the order of turns.
+        slice_ms: of one turn.
+    """
+    more = round(_PRODUCTS * (1 + SLOWDOWN_RATIO))
+    work = workload()
+    candidates = {"same": work(_PRODUCTS), "slower": work(more)}
+    baseline = work(_PRODUCTS)
+    found = {}
+    for name, candidate in candidates.items():
+        seen = alternate(
+            [candidate],
+            [baseline],
+            clock=CpuClock(),
+            window_s=window_s,
+            slice_ms=slice_ms,
+            seed=seed,
+        )
+        sides = (seen.ours, seen.ours_from), (seen.theirs, seen.theirs_from)
+        found[name] = [median_query_ns(blocks, start) for blocks, start in sides]
+    return found
+
+
+def workload() -> Callable[[int], Callable[[], object]]:
+    """Makes calls of so many products, all of the same two small matrices."""
+    import numpy as np
+
+    left = np.linspace(-1.0, 1.0, _SIDE * _SIDE, dtype=np.float32).reshape(_SIDE, _SIDE)
+    result = np.empty_like(left)
+    matmul = np.matmul
+
+    def work(products: int) -> Callable[[], object]:
+        def call() -> None:
+            for _ in range(products):
+                matmul(left, left, result)
+
+        return call
+
+    return work

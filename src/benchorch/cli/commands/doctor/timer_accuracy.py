@@ -1,0 +1,135 @@
+"""Does benchorch's own timing agree with a bare loop around the same call?"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from benchorch.domain.estimate import Estimate
+from benchorch.hardware.cpu import CpuClock
+from benchorch.host.bare_loop import bare_blocks_ns
+from benchorch.host.pinning import pinned
+from benchorch.interfaces.hardware import Clock
+from benchorch.scenarios.single_stream import SingleStream
+from benchorch.stats.quantiles import quantile
+from benchorch.stopping.fixed import Fixed
+from benchorch.units import s_to_ns
+
+PAIRS = 60
+SLICE_S = 0.005
+NARROWEST_RATIO = 0.01
+# Searched in vain within some microseconds. A loop of the interpreter would not do: where its
+# objects happen to lie in memory moves it by 5 to 20 % between slices, whoever times it.
+_HAYSTACK = bytes(400_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """One call, timed in turns by benchorch and by a bare loop.
+
+    Attributes:
+        ratio: benchorch's time over the bare loop's: the median over pairs of slices.
+        bare_ratio: the same of the bare loop over itself: what this machine allows.
+        band_ratio: how far from 1 is no disagreement: 1 %, or twice what a bare loop differs from
+            itself.
+    """
+
+    ratio: Estimate
+    bare_ratio: Estimate
+    band_ratio: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the ratio's interval reaches into the band."""
+        low, high = _ends(self.ratio)
+        return low <= 1 + self.band_ratio and high >= 1 - self.band_ratio
+
+
+def agreement(
+    call: Callable[[], object] | None = None,
+    *,
+    pairs: int = PAIRS,
+    seed: int = 0,
+    timed: Callable[[Callable[[], object], int], list[int]] | None = None,
+    level_ratio: float = 0.95,
+) -> Agreement:
+    """Let benchorch, the bare loop and the bare loop again take turns of 5 ms in random order.
+
+    Of each slice the lowest tenth is compared: interruptions are in neither. `SingleStream` and
+    the CPU's clock are used as in any trial.
+
+    Args:
+        call: what is timed; by default a search that takes some microseconds.
+        pairs: of slices; at least 6, below which a median has no interval.
+        timed: stands in for benchorch's own timing: durations of blocks of that many calls.
+        level_ratio: confidence of both intervals.
+    """
+    call = call or _search
+    repeats, ours = _own_timing(call)
+    sides: Mapping[str, Callable[[], list[int]]] = {
+        "ours": ours if timed is None else lambda: timed(call, repeats),
+        "bare": lambda: bare_blocks_ns(call, repeats, s_to_ns(SLICE_S)),
+        "again": lambda: bare_blocks_ns(call, repeats, s_to_ns(SLICE_S)),
+    }
+    with pinned(1):
+        rounds = _rounds(sides, pairs, random.Random(seed))
+    ratios = [one["ours"] / one["bare"] for one in rounds]
+    bare_ratios = [one["again"] / one["bare"] for one in rounds]
+    ratio, bare_ratio = (
+        quantile(values, 0.5, unit="ratio", level_ratio=level_ratio)
+        for values in (ratios, bare_ratios)
+    )
+    if ratio is None or bare_ratio is None:
+        raise ValueError(f"{pairs} pairs are too few for an interval")
+    widest = max(abs(end - 1) for end in _ends(bare_ratio))
+    band_ratio = max(NARROWEST_RATIO, 2 * widest)
+    return Agreement(ratio=ratio, bare_ratio=bare_ratio, band_ratio=band_ratio)
+
+
+def _search() -> None:
+    _HAYSTACK.find(b"x")
+
+
+def _own_timing(call: Callable[[], object]) -> tuple[int, Callable[[], list[int]]]:
+    """How many calls benchorch puts into a block, and a slice of blocks of as many."""
+    clock: Clock = CpuClock()
+    calibration = clock.calibrate()
+    stopping = Fixed(processes=1, calls=1, window_s=SLICE_S)
+
+    def slice_() -> tuple[int, tuple[int, ...]]:
+        seen = SingleStream().run(
+            [call], clock=clock, calibration=calibration, stopping=stopping, items_per_call=1
+        )
+        return seen.calls_per_block, seen.durations_ns
+
+    repeats = slice_()[0]
+
+    def ours() -> list[int]:
+        held, blocks_ns = slice_()
+        return [round(block * repeats / held) for block in blocks_ns]
+
+    return repeats, ours
+
+
+def _rounds(
+    sides: Mapping[str, Callable[[], list[int]]], count: int, order: random.Random
+) -> list[dict[str, float]]:
+    """The lowest tenth of each side's slice, round by round; one round first that warms up."""
+    found = []
+    for _ in range(count + 1):
+        names = order.sample(sorted(sides), len(sides))
+        found.append({name: _lowest_tenth(sides[name]()) for name in names})
+    return found[1:]
+
+
+def _lowest_tenth(blocks_ns: list[int]) -> float:
+    return float(sorted(blocks_ns)[len(blocks_ns) // 10])
+
+
+def _ends(estimate: Estimate) -> tuple[float, float]:
+    low, high = estimate.low, estimate.high
+    return (
+        estimate.value if low is None else low,
+        estimate.value if high is None else high,
+    )

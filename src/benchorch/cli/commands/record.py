@@ -1,0 +1,94 @@
+"""``benchorch record DIR``: bring a run's results to MLflow, now or as they come."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from benchorch.config import components
+from benchorch.domain.codec import Json
+from benchorch.domain.reply import Reply
+from benchorch.domain.trial import ConfigNode, Plan
+from benchorch.errors import ConfigError, RecordError
+from benchorch.interfaces.recorder import Recorder
+from benchorch.journal import run_directory
+from benchorch.run.record import TRACKING, Replayed, command, replay
+from benchorch.run.sidecar import leave_interrupts_to_the_run
+
+MLFLOW = "benchorch.recorders.mlflow.Mlflow"
+_SQLITE = "sqlite:///"
+
+
+def run(arguments: Sequence[str]) -> Reply:
+    """How many trials arrived, and the command that brings the rest."""
+    wanted = _parser().parse_args(list(arguments))
+    directory = Path(wanted.directory)
+    if wanted.follow:
+        leave_interrupts_to_the_run()
+    try:
+        recorder = recorder_of(directory, run_directory.read_plan(directory), wanted.uri)
+        replayed = replay(directory, recorder, follow=wanted.follow)
+    except ConfigError as error:
+        return Reply(text=str(error), data={"problems": list(error.problems)}, exit_code=2)
+    except RecordError as error:
+        return Reply(text=str(error), data={"reason": str(error)}, exit_code=1)
+    reply = _reply(directory, recorder, replayed)
+    # The run's own process says where its results are, and an outage was said when it began.
+    return replace(reply, text="") if wanted.follow else reply
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchorch record", description=__doc__)
+    parser.add_argument("directory", metavar="DIR", help="a run's directory")
+    parser.add_argument("--uri", help="another tracker than the one the run was made for")
+    parser.add_argument("--follow", action="store_true", help="stay until the run has ended")
+    return parser
+
+
+def recorder_of(directory: Path, plan: Plan, uri: str | None) -> Recorder:
+    """The run's own recorder, or an MLflow one at another address."""
+    node = cast(ConfigNode, plan.session.get("tracking") or {})
+    if uri is not None:
+        own = node if node.get(components.TARGET) == MLFLOW else {components.TARGET: MLFLOW}
+        node = {**own, "uri": uri}
+    elif str(node.get("uri", "")).startswith(_SQLITE):
+        node = {**node, "uri": _noted_uri(directory) or node["uri"]}
+    return components.make(node, Recorder, "tracking")
+
+
+def _noted_uri(directory: Path) -> str | None:
+    """The SQLite file the run was recorded in, absolute whatever directory we are in now."""
+    path = directory / TRACKING
+    uri = str(json.loads(path.read_text()).get("uri")) if path.exists() else ""
+    return uri if uri.startswith(_SQLITE) else None
+
+
+def _reply(directory: Path, recorder: Recorder, replayed: Replayed) -> Reply:
+    address = dict(recorder.address)
+    data: Json = {
+        **address,
+        "recorded": replayed.recorded,
+        "remaining": replayed.remaining,
+        "reason": replayed.reason,
+        "parent_run_id": replayed.parent_run_id,
+    }
+    if not address:
+        text = f"This run has no tracker: name one with --uri, e.g. --uri {_SQLITE}mlflow.db"
+        return Reply(text=text, data=data, exit_code=0)
+    if not replayed.reason:
+        text = f"{_trials(replayed.recorded)} recorded at {address['uri']}; nothing is missing."
+        return Reply(text=text, data=data)
+    text = (
+        f"{_trials(replayed.recorded)} recorded, {_trials(replayed.remaining)} not: "
+        f"{replayed.reason}\nNothing is lost; once the tracker is back: "
+        f"{command(directory)}"
+    )
+    return Reply(text=text, data=data, exit_code=1)
+
+
+def _trials(count: int) -> str:
+    return f"{count} trial" if count == 1 else f"{count} trials"

@@ -1,0 +1,204 @@
+"""The same words on a cluster's head: what is submitted there, and what is asked about it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from benchorch.cli.commands.submit import next_words
+from benchorch.domain.reply import Reply
+from benchorch.errors import ConfigError
+from benchorch.executors.ray_jobs import RUNNING, RayJobs, default_head
+from benchorch.recorders.location import strike_out
+from benchorch.run.planner import new_plan_id
+from benchorch.units import format_bytes
+
+MOST_BYTES = 50 * 2**20
+"""What may travel with a run: recipes and code, no weights and no data."""
+
+SECRET = ("*.pem", "*.key", "id_rsa*", "id_ed25519*", "*credentials*", "*.p12")
+LEFT = ("__pycache__", "*.pyc", "runs", "mlruns", "mlartifacts", "mlflow.db*", "node_modules")
+"""Besides everything whose name begins with a dot: .git, .env, .aws, .ssh, .venv."""
+
+# `ray job stop` ends a run as Ctrl-C does, and gives it time to write down what it has.
+_JOB = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "120"}
+_START_S = 180.0
+_LOOK_S = 0.5
+# Ray writes it into the command's own output, at whatever moment.
+_RAYS_OWN = re.compile(r"^Running entrypoint for job .*\n?", re.MULTILINE)
+
+
+class Jobs(Protocol):
+    """Commands on a head; `RayJobs` are Ray's."""
+
+    def submit(
+        self, name: str, command: str, variables: Mapping[str, str], directory: Path | None = None
+    ) -> None:
+        """Start a command; a directory travels with it."""
+        ...
+
+    def status(self, name: str) -> str:
+        """``PENDING``, ``RUNNING``, ``STOPPED``, ``SUCCEEDED`` or ``FAILED``."""
+        ...
+
+    def reason(self, name: str) -> str:
+        """Why it ended so."""
+        ...
+
+    def exit_code(self, name: str) -> int | None:
+        """Of an ended command; None for one that was never started."""
+        ...
+
+    def log(self, name: str) -> str:
+        """What it has written so far."""
+        ...
+
+    def stop(self, name: str) -> None:
+        """Ask it to end."""
+        ...
+
+    def forget(self, name: str) -> None:
+        """Take it from the list."""
+        ...
+
+
+def named(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The head that a command names, or the environment; and the other words."""
+    flags = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    flags.add_argument("--head")
+    flags.add_argument("--here", action="store_true")
+    found, words = flags.parse_known_args(list(arguments))
+    return (None if found.here else found.head or default_head()), words
+
+
+def jobs_of(url: str) -> Jobs:
+    """The jobs of a head, by its dashboard's URL."""
+    return RayJobs(url)
+
+
+def refuse_secrets(words: Sequence[str]) -> None:
+    """ConfigError for words that would be read by more people than who wrote them."""
+    secret = [word.partition("=")[0] for word in words if strike_out(word) != word]
+    if secret:
+        raise ConfigError(
+            [
+                f"{key}: holds a password, which everybody who sees the head's jobs would read. "
+                "Set it in the head's environment instead."
+                for key in secret
+            ]
+        )
+
+
+def submit(jobs: Jobs, url: str, words: Sequence[str], working_dir: Path | None) -> Reply:
+    """Start a run's driver on the head; answers once it has said what it will do.
+
+    Args:
+        url: of the head's dashboard, for the next commands.
+        words: the run's; the head, which has what they name, tells what is wrong with them.
+        working_dir: what travels; nothing where it is None.
+    """
+    refuse_secrets(words)
+    name = f"benchorch-{new_plan_id()}"
+    flags = ["--with-code"] if working_dir else []
+    command = shlex.join(["python", "-m", "benchorch", "submit", "--as", name, *flags, *words])
+    if working_dir is None:
+        jobs.submit(name, command, _JOB)
+    else:
+        with tempfile.TemporaryDirectory(prefix="benchorch-") as copy:
+            pack(working_dir, Path(copy))
+            jobs.submit(name, command, _JOB, Path(copy))
+    state, log = _first_words(jobs, name)
+    if state in ("FAILED", "STOPPED"):
+        text = f"The run did not start: {jobs.reason(name)}\n{log}"
+        code = jobs.exit_code(name) or 1
+        return Reply(text=text, data={"job": name, "state": state}, exit_code=code)
+    text = f"{log.strip()}\n{next_words(name, f' --head {url}')}"
+    return Reply(text=text.lstrip(), data={"job": name, "state": state, "head": url})
+
+
+def _first_words(jobs: Jobs, name: str) -> tuple[str, str]:
+    """The job's state and what it has said, once it has said its plan or ended."""
+    until_s = time.monotonic() + _START_S
+    while True:
+        state, log = jobs.status(name), _RAYS_OWN.sub("", jobs.log(name))
+        planned = [line for line in log.splitlines() if " plan " in line]
+        if planned or state not in RUNNING or time.monotonic() > until_s:
+            return state, planned[0] if planned and state in RUNNING else log
+        time.sleep(_LOOK_S)
+
+
+def ask(jobs: Jobs, words: Sequence[str], say: Callable[[str], None]) -> int:
+    """Run a command of ours on the head and pass on what it writes; its exit code."""
+    name = f"benchorch-{words[0]}-{new_plan_id()}"
+    command = shlex.join(["python", "-m", "benchorch", *words])
+    jobs.submit(name, f"echo {name}; {command}", _JOB)
+    try:
+        for text in _heard(jobs, name):
+            say(text)
+        code = jobs.exit_code(name)
+    except KeyboardInterrupt:
+        jobs.stop(name)
+        raise
+    jobs.forget(name)
+    return 1 if code is None else code
+
+
+def _heard(jobs: Jobs, name: str) -> Iterator[str]:
+    """What a job writes below the line that is its own name: whole lines, as they come."""
+    told = 0
+    goes_on = True
+    while goes_on:
+        goes_on = jobs.status(name) in RUNNING
+        log = _RAYS_OWN.sub("", jobs.log(name))
+        _, mark, text = log.partition(f"{name}\n")
+        if not mark and not goes_on and log:
+            yield log  # Ray's own words: it never came to the command
+        end = text.rfind("\n") + 1 if goes_on else len(text)
+        if end > told:
+            yield text[told:end].rstrip("\n")
+            told = end
+        if goes_on:
+            time.sleep(_LOOK_S)
+
+
+def pack(directory: Path, copy: Path) -> None:
+    """Copy what may travel; ConfigError where that is too much.
+
+    Links and whatever looks like a secret stay here.
+    """
+    if not directory.is_dir():
+        raise ConfigError([f"--working-dir: there is no directory {directory}."])
+    sizes = {path: path.stat().st_size for path in _travelling(directory)}
+    total = sum(sizes.values())
+    if total > MOST_BYTES:
+        largest = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:3]
+        told = ", ".join(f"{p.relative_to(directory)} {format_bytes(sizes[p])}" for p in largest)
+        raise ConfigError(
+            [
+                f"--working-dir: {directory} holds {format_bytes(total)}, and "
+                f"{format_bytes(MOST_BYTES)} may travel. The largest: {told}. Name a directory "
+                "with the recipes and the code alone."
+            ]
+        )
+    for path in sizes:
+        place = copy / path.relative_to(directory)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, place)
+
+
+def _travelling(directory: Path) -> Iterator[Path]:
+    for path in sorted(directory.iterdir()):
+        stays = path.is_symlink() or path.name.startswith(".")
+        if stays or any(path.match(pattern) for pattern in (*SECRET, *LEFT)):
+            continue
+        if path.is_dir():
+            yield from _travelling(path)
+        elif path.is_file():
+            yield path

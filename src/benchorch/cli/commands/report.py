@@ -1,0 +1,224 @@
+"""``benchorch report RUN [RUN ...]``: tables, conclusions and doubts, derived anew, as any file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from benchorch.cli.commands.comparison_arguments import REFERENCE
+from benchorch.domain.estimate import Summary
+from benchorch.domain.reply import Reply
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import ConfigNode, Plan
+from benchorch.errors import ConfigError
+from benchorch.files import write_text
+from benchorch.progress import Say, silent
+from benchorch.results.compare import export
+from benchorch.results.compare.load_run import derive, locate, stored
+from benchorch.results.compare.stored_run import StoredRun
+from benchorch.results.report.console import ConsoleReport
+from benchorch.results.report.console_table import paper, tidy
+from benchorch.results.report.tables import whole
+
+SEVERAL = "benchorch runs"
+"""What a JSON file of more than one run says it is."""
+
+_MARKDOWN = ("", ".md", ".markdown", ".txt")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """One run, with what tables need of it.
+
+    Attributes:
+        run: what is kept without raw series.
+        directory: its own, or words in its place where an exported file was read.
+    """
+
+    run: StoredRun
+    plan: Plan
+    results: Mapping[str, TrialResult]
+    summaries: Mapping[str, Summary]
+    directory: Path
+
+    def text(self) -> str:
+        """What a person at the terminal saw when it ended."""
+        console, written = paper()
+        report = ConsoleReport(console)
+        report.plan(self.plan, done=0)
+        report.table(self.plan, self.results, self.summaries, self.directory)
+        return tidy(written.getvalue())
+
+    def markdown(self) -> str:
+        """Every row, conclusion and doubt."""
+        return whole(self.plan, self.results, self.summaries)
+
+
+def run(arguments: Sequence[str], say: Say = silent) -> Reply:
+    """The tables for people or, with ``--json``, the runs without raw series for programs.
+
+    Args:
+        arguments: the words after ``report``.
+        say: told how far it is, where it takes longer than a moment.
+    """
+    wanted = _parser().parse_args(list(arguments))
+    written = None if wanted.output is None else _writer(wanted.output, asked_json=wanted.json)
+    if wanted.reprice:
+        written = _repriced(written)
+    exports = wanted.json if written is None else written is _write_json
+    opened = _open_all(wanted.run, say, each_process=exports)
+    if written is not None:
+        written(opened, wanted.output)
+        return _answer(opened, wanted.output)
+    if wanted.json:
+        return Reply(text="", data=_json(opened))
+    return Reply(text="\n\n".join(one.text() for one in opened), data=None)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="benchorch report", description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument("run", metavar="RUN", nargs="+", help=REFERENCE)
+    parser.add_argument(
+        "--json", action="store_true", help="everything but raw series, as compare and gate read it"
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="write it there, by its suffix: .html one page with plots, .csv a row a trial, "
+        ".md the tables, .json (or with --json) the export",
+    )
+    parser.add_argument(
+        "--reprice",
+        action="store_true",
+        help="judge cost by the list of prices that ships, not by what the sweep was judged by "
+        "(.html and .csv)",
+    )
+    return parser
+
+
+_Writer = Callable[[Sequence[_Opened], Path], None]
+
+
+def _writer(path: Path, *, asked_json: bool) -> _Writer:
+    """What writes such a file; ConfigError before anything is read where nothing does."""
+    suffix = path.suffix.lower()
+    if asked_json or suffix == ".json":
+        return _write_json
+    if suffix in (".html", ".htm"):
+        return _write_page
+    if suffix == ".csv":
+        return _write_csv
+    if suffix in _MARKDOWN:
+        return _write_markdown
+    problem = (
+        f"--output: {path.name} ends in {suffix!r}; a report is .html, .csv, .md or .json. Try: "
+        f"--output {path.with_suffix('.html').name}"
+    )
+    raise ConfigError([problem])
+
+
+def _repriced(writer: _Writer | None) -> _Writer:
+    if writer not in (_write_page, _write_csv):
+        raise ConfigError(["--reprice is of reports that tell cost: --output FILE.html or .csv."])
+    return partial(writer, anew=True)
+
+
+def _open_all(references: Sequence[str], say: Say, *, each_process: bool) -> list[_Opened]:
+    """Each run once, however often it is named; ConfigError with every problem at once."""
+    found: dict[Path, tuple[Path, str]] = {}
+    problems: list[str] = []
+    for reference in references:
+        try:
+            path = locate(reference)
+            found.setdefault(path.resolve(), (path, reference))
+        except ConfigError as error:
+            problems += error.problems
+    opened = []
+    for path, reference in found.values():
+        try:
+            opened.append(_open(path, reference, say, each_process=each_process))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return opened
+
+
+def _open(found: Path, reference: str, say: Say, *, each_process: bool) -> _Opened:
+    if found.is_file():
+        kept = export.read(found)
+        return _Opened(
+            run=kept,
+            plan=kept.plan(),
+            results=kept.results(),
+            summaries=kept.summaries(),
+            directory=Path(f"<directory of {kept.plan_id}>"),
+        )
+    derived = derive(found, reference, say)
+    return _Opened(
+        run=stored(derived, reference, say, each_process=each_process),
+        plan=derived.plan,
+        results=derived.results,
+        summaries=derived.summaries,
+        directory=found,
+    )
+
+
+def _json(opened: Sequence[_Opened]) -> ConfigNode:
+    """One run as compare and gate read it; several in a list of such."""
+    runs = [export.to_json(one.run) for one in opened]
+    return runs[0] if len(runs) == 1 else {"format": SEVERAL, "schema_version": 1, "runs": runs}
+
+
+def _write_json(opened: Sequence[_Opened], path: Path) -> None:
+    if len(opened) == 1:
+        export.write(opened[0].run, path)
+    else:
+        _write(path, export.text_of(_json(opened)))
+
+
+def _write_markdown(opened: Sequence[_Opened], path: Path) -> None:
+    _write(path, "\n".join(one.markdown() for one in opened))
+
+
+def _write_csv(opened: Sequence[_Opened], path: Path, *, anew: bool = False) -> None:
+    from benchorch.results.report.csv_columns import csv_text
+    from benchorch.results.report.prices import prices_of
+    from benchorch.results.report.rows import rows_of
+
+    runs = [one.run for one in opened]
+    _write(path, csv_text(rows_of(runs, prices_of(runs, anew=anew))))
+
+
+def _write_page(opened: Sequence[_Opened], path: Path, *, anew: bool = False) -> None:
+    from benchorch.results.report.html_page import page
+    from benchorch.results.report.prices import prices_of
+    from benchorch.results.report.rows import rows_of
+
+    runs = [one.run for one in opened]
+    prices = prices_of(runs, anew=anew)
+    _write(path, page(runs, rows_of(runs, prices), prices))
+
+
+def _answer(opened: Sequence[_Opened], path: Path) -> Reply:
+    trials = sum(len(one.run.trials) for one in opened)
+    results = sum(len(one.run.results()) for one in opened)
+    plans = [one.run.plan_id for one in opened]
+    what = "this run" if len(opened) == 1 else f"these {len(opened)} runs"
+    text = f"{path} holds {what}: {results} of {trials} trials."
+    if len(plans) == 1:
+        return Reply(text=text, data={"written": str(path), "plan_id": plans[0]})
+    return Reply(text=text, data={"written": str(path), "plan_ids": plans})
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise ConfigError([f"--output: {path} cannot be written: {error.strerror}."]) from error

@@ -1,0 +1,187 @@
+"""``benchorch script``: find the models in any script, and benchmark them."""
+
+from __future__ import annotations
+
+import argparse
+import glob
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from benchorch.cli.commands import script_report
+from benchorch.domain.codec import Json
+from benchorch.domain.reply import Reply
+from benchorch.domain.trial import ConfigNode
+from benchorch.errors import ConfigError
+from benchorch.frontends.scripts.discover import Script, discover
+from benchorch.frontends.scripts.model_configs import words_for, write_configs
+
+_SEPARATOR = "::"
+_MAGIC = "*?["
+DESCRIPTION = """Runs each script, finds every torch module that it calls, and benchmarks them.
+
+A script is executed as it is: run only what you trust. Remaining words key=value are overrides
+as everywhere: hardware=local conversion=[eager,onnxruntime] stopping=quick. What stands behind
+a lone :: goes to the scripts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What was found, and the words that benchmark it.
+
+    Attributes:
+        words: empty where nothing is to be benchmarked.
+    """
+
+    reply: Reply
+    words: tuple[str, ...] = ()
+
+
+def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
+    """Find the models; and build them, where that is all that is asked for."""
+    wanted, scripts, overrides = parse(arguments)
+    analyze = wanted.analyze_only or wanted.json
+    founds = []
+    for script in scripts:
+        say(f"running {script.path.name}; what it prints is in {script.log}")
+        founds.append(discover(script, timeout_s=wanted.timeout, keep=not analyze))
+    problem = any(found["problem"] for found in founds)
+    reply = Reply(
+        text=script_report.overview(founds),
+        data=_data(founds),
+        exit_code=1 if problem else 0,
+    )
+    if analyze:
+        return Prepared(reply=reply)
+    configs = {
+        script: write_configs(script, found)
+        for script, found in zip(scripts, founds, strict=True)
+        if found["models"]
+    }
+    if not any(configs.values()):
+        return Prepared(reply=Reply(text=reply.text, data=reply.data, exit_code=1))
+    words = [*words_for(configs, founds), *overrides]
+    if wanted.build_only:
+        return Prepared(reply=_built(reply, configs, words, say))
+    return Prepared(reply=reply, words=tuple(words))
+
+
+def _built(
+    reply: Reply,
+    configs: Mapping[Script, Mapping[str, Path]],
+    words: Sequence[str],
+    say: Callable[[str], None],
+) -> Reply:
+    from benchorch.run.build_only import build_only
+
+    directories = [script.folder / "conf" for script, written in configs.items() if written]
+    overrides = [word for word in words if "=" in word]
+    rows = build_only(directories, overrides, next(iter(configs)).folder / "builds", say)
+    failed = any("failed" in row for row in rows)
+    data = {**cast("dict[str, Json]", reply.data), "builds": cast(Json, rows)}
+    text = f"{reply.text}\n\n{script_report.builds(rows)}"
+    return Reply(text=text, data=data, exit_code=1 if failed else reply.exit_code)
+
+
+def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Script], list[str]]:
+    """Options, scripts and overrides; ConfigError with every problem."""
+    own, behind = _split(arguments)
+    wanted = _parser().parse_intermixed_args(own)
+    overrides = [word for word in wanted.words if _is_override(word)]
+    names = [word for word in wanted.words if word not in overrides]
+    problems = [
+        f"{text}: the models are those of the script; give script.py::hash to choose among them."
+        for text in overrides
+        if text.lstrip("+").startswith(("model=", "model.inputs"))
+    ]
+    if not names:
+        problems.append("script: name a script, such as: benchorch script my_script.py")
+    if wanted.timeout <= 0 or wanted.max_depth < 0:
+        problems.append("--timeout is a number of seconds above 0, --max-depth 0 or more.")
+    if problems:
+        raise ConfigError(problems)
+    import shlex
+
+    given = (*shlex.split(wanted.script_args), *behind)
+    return wanted, _scripts(names, given, wanted), overrides
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our words, and those behind a lone ::."""
+    words = list(arguments)
+    if _SEPARATOR not in words:
+        return words, []
+    at = words.index(_SEPARATOR)
+    return words[:at], words[at + 1 :]
+
+
+def _is_override(word: str) -> bool:
+    return "=" in word and not Path(word.partition(_SEPARATOR)[0]).exists()
+
+
+def _scripts(
+    names: Sequence[str], given: tuple[str, ...], wanted: argparse.Namespace
+) -> list[Script]:
+    scripts = [
+        Script(
+            path=path,
+            arguments=given,
+            hashes=tuple(filter(None, hashes.split(","))),
+            max_depth=wanted.max_depth,
+            pattern=wanted.name,
+        )
+        for name in names
+        for text, _, hashes in [name.partition(_SEPARATOR)]
+        for path in _paths(text)
+    ]
+    return list(dict.fromkeys(scripts))
+
+
+def _paths(text: str) -> list[Path]:
+    """The scripts a word names; a pattern that the shell has left as it is names those it fits."""
+    if Path(text).exists() or not any(sign in text for sign in _MAGIC):
+        return [Path(text).absolute()]
+    found = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 patterns may be absolute
+    if not found:
+        raise ConfigError([f"script: no file fits {text!r}."])
+    return [Path(path).absolute() for path in found]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="benchorch script",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        usage="benchorch script SCRIPT.py[::HASH,...] ... [options] [key=value ...] [:: arguments]",
+    )
+    add = parser.add_argument
+    add("words", nargs="*", metavar="SCRIPT", help="scripts, each with the hashes to take from it")
+    add("--analyze-only", action="store_true", help="only show what is found")
+    add("--build-only", action="store_true", help="build what is found, measure nothing")
+    add("--json", action="store_true", help="what is found, for programs; as --analyze-only")
+    add("--max-depth", type=int, default=0, metavar="N", help="parts of models too, N levels deep")
+    add("--name", default="", metavar="PATTERN", help="only models of such names: 'net.encoder.*'")
+    add("--script-args", default="", metavar="WORDS", help="arguments of the scripts")
+    add("--timeout", type=float, default=600, metavar="S", help="seconds a script may run: 600")
+    return parser
+
+
+def _data(founds: Sequence[ConfigNode]) -> Json:
+    """Every model with its invocations, and every script with how it ended."""
+    models = [
+        {"script": found["script"], "labels": found["labels"], **_public(model)}
+        for found in founds
+        for model in cast("list[ConfigNode]", found["models"])
+    ]
+    scripts = [{k: v for k, v in found.items() if k != "models"} for found in founds]
+    return cast(Json, {"models": models, "scripts": scripts})
+
+
+def _public(model: ConfigNode) -> dict[str, Json]:
+    calls = [
+        {key: value for key, value in call.items() if key != "model"}
+        for call in cast("list[ConfigNode]", model["invocations"])
+    ]
+    return {**model, "invocations": cast(Json, calls)}

@@ -1,0 +1,106 @@
+"""What was found in scripts, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+from benchorch.domain.trial import ConfigNode
+from benchorch.formatting import plural
+from benchorch.frontends.scripts.model_configs import described
+from benchorch.units import format_bytes, format_seconds
+
+
+def overview(founds: Sequence[ConfigNode]) -> str:
+    """Each script with its models; a summary where there are several scripts."""
+    blocks = ["\n".join(_script(found)) for found in founds]
+    if len(founds) > 1:
+        blocks.append(_summary(founds))
+    return "\n\n".join(blocks)
+
+
+def _summary(founds: Sequence[ConfigNode]) -> str:
+    models = sum(len(cast("list[ConfigNode]", found["models"])) for found in founds)
+    failed = [Path(str(found["script"])).name for found in founds if found["problem"]]
+    told = f"{plural(len(founds), 'script')}, {plural(models, 'model')}"
+    return told + (f"; problems in {', '.join(failed)}" if failed else "; no problems")
+
+
+def _script(found: ConfigNode) -> Iterator[str]:
+    models = cast("list[ConfigNode]", found["models"])
+    seconds = found.get("seconds")
+    took = f", {format_seconds(cast(float, seconds))}" if seconds is not None else ""
+    name = Path(str(found["script"])).name
+    yield f"{name}: {plural(len(models), 'model')}{took}"
+    labels = cast("dict[str, list[str]]", found["labels"])
+    if labels:
+        yield "  labels: " + ", ".join(f"{key} {'/'.join(v)}" for key, v in labels.items())
+    problem = cast("ConfigNode | None", found["problem"])
+    if problem:
+        remedy = f" ({problem['remedy']})" if problem["remedy"] else ""
+        yield f"  problem: {problem['message']}{remedy}"
+        if Path(str(found["log"])).is_file():
+            yield f"  what it printed: {found['log']}"
+    for model in models:
+        yield from _model(model)
+    if models and found.get("left_out"):
+        operators = ", ".join(cast("list[str]", found["left_out"]))
+        yield f"  left out, as nothing in it is learnt: {operators}"
+
+
+def _model(model: ConfigNode) -> Iterator[str]:
+    indent = "  " * (1 + cast(int, model["depth"]))
+    calls = plural(cast(int, model["calls"]), "call")
+    yield f"{indent}{model['name']} ({calls}, {format_seconds(cast(float, model['seconds']))})"
+    made = cast(int, model["instances"])
+    rows = [
+        ("class", f"{model['class']}, {_where(model)}"),
+        ("parameters", _parameters(model)),
+        ("hash", str(model["hash"])),
+    ]
+    if made > 1:
+        rows.append(("made", f"{made} times"))
+    for name, value in rows:
+        yield f"{indent}  {name:<11} {value}"
+    for call in cast("list[ConfigNode]", model["invocations"]):
+        times = f"{call['calls']}×"
+        yield f"{indent}  {call['hash']:<11} {times} {described(call)}{_obstacle(call)}"
+    if model["more_signatures"]:
+        yield f"{indent}  and {model['more_signatures']} calls of further shapes"
+
+
+def _where(model: ConfigNode) -> str:
+    if not model["file"]:
+        return "its source is not known"
+    line = f" line {model['line']}" if model["line"] is not None else ""
+    return f"{Path(str(model['file'])).name}{line}"
+
+
+def _parameters(model: ConfigNode) -> str:
+    dtypes = ", ".join(cast("list[str]", model["dtypes"]))
+    size = format_bytes(cast(int, model["parameter_bytes"]))
+    return f"{model['parameters']:,} ({size}{f' of {dtypes}' if dtypes else ''})"
+
+
+def _obstacle(call: ConfigNode) -> str:
+    return f"; cannot be benchmarked: {call['obstacle']}" if call["obstacle"] else ""
+
+
+def builds(rows: Sequence[ConfigNode]) -> str:
+    """What was built, a line each."""
+    return "\n".join(f"  {row['cell']}: {_build(row)}" for row in rows)
+
+
+def _build(row: ConfigNode) -> str:
+    if "skipped" in row:
+        return f"skipped: {row['skipped']}"
+    if "failed" in row:
+        remedy = f" ({row['remedy']})" if row["remedy"] else ""
+        return f"failed: {row['failed']}{remedy}"
+    if row["cache"] == "none":
+        return "leaves no files"
+    size = format_bytes(cast(int, row["artifact_bytes"]))
+    if row["cache"] == "miss":
+        return f"built in {format_seconds(cast(float, row['build_s']))}, {size}"
+    return f"found in the store, {size}"

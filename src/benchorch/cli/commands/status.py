@@ -1,0 +1,163 @@
+"""``benchorch status``: what runs, how far it is, what it has cost, and the next command."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from benchorch.cli.commands.sweep_status import State, SweepStatus, read_sweep
+from benchorch.domain.codec import Json
+from benchorch.domain.reply import Reply
+from benchorch.errors import ConfigError
+from benchorch.formatting import plural
+from benchorch.journal import run_directory
+from benchorch.journal.lock import LOG
+from benchorch.journal.registry import find_invocation, newest_invocations
+from benchorch.results.report.console_table import table_text
+from benchorch.results.report.tables import names_of
+from benchorch.run.sidecar import schedule_idle
+from benchorch.units import format_seconds
+
+RUN = "a run's directory or the last part of its path, its plan's id or its MLflow run's id"
+THERE = "With --head URL, or BENCHORCH_HEAD, a cluster's head is asked; --here asks this machine."
+_RECENT = 10
+_LOOK_S = 3.0
+_BUSY_SHOWN = 8
+
+
+def run(arguments: Sequence[str], say: Callable[[str], None]) -> Reply:
+    """One sweep, or the recent ones; with ``--watch`` again and again until it has ended.
+
+    Args:
+        arguments: the words after ``status``.
+        say: told each state but the last one.
+    """
+    wanted = _parser().parse_args(list(arguments))
+    if wanted.run is None and wanted.watch:
+        raise ConfigError(["--watch needs to know which: benchorch status RUN --watch."])
+    if wanted.run is None:
+        return _recent()
+    directory = find_invocation(wanted.run, "status")
+    if wanted.watch:
+        _watch(directory, say, as_json=wanted.json)
+    return _told(read_sweep(directory))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchorch status", description=__doc__, epilog=THERE)
+    parser.add_argument("run", metavar="RUN", nargs="?", help=f"{RUN}; without it the recent ones")
+    parser.add_argument("--watch", action="store_true", help="again and again until it has ended")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    return parser
+
+
+def _watch(directory: Path, say: Callable[[str], None], *, as_json: bool) -> None:
+    """Say each new state until the run has ended."""
+    import json
+
+    schedule_idle()  # whatever is measured here comes first
+    said = ""
+    while (sweep := read_sweep(directory)).running:
+        reply = _told(sweep)
+        text = json.dumps(reply.data) if as_json else reply.text
+        if text != said:
+            say(text if as_json else f"{text}\n")
+            said = text
+        time.sleep(_LOOK_S)
+
+
+def _told(sweep: SweepStatus) -> Reply:
+    return Reply(text="\n".join(_lines(sweep)), data=facts(sweep))
+
+
+def facts(sweep: SweepStatus) -> Mapping[str, Json]:
+    """A sweep for programs."""
+    driver = sweep.driver
+    return {
+        "plan_id": sweep.plan.plan_id,
+        "name": sweep.plan.name,
+        "directory": str(sweep.directory.resolve()),
+        "state": sweep.state,
+        "trials": len(sweep.plan.trials),
+        "done": sweep.done,
+        "failed": sweep.failed,
+        "left": len(sweep.left),
+        "skips": len(sweep.plan.skips),
+        "running": {k: {"since": d.since, "doing": d.text} for k, d in sweep.busy.items()},
+        "left_s": sweep.left_s,
+        "cost_usd": sweep.usd,
+        "pid": driver.pid if driver and sweep.running else None,
+        "host": driver.host if driver else None,
+        "started_at": driver.started_at if driver else None,
+        "ended_at": driver.ended_at if driver else None,
+    }
+
+
+def _lines(sweep: SweepStatus) -> list[str]:
+    plan = sweep.plan
+    lines = [f"{plan.name} plan {plan.plan_id}: {sweep.state}, {_counts(sweep)}"]
+    lines += [f"  now       {text}" for text in _busy(sweep)]
+    if sweep.left_s is not None:
+        lines.append(f"  left      about {format_seconds(sweep.left_s)}")
+    if sweep.usd is not None:
+        lines.append(f"  cost      about {sweep.usd:.4f} USD so far")
+    if sweep.driver is not None and sweep.running:
+        lines.append(f"  driver    process {sweep.driver.pid} on {sweep.driver.host}")
+    lines.append(f"  results   {sweep.directory}")
+    return lines + [f"  {title:9} python -m benchorch {words}" for title, words in _next(sweep)]
+
+
+def _counts(sweep: SweepStatus) -> str:
+    failed = f" ({sweep.failed} failed)" if sweep.failed else ""
+    skipped = f", {plural(len(sweep.plan.skips), 'skip')}" if sweep.plan.skips else ""
+    return f"{sweep.done} of {plural(len(sweep.plan.trials), 'trial')} done{failed}{skipped}"
+
+
+def _busy(sweep: SweepStatus) -> Sequence[str]:
+    names = names_of(sweep.plan.trials)
+    told = [f"{names.get(k, k)}: {doing.text}" for k, doing in sweep.busy.items()]
+    more = len(told) - _BUSY_SHOWN
+    return [*told[:_BUSY_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _next(sweep: SweepStatus) -> Sequence[tuple[str, str]]:
+    """What a person may want to do now."""
+    reference = sweep.plan.plan_id
+    if sweep.state is State.ENDED:
+        return [("report", f"report {reference}")]
+    if not sweep.running:
+        return [("resume", f"resume {reference}")]
+    follow = [("follow", f"logs {reference} --follow")] if (sweep.directory / LOG).exists() else []
+    return [*follow, ("end", f"cancel {reference}")]
+
+
+def _recent() -> Reply:
+    directories = [d for d in newest_invocations(_RECENT) if (d / run_directory.PLAN).exists()]
+    sweeps = [sweep for sweep in map(_readable, directories) if sweep is not None]
+    if not sweeps:
+        return Reply(text="No run is remembered on this machine.", data=[])
+    rows: list[tuple[str, ...]] = [("plan", "name", "state", "done", "failed", "left", "directory")]
+    rows += [_row(sweep) for sweep in sweeps]
+    return Reply(text=table_text(rows), data=cast(Json, [facts(sweep) for sweep in sweeps]))
+
+
+def _readable(directory: Path) -> SweepStatus | None:
+    """A damaged plan hides no other run."""
+    try:
+        return read_sweep(directory)
+    except ConfigError:
+        return None
+
+
+def _row(sweep: SweepStatus) -> tuple[str, ...]:
+    counts = (sweep.done, sweep.failed, len(sweep.left))
+    return (
+        sweep.plan.plan_id,
+        sweep.plan.name,
+        str(sweep.state),
+        *map(str, counts),
+        str(sweep.directory),
+    )

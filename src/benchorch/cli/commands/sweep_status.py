@@ -1,0 +1,170 @@
+"""How far is a sweep? From its plan, its results, its lock, and what its driver told of itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+from benchorch.domain.price import Market
+from benchorch.domain.result import Outcome
+from benchorch.domain.trial import ConfigNode, Plan, Trial
+from benchorch.journal import run_directory
+from benchorch.journal.lock import Coordinator, TrialStatus, is_driven, read_driver
+from benchorch.results.metrics.cost import trial_usd
+from benchorch.results.pricing.sweep_cost import Expected, expected
+from benchorch.run.invocation import is_final
+
+
+class State(StrEnum):
+    """What becomes of a sweep at this moment.
+
+    ``ended`` has a result of every trial, ``interrupted`` was ended before by somebody, and
+    ``dead`` lost its driver without a word.
+    """
+
+    RUNNING = "running"
+    ENDED = "ended"
+    INTERRUPTED = "interrupted"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True)
+class SweepStatus:
+    """One run, as it is now.
+
+    Attributes:
+        directory: its own.
+        plan: what was asked for.
+        lines: each trial's last line of the journal.
+        driver: who runs it or ran it; None where nobody told.
+        running: whether a living process has its lock.
+    """
+
+    directory: Path
+    plan: Plan
+    lines: Mapping[str, ConfigNode]
+    driver: Coordinator | None
+    running: bool
+
+    @property
+    def state(self) -> State:
+        """Its state in a word."""
+        if self.running:
+            return State.RUNNING
+        if not self.left or (self.driver and self.driver.complete):
+            return State.ENDED
+        silent = self.driver is not None and self.driver.ended_at is None
+        return State.DEAD if silent else State.INTERRUPTED
+
+    @property
+    def left(self) -> Sequence[Trial]:
+        """What going on would run: trials without a result, or not to blame for theirs."""
+        return [t for t in self.plan.trials if not _is_final(self.lines.get(t.trial_id))]
+
+    @property
+    def done(self) -> int:
+        """How many trials have a result, whatever it is."""
+        return len(self.plan.trials) - len(self.left)
+
+    @property
+    def failed(self) -> int:
+        """How many did not run, or are no longer the same model."""
+        return sum(not _is_sound(line) for line in self.lines.values())
+
+    @property
+    def busy(self) -> Mapping[str, TrialStatus]:
+        """What the driver says of the trials that wait or run now, by their ids."""
+        return self.driver.busy if self.running and self.driver else {}
+
+    @cached_property
+    def at_work(self) -> Mapping[str, TrialStatus]:
+        """Of those, the trials that have a machine already."""
+        return {trial_id: doing for trial_id, doing in self.busy.items() if not doing.waits}
+
+    @cached_property
+    def left_s(self) -> float | None:
+        """How long the rest may take, in seconds; None where nothing runs.
+
+        Each kind of machine goes on with as many trials at once as it runs now; the slowest counts.
+        """
+        if not self.running:
+            return None
+        told = expected(self.plan, self.left)
+        by_kind: dict[str, float] = {}
+        at_once = Counter(_kind(t) for t in self.left if t.trial_id in self.at_work)
+        for trial in self.left:
+            by_kind[_kind(trial)] = by_kind.get(_kind(trial), 0.0) + self._remaining(trial, told)
+        return max((s / max(1, at_once[kind]) for kind, s in by_kind.items()), default=0.0)
+
+    @cached_property
+    def usd(self) -> float | None:
+        """What its machines have cost so far, those at work included; None where none is paid."""
+        spent = [*self._spent()]
+        return sum(spent) if spent else None
+
+    def _remaining(self, trial: Trial, told: Mapping[str, Expected]) -> float:
+        doing = self.at_work.get(trial.trial_id)
+        gone = _since(doing.since) if doing else 0.0
+        return max(0.0, told[trial.trial_id].seconds - gone)
+
+    def _spent(self) -> Iterator[float]:
+        pricing = cast(ConfigNode, self.plan.session.get("pricing") or {})
+        market = Market(str(pricing.get("market", Market.ON_DEMAND)))
+        for trial in self.plan.trials:
+            price = self.plan.prices.of(_kind(trial), market) if self.plan.prices else None
+            seconds = self._occupied_s(trial.trial_id)
+            if price is not None and seconds is not None:
+                yield trial_usd(seconds, price.usd_per_hour)
+
+    def _occupied_s(self, trial_id: str) -> float | None:
+        """How long a trial has had its machine, in seconds; None before it had one."""
+        line, doing = self.lines.get(trial_id), self.at_work.get(trial_id)
+        if line is not None and line.get("started_at") and line.get("ended_at"):
+            return _seconds(str(line["started_at"]), str(line["ended_at"]))
+        return _since(doing.since) if doing else None
+
+
+def read_sweep(directory: Path) -> SweepStatus:
+    """The run in a directory; ConfigError if there is none."""
+    running = is_driven(directory)  # first: what ends meanwhile is seen as it ended
+    lines = run_directory.read_lines(directory / run_directory.RESULTS)
+    return SweepStatus(
+        directory=directory,
+        plan=run_directory.read_plan(directory),
+        lines={str(line["trial_id"]): line for line in lines},
+        driver=read_driver(directory),
+        running=running,
+    )
+
+
+def _is_final(line: ConfigNode | None) -> bool:
+    if line is None:
+        return False
+    failure = cast("ConfigNode | None", line.get("failure"))
+    return is_final(str(failure["kind"]) if failure else None)
+
+
+def _is_sound(line: ConfigNode) -> bool:
+    parity = cast("ConfigNode | None", line.get("parity"))
+    wrong = parity is not None and not parity.get("passed")
+    return line.get("outcome") == Outcome.OK and not wrong
+
+
+def _kind(trial: Trial) -> str:
+    return str(cast(ConfigNode, trial.spec["hardware"])["kind"])
+
+
+def _since(moment: str) -> float:
+    return _seconds(moment, datetime.now(UTC).isoformat())
+
+
+def _seconds(start: str, end: str) -> float:
+    """Between two moments, in seconds; 0 where the clock was set back in between."""
+    taken = datetime.fromisoformat(end) - datetime.fromisoformat(start)
+    return max(0.0, taken.total_seconds())

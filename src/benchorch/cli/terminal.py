@@ -1,0 +1,55 @@
+"""What a terminal is told and asked, and what the shell is told at the end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+from benchorch.domain.reply import Reply
+from benchorch.errors import BenchorchError, ConfigError
+
+OK, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
+
+
+def ask(question: str) -> str:
+    """A person's answer; no person, no answer."""
+    try:
+        return input(question)
+    except EOFError:
+        return ""
+
+
+def print_out(text: str) -> None:
+    """A part of the answer, at once."""
+    print(text, flush=True)
+
+
+def print_err(text: str) -> None:
+    """What goes on meanwhile, beside the answer."""
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+def print_reply(reply: Reply, arguments: Sequence[str]) -> int:
+    """Print an answer for people or, with ``--json``, for programs; its exit code."""
+    if "--json" in arguments:
+        print(json.dumps(reply.data, indent=2))
+    elif reply.text:
+        print(reply.text, file=sys.stderr if reply.exit_code == WRONG_REQUEST else sys.stdout)
+    return reply.exit_code
+
+
+def print_error(error: BenchorchError) -> int:
+    """What went wrong; the exit code.
+
+    Of a wrong request every problem is on a line of its own, with what to try.
+    """
+    if not isinstance(error, ConfigError):
+        print(error, file=sys.stderr)
+        return FAILED
+    count = len(error.problems)
+    print(f"{count} problem{'' if count == 1 else 's'}; nothing was run:", file=sys.stderr)
+    for problem in error.problems:
+        print(f"  {problem}", file=sys.stderr)
+    print("Try: python -m benchorch --help", file=sys.stderr)
+    return WRONG_REQUEST

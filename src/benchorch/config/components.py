@@ -1,0 +1,191 @@
+"""The one safe door from a YAML node to an object: refuse, resolve, check, bind, construct.
+
+A node's ``_target_`` names a class. It must lie under an allowed prefix *before* anything is
+imported, must resolve to a concrete subclass of the interface that the caller expects, and its
+parameters must fit the constructor. All problems of a node are found in one pass.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeVar, Union
+
+from benchorch.config.extensions import GROUP, extension_prefixes
+from benchorch.domain.codec import Json, hints_of
+from benchorch.domain.trial import ConfigNode
+from benchorch.errors import ConfigError
+
+ALLOWED_PREFIXES = (
+    "benchorch.models.",
+    "benchorch.conversions.",
+    "benchorch.runtimes.",
+    "benchorch.hardware.",
+    "benchorch.scenarios.",
+    "benchorch.stopping.",
+    "benchorch.profilers.",
+    "benchorch.executors.",
+    "benchorch.stores.",
+    "benchorch.recorders.",
+)
+"""Where members live, besides installed extensions.
+
+A user's own code that is not installed enters as a *factory*, which has its own rule.
+"""
+
+TARGET = "_target_"
+
+T = TypeVar("T")
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """`` Did you mean 'x'?`` or an empty string."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def make(node: ConfigNode, interface: type[T], where: str) -> T:
+    """The object a node describes.
+
+    Args:
+        node: ``_target_`` and the constructor's keywords.
+        interface: the abstract class it must implement.
+        where: the node's place in the configuration, for messages.
+
+    Raises:
+        ConfigError: with every problem of the node.
+    """
+    target = resolve(node, interface, where)
+    return construct(target, {key: value for key, value in node.items() if key != TARGET}, where)
+
+
+def construct(target: type[T], keywords: ConfigNode, where: str) -> T:
+    """An object of a class that nobody had to name; ConfigError with every problem."""
+    problems = _signature_problems(target, keywords, where)
+    if problems:
+        raise ConfigError(problems)
+    try:
+        return target(**keywords)
+    except ConfigError as error:
+        raise ConfigError([f"{where}: {problem}" for problem in error.problems]) from error
+    except (ValueError, TypeError) as error:
+        raise ConfigError([f"{where}: {error}"]) from error
+
+
+def resolve(node: ConfigNode, interface: type[T], where: str) -> type[T]:
+    """The concrete class that a node names; ConfigError if it may not or cannot be used."""
+    dotted = node.get(TARGET) if isinstance(node, Mapping) else None
+    if not isinstance(dotted, str):
+        raise ConfigError([f"{where}: has no {TARGET}; it must name a class."])
+    if not is_allowed(dotted):
+        raise ConfigError(
+            [
+                f"{where}: {dotted!r} is not one of benchorch's own components, nor of a package "
+                f"that is installed as one of {GROUP}, so it is not loaded."
+            ]
+        )
+    module_name, _, class_name = dotted.rpartition(".")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ConfigError([f"{where}: there is no module {error.name!r}."]) from error
+    except Exception as error:
+        if dotted.startswith(ALLOWED_PREFIXES):
+            raise  # a mistake of ours, whose place somebody will want to see
+        raise ConfigError(
+            [
+                f"{where}: the package {dotted.partition('.')[0]!r}, installed as one of {GROUP}, "
+                f"cannot be imported: {module_name} raised {type(error).__name__}: {error}."
+            ]
+        ) from error
+    found = getattr(module, class_name, None)
+    if found is None:
+        raise ConfigError(
+            [f"{where}: {module_name} has no {class_name!r}.{suggest(class_name, dir(module))}"]
+        )
+    if not _implements(found, interface):
+        raise ConfigError([f"{where}: {dotted!r} is not a {interface.__name__}."])
+    return typing.cast(type[T], found)
+
+
+def is_allowed(dotted: str) -> bool:
+    """Whether a dotted name is of ours, or of an extension; those are asked for only then."""
+    return dotted.startswith(ALLOWED_PREFIXES) or dotted.startswith(extension_prefixes())
+
+
+def _implements(found: object, interface: type) -> bool:
+    return (
+        isinstance(found, type)
+        and issubclass(found, interface)
+        and not inspect.isabstract(found)
+        and is_allowed(f"{found.__module__}.")
+    )
+
+
+def _signature_problems(target: type, keywords: ConfigNode, where: str) -> list[str]:
+    """Unknown keys first, then missing ones, then wrong types."""
+    parameters = inspect.signature(target).parameters
+    hints = hints_of(target)
+    problems = [
+        f"{where}.{key}: unknown option.{suggest(key, parameters)} "
+        f"Options: {', '.join(parameters) or 'none'}."
+        for key in keywords
+        if key not in parameters
+    ]
+    problems += [
+        f"{where}.{name}: is missing."
+        for name, parameter in parameters.items()
+        if parameter.default is inspect.Parameter.empty and keywords.get(name, "???") == "???"
+    ]
+    problems += [
+        f"{where}.{key}: expected {describe(hints[key])}, got {value!r}."
+        for key, value in keywords.items()
+        if key in hints and value != "???" and not fits(hints[key], value)
+    ]
+    return problems
+
+
+def fits(hint: object, value: Json) -> bool:
+    """Whether a YAML value can stand for a parameter annotated so."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (Union, types.UnionType):
+        return any(fits(member, value) for member in arguments)
+    if origin is Literal:
+        return value in arguments
+    if origin in (tuple, list) or (origin is not None and origin is Sequence):
+        sequence = isinstance(value, list | tuple)
+        return sequence and all(fits(arguments[0], item) for item in typing.cast(list[Json], value))
+    if origin is Mapping or origin is dict:
+        return isinstance(value, Mapping) and all(
+            fits(arguments[1], item) for item in value.values()
+        )
+    if hint is type(None) or hint is None:
+        return value is None
+    if hint in (int, float):
+        return isinstance(value, int if hint is int else int | float) and not isinstance(
+            value, bool
+        )
+    if isinstance(hint, type):
+        return isinstance(value, hint)
+    return True
+
+
+def describe(hint: object) -> str:
+    """An annotation in words a person writes in YAML."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (Union, types.UnionType):
+        return " or ".join(describe(member) for member in arguments)
+    if origin is Literal:
+        return "one of " + ", ".join(repr(choice) for choice in arguments)
+    if origin in (tuple, list) or origin is Sequence:
+        return f"a list of {describe(arguments[0])}"
+    if origin in (Mapping, dict):
+        return "a mapping"
+    words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    if isinstance(hint, type):
+        return "null" if hint is type(None) else words.get(hint, hint.__name__)
+    return str(hint)

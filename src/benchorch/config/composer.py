@@ -1,0 +1,356 @@
+"""Composing YAML: from overrides to resolved cells. The only file that asks Hydra to compose.
+
+Composing costs tens of milliseconds, so a job is not composed as a whole: each group is composed
+once for each distinct set of overrides that touch it, and cells are put together from those nodes.
+A thousand cells of ten models, ten conversions and ten batch sizes need thirty compositions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from benchorch.config.diagnostics import (
+    OverrideErrors,
+    composition_errors,
+    first_line,
+    group_names,
+    group_options,
+    reaches_out,
+)
+from benchorch.config.directories import builtin_directory
+from benchorch.config.extensions import extension_directories
+from benchorch.config.hardware_aliases import machine_of
+from benchorch.config.overrides import (
+    CONVERSION,
+    EACH,
+    MATRIX,
+    key_of,
+    parse_override,
+    plain_keys,
+    spelled,
+)
+from benchorch.domain.codec import Json
+from benchorch.domain.tensors import NOT_SYMBOLS
+from benchorch.domain.trial import ConfigNode
+from benchorch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hydra.core.config_loader import ConfigLoader
+    from hydra.core.config_search_path import ConfigSearchPath
+    from omegaconf import DictConfig
+
+WORKLOAD = "workload"
+# Interpolations that cannot leave a top-level node: a sibling, the node's own path, a variable.
+_OWN = r"\$\{{(?:\.(?!\.)[\w.]*|{key}(?:\.\w+)*|oc\.env:[^${{}}]*)\}}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixCell:
+    """One point of the matrix, resolved but not yet checked.
+
+    Attributes:
+        choices: the option chosen in each group, e.g. ``{"model": "bert"}``.
+        axes: swept keys that are not groups, with their values as text.
+        config: every key's value.
+    """
+
+    choices: Mapping[str, str]
+    axes: Mapping[str, str]
+    config: ConfigNode
+
+
+@dataclass(frozen=True, slots=True)
+class _Composed:
+    """A composition; ``literal`` names the nodes in which no value refers to another one."""
+
+    config: ConfigNode
+    choices: Mapping[str, str | None]
+    literal: frozenset[str]
+
+
+def config_loader(extra_directories: Sequence[Path] = ()) -> ConfigLoader:
+    """A Hydra loader over the user's directories first, then the built-in ones."""
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra._internal.utils import create_config_search_path
+
+    search_path = create_config_search_path(str(builtin_directory("conf")))
+    add_directories(search_path, extra_directories)
+    return ConfigLoaderImpl(search_path)
+
+
+def add_directories(search_path: ConfigSearchPath, directories: Sequence[Path]) -> None:
+    """Put the user's directories first, extensions' before the built-in one, made names last."""
+    for directory in reversed(extension_directories()):
+        search_path.prepend("extension", f"file://{directory.resolve()}")
+    for directory in reversed(directories):
+        search_path.prepend("user", f"file://{directory.resolve()}")
+    _add_made_names(search_path)
+
+
+def _add_made_names(search_path: ConfigSearchPath) -> None:
+    """Let Hydra find what no file spells out, after all that files spell out."""
+    from hydra._internal.sources_registry import SourcesRegistry
+
+    from benchorch.config.aliases_source import SCHEME, NameSource
+
+    SourcesRegistry.instance().register(NameSource)
+    # Hydra wants its own source of schemas to be the last one.
+    path = f"{SCHEME}://{builtin_directory('conf')}"
+    search_path.prepend("benchorch", path, anchor="schema")
+
+
+class Composer:
+    """Turns override lists into cells; remembers compositions, nothing else."""
+
+    def __init__(self, loader: ConfigLoader, config_name: str = "config") -> None:
+        self._loader = loader
+        self._config_name = config_name
+        self._first: tuple[tuple[str, ...], _Composed] | None = None
+        self._composed: dict[tuple[str, ...], _Composed] = {}
+        self._siblings: dict[tuple[str, ...], _Composed] = {}
+        self._groups = group_names(loader)
+        self._mistakes = OverrideErrors(loader, config_name, self._groups)
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The configuration groups a user can choose from."""
+        return self._groups
+
+    def options(self, group: str) -> list[str]:
+        """The names one can choose in a group."""
+        return group_options(self._loader, group)
+
+    def option(self, group: str, name: str) -> ConfigNode:
+        """The node that a choice gives; ConfigError if there is no such choice."""
+        choice = f"{group}={name}"
+        if self._first and self._section(list(self._first[0]), group) == (choice,):
+            return cast(ConfigNode, self._first[1].config[group])  # composed already
+        return cast(ConfigNode, self._compose((choice,)).config[group])
+
+    def cells(self, job: Sequence[str]) -> list[MatrixCell]:
+        """The cells of one job in order; ConfigError with every problem of it."""
+        try:
+            return list(self._cells_of(list(job)))
+        except ConfigError as error:
+            # A section fails on its first mistake; the others may hold more.
+            found = dict.fromkeys((*self._mistakes.of_job(job), *error.problems))
+            raise ConfigError(list(found)) from error
+
+    def problems(self, overrides: Sequence[str], *, sweep: bool) -> list[str]:
+        """Everything wrong with a command's words, each value of a sweep looked at."""
+        return self._mistakes.of_command(overrides, sweep=sweep)
+
+    def session(self, overrides: Sequence[str]) -> ConfigNode:
+        """The keys that are not about single trials: executor, store, tracking, rebuild, ..."""
+        return self._assemble(list(overrides), {}).config
+
+    def _cells_of(self, job: list[str]) -> Iterator[MatrixCell]:
+        if self._first is None:  # one composition serves a command of a single cell
+            self._first = (tuple(job), self._compose_anew(tuple(job), resolve=False))
+        rest = self._rest(job)
+        given = rest.get(EACH) or []
+        if not isinstance(given, list):
+            raise ConfigError([f"{EACH}: expected a list of overrides, got {given!r}."])
+        each = [str(override) for override in given]
+        own = {
+            text.partition("=")[0]: text.partition("=")[2] for text in job if "." in key_of(text)
+        }
+        for axes in self._combinations(job, rest.get(MATRIX)):
+            swept = [f"{key}={spelled(value)}" for key, value in axes.items()]
+            plain = {k: str(v) for k, v in axes.items() if k not in self._groups}
+            for cell in self._with_conversions(job + swept, each, {**own, **plain}):
+                yield from _expand_workload(cell)
+
+    def _rest(self, job: list[str]) -> ConfigNode:
+        """The keys that belong to no group, as this job leaves them."""
+        if self._first and self._first[0] == tuple(job):
+            return self._first[1].config
+        return self._compose(self._section(job, None)).config
+
+    def _combinations(self, job: list[str], matrix: Json) -> Iterator[Mapping[str, Json]]:
+        """Every combination of the declared matrix; a key set by hand is no longer an axis."""
+        if matrix is not None and not isinstance(matrix, Mapping):
+            raise ConfigError([f"{MATRIX}: expected axes with their values, got {matrix!r}."])
+        by_hand = {key_of(override) for override in job}
+        matrix = matrix or {}
+        axes = {key: values for key, values in _flatten_axes(matrix) if key not in by_hand}
+        problems = [
+            f"{MATRIX}.{key}: is empty, so there is nothing to run."
+            if values == []
+            else f"{MATRIX}.{key}: expected a list of values, got {values!r}."
+            for key, values in axes.items()
+            if not isinstance(values, list) or not values
+        ]
+        if problems:
+            raise ConfigError(problems)
+        lists = cast(Mapping[str, list[Json]], axes)
+        for values in itertools.product(*lists.values()):
+            yield dict(zip(lists, values, strict=True))
+
+    def _with_conversions(
+        self, job: list[str], each: list[str], axes: Mapping[str, str]
+    ) -> Iterator[MatrixCell]:
+        """The cell, or one for each of the hardware's default conversions if none is named."""
+        inside = [text for text in each if self._group_of(key_of(text)) == CONVERSION]
+        beside = [text for text in each if text not in inside]
+        cell = self._assemble([*job, *beside], axes)
+        if cell.choices.get(CONVERSION):
+            _check_said_once(cell)
+            yield self._assemble([*job, *each], axes) if inside else cell
+            return
+        hardware = cell.config.get("hardware")
+        names = hardware.get("conversions") if isinstance(hardware, Mapping) else None
+        if not isinstance(names, list | tuple) or not names:
+            raise ConfigError(
+                ["hardware.conversions: is empty and no conversion is named: nothing to run."]
+            )
+        for name in names:
+            yield self._assemble([*job, f"{CONVERSION}={name}", *each], axes)
+
+    def _assemble(self, job: list[str], axes: Mapping[str, str]) -> MatrixCell:
+        composed = self._together(job)
+        config = composed.config
+        if "${" in json.dumps(config):
+            config = self._compose_anew(tuple(job), resolve=True).config
+        choices = {group: composed.choices.get(group) or "" for group in sorted(self._groups)}
+        mixed = [group for group, name in choices.items() if not isinstance(name, str)]
+        if mixed:
+            raise ConfigError([f"{group}: expected one name in each job." for group in mixed])
+        return MatrixCell(choices=choices, axes=axes, config=config)
+
+    def _together(self, job: list[str]) -> _Composed:
+        """The composition of a job, put together from sections where they do not overlap."""
+        if self._first and self._first[0] == tuple(job):
+            return self._first[1]
+        reaching = [group for group in self._groups if self._reaches_out(group, job)]
+        rest = self._compose(self._section(job, None, *reaching))
+        config, choices = dict(rest.config), dict(rest.choices)
+        for group in self._groups:
+            composed = self._compose(self._section(job, group, *reaching))
+            config[group] = composed.config.get(group)
+            choices[group] = composed.choices.get(group)
+        return replace(rest, config=config, choices=choices)
+
+    def _reaches_out(self, group: str, job: list[str]) -> bool:
+        """Whether a choice changes other nodes than its own: it then has a say in every section."""
+        choice = tuple(o for o in self._section(job, group) if "." not in key_of(o))
+        if not choice:
+            return False
+        return reaches_out(group, self._compose(()).config, self._compose(choice).config)
+
+    def _section(self, job: list[str], *groups: str | None) -> tuple[str, ...]:
+        """The overrides that touch any of these groups; None is for those that touch no group."""
+        return tuple(o for o in job if self._group_of(key_of(o)) in groups)
+
+    def _group_of(self, key: str) -> str | None:
+        first = re.split(r"[./@]", key, maxsplit=1)[0]
+        return first if first in self._groups else None
+
+    def _compose(self, overrides: tuple[str, ...], *, resolve: bool = False) -> _Composed:
+        if resolve:
+            return self._compose_anew(overrides, resolve=True)
+        if overrides not in self._composed:
+            derived = self._derive(overrides) or self._compose_anew(overrides, resolve=False)
+            self._remember(overrides, derived)
+        return self._composed[overrides]
+
+    def _remember(self, overrides: tuple[str, ...], composed: _Composed) -> None:
+        self._composed[overrides] = composed
+        for key, _, others in plain_keys(overrides):
+            if key.partition(".")[0] in composed.literal:
+                self._siblings[(key, *others)] = composed
+
+    def _derive(self, overrides: tuple[str, ...]) -> _Composed | None:
+        """A composition that differs from a known one in one plain value, if it is such a one."""
+        for key, text, others in plain_keys(overrides):
+            known = self._siblings.get((key, *others))
+            if known is not None:
+                value = parse_override(text).value()
+                if value is None or isinstance(value, bool | int | float | str):
+                    config = _with_value(known.config, key.split("."), value)
+                    return replace(known, config=config)
+        return None
+
+    def _compose_anew(self, overrides: tuple[str, ...], *, resolve: bool) -> _Composed:
+        from hydra.types import RunMode
+        from omegaconf import OmegaConf, open_dict
+
+        try:
+            config = self._loader.load_configuration(
+                self._config_name, list(overrides), run_mode=RunMode.RUN, from_shell=False
+            )
+            choices = dict(config.hydra.runtime.choices)
+            with open_dict(config):
+                del config["hydra"]
+            plain = cast(dict[str, Json], OmegaConf.to_container(config, resolve=resolve))
+            literal = frozenset(key for key, node in plain.items() if "${" not in json.dumps(node))
+            if not resolve:
+                plain = _resolve_own(config, plain)
+        except composition_errors() as error:
+            found = self._mistakes.of_job(overrides) or [first_line(error)]
+            raise ConfigError(found) from error
+        return _Composed(plain, choices, literal=literal)
+
+
+def _check_said_once(cell: MatrixCell) -> None:
+    """ConfigError where a machine's name tells a conversion and the command another."""
+    hardware, conversion = cell.choices["hardware"], cell.choices[CONVERSION]
+    if machine_of(hardware) != hardware:
+        raise ConfigError(
+            [
+                f"hardware={hardware} names a conversion already, and conversion={conversion} one "
+                "more: leave out either."
+            ]
+        )
+
+
+def _with_value(node: ConfigNode, path: Sequence[str], value: Json) -> ConfigNode:
+    """The same node with one value changed; what does not change is shared."""
+    first, *rest = path
+    inner = _with_value(cast(ConfigNode, node[first]), rest, value) if rest else value
+    return {**node, first: inner}
+
+
+def _flatten_axes(matrix: ConfigNode, prefix: str = "") -> Iterator[tuple[str, Json]]:
+    """``workload.batch_size`` whether written with a dot or as nested mappings."""
+    for key, value in matrix.items():
+        if isinstance(value, Mapping):
+            yield from _flatten_axes(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _expand_workload(cell: MatrixCell) -> Iterator[MatrixCell]:
+    """A cell for each combination of symbols given as lists."""
+    workload = cell.config.get(WORKLOAD)
+    if not isinstance(workload, Mapping):
+        yield cell
+        return
+    lists = {k: v for k, v in workload.items() if isinstance(v, list) and k not in NOT_SYMBOLS}
+    for key, values in lists.items():
+        if not values:
+            raise ConfigError([f"{WORKLOAD}.{key}: is empty, so there is nothing to run."])
+    for combination in itertools.product(*lists.values()):
+        chosen = dict(zip(lists, combination, strict=True))
+        config = {**cell.config, WORKLOAD: {**workload, **chosen}} if chosen else cell.config
+        yield MatrixCell(choices=cell.choices, axes=cell.axes, config=config)
+
+
+def _resolve_own(config: DictConfig, plain: dict[str, Json]) -> dict[str, Json]:
+    """Resolve each top-level node whose interpolations surely stay inside it."""
+    from omegaconf import OmegaConf
+
+    for key, node in plain.items():
+        text = json.dumps(node)
+        if "${" in text and text.count("${") == len(re.findall(_OWN.format(key=key), text)):
+            selected = OmegaConf.select(config, key)
+            nested = OmegaConf.is_config(selected)
+            found = OmegaConf.to_container(selected, resolve=True) if nested else selected
+            plain[key] = cast(Json, found)
+    return plain

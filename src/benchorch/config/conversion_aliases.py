@@ -1,0 +1,85 @@
+"""Which chain does a conversion's name stand for?
+
+A name is a file of ``conf/conversion``; several of them joined by ``+``, whose steps are taken in
+that order and whose last runtime counts (``bf16+export+inductor``); or a name that another tool
+gave to a chain (``FP16+EXPORT+COMPILE_INDUCTOR_DEFAULT``), which ``conf/names.yaml`` translates as
+a whole or word by word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+JOINT = "+"
+NAMES_FILE = "names.yaml"
+RETIRED_TARGET = "benchorch.runtimes.retired.Retired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetiredName:
+    """A name whose upstream is gone.
+
+    Attributes:
+        reason: what became of it, in one sentence.
+        successor: the name to choose instead, or an empty string.
+    """
+
+    reason: str
+    successor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The names of other tools.
+
+    Attributes:
+        chains: whole names, and words of names, with the expression of ours that they mean.
+        retired: whole names, and words of names, that mean nothing any more.
+        listed: by the tool, the whole names that it lists, in its order.
+        devices: names that run models in one place only, with ``cpu`` or ``cuda``.
+    """
+
+    chains: Mapping[str, str]
+    retired: Mapping[str, RetiredName]
+    listed: Mapping[str, tuple[str, ...]]
+    devices: Mapping[str, str]
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """The files of ``conf/conversion`` that a name is made of; itself where it is one."""
+        if name in self.chains:
+            name = self.chains[name]
+        words = [word for word in name.split(JOINT) if word]
+        known = [self.chains.get(word, word) for word in words]
+        return tuple(part for word in known for part in word.split(JOINT) if part)
+
+    def retirement(self, name: str) -> RetiredName | None:
+        """What became of a name, if nothing of it is left."""
+        if name in self.chains:
+            return None
+        words = (name, *name.split(JOINT))
+        return next((self.retired[word] for word in words if word in self.retired), None)
+
+
+@cache
+def other_names(directory: Path) -> Names:
+    """The names that the ``names.yaml`` of a configuration directory translates."""
+    content = cast("dict[str, Any]", read_yaml(directory / NAMES_FILE))
+    retired = cast("dict[str, dict[str, str]]", content["retired"])
+    return Names(
+        chains={str(name): str(chain or "") for name, chain in content["chains"].items()},
+        retired={name: RetiredName(**told) for name, told in retired.items()},
+        listed={tool: tuple(names) for tool, names in content["listed"].items()},
+        devices=content["devices"],
+    )
+
+
+def read_yaml(path: Path) -> object:
+    """A YAML file's content, by the parser in C where there is one: it is ten times faster."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return loader(path.read_text()).get_single_data()

@@ -1,0 +1,234 @@
+"""What is wrong with a command's overrides: every mistake, each with the word that was meant."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from benchorch.config.components import suggest
+from benchorch.config.hardware_aliases import HARDWARE, is_made
+from benchorch.config.overrides import key_of, parse_override, sweep_jobs
+from benchorch.domain.codec import Json
+from benchorch.domain.trial import ConfigNode
+from benchorch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hydra.core.config_loader import ConfigLoader
+    from hydra.core.object_type import ObjectType
+    from hydra.core.override_parser.types import Override
+
+
+def group_names(loader: ConfigLoader) -> frozenset[str]:
+    """The configuration groups a user can choose from."""
+    from hydra.core.object_type import ObjectType
+
+    return frozenset(name for name in _listed(loader, "", ObjectType.GROUP) if name != "hydra")
+
+
+def group_options(loader: ConfigLoader, group: str) -> list[str]:
+    """The names one can choose in a group."""
+    from hydra.core.object_type import ObjectType
+
+    return _listed(loader, group, ObjectType.CONFIG)
+
+
+def _listed(loader: ConfigLoader, group: str, kind: ObjectType) -> list[str]:
+    # Straight from the repository: the loader would copy all of it to answer.
+    repository = loader.repository  # type: ignore[attr-defined]
+    names: list[str] = repository.get_group_options(group, kind)
+    return [name for name in names if not name.startswith("_")]
+
+
+def reaches_out(group: str, base: Mapping[str, Json], chosen: Mapping[str, Json]) -> bool:
+    """Whether a choice in a group has changed other nodes than the group's own."""
+    others = {*base, *chosen} - {group}
+    return any(base.get(key) != chosen.get(key) for key in others)
+
+
+class OverrideErrors:
+    """Looks at each override by itself, so that one mistake hides no other; asks Hydra to try."""
+
+    def __init__(self, loader: ConfigLoader, config_name: str, groups: frozenset[str]) -> None:
+        self._loader = loader
+        self._config_name = config_name
+        self._groups = groups
+        self._found: dict[tuple[str, ...], list[str]] = {}
+        self._bases: dict[tuple[str, ...], Mapping[str, Json]] = {}
+
+    def of_command(self, overrides: Sequence[str], *, sweep: bool) -> list[str]:
+        """Everything wrong with a command's words, each value of a sweep looked at."""
+        broken = [text for text in overrides if _syntax_problem(text)]
+        found = [str(_syntax_problem(text)) for text in broken]
+        sound = [text for text in overrides if text not in broken]
+        jobs = sweep_jobs(sound, self._loader) if sweep else [sound]
+        told = dict.fromkeys(text for job in jobs for text in self.of_job(job))
+        return found + list(told)
+
+    def of_job(self, overrides: Sequence[str]) -> list[str]:
+        """What is wrong with each override by itself, given the options chosen beside it."""
+        choices = {
+            key_of(text): text
+            for text in overrides
+            if key_of(text) in self._groups and not self._of(text, ())
+        }
+        found: list[str] = []
+        for text in overrides:
+            own = choices.get(self._group_of(key_of(text)))
+            beside = (own,) if own and own != text else ()
+            problems = self._of(text, beside)
+            if problems and own is None:  # an option of another group may have chosen this one's
+                reaching = tuple(c for c in choices.values() if self._reaches_out(c))
+                problems = self._of(text, reaching) if reaching else problems
+            found += problems
+        return found
+
+    def _reaches_out(self, choice: str) -> bool:
+        """Whether an option changes other nodes than its own."""
+        try:
+            base, chosen = self._base(()), self._base((choice,))
+        except ConfigError:
+            return False
+        return reaches_out(key_of(choice), base, chosen)
+
+    def _group_of(self, key: str) -> str:
+        return key.partition(".")[0].partition("/")[0].partition("@")[0]
+
+    def _of(self, text: str, choice: tuple[str, ...]) -> list[str]:
+        key = (*choice, text)
+        if key not in self._found:
+            self._found[key] = self._look(text, choice)
+        return self._found[key]
+
+    def _look(self, text: str, choice: tuple[str, ...]) -> list[str]:
+        broken = _syntax_problem(text)
+        if broken:
+            return [broken]
+        override = parse_override(text)
+        choosing = override.key_or_group in self._groups
+        if override.is_sweep_override():
+            key, _, names = text.partition("=")
+            listed = f", or listed as {key}=[{names}]" if choosing else ""
+            return [f"{text}: several values are crossed with -m{listed}."]
+        if choosing:
+            return self._option_problems(override)
+        if override.is_add() or override.is_force_add() or override.is_delete():
+            return []
+        unknown = _unknown_key(self._base(choice), override.key_or_group)
+        if unknown and self._group_of(override.key_or_group) not in self._groups:
+            return [unknown]
+        expected = composition_errors()
+        try:
+            self._load((*choice, text))
+        except expected as error:
+            return [unknown or f"{text}: {first_line(error)}"]
+        return []
+
+    def _option_problems(self, override: Override) -> list[str]:
+        group = override.key_or_group
+        options = group_options(self._loader, group)
+        values = override.value()
+        chosen = values if isinstance(values, list) else [values]
+        return [
+            _no_such_option(group, str(value), options)
+            for value in chosen
+            if value is not None and not self._is_choice(group, str(value), options)
+        ]
+
+    def _is_choice(self, group: str, name: str, options: Sequence[str]) -> bool:
+        """Whether there is such an option; one that is made of others must compose."""
+        if name in options:
+            return True
+        repository = self._loader.repository  # type: ignore[attr-defined]
+        if not repository.config_exists(f"{group}/{name}"):
+            return False
+        with contextlib.suppress(*composition_errors()):
+            self._load((f"{group}={name}",))
+            return True
+        return False
+
+    def _base(self, choice: tuple[str, ...]) -> ConfigNode:
+        """The keys there are once an option is chosen, groups included."""
+        if choice not in self._bases:
+            expected = composition_errors()
+            try:
+                config = self._load(choice)
+            except expected as error:
+                raise ConfigError([first_line(error)]) from error
+            self._bases[choice] = {**dict.fromkeys(sorted(self._groups)), **config}
+        return self._bases[choice]
+
+    def _load(self, overrides: tuple[str, ...]) -> ConfigNode:
+        from hydra.types import RunMode
+        from omegaconf import OmegaConf, open_dict
+
+        config = self._loader.load_configuration(
+            self._config_name, list(overrides), run_mode=RunMode.RUN, from_shell=False
+        )
+        with open_dict(config):
+            del config["hydra"]
+        return cast(ConfigNode, OmegaConf.to_container(config, resolve=False))
+
+
+def _no_such_option(group: str, name: str, options: Sequence[str]) -> str:
+    """What is wrong with a name, and which was meant."""
+    if group == HARDWARE and is_made(name):
+        from benchorch.config.backend_names import backend
+
+        try:
+            backend(name)
+        except ConfigError as error:
+            return error.problems[0]
+    return f"{group}: there is no {name!r}.{suggest(name, options)} Options: {', '.join(options)}."
+
+
+def _syntax_problem(text: str) -> str | None:
+    from hydra.errors import HydraException
+
+    try:
+        parse_override(text)
+    except HydraException as error:
+        return f"{text!r} is not an override: {first_line(error)}"
+    return None
+
+
+def _unknown_key(base: ConfigNode, dotted: str) -> str | None:
+    """Why a dotted key does not exist, naming the nearest one that does."""
+    node: Json = base
+    seen: list[str] = []
+    for part in dotted.split("."):
+        if not isinstance(node, Mapping):
+            return None
+        if part not in node:
+            where = ".".join(seen)
+            place = f"{where}." if where else ""
+            return (
+                f"{dotted}: unknown key.{suggest(part, node)} "
+                f"Keys here: {', '.join(f'{place}{key}' for key in node)}."
+            )
+        seen.append(part)
+        node = node[part]
+    return None
+
+
+def composition_errors() -> tuple[type[Exception], ...]:
+    """Everything that composing a user's YAML may raise."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    return (HydraException, OmegaConfBaseException, YAMLError, RecursionError, ValueError, OSError)
+
+
+def first_line(error: BaseException) -> str:
+    """An exception in one line, with the place if it names one."""
+    if isinstance(error, RecursionError):
+        return (
+            "A configuration leads back to itself: look at its defaults list, and for a file "
+            "that has the name of a built-in one, such as config.yaml."
+        )
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    place = next((line for line in lines if line.startswith("in ")), "")
+    if place and not isinstance(error, ValueError):  # YAML says where on a line of its own
+        return f"{lines[0]} {place}"
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,16 @@
+"""Where the built-in configuration and recipes are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+
+def builtin_directory(name: str) -> Path:
+    """``conf`` or ``recipes``: inside an installed wheel, else at the repository's root."""
+    package = Path(__file__).parents[1]
+    installed = package / name
+    return installed if installed.is_dir() else package.parent.parent / name

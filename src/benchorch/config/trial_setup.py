@@ -1,0 +1,337 @@
+"""A trial's components, made from its spec: what build and measure have in common.
+
+Nothing here imports torch; the objects do, when they are asked to load or to build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from benchorch.config.components import construct, make, suggest
+from benchorch.domain.artifact import BuildKey, Format
+from benchorch.domain.codec import Json, encode
+from benchorch.domain.protocol import Protocol
+from benchorch.domain.tensors import NOT_SYMBOLS, Example, Workload
+from benchorch.domain.trial import ConfigNode
+from benchorch.errors import ConfigError
+from benchorch.interfaces.conversion import FileStep, Step
+from benchorch.interfaces.hardware import Hardware
+from benchorch.interfaces.model import Model
+from benchorch.interfaces.runtime import Runtime
+from benchorch.interfaces.scenario import Scenario
+from benchorch.interfaces.stopping import Stopping
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+T = TypeVar("T")
+
+EAGER: ConfigNode = {"_target_": "benchorch.runtimes.eager.Eager"}
+"""What runs a chain that names no runtime: PyTorch itself."""
+
+_PARITY = ("inputs", "metric", "least_score")
+
+FIRST_CALIBRATION_SEED = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSetup:
+    """Everything that one trial is made of.
+
+    Attributes:
+        steps: the named links before the runtime, in order.
+        tolerance_ratio: the conversion's own, or the largest of its links'.
+    """
+
+    model: Model
+    workload: Workload
+    steps: tuple[tuple[str, Step], ...]
+    runtime: Runtime
+    hardware: Hardware
+    scenario: Scenario
+    stopping: Stopping
+    protocol: Protocol
+    tolerance_ratio: float
+    nodes: ConfigNode
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Distributions that building and running import, without repeats."""
+        names = [name for _, step in self.steps for name in step.requires]
+        return tuple(dict.fromkeys((*self.model.requires, *names, *self.runtime.requires)))
+
+    @property
+    def leaves_files(self) -> bool:
+        """Whether a store keeps anything of it."""
+        return any(isinstance(step, FileStep) for _, step in self.steps)
+
+    @property
+    def portable_steps(self) -> int:
+        """So many steps at its beginning leave files that any machine can build for any other."""
+        anywhere = takewhile(lambda link: not type(link[1]).depends_on, self.steps)
+        files = (n for n, (_, step) in enumerate(anywhere, 1) if isinstance(step, FileStep))
+        return max(files, default=0)
+
+    def first(self, n_steps: int | None) -> TrialSetup:
+        """The chain up to there, which can be built, not run; all of it for None."""
+        return replace(self, steps=self.steps[:n_steps])
+
+    @property
+    def unavailable(self) -> str | None:
+        """Why the chain cannot run on its device on any machine, or None."""
+        device = type(self.hardware).device
+        reasons = [step.unavailable(device) for _, step in self.steps]
+        return next(
+            filter(None, (self._unfit(device), *reasons, self.runtime.unavailable(device))), None
+        )
+
+    def _unfit(self, device: str) -> str | None:
+        """Why this model is none that the chain can begin with, or None."""
+        links: list[Step | Runtime] = [*(step for _, step in self.steps), self.runtime]
+        given, taken = self.model.gives, type(links[0]).consumes
+        if not set(given) & set(taken):
+            return f"begins with {' or '.join(taken)}, and this model is {' and '.join(given)}."
+        if Format.MODULE not in given and not self.steps and device != "cpu":
+            return f"this model is {' and '.join(given)}, which runs by itself on processors only."
+        return None
+
+    def calibration(self, number: int) -> Mapping[str, NDArray[generic]]:
+        """Inputs to calibrate with: of seeds that nothing else uses."""
+        return self.model.batch(self.workload, self.workload.seed + FIRST_CALIBRATION_SEED + number)
+
+    def example(self, seed: int) -> Example:
+        """One concrete call with the inputs of that seed."""
+        return Example(
+            arrays=self.model.batch(self.workload, seed),
+            keywords=self.model.keywords(),
+            specs=self.model.specs(),
+            dynamic=self.workload.dynamic,
+        )
+
+    def key(self, model_identity: ConfigNode, n_steps: int, facts: ConfigNode) -> BuildKey:
+        """What determines the files after so many steps.
+
+        A chain that begins alike has the same key up to there, so a prefix is built once. Files
+        that no hardware determines are the same from a package built for CPU or for CUDA.
+        """
+        from benchorch.host.environment import package_versions, release
+
+        steps = self.steps[:n_steps]
+        links = [link for _, link in steps]
+        wanted = {fact for link in links for fact in link.depends_on}
+        names = {*self.model.requires, *(name for link in links for name in link.requires)}
+        versions = package_versions(sorted(names))
+        if not wanted:
+            versions = {name: release(version) for name, version in versions.items()}
+        fields: dict[str, Json] = {
+            "model": model_identity,
+            "dtype": self.workload.dtype,
+            "seed": self.workload.seed,
+            "inputs": self._input_fields(),
+            "keywords": dict(self.model.keywords()),
+            "steps": [_step_fields(name, link, self.nodes) for name, link in steps],
+            "packages": dict(versions),
+            "hardware": {fact: facts.get(fact) for fact in sorted(wanted)},
+        }
+        return BuildKey(fields=fields)
+
+    def _input_fields(self) -> Json:
+        open_symbols = set(self.workload.dynamic)
+        return [
+            {
+                "name": spec.name,
+                "dtype": spec.dtype,
+                "shape": [
+                    size if size in open_symbols else self.workload.symbols.get(str(size), size)
+                    for size in spec.shape
+                ],
+            }
+            for spec in self.model.specs()
+        ]
+
+
+def _step_fields(name: str, link: Step, nodes: ConfigNode) -> Json:
+    """Its class and every option, those that nobody spelt out too: two ways to ask for one."""
+    node = cast(ConfigNode, cast(Mapping[str, Json], nodes["steps"])[name])
+    known: tuple[Field[Any], ...] = fields(link) if is_dataclass(link) else ()
+    options = {each.name: encode(getattr(link, each.name)) for each in known if each.init}
+    return {**node, **options, "version": type(link).version}
+
+
+def open_trial(spec: ConfigNode) -> TrialSetup:
+    """The components of a trial's spec; ConfigError with every problem of every node."""
+    problems: list[str] = []
+
+    def attempt(node: Json, interface: type[T], where: str) -> T | None:
+        try:
+            return make(cast(ConfigNode, node), interface, where)
+        except ConfigError as error:
+            problems.extend(error.problems)
+            return None
+
+    conversion = cast(ConfigNode, spec["conversion"])
+    steps = conversion.get("steps") or {}
+    if not isinstance(steps, Mapping):
+        raise ConfigError([f"conversion.steps: expected named steps, got {steps!r}."])
+    links = [
+        (name, attempt(node, Step, f"conversion.steps.{name}")) for name, node in steps.items()
+    ]
+    parts = {
+        "model": attempt(spec["model"], Model, "model"),
+        "runtime": attempt(conversion.get("runtime") or EAGER, Runtime, "conversion.runtime"),
+        "hardware": attempt(spec["hardware"], Hardware, "hardware"),
+        "scenario": attempt(spec["scenario"], Scenario, "scenario"),
+        "stopping": attempt(spec["stopping"], Stopping, "stopping"),
+        "protocol": _attempt_protocol(cast(ConfigNode, spec["protocol"]), problems),
+    }
+    workload = _attempt_workload(cast(ConfigNode, spec["workload"]), problems)
+    tolerance = _attempt_tolerance(conversion, problems)
+    problems.extend(
+        _limit_problems(cast(ConfigNode, spec["limits"]), cast(ConfigNode, spec["parity"]))
+    )
+    if not problems:
+        runtime = cast(Runtime, parts["runtime"])
+        problems.extend(chain_problems(cast(Sequence[tuple[str, Step]], links), runtime))
+    if problems or workload is None:
+        raise ConfigError(problems)
+    return TrialSetup(
+        workload=workload,
+        steps=tuple(cast("list[tuple[str, Step]]", links)),
+        tolerance_ratio=_tolerance_ratio(tolerance, cast("list[tuple[str, Step]]", links), parts),
+        nodes={"steps": steps},
+        **parts,  # type: ignore[arg-type]  # no problems means that none of them is None
+    )
+
+
+def parity_inputs(spec: ConfigNode) -> int:
+    """How many seeded input sets the outputs are compared on."""
+    return cast(int, cast(ConfigNode, spec["parity"])["inputs"])
+
+
+def chain_problems(links: Sequence[tuple[str, Step]], runtime: Runtime) -> list[str]:
+    """Where what one link produces is not what the next one consumes."""
+    problems = []
+    previous, have = "the model", Format.MODULE
+    for index, (name, step) in enumerate(links):
+        special = index == 0 and Format.LIGHTNING_MODULE in type(step).consumes
+        if have not in type(step).consumes and not special:
+            problems.append(
+                f"conversion.steps.{name}: consumes {' or '.join(type(step).consumes)}, "
+                f"but {previous} produces {have}."
+            )
+        previous, have = name, type(step).produces
+    if have not in type(runtime).consumes:
+        problems.append(
+            f"conversion.runtime: {type(runtime).__name__} consumes "
+            f"{' or '.join(type(runtime).consumes)}, but {previous} produces {have}."
+        )
+    return problems
+
+
+def parse_workload(node: ConfigNode) -> Workload:
+    """The workload of a node; ConfigError with every value that cannot be one."""
+    problems = [
+        f"workload.{name}: expected a positive whole number, got {value!r}."
+        for name, value in node.items()
+        if name not in NOT_SYMBOLS and not _is_size(value)
+    ]
+    dtype, seed, dynamic = (node.get(name) for name in ("dtype", "seed", "dynamic"))
+    if dtype not in ("float64", "float32", "float16"):
+        problems.append(
+            f"workload.dtype: expected one of 'float64', 'float32', 'float16', got {dtype!r}."
+        )
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        problems.append(f"workload.seed: expected a whole number of at least 0, got {seed!r}.")
+    symbols = {name: value for name, value in node.items() if name not in NOT_SYMBOLS}
+    names = dynamic if isinstance(dynamic, list | tuple) else []
+    if names is not dynamic:
+        problems.append(f"workload.dynamic: expected a list of symbols, got {dynamic!r}.")
+    problems += [
+        f"workload.dynamic: {name!r} is not a symbol; symbols: {', '.join(symbols)}."
+        for name in names
+        if name not in symbols
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return Workload(
+        symbols=cast(Mapping[str, int], {k: v for k, v in symbols.items() if v is not None}),
+        dtype=cast(str, dtype),
+        seed=cast(int, seed),
+        dynamic=tuple(cast(Sequence[str], names)),
+    )
+
+
+def _attempt_workload(node: ConfigNode, problems: list[str]) -> Workload | None:
+    try:
+        return parse_workload(node)
+    except ConfigError as error:
+        problems.extend(error.problems)
+        return None
+
+
+def _attempt_protocol(node: ConfigNode, problems: list[str]) -> Protocol | None:
+    try:
+        return construct(Protocol, node, "protocol")
+    except ConfigError as error:
+        problems.extend(error.problems)
+        return None
+
+
+def _attempt_tolerance(conversion: ConfigNode, problems: list[str]) -> float | None:
+    value = conversion.get("tolerance_ratio")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        problems.append(
+            "conversion.tolerance_ratio: expected null (what the steps themselves allow) or a "
+            f"number of at least 0, got {value!r}."
+        )
+        return None
+    return float(value)
+
+
+def _tolerance_ratio(
+    asked: float | None, links: Sequence[tuple[str, Step]], parts: Mapping[str, object]
+) -> float:
+    """What was asked for, or the largest of what each link may cost: one of them dominates."""
+    runtime = cast(Runtime, parts["runtime"])
+    allowed = [runtime.tolerance_ratio, *(step.tolerance_ratio for _, step in links)]
+    return max(allowed) if asked is None else asked
+
+
+def _limit_problems(limits: ConfigNode, parity: ConfigNode) -> list[str]:
+    known = ("build_timeout_s", "measure_timeout_s", "memory_gib")
+    problems = [f"limits.{n}: unknown key.{suggest(n, known)}" for n in limits if n not in known]
+    problems += [
+        f"parity.{n}: unknown key.{suggest(n, _PARITY)}" for n in parity if n not in _PARITY
+    ]
+    problems += [
+        f"limits.{name}: expected a number above 0, got {value!r}."
+        for name, value in limits.items()
+        if not _is_positive(value) and not (name == "memory_gib" and value is None)
+    ]
+    inputs = parity.get("inputs")
+    if inputs is None or not _is_size(inputs):
+        problems.append(f"parity.inputs: expected a positive whole number, got {inputs!r}.")
+    metric, least = parity.get("metric"), parity.get("least_score")
+    if metric is not None and not isinstance(metric, str):
+        problems.append(f"parity.metric: expected 'package.module:callable', got {metric!r}.")
+    if least is not None and (isinstance(least, bool) or not isinstance(least, int | float)):
+        problems.append(f"parity.least_score: expected a number, got {least!r}.")
+    elif least is not None and metric is None:
+        problems.append("parity.least_score: needs parity.metric, which gives the score.")
+    return problems
+
+
+def _is_positive(value: Json) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and cast(float, value) > 0
+
+
+def _is_size(value: Json) -> bool:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value is None or (whole and cast(int, value) > 0)

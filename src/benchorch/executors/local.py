@@ -1,0 +1,45 @@
+"""Trials on this machine, one at a time, so that none disturbs the one being measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Trial
+from benchorch.interfaces.executor import Emit, Executor, TrialRunner
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local(Executor):
+    """Where this program runs, and nowhere else.
+
+    Attributes:
+        isolated: each stage in a fresh child process under limits; without it every stage runs
+            where the debugger is, with no limits and no protection.
+        kinds: the hardware that this machine may stand for.
+    """
+
+    isolated: bool = True
+    kinds: Sequence[str] = ("local", "local_gpu")
+
+    def __post_init__(self) -> None:
+        if not self.kinds or not all(self.kinds):
+            raise ValueError(f"kinds must name at least one hardware kind, got {self.kinds!r}")
+
+    def unreachable(self, hardware_kind: str) -> str | None:
+        """Why trials of this hardware cannot run through this executor, or None."""
+        if hardware_kind in self.kinds:
+            return None
+        here = " or ".join(self.kinds)
+        return (
+            f"this executor runs on this machine only, which is {here} and not "
+            f"{hardware_kind}; executor=ray reaches other machines."
+        )
+
+    def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
+        """Each trial's result, one after the other, in the order given."""
+        for trial in trials:
+            yield work(trial, attempt=1, isolated=self.isolated, emit=emit)

@@ -1,0 +1,226 @@
+"""Files that go to a node without a shared disk, and those that come back from it.
+
+Only regular files travel, by names relative to one folder; a name that leads anywhere else is
+refused. Nothing of them is executed or unpickled on the way.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import final
+
+from benchorch.domain.codec import Json
+from benchorch.domain.session import Session
+from benchorch.domain.trial import Trial
+from benchorch.errors import ConfigError
+from benchorch.files import write_bytes
+
+MAX_BACK_BYTES = 256 * 2**20
+"""A trial's folder brings back so much; the largest files stay behind first."""
+
+MAX_THERE_BYTES = 2 * 2**30
+"""What a sweep may send to each node."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """Files with their content.
+
+    Attributes:
+        files: by name, relative to the folder they belong in, with forward slashes.
+        left_out: names of those that were too large.
+    """
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+def pack(folder: Path, most_bytes: int = MAX_BACK_BYTES) -> Packed:
+    """A folder's regular files, the smallest first, until it is too much; links stay behind."""
+    sizes = sorted((size, name) for name, size in _regular_files(folder))
+    files: dict[str, bytes] = {}
+    left_out: list[str] = []
+    for size, name in sizes:
+        if size > most_bytes:
+            left_out.append(name)
+            continue
+        most_bytes -= size
+        files[name] = (folder / name).read_bytes()
+    return Packed(files=files, left_out=tuple(left_out))
+
+
+def unpack(packed: Packed, folder: Path) -> None:
+    """Write files into a folder, each whole or not at all; ValueError for a name that leads out."""
+    root = folder.resolve()
+    for name in packed.files:
+        check_inside(name, root)
+    for name, content in packed.files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.resolve().is_relative_to(root) or path.is_symlink():
+            raise ValueError(f"{name!r} leads out of {folder} by a link")
+        write_bytes(path, content)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Luggage:
+    """What a node that does not see the run's directory is given.
+
+    Attributes:
+        directory: the run's, as every path in a trial's specification has it.
+        nonce: the name of an empty file in it, which tells a node that sees the directory.
+        working_directory: where relative paths begin, and the user's modules are.
+        packed: files by their absolute path without its leading slash.
+    """
+
+    directory: Path
+    nonce: str
+    working_directory: Path | None = None
+    packed: Packed = field(default_factory=Packed)
+
+    def is_seen(self) -> bool:
+        """Whether this machine sees the run's directory."""
+        return (self.directory / self.nonce).is_file()
+
+    def lay_out(self) -> None:
+        """Put the files where the driver has them; OSError rather than change one that differs."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if self.working_directory is not None:
+            self.working_directory.mkdir(parents=True, exist_ok=True)
+        missing = {}
+        for name, content in self.packed.files.items():
+            path = Path("/") / name
+            if not path.exists():
+                missing[name] = content
+            elif path.read_bytes() != content:
+                raise FileExistsError(f"{path} on this node is not the file that was sent for it")
+        unpack(Packed(files=missing), Path("/"))
+
+
+def luggage(session: Session, trials: Sequence[Trial], nonce: str) -> Luggage:
+    """The files that the trials name, and the user's modules that those import.
+
+    ConfigError where they are too much to send.
+    """
+    base = Path(session.search_path[0]) if session.search_path else Path.cwd()
+    paths = {path for trial in trials for path in _named(trial.spec, base)}
+    modules = {path for path in paths if path.suffix == ".py"}
+    paths |= set(_imported(modules, base))
+    size = sum(path.stat().st_size for path in paths)
+    if size > MAX_THERE_BYTES:
+        largest = max(paths, key=lambda path: path.stat().st_size)
+        raise ConfigError(
+            [
+                f"The files that this sweep names are {size / 2**30:.1f} GiB, more than the "
+                f"{MAX_THERE_BYTES / 2**30:.0f} GiB that are sent to a node; the largest is "
+                f"{largest}. Put it where the nodes find it, for instance on a shared disk."
+            ]
+        )
+    try:
+        files = {path.as_posix().lstrip("/"): path.read_bytes() for path in sorted(paths)}
+    except OSError as error:
+        raise ConfigError(
+            [f"{error.filename} is named by the sweep but cannot be read: {error.strerror}."]
+        ) from error
+    return Luggage(
+        directory=session.directory,
+        nonce=nonce,
+        working_directory=base,
+        packed=Packed(files=files),
+    )
+
+
+def _named(value: Json, base: Path) -> Iterator[Path]:
+    """Every regular file that a string names: a path, a module or callable, or in a folder."""
+    if isinstance(value, Mapping):
+        for item in value.values():
+            yield from _named(item, base)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _named(item, base)
+    elif isinstance(value, str) and _may_name_a_file(value):
+        yield from _at(base / value.partition(":")[0], base)
+        yield from _at(base / value, base)
+        yield from _module(value.partition(":")[0].split(".")[0], base)
+
+
+def _may_name_a_file(value: str) -> bool:
+    """Not a plain word, such as a name or a dtype, nor one of our own classes."""
+    plain = not any(sign in value for sign in "/.:")
+    return not plain and "\0" not in value and not value.startswith("benchorch.")
+
+
+def _at(path: Path, base: Path) -> Iterator[Path]:
+    """The file, or the files of a folder; never all of the working directory."""
+    path = Path(os.path.normpath(path))
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return
+    if stat.S_ISREG(mode):
+        yield path
+    elif stat.S_ISDIR(mode) and path != base and path not in base.parents:
+        yield from (path / name for name, _ in _regular_files(path))
+
+
+def _module(name: str, base: Path) -> Iterator[Path]:
+    """The files of a module or package of the user's."""
+    if not name.isidentifier():
+        return
+    if (base / f"{name}.py").is_file():
+        yield base / f"{name}.py"
+    elif (base / name / "__init__.py").is_file():
+        found = (base / name / relative for relative, _ in _regular_files(base / name))
+        yield from (path for path in found if path.suffix == ".py")
+
+
+def _imported(files: set[Path], base: Path) -> Iterator[Path]:
+    """The user's own modules that these files import, and what those import."""
+    waiting, seen = list(files), set(files)
+    while waiting:
+        file = waiting.pop()
+        for name in _imports(file):
+            for root in {base, file.parent}:
+                for path in _module(name, root):
+                    if path not in seen:
+                        seen.add(path)
+                        waiting.append(path)
+                        yield path
+
+
+def _imports(file: Path) -> Iterator[str]:
+    """First names of what a file imports; nothing where it is no Python."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _regular_files(folder: Path) -> Iterator[tuple[str, int]]:
+    """Names relative to a folder, and sizes in bytes; links are not followed."""
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            path = Path(directory) / name
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                yield path.relative_to(folder).as_posix(), status.st_size
+
+
+def check_inside(name: str, root: Path) -> None:
+    """ValueError for a file's name that leads out of the folder it is to be written in."""
+    parts = PurePosixPath(name).parts
+    wrong = not parts or PurePosixPath(name).is_absolute() or ".." in parts or "\0" in name
+    if wrong or "\\" in name:
+        raise ValueError(f"{name!r} leads out of {root}")

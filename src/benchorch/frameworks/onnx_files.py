@@ -1,0 +1,46 @@
+"""How an ONNX graph lies in a directory, and which package runs it here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchorch.host.environment import is_installed
+
+MODEL_FILE = "model.onnx"
+OPTIMIZED_FILE = "optimized.onnx"
+"""The graph as ONNX Runtime runs it, after all fusions, where calls are profiled."""
+
+_WEIGHTS_FILE = "model.onnx.data"
+# A protobuf message ends at 2 GiB; the graph beside the weights takes some of it.
+LARGEST_SINGLE_FILE_BYTES = 1_900_000_000
+RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")
+"""Distributions of the one import package ``onnxruntime``, each with other providers."""
+
+
+def runtime_distribution() -> str:
+    """The distribution that ``import onnxruntime`` finds; where there is none, what to install."""
+    return next((name for name in RUNTIMES if is_installed(name)), RUNTIMES[0])
+
+
+def is_large(directory: Path) -> bool:
+    """Whether the graph and its weights are too large for one file."""
+    return size_bytes(directory) > LARGEST_SINGLE_FILE_BYTES
+
+
+def size_bytes(directory: Path) -> int:
+    """Of the graph with its weights, wherever they lie."""
+    return sum(path.stat().st_size for path in directory.glob(f"{MODEL_FILE}*"))
+
+
+def write_graph(model: Any, directory: Path, *, large: bool) -> None:
+    """``model.onnx``, its weights beside it where they are too large for one file.
+
+    Args:
+        model: an ``onnx.ModelProto``.
+        large: whether the weights get a file of their own.
+    """
+    import onnx
+
+    beside = {"save_as_external_data": True, "location": _WEIGHTS_FILE} if large else {}
+    onnx.save(model, str(directory / MODEL_FILE), **beside)

@@ -1,0 +1,344 @@
+"""How a torch callable is called: arrays become its tensors, what it returns becomes arrays."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field, is_dataclass
+from functools import partial
+from typing import TYPE_CHECKING, final
+from zipfile import BadZipFile
+
+from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
+from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.torch_program import load_program
+from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.interfaces.conversion import BuildRequest
+from benchorch.interfaces.runtime import Executable, LoadRequest
+
+if TYPE_CHECKING:
+    import torch
+    from numpy import generic
+    from numpy.typing import NDArray
+
+Bound = Callable[[], object]
+
+
+def missing_torch() -> str | None:
+    """Why torch cannot be used here, or None."""
+    from importlib.util import find_spec
+
+    return None if find_spec("torch") else "torch is not installed: pip install torch"
+
+
+def module_in(request: BuildRequest | LoadRequest) -> torch.nn.Module:
+    """What is to be called, on the request's device: the chain's exported program, or the module.
+
+    Raises:
+        BuildError, MeasureError: as it is asked for in a step or in a runtime, where the program
+            cannot be loaded.
+    """
+    source = request.sources.get(Format.EXPORTED_PROGRAM)
+    if source is None:
+        return request.module().to(request.device)
+    kind = BuildError if isinstance(request, BuildRequest) else MeasureError
+    with wrap_errors(kind, "The exported program cannot be loaded", BadZipFile):
+        program = load_program(source)
+    return program_on(program, request.device).module()
+
+
+def program_on(program: torch.export.ExportedProgram, device: str) -> torch.export.ExportedProgram:
+    """The program with its weights and the tensors that it makes on that device."""
+    if device == "cpu":
+        return program
+    from torch.export.passes import move_to_device_pass
+
+    return move_to_device_pass(program, device)
+
+
+def autocast_dtype(module: torch.nn.Module) -> str | None:
+    """The dtype that the module's operators are cast to while they run, or None for their own."""
+    import torch.fx
+
+    for part in module.modules():
+        told = getattr(part, "autocast_dtype", None)
+        if isinstance(told, str):
+            return told
+        for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
+            if str(node.target) == "wrap_with_autocast":
+                return str(node.args[1]).removeprefix("torch.")
+    return None
+
+
+def floating_dtypes(module: torch.nn.Module) -> tuple[str, ...]:
+    """The floating dtypes among a module's parameters and buffers, sorted."""
+    tensors = (*module.parameters(), *module.buffers())
+    return tuple(sorted({dtype_name(each) for each in tensors if each.is_floating_point()}))
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """A tensor's dtype as in YAML: ``bfloat16``."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def tensors_of(
+    arrays: Mapping[str, NDArray[generic]], device: str, dtypes: tuple[str, ...]
+) -> dict[str, torch.Tensor]:
+    """The inputs on the device; floating ones take the module's dtype where it has just one."""
+    import torch
+
+    only = getattr(torch, dtypes[0]) if len(dtypes) == 1 else None
+    placed = {}
+    for name, array in arrays.items():
+        tensor = torch.tensor(array)
+        wanted = only if only and tensor.is_floating_point() else tensor.dtype
+        placed[name] = tensor.to(device=device, dtype=wanted)
+    return placed
+
+
+def live_tensors(
+    module: torch.nn.Module, arrays: Mapping[str, NDArray[generic]], device: str
+) -> dict[str, torch.Tensor]:
+    """The inputs of a live module: images follow the memory format of its weights."""
+    import torch
+
+    tensors = tensors_of(arrays, device, floating_dtypes(module))
+    if not _has_channels_last(module):
+        return tensors
+    return {
+        name: each.contiguous(memory_format=torch.channels_last) if each.dim() == 4 else each
+        for name, each in tensors.items()
+    }
+
+
+def _has_channels_last(module: torch.nn.Module) -> bool:
+    import torch
+
+    # A 1x1 kernel is contiguous either way and says nothing.
+    return any(
+        weight.dim() == 4
+        and weight.is_contiguous(memory_format=torch.channels_last)
+        and not weight.is_contiguous()
+        for weight in module.parameters()
+    )
+
+
+def tensors_in(raw: object) -> list[torch.Tensor]:
+    """The tensors of a nested result, in the order of torch's own flattening."""
+    import torch
+    from torch.utils import _pytree
+
+    know_dataclasses(raw)
+    return [leaf for leaf in _pytree.tree_leaves(raw) if isinstance(leaf, torch.Tensor)]
+
+
+def know_dataclasses(raw: object) -> None:
+    """Teach torch to flatten the dataclasses of a nested result, as exporters must."""
+    import torch
+    from torch.utils import _pytree
+
+    for leaf in _pytree.tree_leaves(raw):
+        if is_dataclass(leaf) and not isinstance(leaf, type):
+            if type(leaf) not in _pytree.SUPPORTED_NODES:
+                torch.export.register_dataclass(type(leaf))
+            know_dataclasses(leaf)
+
+
+def arrays_in(raw: object) -> dict[str, NDArray[generic]]:
+    """The tensors of a nested result on the host, half precision widened to float32."""
+    import torch
+
+    tensors = tensors_in(raw)
+    if not tensors:
+        raise MeasureError(
+            f"The model returned {type(raw).__name__}, in which there is no tensor to compare.",
+            kind="no_output_tensors",
+            remedy="return a tensor, a tuple, a list or a dict of tensors",
+        )
+    half = (torch.float16, torch.bfloat16)
+    host = [each.detach().cpu() for each in tensors]
+    wide = [each.float() if each.dtype in half else each for each in host]
+    return {str(index): each.numpy() for index, each in enumerate(wide)}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchExecutable(Executable):
+    """Something torch can call.
+
+    Attributes:
+        place: puts arrays on the device.
+        prepare: makes the call from the placed inputs.
+        provider: what runs it, for people.
+        dtypes: floating dtypes of its weights.
+        autocast: the dtype that operators are cast to while they run, where it is another.
+        device: where its inputs go.
+        module: whose submodules are called one by one, or None where a compiler came between.
+        counts: further facts, read when they are asked for.
+        resources: what `close` gives back.
+    """
+
+    place: Callable[[Mapping[str, NDArray[generic]]], dict[str, torch.Tensor]]
+    prepare: Callable[[dict[str, torch.Tensor]], Bound]
+    provider: str
+    dtypes: tuple[str, ...]
+    device: str
+    autocast: str | None = None
+    module: torch.nn.Module | None = None
+    counts: Callable[[], Mapping[str, Json]] = dict
+    resources: ExitStack = field(default_factory=ExitStack)
+
+    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Bound:
+        """A call with its inputs on the device."""
+        import torch
+
+        with torch.inference_mode(mode=False):
+            placed = self.place(arrays)
+        return self.prepare(placed)
+
+    def calling(self) -> AbstractContextManager[object]:
+        """Nothing is recorded for gradients."""
+        import torch
+
+        return torch.inference_mode()
+
+    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
+        """What a call returned, flattened, on the host."""
+        return arrays_in(raw)
+
+    def facts(self) -> Mapping[str, Json]:
+        """The weights' dtype and the threads read back from torch."""
+        import torch
+
+        cast: dict[str, Json] = {"autocast": self.autocast} if self.autocast else {}
+        return {
+            "dtype": "+".join(self.dtypes) or "none",
+            **cast,
+            "threads": torch.get_num_threads(),
+            "provider": self.provider,
+            "device": self.device,
+            **self.counts(),
+        }
+
+    def close(self) -> None:
+        """Undo what loading changed in this process."""
+        self.resources.close()
+
+
+def live_executable(
+    request: LoadRequest,
+    module: torch.nn.Module,
+    function: Callable[..., object],
+    provider: str,
+    counts: Callable[[], Mapping[str, Json]] = dict,
+    resources: ExitStack | None = None,
+) -> TorchExecutable:
+    """A module on the request's device, called through `function`.
+
+    Args:
+        module: whose weights tell dtype and layout of the inputs.
+        function: the module itself, or what a compiler made of it.
+        provider: what runs it, for people.
+        counts: further facts, read when they are asked for.
+        resources: what closing gives back.
+    """
+    live = function is module and Format.EXPORTED_PROGRAM not in request.sources
+    keywords = request.example.keywords
+    return TorchExecutable(
+        place=partial(live_tensors, module, device=request.device),
+        prepare=call_live(module, keywords) if live else call_by_keyword(function, keywords),
+        provider=provider,
+        dtypes=floating_dtypes(module),
+        autocast=autocast_dtype(module),
+        device=request.device,
+        module=module if function is module else None,
+        counts=lambda: {**quantised_parts(module), **counts()},
+        resources=resources or ExitStack(),
+    )
+
+
+def quantised_parts(module: torch.nn.Module) -> dict[str, Json]:
+    """How many weights, layers or roundings of each quantised kind there are; nothing where none.
+
+    The dtype of such a weight is that of what it stands for, and tells nothing.
+    """
+    import torch.fx
+
+    kinds = [type(weight.data).__name__ for weight in module.parameters()]
+    found = Counter(kind for kind in kinds if kind not in ("Tensor", "Parameter"))
+    for part in module.modules():
+        home, name = type(part).__module__, type(part).__name__
+        if home.startswith("torch.ao.nn") and "PackedParam" not in name:
+            found[f"{'fake-quantised' if '.qat.' in home else 'quantised'} {name}"] += 1
+        for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
+            name = str(node.target)
+            if name.startswith("quantized_decomposed.quantize_"):
+                found[name.split(".")[1]] += 1
+    return {"quantised": dict(found)} if found else {}
+
+
+def call_by_keyword(
+    function: Callable[..., object], keywords: Mapping[str, Json]
+) -> Callable[[dict[str, torch.Tensor]], Bound]:
+    """Makes calls that pass every input by keyword and record nothing for gradients."""
+
+    def prepare(tensors: dict[str, torch.Tensor]) -> Bound:
+        return unrecorded(function, (), {**tensors, **keywords})
+
+    return prepare
+
+
+def call_live(
+    module: torch.nn.Module, keywords: Mapping[str, Json]
+) -> Callable[[dict[str, torch.Tensor]], Bound]:
+    """The same for a live module, whose only input goes by position as anybody would write it.
+
+    A name would cost a small model a hundredth of its time.
+    """
+    by_keyword = call_by_keyword(module, keywords)
+
+    def prepare(tensors: dict[str, torch.Tensor]) -> Bound:
+        if not keywords and list(tensors) == _first_parameter(module):
+            return unrecorded(module, tuple(tensors.values()), {})
+        return by_keyword(tensors)
+
+    return prepare
+
+
+def _first_parameter(module: torch.nn.Module) -> list[str]:
+    """The name of what the module takes first, if that may go by position."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    by_position = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return [each.name for each in parameters if each.kind is by_position][:1]
+
+
+def unrecorded(
+    function: Callable[..., object],
+    positional: tuple[object, ...],
+    named: Mapping[str, object],
+) -> Bound:
+    """A call that records nothing for gradients, on whatever thread it is made.
+
+    Seeing to that costs some 3 µs, a twentieth of a small model's time, and is spared where
+    `TorchExecutable.calling` was entered.
+    """
+    import torch
+
+    nothing_is_recorded, see_to_it = torch.is_inference_mode_enabled, torch.inference_mode
+
+    def call() -> object:
+        if nothing_is_recorded():
+            return function(*positional)
+        with see_to_it():
+            return function(*positional)
+
+    def call_with_names() -> object:
+        if nothing_is_recorded():
+            return function(*positional, **named)
+        with see_to_it():
+            return function(*positional, **named)
+
+    return call_with_names if named else call

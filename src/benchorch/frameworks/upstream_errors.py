@@ -1,0 +1,80 @@
+"""How an upstream package's exception becomes one of ours, with a sentence for people."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchorch.errors import TrialError
+
+# What compilers and exporters raise when they refuse a model. Not OSError (a full disk is not the
+# model's fault) and not MemoryError: those keep their own class.
+_REFUSALS: tuple[type[Exception], ...] = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+_OUT_OF_MEMORY = ("OutOfMemoryError", "can't allocate memory")
+_DISK_FULL = "No space left on device"
+_TORCHSCRIPT = "The following operation failed in the TorchScript interpreter"
+_PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_LONGEST_LINE = 300
+
+
+@contextmanager
+def wrap_errors(kind: type[TrialError], what: str, *more: type[Exception]) -> Iterator[None]:
+    """Raises `kind` where upstream refuses, e.g. ``torch.export refused the model: ...``.
+
+    Args:
+        kind: BuildError in a step, MeasureError in a runtime.
+        what: who refuses what, the beginning of the message.
+        more: upstream's own classes that derive from Exception alone.
+
+    Raises:
+        OSError: where upstream hid a full disk in another exception.
+    """
+    kinds = (*_REFUSALS, *more)
+    try:
+        yield
+    except kinds as error:
+        text = f"{type(error).__name__}: {error}"
+        if any(sign in text for sign in _OUT_OF_MEMORY):
+            raise
+        if _DISK_FULL in text:
+            raise OSError(errno.ENOSPC, _DISK_FULL) from error
+        place = place_in_model(error)
+        raise kind(f"{what}: {first_line(error)}{f' ({place})' if place else ''}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line that says something, of the error that began it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = (line.strip() for line in without_colours(str(error)).splitlines())
+    said = [line for line in lines if line] or [type(error).__name__]
+    # TorchScript puts its own traceback before the error.
+    line = said[-1] if said[0].startswith(_TORCHSCRIPT) else said[0]
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
+
+
+def without_colours(text: str) -> str:
+    """What a terminal would show, in one colour."""
+    return _COLOURS.sub("", text)
+
+
+def place_in_model(error: BaseException) -> str:
+    """Which line of the model a tracer had come to, as it says itself; or an empty string."""
+    found = _PLACE.findall(str(error))
+    if not found:
+        return ""
+    path, line, function = found[-1]
+    return f"{Path(path).name}:{line} in {function}"

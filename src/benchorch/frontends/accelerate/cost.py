@@ -1,0 +1,126 @@
+"""From runs here and graphs measured elsewhere to what a function costs on each backend."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from benchorch.domain.estimate import Estimate
+from benchorch.frontends.accelerate.report import (
+    FunctionProfile,
+    GraphTiming,
+    Segment,
+    Total,
+    usd_per_million_calls,
+)
+from benchorch.frontends.accelerate.runs import Course, FunctionRun, courses
+from benchorch.stats.interval_arithmetic import scaled, total
+from benchorch.stats.mean_of_processes import mean
+from benchorch.units import ns_to_ms
+
+Key = tuple[int, int]
+"""A graph's number and that of the shapes it was called with."""
+
+_COMPILED = "compilation occurred in every run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What is known once everything has been measured.
+
+    Attributes:
+        backends: their names, in the order in which they were asked for.
+        measured: by backend and call of a graph.
+        stays: why a call of a graph was made here only, by its key.
+        usd_per_hour: of each backend that is paid for.
+    """
+
+    backends: Sequence[str] = ()
+    measured: Mapping[tuple[str, Key], GraphTiming]
+    stays: Mapping[Key, str]
+    usd_per_hour: Mapping[str, float]
+
+    def profiles(self, runs: Sequence[FunctionRun]) -> tuple[FunctionProfile, ...]:
+        """One for each sequence of graphs that a function went through."""
+        return tuple(self._profile(course) for course in courses(runs))
+
+    def _profile(self, course: Course) -> FunctionProfile:
+        segments = [_python(course, 0)]
+        for place in range(len(course.graphs)):
+            segments += [self._graph(course, place), _python(course, place + 1)]
+        python = [each.local_ms for each in segments[::2]]
+        return FunctionProfile(
+            function=course.function,
+            segments=tuple(segments),
+            discarded=course.discarded,
+            compiled=course.compiled,
+            uncompiled_ms=total(python),
+            totals={name: self._total(name, course, segments) for name in self.backends},
+        )
+
+    def _graph(self, course: Course, place: int) -> Segment:
+        calls = [run.calls[place] for run in course.runs]
+        keys = Counter((call.graph, call.signature) for call in calls)
+        staying = {key: self.stays[key] for key in keys if key in self.stays}
+        local = {
+            key: _mean([c.local_ns for c in calls if (c.graph, c.signature) == key])
+            for key in staying
+        }
+        reason = "; ".join(dict.fromkeys(staying.values()))
+        part = f"{len(staying)} of {len(keys)} shapes: " if 0 < len(staying) < len(keys) else ""
+        travels = len(staying) < len(keys)
+        return Segment(
+            graph=course.graphs[place],
+            runs=len(calls),
+            local_ms=_mean([call.local_ns for call in calls]),
+            backends={name: self._on(name, keys, local) for name in self.backends if travels},
+            stays=f"{part}{reason}" if reason else "",
+        )
+
+    def _on(self, backend: str, keys: Counter[Key], local: Mapping[Key, Estimate]) -> GraphTiming:
+        """A graph on a backend: over its shapes, each as often as it was called with them."""
+        found = {k: self.measured.get((backend, k), _NOTHING) for k in keys if k not in local}
+        times = {**{key: each.ms for key, each in found.items()}, **local}
+        known = [scaled(ms, keys[key] / keys.total()) for key, ms in times.items() if ms]
+        return GraphTiming(
+            runs=sum(each.runs for each in found.values()),
+            ms=total(known) if len(known) == len(keys) else None,
+            is_median=any(each.is_median for each in found.values()),
+            failures=sum(each.failures for each in found.values()),
+            reason="; ".join(dict.fromkeys(e.reason for e in found.values() if e.reason)),
+        )
+
+    def _total(self, backend: str, course: Course, segments: Sequence[Segment]) -> Total:
+        parts = [_part(segment, backend) for segment in segments]
+        lacking = [s.name for s, part in zip(segments, parts, strict=True) if part is None]
+        if course.compiled or lacking:
+            reason = _COMPILED if course.compiled else f"{', '.join(lacking)} has no time there"
+            return Total(ms=None, usd_per_million_calls=None, reason=reason)
+        ms = total([part for part in parts if part is not None])
+        price = self.usd_per_hour.get(backend)
+        usd = usd_per_million_calls(ms, price) if ms and price else None
+        return Total(ms=ms, usd_per_million_calls=usd)
+
+
+_NOTHING = GraphTiming(reason="it was not measured")
+
+
+def _part(segment: Segment, backend: str) -> Estimate | None:
+    """What a segment adds to the total of a backend; None where that is not known."""
+    return segment.backends[backend].ms if segment.backends else segment.local_ms
+
+
+def _python(course: Course, place: int) -> Segment:
+    return Segment(
+        graph=None,
+        runs=len(course.runs),
+        local_ms=_mean([run.gaps_ns[place] for run in course.runs]),
+    )
+
+
+def _mean(durations_ns: Sequence[int]) -> Estimate:
+    """In milliseconds; of one run without an interval."""
+    found = mean([ns_to_ms(each) for each in durations_ns], of="runs", unit="ms")
+    assert found is not None  # a course has a run
+    return found if found.low is None else replace(found, low=max(found.low, 0.0))

@@ -1,0 +1,95 @@
+"""What became of each graph on each backend, once a plan has run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchorch.domain.estimate import Summary
+from benchorch.domain.price import Market
+from benchorch.domain.result import TrialResult
+from benchorch.frontends.accelerate.backends import AskedBackend, backend_labels
+from benchorch.frontends.accelerate.cost import Key
+from benchorch.frontends.accelerate.report import GraphTiming
+from benchorch.frontends.accelerate.transfer import Traveller
+from benchorch.run.invocation import Invocation
+
+_NOT_RUN = GraphTiming(reason="it was not measured")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """The trials of a profile's plan, by graph and backend.
+
+    Attributes:
+        invocation: that ran them; None where nothing was sent.
+    """
+
+    backends: Sequence[AskedBackend]
+    travellers: Mapping[Key, Traveller]
+    invocation: Invocation | None
+
+    def measured(self) -> Iterator[tuple[tuple[str, Key], GraphTiming]]:
+        """Each graph's calls on each backend."""
+        by_trial = self._by_trial()
+        for asked in self.backends:
+            gone = GraphTiming(reason=asked.unavailable) if asked.unavailable else None
+            for key, traveller in self.travellers.items():
+                found = by_trial.get((traveller.model, *asked.labels), _NOT_RUN)
+                yield (asked.name, key), gone or found
+
+    def usd_per_hour(self) -> Iterator[tuple[str, float]]:
+        """What an hour costs on each backend, on demand where that is known."""
+        for asked in self.backends:
+            prices = {
+                price.market: price.usd_per_hour
+                for result in self._results()
+                if backend_labels(result.labels) == asked.labels
+                for price in result.prices
+            }
+            if prices:
+                yield asked.name, prices.get(Market.ON_DEMAND, next(iter(prices.values())))
+
+    @property
+    def rehearsed(self) -> bool:
+        """Whether any machine was only played."""
+        return any(result.environment.get("rehearsed") for result in self._results())
+
+    def _results(self) -> Sequence[TrialResult]:
+        return list(self.invocation.results.values()) if self.invocation else []
+
+    def _by_trial(self) -> dict[tuple[str, str, str], GraphTiming]:
+        """By model, hardware kind and conversion."""
+        if self.invocation is None or self.invocation.plan is None:
+            return {}
+        skipped = {
+            (skip.labels["model"], *backend_labels(skip.labels)): GraphTiming(reason=skip.reason)
+            for skip in self.invocation.plan.skips
+        }
+        summaries = self.invocation.summaries()
+        ran = {
+            (result.labels["model"], *backend_labels(result.labels)): _told(result, summaries)
+            for result in self._results()
+        }
+        return {**skipped, **ran}
+
+
+def _told(result: TrialResult, summaries: Mapping[str, Summary]) -> GraphTiming:
+    failure = result.failure
+    if failure is not None:
+        remedy = f" Try: {failure.remedy}" if failure.remedy else ""
+        return GraphTiming(
+            failures=1, reason=f"{failure.kind}: {failure.message.rstrip('.')}.{remedy}"
+        )
+    if result.parity is not None and not result.parity.passed:
+        reason = f"its answers differ from those here: {result.parity.explanation}"
+        return GraphTiming(failures=1, reason=reason)
+    metrics = summaries[result.trial_id].metrics
+    mean, median = metrics.get("latency_ms/mean"), metrics.get("latency_ms/p50")
+    counts = [process.observations for process in result.valid]
+    return GraphTiming(
+        runs=sum(len(each.durations_ns) * each.queries_per_block for each in counts),
+        ms=mean or median,
+        is_median=mean is None,
+        reason="" if mean or median else "it has no time of single calls",
+    )

@@ -1,0 +1,247 @@
+"""``with remote_profile(...)``: what would this function cost there, Python's code included?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, final
+
+from benchorch.config.composer import Composer, config_loader
+from benchorch.config.overrides import keyword_words, lift_lists
+from benchorch.domain.codec import encode
+from benchorch.errors import BenchorchError, ConfigError
+from benchorch.files import write_json, write_text
+from benchorch.formatting import plural
+from benchorch.frontends.accelerate.arguments import Stays
+from benchorch.frontends.accelerate.backends import AskedBackend, RemoteInferenceSession, opened
+from benchorch.frontends.accelerate.capture import CaptureContext
+from benchorch.frontends.accelerate.cost import Account, Key
+from benchorch.frontends.accelerate.function import activate, deactivate
+from benchorch.frontends.accelerate.outcomes import Outcomes
+from benchorch.frontends.accelerate.report import AcceleratedReport
+from benchorch.frontends.accelerate.transfer import Departures, Traveller
+from benchorch.journal import run_directory
+from benchorch.journal.registry import new_directory
+from benchorch.results.report.console import ConsoleReport, silent_console
+from benchorch.run.invocation import Invocation
+
+TEXT, JSON = "segments.txt", "segments.json"
+_MOST = 32
+_OWN = {
+    "model": "the models are the graphs that the program runs.",
+    "workload": "the inputs are those that the program runs with.",
+    "conversion": "give backends=['local/onnxruntime'].",
+    "hardware": "give backends=['g5.xlarge/onnxrt-cuda'].",
+    "hydra": "give directory=... for another place of the run.",
+    "resume": "resume on the command line: python -m benchorch resume=DIRECTORY.",
+    "num_repeats": "give stopping='fixed', **{'stopping.calls': 10}.",
+    "num_warmups": "how long a runtime warms up is found out while it is measured.",
+    "print_results_to": "print(profile.report(), file=...) prints it; quiet=True is silent.",
+}
+_USUALLY = {"stopping": "quick", "profiler": "none", "baseline": "null", "name": "remote_profile"}
+
+
+def remote_profile(
+    session: RemoteInferenceSession | None = None,
+    *,
+    backends: str | Sequence[str] | None = None,
+    directory: str | Path | None = None,
+    quiet: bool = False,
+    graphs: int = _MOST,
+    **overrides: object,
+) -> RemoteProfile:
+    """A context in which accelerated functions are taken apart, to be measured on each backend.
+
+    Args:
+        session: backends that were chosen before; or give `backends`.
+        backends: such as ``"g5.xlarge/onnxrt-cuda"`` and ``"local/inductor"``; None for the usual
+            ones of this machine.
+        directory: where the run is kept; None for a new place under ``runs``.
+        quiet: print nothing.
+        graphs: how many graphs, each with each of its shapes, are measured at most.
+        overrides: any key of the configuration, as in `benchorch.benchmark`. Unless they are given,
+            ``stopping`` is ``quick``, and there is no profiler and no baseline.
+
+    Raises:
+        ConfigError: with every problem; of what can be seen before it is entered.
+    """
+    if session is not None and backends is not None:
+        raise ConfigError(["remote_profile: give a session or backends, not both."])
+    if session is not None and not isinstance(session, RemoteInferenceSession):
+        raise ConfigError(
+            [
+                f"remote_profile: expected a RemoteInferenceSession, got {session!r}; "
+                "name backends as backends=[...]."
+            ]
+        )
+    if graphs < 1:
+        raise ConfigError([f"graphs: expected 1 or more, got {graphs}."])
+    words = [f"{key}={value}" for key, value in _USUALLY.items() if not _given(key, overrides)]
+    return RemoteProfile(
+        names=(session or RemoteInferenceSession(backends)).backends,
+        words=(*words, *keyword_words(overrides, _OWN)),
+        directory=Path(directory) if directory else new_directory(),
+        quiet=quiet,
+        capture=CaptureContext(most=graphs),
+    )
+
+
+def _given(key: str, overrides: Mapping[str, object]) -> bool:
+    return any(each.partition(".")[0] == key and "." not in each for each in overrides)
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class RemoteProfile:
+    """The context; its `report` is complete when the context has ended.
+
+    Attributes:
+        names: the backends, as they were asked for.
+        words: overrides for all of them.
+        directory: of the run.
+    """
+
+    names: Sequence[str]
+    words: Sequence[str]
+    directory: Path
+    quiet: bool
+    capture: CaptureContext
+    _backends: list[AskedBackend] = field(default_factory=list)
+    _stays: dict[Key, str] = field(default_factory=dict)
+    _travellers: dict[Key, Traveller] = field(default_factory=dict)
+    _invocation: Invocation | None = None
+    _no_grad: Any = None
+
+    def __enter__(self) -> RemoteProfile:
+        import torch
+
+        if (self.directory / run_directory.PLAN).exists():
+            raise ConfigError([f"directory: {self.directory} holds a run already; give another."])
+        self._backends = opened(self.names, self.words, Composer(config_loader()))
+        activate(self.capture)
+        self._no_grad = torch.no_grad()
+        self._no_grad.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        deactivate()
+        self._no_grad.__exit__(None, None, None)
+        if kind is None:
+            self.measure()
+            return
+        for key, _seen in self._calls():
+            self._stays.setdefault(key, f"the profile was left by {kind.__name__}")
+        self._show()
+
+    def measure(self) -> AcceleratedReport:
+        """Measure each captured graph on each backend; what the end of the context does."""
+        departures = Departures(directory=(self.directory / "model").resolve())
+        self._depart(departures)
+        if self._travellers:
+            self._run(departures)
+        self._show()
+        return self.report()
+
+    def report(self) -> AcceleratedReport:
+        """What is known so far."""
+        outcomes = self._outcomes()
+        return AcceleratedReport(
+            profiles=Account(
+                backends=[each.name for each in self._backends],
+                measured=dict(outcomes.measured()),
+                stays=self._stays,
+                usd_per_hour=dict(outcomes.usd_per_hour()),
+            ).profiles(self.capture.runs),
+            graph_breaks=tuple(self.capture.breaks()),
+            notes=tuple(self._notes()),
+            directory=self.directory if self.directory.exists() else None,
+        )
+
+    def __str__(self) -> str:
+        return str(self.report())
+
+    def _repr_html_(self) -> str:
+        return self.report()._repr_html_()
+
+    def _outcomes(self) -> Outcomes:
+        return Outcomes(
+            backends=self._backends, travellers=self._travellers, invocation=self._invocation
+        )
+
+    def _calls(self) -> Iterator[tuple[Key, Any]]:
+        for graph in self.capture.graphs.values():
+            for seen in graph.signatures.values():
+                yield (graph.number, seen.number), (graph, seen)
+
+    def _depart(self, departures: Departures) -> None:
+        """Every call of a graph is written for its journey, or stays with a reason."""
+        self._stays.clear()
+        for key, (graph, seen) in self._calls():
+            if key in self._travellers:
+                continue
+            if not seen.is_kept:
+                self._stays[key] = (
+                    f"more than {self.capture.most} graphs and shapes were called; "
+                    f"remote_profile(graphs=...) measures more"
+                )
+                continue
+            try:
+                self._travellers[key] = departures.depart(graph, seen)
+            except Stays as error:
+                self._stays[key] = str(error)
+            seen.release()
+
+    def _run(self, departures: Departures) -> None:
+        composer = Composer(config_loader([departures.configs]))
+        jobs = [
+            lift_lists([f"model={t.model}", *t.words, *each.words, *self.words], composer.groups)
+            for t in dict.fromkeys(self._travellers.values())
+            for each in self._backends
+            if not each.unavailable
+        ]
+        console = silent_console() if self.quiet else None
+        invocation = Invocation(
+            composer=composer, directory=self.directory, report=ConsoleReport(console)
+        )
+        self._invocation = invocation
+        invocation.open()
+        try:
+            invocation.run(jobs)
+        except KeyboardInterrupt:
+            self._write()  # before the end: what is in the directory goes to the tracker then
+            invocation.interrupt()
+            raise
+        except BenchorchError:
+            self._write()
+            raise
+        self._write()
+        invocation.close(complete=True)
+
+    def _show(self) -> None:
+        self._write()
+        ConsoleReport(silent_console() if self.quiet else None).text(f"\n{self.report().table()}")
+
+    def _write(self) -> None:
+        """As files of the run's directory, which go to the tracker with it."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        report = self.report()
+        write_text(self.directory / TEXT, f"{report.table()}\n")
+        write_json(self.directory / JSON, encode(report))
+
+    def _notes(self) -> Iterator[str]:
+        if not self.capture.runs:
+            yield (
+                "no accelerated function was called: decorate it with @benchorch.accelerate, or "
+                "call what benchorch.accelerate(model) returns, inside the context."
+            )
+        elif not self.capture.graphs:
+            yield "no graph was captured; all the time is Python's."
+        if self._outcomes().rehearsed:
+            yield "rehearsed: other machines were played on this one, and times are its own."
+        if self.capture.raised:
+            runs = plural(self.capture.raised, "run")
+            yield f"{runs} that ended in an exception are not counted."

@@ -1,0 +1,111 @@
+"""How does a captured graph get to another machine? As an exported program and its inputs.
+
+What cannot travel stays here, with the reason in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchorch.domain.codec import Json
+from benchorch.files import write_text
+from benchorch.frontends.accelerate.arguments import CallArguments
+from benchorch.frontends.accelerate.capture import RecordedCall, SeenGraph
+from benchorch.frontends.accelerate.export import demand_same, exported, takes
+from benchorch.frontends.api.live_model import common_rows, write_inputs, write_program
+
+if TYPE_CHECKING:
+    import torch
+
+    from benchorch.frontends.api.live_model import Arrays
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traveller:
+    """A call of a graph that can be repeated elsewhere.
+
+    Attributes:
+        model: the name of its file under ``conf/model`` in the run's directory.
+        words: overrides that belong to it.
+    """
+
+    model: str
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Program:
+    """A program that is written, and what of ``model`` says where."""
+
+    program: torch.export.ExportedProgram
+    node: dict[str, Json]
+
+
+@dataclass(slots=True, kw_only=True)
+class Departures:
+    """Writes each graph once into the run's directory, and a configuration for each call of it.
+
+    Attributes:
+        directory: ``model`` in the run's own.
+    """
+
+    directory: Path
+    _open: dict[tuple[object, ...], _Program] = field(default_factory=dict)
+    _written: int = 0
+
+    @property
+    def configs(self) -> Path:
+        """What a composer has to look into to find the models."""
+        return self.directory / "conf"
+
+    def depart(self, seen_graph: SeenGraph, seen: RecordedCall) -> Traveller:
+        """Write what is needed; raises Stays where that is not possible."""
+        import torch
+
+        module = seen_graph.graph.module
+        given = CallArguments.of(module, seen.arguments)
+        arrays, dtype = given.arrays(), given.dtype(module)
+        with torch.no_grad():
+            node = self._program(seen_graph, given, seen.outputs)
+        name = f"graph_{seen_graph.number}"
+        name += f"_shapes_{seen.number}" if seen.number > 1 else ""
+        self._configure(name, node, arrays)
+        rows = common_rows(arrays)
+        batch = () if rows is None else (f"workload.batch_size={rows}",)
+        return Traveller(model=name, words=(f"workload.dtype={dtype}", *batch))
+
+    def _program(
+        self, seen_graph: SeenGraph, given: CallArguments, outputs: Sequence[Any]
+    ) -> dict[str, Json]:
+        """One for all shapes where the graph is for all of them; else one for these."""
+        key = (seen_graph.number, given.constants())
+        known = self._open.get(key)
+        if known is not None and takes(known.program, given):
+            demand_same(known.program, given, outputs)
+            return known.node
+        is_open = known is None and bool(given.open_sizes())
+        program = exported(seen_graph.graph.module, given, dynamic=is_open)
+        demand_same(program, given, outputs)
+        self._written += 1
+        node = write_program(program, self.directory / f"program_{self._written}")
+        if is_open:
+            self._open[key] = _Program(program=program, node=node)
+        return node
+
+    def _configure(self, name: str, node: Mapping[str, Json], arrays: Arrays) -> None:
+        """A model of that name, as the user's own configuration would have it."""
+        import yaml
+
+        config = {
+            "_target_": "benchorch.models.exported.ExportedModel",
+            **node,
+            "checkpoint": None,
+            "inputs": write_inputs(arrays, self.directory / name),
+            "kwargs": {},
+        }
+        path = self.configs / "model" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, yaml.safe_dump(config, sort_keys=False))

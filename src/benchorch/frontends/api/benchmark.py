@@ -1,0 +1,321 @@
+"""The Python API: `benchmark` runs what the command line runs, and returns objects."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchorch.config.composer import Composer, config_loader
+from benchorch.config.overrides import keyword_words, lift_lists, spelled
+from benchorch.domain.trial import ConfigNode
+from benchorch.errors import ConfigError, ExecutorError
+from benchorch.frontends.api.results import Results
+from benchorch.journal import run_directory
+from benchorch.journal.registry import new_directory
+from benchorch.results.report.console import ConsoleReport, silent_console
+from benchorch.run.invocation import Invocation
+
+if TYPE_CHECKING:
+    import torch
+
+    from benchorch.frontends.api.live_model import Arrays
+
+EXPORTED_NOTE = (
+    "The model was exported from this process: its eager is the exported graph run by PyTorch, "
+    "without the Python code around it."
+)
+_ROWS = "workload.batch_size"
+_OWN = {
+    "model": "give it as the first argument.",
+    "conversion": "give conversions=[...].",
+    "hydra": "give directory=... for another place of the run.",
+    "resume": "resume on the command line: python -m benchorch resume=DIRECTORY.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subject:
+    """What is benchmarked, as the command line would be told of it.
+
+    Attributes:
+        choice: a name of ``conf/model``.
+        words: further overrides of it.
+        module: a live one, which has yet to travel.
+        names: of forward's arguments, where they are known.
+    """
+
+    choice: str
+    words: tuple[str, ...] = ()
+    module: torch.nn.Module | None = None
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """Everything checked so far, and nothing written yet."""
+
+    composer: Composer
+    subject: _Subject
+    words: tuple[str, ...]
+    arrays: Arrays = field(default_factory=dict)
+    program: torch.export.ExportedProgram | None = None
+
+
+def benchmark(
+    model: torch.nn.Module | Callable[[], torch.nn.Module] | str,
+    inputs: object = None,
+    conversions: str | Sequence[str] | None = None,
+    hardware: str | Sequence[str] = "local",
+    *,
+    directory: str | Path | None = None,
+    quiet: bool = False,
+    **overrides: object,
+) -> Results:
+    """Measure a model under each conversion, against eager, and compare.
+
+    Args:
+        model: a live module, a callable that makes one, ``"path.py:callable"``,
+            ``"package.module:callable"``, or a name such as ``"bert"``.
+        inputs: what forward is called with: tensors or arrays by name, or in forward's order. A
+            named model has inputs of its own.
+        conversions: their names; None for the hardware's default ones.
+        hardware: its name, or several.
+        directory: where the run is kept; None for a new place under ``runs``.
+        quiet: print nothing.
+        overrides: any key of the configuration, as ``workload={"batch_size": 8}`` or as
+            ``**{"workload.batch_size": 8}``.
+
+    Raises:
+        ConfigError: with every problem; nothing was run.
+    """
+    request = _checked(model, inputs, conversions, hardware, overrides)
+    invocation = Invocation(
+        composer=request.composer,
+        directory=Path(directory) if directory else new_directory(),
+        report=ConsoleReport(silent_console() if quiet else None),
+    )
+    _run(invocation, request)
+    assert invocation.plan is not None
+    return Results(
+        plan=invocation.plan,
+        results=dict(invocation.results),
+        summaries=invocation.summaries(),
+        directory=invocation.directory,
+        note=EXPORTED_NOTE if request.program else "",
+    )
+
+
+def _checked(
+    model: object,
+    inputs: object,
+    conversions: str | Sequence[str] | None,
+    hardware: str | Sequence[str],
+    overrides: Mapping[str, object],
+) -> _Request:
+    """The request as words; ConfigError with every problem that can be seen before exporting."""
+    composer = Composer(config_loader())
+    problems: list[str] = []
+    words: list[str] = []
+    subject = _attempt(problems, functools.partial(_subject_of, model, composer))
+    for group, names in (("conversion", conversions), ("hardware", hardware)):
+        words += _attempt(problems, functools.partial(_choice, group, names, composer)) or []
+    given = _attempt(problems, functools.partial(keyword_words, overrides, _OWN)) or []
+    arrays = _attempt(problems, functools.partial(_arrays_of, subject, inputs)) or {}
+    if subject is not None:
+        problems += composer.problems([f"model={subject.choice}", *given], sweep=False)
+        problems += _row_problems(subject, arrays, given)
+    if problems or subject is None:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    request = _Request(composer=composer, subject=subject, words=(*words, *given), arrays=arrays)
+    if subject.module is None:
+        return request
+    from benchorch.frontends.api.live_model import export
+
+    return replace(request, program=export(subject.module, arrays))
+
+
+def _attempt(problems: list[str], work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except ConfigError as error:
+        problems += error.problems
+        return None
+
+
+def _run(invocation: Invocation, request: _Request) -> None:
+    place = invocation.directory
+    if (place / run_directory.PLAN).exists():
+        raise ConfigError([f"directory: {place} holds a run already; give another."])
+    fresh = [path for path in (place, *place.parents) if not path.exists()]
+    invocation.open()
+    try:
+        words = [*_written(request, invocation.directory / "model"), *request.words]
+        invocation.run([lift_lists(words, request.composer.groups)])
+    except ConfigError:
+        _remove(fresh)
+        raise
+    except KeyboardInterrupt:
+        invocation.interrupt()
+        raise
+    except ExecutorError:
+        invocation.cut_short()
+        raise
+    invocation.close(complete=True)
+
+
+def _remove(fresh: Sequence[Path]) -> None:
+    """A run's directory, and the folders that were made for it."""
+    for path in fresh[:1]:
+        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):  # another run has moved in meanwhile
+        for path in fresh[1:]:
+            path.rmdir()
+
+
+def _subject_of(model: object, composer: Composer) -> _Subject:
+    if isinstance(model, str):
+        return _named(model, composer)
+    torch = sys.modules.get("torch")  # whoever has a module has imported it
+    if torch is not None and isinstance(model, torch.nn.Module):
+        return _live(model)
+    if not callable(model):
+        raise ConfigError(
+            [
+                f"model: expected a torch.nn.Module, a callable that makes one, a name such as "
+                f"'mlp' or 'path.py:callable', got a {type(model).__name__}."
+            ]
+        )
+    reference = _importable(model)
+    if reference is not None:
+        return _made_elsewhere(reference)
+    return _live(_made_by(model))
+
+
+def _made_elsewhere(reference: str) -> _Subject:
+    """A factory that each trial's process calls."""
+    from benchorch.models.callables import reference_problems
+
+    problems = reference_problems("model", reference)
+    if problems:
+        raise ConfigError(problems)
+    return _Subject(choice="factory", words=(f"model.factory={spelled(reference)}",))
+
+
+def _with_whole_path(reference: str) -> str:
+    """Of a file the absolute path: whoever resumes the run may be elsewhere."""
+    name, _, attribute = reference.rpartition(":")
+    return f"{Path(name).resolve()}:{attribute}" if name.endswith(".py") else reference
+
+
+def _named(model: str, composer: Composer) -> _Subject:
+    if ":" in model:
+        return _made_elsewhere(_with_whole_path(model))
+    problems = composer.problems([f"model={spelled(model)}"], sweep=False)
+    if problems:
+        raise ConfigError(problems)
+    inputs = composer.option("model", model).get("inputs")
+    names = tuple(inputs) if isinstance(inputs, Mapping) else None
+    return _Subject(choice=model, names=names)
+
+
+def _live(module: torch.nn.Module) -> _Subject:
+    from benchorch.frontends.api.live_model import forward_names, module_problems
+
+    problems = module_problems(module)
+    if problems:
+        raise ConfigError(problems)
+    name = type(getattr(module, "_orig_mod", module)).__name__
+    return _Subject(
+        choice="exported",
+        words=(f"name={spelled(name)}",),
+        module=module,
+        names=forward_names(module),
+    )
+
+
+def _importable(make: Callable[..., object]) -> str | None:
+    """``module:name`` where another process can import the very same; else None."""
+    module, name = getattr(make, "__module__", None), getattr(make, "__qualname__", "<lambda>")
+    if not module or module == "__main__" or "<" in name:
+        return None
+    try:
+        found = importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return None
+    held: object = sys.modules.get(module)
+    for part in name.split("."):
+        held = getattr(held, part, None)
+    return f"{module}:{name}" if found and held is make else None
+
+
+def _made_by(make: Callable[..., object]) -> torch.nn.Module:
+    import torch
+
+    module = make()
+    if isinstance(module, torch.nn.Module):
+        return module
+    raise ConfigError([f"model: {make!r} returned a {type(module).__name__}, not a module."])
+
+
+def _choice(group: str, names: str | Sequence[str] | None, composer: Composer) -> list[str]:
+    """The override that chooses; ConfigError for names that there are not."""
+    if names is None:
+        return []
+    listed = [names] if isinstance(names, str) else list(names)
+    wrong = [name for name in listed if not isinstance(name, str)]
+    problems = [f"{group}: expected a name, got {name!r}." for name in wrong]
+    problems += [
+        problem
+        for name in listed
+        if name not in wrong
+        for problem in composer.problems([f"{group}={spelled(name)}"], sweep=False)
+    ]
+    problems += [] if listed else [f"{group}: no name is given; None means the default."]
+    if problems:
+        raise ConfigError(problems)
+    return [f"{group}={spelled(listed)}" if len(listed) > 1 else f"{group}={spelled(listed[0])}"]
+
+
+def _arrays_of(subject: _Subject | None, inputs: object) -> Arrays:
+    from benchorch.frontends.api.live_model import named_arrays
+
+    if subject is None or (inputs is None and subject.choice not in ("factory", "exported")):
+        return {}
+    if inputs is None:
+        takes = f" It takes: {', '.join(subject.names)}." if subject.names else ""
+        raise ConfigError([f"inputs: give the tensors that forward is called with.{takes}"])
+    return named_arrays(inputs, subject.names)
+
+
+def _row_problems(subject: _Subject, arrays: Arrays, given: Sequence[str]) -> list[str]:
+    """Another batch size than that of the inputs: nobody made those rows."""
+    from benchorch.frontends.api.live_model import common_rows
+
+    asked = next((word.partition("=")[2] for word in given if word.startswith(f"{_ROWS}=")), None)
+    rows = common_rows(arrays) if arrays else None
+    if asked is None or rows is None or asked == str(rows):
+        return []
+    return [f"{_ROWS}: is {asked}, but the inputs have {rows} rows; give inputs of that size."]
+
+
+def _written(request: _Request, directory: Path) -> list[str]:
+    """Keep what travels as files in the directory; the overrides that name them."""
+    from benchorch.frontends.api.live_model import common_rows, write_inputs, write_program
+
+    words = [f"model={request.subject.choice}", *request.subject.words]
+    if request.program is not None:
+        node: ConfigNode = write_program(request.program, directory)
+        words += [f"model.{key}={spelled(value)}" for key, value in node.items()]
+    if not request.arrays:
+        return words
+    words.append(f"++model.inputs={spelled(write_inputs(request.arrays, directory))}")
+    rows = common_rows(request.arrays)
+    asked = any(word.startswith(f"{_ROWS}=") for word in request.words)
+    return words if asked or rows is None else [*words, f"{_ROWS}={rows}"]

@@ -1,0 +1,215 @@
+"""What became of a benchmark, as objects: rows with numbers, a table, a chart, a data frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, final, overload
+
+from benchorch.domain.estimate import Comparison, Estimate, Summary
+from benchorch.domain.result import Failure, TrialResult
+from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.domain.verdict import Verdict
+from benchorch.errors import BenchorchError
+from benchorch.journal import run_directory
+from benchorch.results.report.console_table import table_text
+from benchorch.results.report.estimate_bars import Chart, chart
+from benchorch.results.report.tables import conclusion, fastest, ranked, skip_text, table_rows
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]  # it comes without types
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRow:
+    """One trial: a model under one conversion on one hardware.
+
+    Attributes:
+        model, conversion, hardware: their names.
+        workload: the sizes, e.g. ``batch_size=8``.
+        latency_ms: the median with its interval; None where there is none.
+        comparison: against the baseline; None for a baseline, and where there is none.
+        parity: whether it is still the same model; None where nobody looked.
+        failure: why there is no result; None where there is one.
+        metrics: every estimate by its name, e.g. ``throughput_items_per_s/mean``.
+        directory: the trial's log, configuration and environment.
+        result: what was observed; None where the trial never ran.
+    """
+
+    trial_id: str
+    model: str
+    conversion: str
+    hardware: str
+    workload: str
+    latency_ms: Estimate | None
+    comparison: Comparison | None
+    parity: Verdict | None
+    failure: Failure | None
+    metrics: Mapping[str, Estimate]
+    directory: Path
+    result: TrialResult | None
+
+    @property
+    def speedup(self) -> Estimate | None:
+        """The baseline's time over its own: above 1 it is faster."""
+        return self.comparison.ratio if self.comparison else None
+
+    @property
+    def verdict(self) -> str:
+        """``faster``, ``slower``, ``equivalent`` or ``inconclusive``; else why there is none."""
+        if self.failure is not None:
+            return "failed"
+        if self.parity is not None and not self.parity.passed:
+            return "disqualified"
+        if self.comparison is not None:
+            return self.comparison.verdict
+        if self.result is None:
+            return "not run"
+        return "baseline" if self.result.baseline_id is None else "not compared"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Results(Sequence[ResultRow]):
+    """All rows of a benchmark, fastest first; in a notebook it shows itself as a table.
+
+    Attributes:
+        directory: of the run; ``benchorch report`` and ``compare`` take it.
+        note: what a reader of the numbers has to know of how the model got here.
+    """
+
+    plan: Plan
+    results: Mapping[str, TrialResult]
+    summaries: Mapping[str, Summary]
+    directory: Path
+    note: str = ""
+
+    @cached_property
+    def rows(self) -> tuple[ResultRow, ...]:
+        """In the order of the table."""
+        ordered = ranked(self.plan, self.results, self.summaries)
+        return tuple(self._row(trial) for trial in ordered)
+
+    @property
+    def best(self) -> ResultRow | None:
+        """The fastest that is still the same model, over all that was asked for."""
+        trial = fastest(self.plan.trials, self.results, self.summaries)
+        return next((row for row in self.rows if trial and row.trial_id == trial.trial_id), None)
+
+    @property
+    def skips(self) -> tuple[Skip, ...]:
+        """What was not tried, with the reasons."""
+        return self.plan.skips
+
+    @property
+    def conclusion(self) -> str:
+        """One sentence for each model and workload."""
+        return conclusion(self.plan, self.results, self.summaries)
+
+    def table(self) -> str:
+        """The table as text, with the conclusion, the note, every skip and every failure."""
+        return "\n\n".join([table_text(self._cells()), *self._sentences()])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for each trial; BenchorchError where pandas is not installed."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise BenchorchError("to_pandas() needs pandas: pip install pandas") from error
+        return pd.DataFrame([_record(row) for row in self.rows])
+
+    def plot(self) -> Chart:
+        """Medians with their intervals as an SVG; a notebook shows it, `save` writes it."""
+        bars = {self._name(row): row.latency_ms for row in self.rows if row.latency_ms}
+        return Chart(svg=chart("Latency, median with interval (ms)", bars))
+
+    def __len__(self) -> int:
+        return len(self.plan.trials)
+
+    @overload
+    def __getitem__(self, index: int) -> ResultRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ResultRow, ...]: ...
+    def __getitem__(self, index: int | slice) -> ResultRow | tuple[ResultRow, ...]:
+        return self.rows[index]
+
+    def __iter__(self) -> Iterator[ResultRow]:
+        return iter(self.rows)
+
+    def __repr__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        head, *body = self._cells()
+        lines = ["<table><thead><tr>", *(f"<th>{escape(cell)}</th>" for cell in head)]
+        lines.append("</tr></thead><tbody>")
+        lines += [f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in body]
+        lines.append("</tbody></table>")
+        return "".join([*lines, *(f"<p>{escape(said)}</p>" for said in self._sentences())])
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        return table_rows(self.plan, self.results, self.summaries)
+
+    def _sentences(self) -> list[str]:
+        failed = (
+            f"{self._name(row)}: {row.failure.kind}: {row.failure.message}"
+            + (f" Try: {row.failure.remedy}." if row.failure.remedy else "")
+            for row in self.rows
+            if row.failure
+        )
+        skipped = (f"skipped {skip_text(skip)}" for skip in self.skips)
+        return [*filter(None, (self.conclusion, self.note)), *failed, *skipped]
+
+    def _name(self, row: ResultRow) -> str:
+        """A row's conversion, and what else tells rows apart."""
+        return " ".join([row.conversion, *(getattr(row, name) for name in self._varying)])
+
+    @cached_property
+    def _varying(self) -> tuple[str, ...]:
+        names = ("hardware", "workload")
+        return tuple(name for name in names if len({getattr(r, name) for r in self.rows}) > 1)
+
+    def _row(self, trial: Trial) -> ResultRow:
+        result = self.results.get(trial.trial_id)
+        summary = self.summaries.get(trial.trial_id) or _NOTHING
+        return ResultRow(
+            trial_id=trial.trial_id,
+            model=trial.labels["model"],
+            conversion=trial.labels["conversion"],
+            hardware=trial.labels["hardware"],
+            workload=" ".join(filter(None, (trial.labels["workload"], trial.labels["axes"]))),
+            latency_ms=summary.metrics.get("latency_ms/p50"),
+            comparison=summary.speedup,
+            parity=result.parity if result else None,
+            failure=result.failure if result else None,
+            metrics=summary.metrics,
+            directory=run_directory.trial_directory(self.directory, trial.trial_id),
+            result=result,
+        )
+
+
+_NOTHING = Summary(metrics={}, speedup=None, steady=False)
+
+
+def _record(row: ResultRow) -> dict[str, object]:
+    latency, speedup = row.latency_ms, row.speedup
+    return {
+        "model": row.model,
+        "conversion": row.conversion,
+        "hardware": row.hardware,
+        "workload": row.workload,
+        "latency_ms": latency.value if latency else None,
+        "latency_ms_low": latency.low if latency else None,
+        "latency_ms_high": latency.high if latency else None,
+        "speedup_ratio": speedup.value if speedup else None,
+        "speedup_ratio_low": speedup.low if speedup else None,
+        "speedup_ratio_high": speedup.high if speedup else None,
+        "verdict": row.verdict,
+        "same_model": row.parity.passed if row.parity else None,
+        "failure": f"{row.failure.kind}: {row.failure.message}" if row.failure else None,
+        "directory": str(row.directory),
+    }

@@ -1,0 +1,194 @@
+"""Which models does a script have? Runs it in a process of its own, of which nothing is left."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+import tokenize
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import cast
+from zipfile import is_zipfile
+
+from benchorch.domain.codec import Json
+from benchorch.domain.result import Failure
+from benchorch.domain.trial import ConfigNode
+from benchorch.host.processes.run_child import Limits, run_child
+from benchorch.journal.registry import state_directory
+from benchorch.models.script_run import GRAPH_SUFFIX, MODEL_SUFFIXES, PROGRAM_SUFFIX
+from benchorch.units import format_seconds
+
+_ENTRY = "from benchorch.frontends.scripts.discovery_process import main; main()"
+_ALL_DEPTHS = 1000  # deeper than modules are ever nested
+_LABELS = "# labels:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A script to look at, and how.
+
+    Attributes:
+        path: absolute.
+        arguments: its own.
+        hashes: of the models or calls that are wanted; empty for all.
+        pattern: of qualified names that are wanted, such as ``model.encoder.*``; "" for all.
+    """
+
+    path: Path
+    arguments: tuple[str, ...] = ()
+    hashes: tuple[str, ...] = ()
+    max_depth: int = 0
+    pattern: str = ""
+
+    @property
+    def depth(self) -> int:
+        """How far inside other modules' calls one has to look."""
+        return _ALL_DEPTHS if self.pattern else self.max_depth
+
+    @property
+    def folder(self) -> Path:
+        """Where what is found in it is kept, the same each time."""
+        asked = "\n".join([str(self.path), *self.arguments, str(self.depth)])
+        name = f"{self.path.stem}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
+        return state_directory() / "scripts" / name
+
+    @property
+    def log(self) -> Path:
+        """What the script prints."""
+        return self.folder / "log.txt"
+
+
+def discover(script: Script, *, timeout_s: float, keep: bool) -> dict[str, Json]:
+    """What the script calls, as `script_child` tells it, with labels, and what went wrong.
+
+    Args:
+        script: which one, and how.
+        timeout_s: how long it may run.
+        keep: whether inputs and weights are taken down, to be benchmarked.
+    """
+    blank: dict[str, Json] = {"script": str(script.path), "log": str(script.log), "labels": {}}
+    broken = unreadable(script.path)
+    if broken:
+        return {**blank, "models": [], "problem": {"message": broken, "remedy": ""}}
+    script.log.unlink(missing_ok=True)
+    child = run_child(
+        script.path.name,
+        {
+            "script": str(script.path),
+            "arguments": list(script.arguments),
+            "max_depth": script.depth,
+            "folder": str(state_directory() / "scripts" / "inputs") if keep else None,
+            "wanted": list(script.hashes),
+        },
+        log=script.log,
+        limits=Limits(timeout_s=timeout_s, memory_bytes=None),
+        environment={},
+        on_event=lambda _: None,
+        command=[sys.executable, "-c", _ENTRY],
+    )
+    blank["labels"] = cast(Json, labels_of(script.path))
+    if child.failure is not None:
+        return {**blank, "models": [], "problem": _words(child.failure, timeout_s)}
+    found = {**blank, **cast(ConfigNode, child.reply)}
+    found["models"] = cast(Json, _selected(cast("list[ConfigNode]", found["models"]), script))
+    found["problem"] = found["problem"] or _nothing(found, script)
+    return found
+
+
+def _words(failure: Failure, timeout_s: float) -> Json:
+    """Why a script's process gave no answer."""
+    if failure.kind == "timeout":
+        message = f"it did not end within {format_seconds(timeout_s)}"
+        return {"message": message, "remedy": "--timeout gives it longer"}
+    if failure.kind.startswith("exit:"):
+        code = failure.kind.removeprefix("exit:")
+        message = f"it ended its own process with exit code {code}, as os._exit does"
+        return {"message": message, "remedy": "let it end by itself, or raise SystemExit"}
+    return {"message": failure.message, "remedy": failure.remedy}
+
+
+def unreadable(path: Path) -> str:
+    """Why a file cannot be run as a script, or ""."""
+    if path.is_dir():
+        return "it is a folder; name scripts, or let the shell do it: *.py"
+    if not path.is_file():
+        return "it does not exist"
+    if path.suffix == PROGRAM_SUFFIX:
+        return (
+            "" if is_zipfile(path) else "it is no file that torch.export.save wrote, or cut short"
+        )
+    if path.suffix == GRAPH_SUFFIX:
+        return ""  # only ONNX's own package can tell
+    try:
+        with tokenize.open(path) as file:
+            ast.parse(file.read(), filename=str(path))
+    except SyntaxError as error:
+        line = f", line {error.lineno}" if error.lineno else ""
+        return f"it is not Python: {error.msg}{line}"
+    except (OSError, ValueError) as error:
+        return f"it cannot be read as Python: {error}"
+    return ""
+
+
+def labels_of(path: Path) -> dict[str, list[str]]:
+    """Those of the first line: ``# labels: name::bert author::x,y``."""
+    if path.suffix in MODEL_SUFFIXES:
+        return {}
+    with tokenize.open(path) as file:
+        first = file.readline().strip()
+    if not first.startswith(_LABELS):
+        return {}
+    words = first.removeprefix(_LABELS).split()
+    pairs = [word.partition("::") for word in words if "::" in word]
+    return {key: value.split(",") for key, _, value in pairs}
+
+
+def _selected(models: Sequence[ConfigNode], script: Script) -> list[ConfigNode]:
+    """Those that were asked for; of a call's model, the calls that were."""
+    named = [model for model in models if not script.pattern or _is_named(model, script.pattern)]
+    if not script.hashes:
+        return named
+    return [{**model, "invocations": calls} for model in named if (calls := _calls(model, script))]
+
+
+def _is_named(model: ConfigNode, pattern: str) -> bool:
+    return fnmatchcase(str(model["name"]), pattern)
+
+
+def _calls(model: ConfigNode, script: Script) -> list[Json]:
+    calls = cast("list[ConfigNode]", model["invocations"])
+    whole = model["hash"] in script.hashes
+    return [cast(Json, call) for call in calls if whole or call["hash"] in script.hashes]
+
+
+def _nothing(found: ConfigNode, script: Script) -> Json:
+    """Why nothing was found, or that a hash was not."""
+    models = cast("list[ConfigNode]", found["models"])
+    known = {str(model["hash"]) for model in models}
+    known |= {str(c["hash"]) for m in models for c in cast("list[ConfigNode]", m["invocations"])}
+    missing = [each for each in script.hashes if each not in known]
+    if missing:
+        message = f"it has no model or call {', '.join(missing)}"
+        return {"message": message, "remedy": "--analyze-only shows the hashes there are"}
+    return None if models else {"message": _why_none(found, script), "remedy": ""}
+
+
+def _why_none(found: ConfigNode, script: Script) -> str:
+    frameworks = cast("list[str]", found["frameworks"])
+    never_called = cast("list[str]", found["never_called"])
+    if script.pattern:
+        return f"it called no model whose name matches {script.pattern!r}"
+    if frameworks:
+        return (
+            f"it called no torch module: what it runs on {' and '.join(frameworks)} "
+            "only that can run, and it is not benchmarked"
+        )
+    if never_called:
+        return f"it made {', '.join(never_called)} but never called it"
+    if found["left_out"]:
+        operators = ", ".join(cast("list[str]", found["left_out"]))
+        return f"it called no model, only torch's own operators without parameters: {operators}"
+    return "it called no torch.nn.Module"

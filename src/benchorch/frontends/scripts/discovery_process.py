@@ -1,0 +1,278 @@
+"""The process in which a script runs while its models are sought; its parent is `discovery`."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import sys
+import sysconfig
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, cast
+
+from benchorch.domain.codec import Json
+from benchorch.domain.trial import ConfigNode
+from benchorch.frameworks.module_fingerprint import state_digest
+from benchorch.host.processes import child_channel
+from benchorch.models.script import SEED
+from benchorch.models.script_inputs import arrays_of, digest_of_arrays, dtype_name
+from benchorch.models.script_run import GRAPH_SUFFIX, PROGRAM_SUFFIX, run_script
+from benchorch.models.script_watch import CallSignature, FoundModel, Sighting, Watch
+
+if TYPE_CHECKING:
+    import torch
+
+KEPT_INVOCATIONS = 20
+"""Signatures of one model whose inputs are kept; others have to be asked for by hash."""
+
+_OTHER_FRAMEWORKS = {"tensorflow": "TensorFlow", "jax": "JAX", "paddle": "Paddle", "mxnet": "MXNet"}
+_FILES = {PROGRAM_SUFFIX: "an exported program", GRAPH_SUFFIX: "an ONNX graph"}
+_USAGE_ERROR = 2  # what argparse ends a script with that was given wrong arguments
+
+
+def main() -> None:
+    """Entry of the child."""
+    child_channel.die_with_parent()
+    child_channel.prefer_to_die()
+    child_channel.show_where_it_hangs()
+    parent = child_channel.Channel()
+    request = cast(ConfigNode, child_channel.read_request())
+    parent.send_event({"message": "running the script"})
+    parent.send_reply(discover(request))
+    # It ends as a script does: what it has left open is written out.
+
+
+def discover(request: ConfigNode) -> Json:
+    """What the script called, and how it ended."""
+    script = Path(str(request["script"]))
+    keep = _Keep(folder=request["folder"], wanted=frozenset(cast("list[str]", request["wanted"])))
+    watch = Watch(cast(int, request["max_depth"]), keep)
+    began_s = time.monotonic()
+    ending, variables = _Ending(script), {}
+    with ending:
+        variables = dict(run_script(script, cast("list[str]", request["arguments"]), watch, SEED))
+    seconds = time.monotonic() - began_s
+    if watch.main is not None:
+        sys.modules["__main__"] = watch.main  # where the classes' source is looked up
+    found = sorted(watch.models, key=lambda seen: seen.order)
+    models = [seen for seen in found if not _is_operator(seen)]
+    return {
+        "seconds": seconds,
+        "problem": ending.problem,
+        "models": [_of_file(script, _told(seen, keep)) for seen in models],
+        "left_out": sorted({seen.kind.__name__ for seen in found if _is_operator(seen)}),
+        "never_called": [] if found else _never_called(variables),
+        "frameworks": [] if models else _frameworks(),
+    }
+
+
+@dataclass(slots=True)
+class _Ending:
+    """How a script ended; nothing that it raises comes past this."""
+
+    script: Path
+    problem: Json = None
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if error is not None:
+            message, remedy = _words(error, self.script)
+            if message:
+                traceback.print_exception(error)
+                self.problem = {"message": message, "remedy": remedy}
+        return True
+
+
+def _words(error: BaseException, script: Path) -> tuple[str, str]:
+    """What happened and what to try; nothing where a script just ends early."""
+    if isinstance(error, SystemExit):
+        if error.code in (None, 0):
+            return "", ""
+        code = error.code
+        how = f"exit code {code}" if isinstance(code, int) else f"the words {str(code)!r}"
+        hint = "if it needs arguments, give them after :: at the end"
+        return f"it ended itself with {how}", hint if code == _USAGE_ERROR else ""
+    place = _line(error, script)
+    if isinstance(error, EOFError):
+        return f"it reads standard input, which is empty here{place}", "give it arguments after ::"
+    if isinstance(error, ModuleNotFoundError):
+        package = str(error.name).partition(".")[0]
+        if package in _OTHER_FRAMEWORKS:
+            framework = _OTHER_FRAMEWORKS[package]
+            return f"it needs {framework}, which is not benchmarked: only torch modules are", ""
+        return f"it imports {error.name}, which is not installed{place}", f"pip install {package}"
+    said = str(error).strip().partition("\n")[0]
+    return f"it raised {type(error).__name__}{': ' if said else ''}{said}{place}", ""
+
+
+def _line(error: BaseException, script: Path) -> str:
+    """The last line of the script itself that led to an error."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(script)]
+    return f" ({script.name}, line {frames[-1].lineno})" if frames else ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Keep:
+    """Takes down each signature as it is met, and keeps its inputs where that is asked for.
+
+    Attributes:
+        folder: where inputs go, or None where nothing is to be benchmarked.
+        wanted: hashes of models or calls; empty for all.
+        calls: what is told of each call, by its hash.
+    """
+
+    folder: Json
+    wanted: frozenset[str]
+    calls: dict[str, dict[str, Json]] = field(default_factory=dict)
+
+    def __call__(self, sighting: Sighting) -> None:
+        arguments, invocation = sighting.arguments, sighting.invocation
+        told: dict[str, Json] = {
+            "inputs": [
+                {"name": name, "shape": list(tensor.shape), "dtype": dtype_name(tensor)}
+                for name, tensor in arguments.tensors.items()
+            ],
+            "obstacle": arguments.obstacle,
+        }
+        self.calls[invocation.hash] = told
+        if self.folder is None or arguments.obstacle or not self._is_wanted(sighting):
+            return
+        if not self.wanted and len(sighting.seen.invocations) > KEPT_INVOCATIONS:
+            told["obstacle"] = (
+                f"only the first {KEPT_INVOCATIONS} shapes are taken; select it by its hash"
+            )
+            return
+        told["model"] = self._model_fields(sighting, Path(str(self.folder)))
+
+    def _is_wanted(self, sighting: Sighting) -> bool:
+        hashes = {sighting.seen.hash, sighting.invocation.hash}
+        return not self.wanted or bool(hashes & self.wanted)
+
+    def _model_fields(self, sighting: Sighting, folder: Path) -> dict[str, Json]:
+        """What a model's configuration says of this call."""
+        from benchorch.models.architectures.called import goes_by_name
+
+        arguments = sighting.arguments
+        direct = goes_by_name(sighting.module, arguments, sighting.answer)
+        return {
+            "weights": _state(sighting.module),
+            "inputs": {"file": str(_saved(folder, arrays_of(arguments)))},
+            "kwargs": dict(arguments.keywords or {}) if direct else {},
+        }
+
+
+def _state(module: torch.nn.Module) -> str | None:
+    """The digest of a module's state; None where it has tensors that hold no plain bytes."""
+    try:
+        return state_digest(module)
+    except (RuntimeError, TypeError, ValueError):
+        return None
+
+
+def _saved(folder: Path, arrays: Mapping[str, object]) -> Path:
+    """A file of inputs, named by what it holds: the same inputs are the same file in every run."""
+    import numpy as np
+
+    path = folder / f"{digest_of_arrays(arrays)[:16]}.npz"  # type: ignore[arg-type]
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial.npz")
+        np.savez(partial, **arrays)  # type: ignore[arg-type]
+        partial.replace(path)
+    return path
+
+
+def _is_operator(seen: FoundModel) -> bool:
+    """Whether it is a library's loss, activation or metric: nothing in it was ever learnt."""
+    if seen.parameters:
+        return False
+    if seen.kind.__module__.partition(".")[0] == "torch":
+        return True
+    file = getattr(sys.modules.get(seen.kind.__module__), "__file__", None)
+    installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    return bool(file) and any(Path(str(file)).resolve().is_relative_to(p) for p in installed)
+
+
+def _told(seen: FoundModel, keep: _Keep) -> dict[str, Json]:
+    """A model for the parent."""
+    file, line = _source(seen.kind)
+    return {
+        "name": seen.name,
+        "hash": seen.hash,
+        "class": f"{seen.kind.__module__}.{seen.kind.__qualname__}",
+        "file": file,
+        "line": line,
+        "called_from": seen.place,
+        "depth": seen.depth,
+        "instances": seen.instances,
+        "calls": seen.calls,
+        "seconds": seen.seconds,
+        "parameters": seen.parameters,
+        "parameter_bytes": seen.parameter_bytes,
+        "buffer_bytes": seen.buffer_bytes,
+        "dtypes": list(seen.dtypes),
+        "more_signatures": seen.uncounted,
+        "invocations": [_told_call(call, keep) for call in seen.invocations.values()],
+    }
+
+
+def _of_file(script: Path, told: dict[str, Json]) -> dict[str, Json]:
+    """A model that is a file goes by the file's name: what stands for it says nothing."""
+    kind = _FILES.get(script.suffix)
+    if kind is None or told["depth"]:
+        return told
+    return {**told, "name": script.stem, "class": kind, "file": str(script), "line": None}
+
+
+def _told_call(call: CallSignature, keep: _Keep) -> dict[str, Json]:
+    return {
+        "hash": call.hash,
+        "signature": list(call.signature),
+        "calls": call.calls,
+        "seconds": call.seconds,
+        **keep.calls[call.hash],
+    }
+
+
+def _source(kind: type) -> tuple[str, int | None]:
+    """File and line of a class; of its forward, where the class was made and not written."""
+    try:
+        return str(inspect.getsourcefile(kind) or ""), inspect.getsourcelines(kind)[1]
+    except (OSError, TypeError):
+        code = getattr(getattr(kind, "forward", None), "__code__", None)
+        return (code.co_filename, code.co_firstlineno) if code else ("", None)
+
+
+def _never_called(variables: Mapping[str, object]) -> list[Json]:
+    """The classes of modules that the script made and did not call; no parts of others."""
+    import torch
+
+    # By type: what a proxy of something gone is cannot be asked of the proxy.
+    made = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
+    parts = {id(part) for each in made for part in each.children()}
+    del variables  # held until here, so that what they name is among the objects
+    names = {type(each).__name__ for each in made if id(each) not in parts}
+    return [*sorted(names)]
+
+
+def _frameworks() -> list[Json]:
+    """What else the script has imported that runs models."""
+    found: list[Json] = [
+        words for package, words in _OTHER_FRAMEWORKS.items() if package in sys.modules
+    ]
+    keras = sys.modules.get("keras")
+    backend = getattr(getattr(keras, "backend", None), "backend", None)
+    if callable(backend) and backend() != "torch":
+        return [*found, f"Keras on {backend()}"]
+    return found

@@ -1,0 +1,99 @@
+"""What was found in a script as model configurations: from there on they are models like others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from benchorch.domain.codec import Json
+from benchorch.domain.trial import ConfigNode
+from benchorch.files import write_text
+from benchorch.frontends.scripts.discover import Script
+from benchorch.models.script import script_digest
+from benchorch.models.script_run import MODEL_SUFFIXES
+
+_DTYPES = ("float64", "float16")  # what workload.dtype can be besides its default
+
+
+def write_configs(script: Script, found: ConfigNode) -> dict[str, Path]:
+    """A file for each call that can be made again; names for ``model=``, with their files."""
+    folder = script.folder / "conf" / "model"
+    digest = script_digest(script.path)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {}
+    for model, call in benchmarkable(found):
+        name = f"{_called(script, model)}_{call['hash']}"
+        written[name] = folder / f"{name}.yaml"
+        labels = cast("Mapping[str, Sequence[str]]", found["labels"])
+        write_text(written[name], _yaml(script, digest, labels, model, call))
+    return written
+
+
+def _called(script: Script, model: ConfigNode) -> str:
+    """The class of a script's model; of a file that is a model, the file's own name."""
+    if script.path.suffix not in MODEL_SUFFIXES:
+        return str(model["class"]).rpartition(".")[2]
+    return "".join(letter if letter.isalnum() else "_" for letter in script.path.stem)
+
+
+def benchmarkable(found: ConfigNode) -> Iterator[tuple[ConfigNode, ConfigNode]]:
+    """Each call whose inputs were kept, with its model."""
+    for model in cast("list[ConfigNode]", found["models"]):
+        for call in cast("list[ConfigNode]", model["invocations"]):
+            if "model" in call:
+                yield model, call
+
+
+def _yaml(
+    script: Script,
+    digest: str,
+    labels: Mapping[str, Sequence[str]],
+    model: ConfigNode,
+    call: ConfigNode,
+) -> str:
+    import yaml
+
+    node: dict[str, Json] = {
+        "_target_": "benchorch.models.script.ScriptModel",
+        "script": str(script.path),
+        "digest": digest,
+        "call": call["hash"],
+        "arguments": list(script.arguments),
+        "max_depth": script.depth,
+        "architecture": str(model["class"]).rpartition(".")[2],
+        "labels": {key: "/".join(values) for key, values in labels.items()},
+        "checkpoint": None,
+        **cast("Mapping[str, Json]", call["model"]),
+    }
+    head = f"# {model['name']} of {script.path.name}, called with {described(call)}."
+    return f"{head}\n{yaml.safe_dump(node, sort_keys=False)}"
+
+
+def described(call: ConfigNode) -> str:
+    """A call's tensors: ``x float32[1, 10], mask int64[1, 10]``."""
+    inputs = cast("Sequence[ConfigNode]", call["inputs"])
+    words = [f"{each['name']} {each['dtype']}{each['shape']}" for each in inputs]
+    return ", ".join(words) or "no tensors"
+
+
+def words_for(
+    scripts: Mapping[Script, Mapping[str, Path]], founds: Sequence[ConfigNode]
+) -> list[str]:
+    """The words that benchmark these models: ``--config-dir ... model=[...]``."""
+    names = [name for written in scripts.values() for name in written]
+    folders = dict.fromkeys(script.folder / "conf" for script, w in scripts.items() if w)
+    words = [word for folder in folders for word in ("--config-dir", str(folder))]
+    chosen = names[0] if len(names) == 1 else f"[{','.join(names)}]"
+    return [*words, f"model={chosen}", *_dtype_words(founds)]
+
+
+def _dtype_words(founds: Sequence[ConfigNode]) -> list[str]:
+    """The precision that all of the models have, where it is not the default."""
+    dtypes = {
+        tuple(cast("list[str]", model["dtypes"]))
+        for found in founds
+        for model, _ in benchmarkable(found)
+    }
+    only = next(iter(dtypes)) if len(dtypes) == 1 else ()
+    return [f"workload.dtype={only[0]}"] if len(only) == 1 and only[0] in _DTYPES else []

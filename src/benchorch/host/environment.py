@@ -1,0 +1,262 @@
+"""What this machine is and which software is on it, as far as it can sway a measurement.
+
+Nothing heavy is imported and no environment variable is recorded that is not named here.
+What cannot be read is None: unknown is not the same as off.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from benchorch.domain.codec import Json
+from benchorch.host import cgroup
+from benchorch.host.cgroup import ROOT, read_number, read_text
+
+VARIABLES = (
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "CUDA_VISIBLE_DEVICES",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "GLIBC_TUNABLES",
+    "GOMP_CPU_AFFINITY",
+    "GOMP_SPINCOUNT",
+    "KMP_AFFINITY",
+    "KMP_BLOCKTIME",
+    "LD_PRELOAD",
+    "MALLOC_ARENA_MAX",
+    "MALLOC_CONF",
+    "MKL_DYNAMIC",
+    "MKL_NUM_THREADS",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_DYNAMIC",
+    "OMP_NUM_THREADS",
+    "OMP_PLACES",
+    "OMP_PROC_BIND",
+    "OMP_WAIT_POLICY",
+    "ONEDNN_MAX_CPU_ISA",
+    "OPENBLAS_NUM_THREADS",
+    "PYTHONHASHSEED",
+    "PYTHONMALLOC",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+)
+"""The only environment variables that are ever recorded: none of them can hold a secret."""
+
+_DEVICE_TAG = re.compile(r"\+(cpu|cu\d+|rocm[\d.]+|xpu)$")
+
+_CPU = "sys/devices/system/cpu"
+_CLOCK_SOURCE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
+_NODES = "sys/devices/system/node"
+
+
+def describe_host(root: Path = ROOT) -> dict[str, Json]:
+    """The machine as it is now.
+
+    Args:
+        root: where ``proc`` and ``sys`` are.
+    """
+    return {
+        "host": platform.node(),
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "python": platform.python_version(),
+        "libc": " ".join(filter(None, platform.libc_ver())) or None,
+        "clock_source": read_text(root / _CLOCK_SOURCE) or None,
+        **_processor(root),
+        **_processor_settings(root),
+        **_memory(root),
+        **_neighbours(root),
+        "address_randomisation": read_number(root / "proc/sys/kernel/randomize_va_space"),
+        "transparent_huge_pages": _chosen(root / "sys/kernel/mm/transparent_hugepage/enabled"),
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+
+
+@cache
+def is_installed(distribution: str) -> bool:
+    """Whether a distribution of that name is there; imports nothing of it."""
+    from importlib import metadata
+
+    try:
+        metadata.distribution(distribution)  # its version would have to be parsed
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str]:
+    """The installed version of each distribution, local tag included; missing ones are absent."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions: dict[str, str] = {}
+    for name in names:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def release(version: str) -> str:
+    """A version without the tag of the device it was built for: ``2.13.0`` of ``2.13.0+cpu``.
+
+    Any other local tag, such as a commit's, stays: it tells of other code.
+    """
+    return _DEVICE_TAG.sub("", version)
+
+
+def git_revision(path: Path) -> str | None:
+    """The commit checked out at a path, ``-dirty`` if files differ from it; None outside git."""
+    import subprocess
+
+    command = ["git", "-C", str(path), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        answer = subprocess.run(
+            [*command, "--exclude=*"],  # no tag names: the commit alone
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},  # leave the user's index alone
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip() or None
+
+
+def available_memory_bytes(root: Path = ROOT) -> int:
+    """What a new process can use now: the machine's free memory or the control group's room."""
+    available = _meminfo(root).get("MemAvailable")
+    if available is None:
+        import psutil
+
+        available = int(psutil.virtual_memory().available)
+    room = cgroup.memory_headroom_bytes(root)
+    return available if room is None else min(available, room)
+
+
+def physical_cores(root: Path = ROOT) -> int:
+    """Cores this process may really use: its affinity and quota counted, hyperthreads not."""
+    cores = _cores_of(allowed_cpus(), root)
+    quota = cgroup.cpu_quota_cores(root)
+    return max(1, cores if quota is None else min(cores, int(quota)))
+
+
+def allowed_cpus() -> frozenset[int]:
+    """The logical processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def _cores_of(cpus: frozenset[int], root: Path) -> int:
+    """How many physical cores these logical ones are."""
+    siblings = {read_text(root / _CPU / f"cpu{cpu}/topology/thread_siblings_list") for cpu in cpus}
+    if "" not in siblings:
+        return len(siblings)
+    import psutil
+
+    return min(len(cpus), psutil.cpu_count(logical=False) or len(cpus))
+
+
+def _processor(root: Path) -> dict[str, Json]:
+    info = _fields(root / "proc/cpuinfo")
+    return {
+        "cpu_model": info.get("model name") or platform.processor() or None,
+        "cpu_microcode": info.get("microcode"),
+        "cpu_logical_count": os.cpu_count(),
+        "cpu_allowed_count": len(allowed_cpus()),
+        "cpu_physical_count": _cores_of(allowed_cpus(), root),
+        "cpu_quota_cores": cgroup.cpu_quota_cores(root),
+        "virtual_machine": "hypervisor" in info["flags"].split() if "flags" in info else None,
+    }
+
+
+def _processor_settings(root: Path) -> dict[str, Json]:
+    cpu = root / _CPU
+    frequency = cpu / f"cpu{min(allowed_cpus())}/cpufreq"
+    vulnerabilities = cpu / "vulnerabilities"
+    files = sorted(vulnerabilities.iterdir()) if vulnerabilities.is_dir() else []
+    return {
+        "cpu_governor": _governors(cpu),
+        "cpu_energy_preference": read_text(frequency / "energy_performance_preference") or None,
+        "cpu_frequency_driver": read_text(frequency / "scaling_driver") or None,
+        "cpu_min_frequency_khz": read_number(frequency / "scaling_min_freq"),
+        "cpu_max_frequency_khz": read_number(frequency / "scaling_max_freq"),
+        "cpu_boost": _boost(cpu),
+        "cpu_idle_driver": read_text(cpu / "cpuidle/current_driver") or None,
+        "cpu_hyperthreads": _as_bool(read_number(cpu / "smt/active")),
+        "cpu_isolated": read_text(cpu / "isolated"),
+        "cpu_mitigations": {file.name: read_text(file) for file in files},
+    }
+
+
+def _governors(cpu: Path) -> str | None:
+    """What sets the clocks of the processors allowed here; several names where they differ."""
+    files = (cpu / f"cpu{number}/cpufreq/scaling_governor" for number in allowed_cpus())
+    return ", ".join(sorted({read_text(file) for file in files} - {""})) or None
+
+
+def _boost(cpu: Path) -> bool | None:
+    """Whether clocks may rise above nominal; each driver family says so in its own file."""
+    no_turbo = _as_bool(read_number(cpu / "intel_pstate/no_turbo"))
+    return _as_bool(read_number(cpu / "cpufreq/boost")) if no_turbo is None else not no_turbo
+
+
+def _memory(root: Path) -> dict[str, Json]:
+    info = _meminfo(root)
+    swap, unused = info.get("SwapTotal"), info.get("SwapFree")
+    return {
+        "memory_total_bytes": info.get("MemTotal"),
+        "memory_available_bytes": available_memory_bytes(root),
+        "memory_limit_bytes": cgroup.memory_limit_bytes(root),
+        "memory_node_count": len(list((root / _NODES).glob("node[0-9]*"))) or None,
+        "numa_balancing": _as_bool(read_number(root / "proc/sys/kernel/numa_balancing")),
+        "swap_total_bytes": swap,
+        "swap_used_bytes": None if swap is None or unused is None else swap - unused,
+    }
+
+
+def _neighbours(root: Path) -> dict[str, Json]:
+    """What others on this machine, or under it, take away."""
+    return {
+        "load_average": list(os.getloadavg()),
+        "cpu_steal_s": _steal_s(root),
+        "cpu_throttled_periods": cgroup.throttled_periods(root),
+    }
+
+
+def _steal_s(root: Path) -> float | None:
+    """Seconds since boot in which the hypervisor ran somebody else, over all processors."""
+    first = read_text(root / "proc/stat").partition("\n")[0].split()
+    return int(first[8]) / os.sysconf("SC_CLK_TCK") if len(first) > 8 else None
+
+
+def _meminfo(root: Path) -> dict[str, int]:
+    """Sizes in bytes; the file's kB are KiB."""
+    fields = _fields(root / "proc/meminfo")
+    return {key: int(text.split()[0]) * 1024 for key, text in fields.items() if text.endswith("kB")}
+
+
+def _fields(path: Path) -> dict[str, str]:
+    """``key : value`` lines up to the first empty one."""
+    block = read_text(path).partition("\n\n")[0]
+    pairs = (line.partition(":") for line in block.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _chosen(path: Path) -> str | None:
+    """The word in brackets of a kernel choice such as ``always [madvise] never``."""
+    _, bracket, rest = read_text(path).partition("[")
+    return rest.partition("]")[0] if bracket else None
+
+
+def _as_bool(value: int | None) -> bool | None:
+    return None if value is None else value != 0

@@ -1,0 +1,155 @@
+"""Which processors should a measuring process keep to?
+
+Memory follows: pages are taken from the node of the processor that first writes to them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchorch.host.cgroup import ROOT, read_text
+from benchorch.host.environment import allowed_cpus
+
+_TASKS = Path("/proc/self/task")
+_CPUS = "sys/devices/system/cpu"
+_NODES = "sys/devices/system/node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a process should run.
+
+    Attributes:
+        cpus: one hyperthread of each core it gets; empty where it cannot be pinned.
+        reason: why not; empty where it can.
+    """
+
+    cpus: tuple[int, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Core:
+    """A physical core, as far as this process may use it.
+
+    Attributes:
+        cpu: its first hyperthread that is allowed here.
+        whole: whether all its hyperthreads are; nobody else is then put on the others.
+    """
+
+    cpu: int
+    node: int
+    whole: bool
+
+
+def pin(threads: int) -> tuple[int, ...]:
+    """Keep this process, with all threads it has or will have, to as many physical cores.
+
+    For a child that measures; `pinned` is for a thread that goes on to other things. Where
+    libraries ask for the number of processors, they see this many from now on.
+
+    Returns:
+        The processors; empty where the platform cannot, or where there are not so many cores.
+    """
+    cpus = placement(threads).cpus
+    return cpus if cpus and all(_confine(thread, cpus) for thread in _own_threads()) else ()
+
+
+@contextlib.contextmanager
+def pinned(threads: int) -> Iterator[tuple[int, ...]]:
+    """Keep the calling thread to some processors for a while; empty where it cannot be done."""
+    cpus = placement(threads).cpus
+    if not cpus:
+        yield ()
+        return
+    before = os.sched_getaffinity(0)
+    try:
+        yield cpus if _confine(0, cpus) else ()
+    finally:
+        _confine(0, tuple(before))
+
+
+def placement(threads: int, root: Path = ROOT) -> Placement:
+    """Whole cores of one memory node where they suffice, and rather not processor 0.
+
+    The first hyperthread of each core; the others stay idle. Processor 0 comes last, as it is
+    where a kernel does most of its own work. Where every core is needed, every core it is: their
+    second hyperthreads are left out all the same.
+
+    Args:
+        root: where ``sys`` is.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        return Placement(reason="this platform does not let a process choose its processors")
+    cores = _cores(root)
+    if not 1 <= threads <= len(cores):
+        return Placement(reason=f"{threads} threads need as many cores; there are {len(cores)}")
+    chosen = _nearest(cores, threads)
+    return Placement(cpus=tuple(sorted(core.cpu for core in chosen)))
+
+
+def _nearest(cores: Sequence[_Core], count: int) -> list[_Core]:
+    """The best so many cores, of as few memory nodes as can be."""
+    nodes: dict[int, list[_Core]] = {}
+    for core in sorted(cores, key=_flaws):
+        nodes.setdefault(core.node, []).append(core)
+    enough = [found[:count] for found in nodes.values() if len(found) >= count]
+    if enough:
+        return min(enough, key=lambda found: [_flaws(core) for core in reversed(found)])
+    largest_first = sorted(nodes.values(), key=len, reverse=True)
+    return [core for found in largest_first for core in found][:count]
+
+
+def _flaws(core: _Core) -> tuple[bool, bool, int]:
+    return not core.whole, core.cpu == 0, core.cpu
+
+
+def _cores(root: Path) -> list[_Core]:
+    allowed = allowed_cpus()
+    nodes = _nodes(root)
+    cores: dict[frozenset[int], _Core] = {}
+    for cpu in sorted(allowed):
+        listed = read_text(root / _CPUS / f"cpu{cpu}/topology/thread_siblings_list")
+        siblings = cpu_list(listed) or frozenset({cpu})
+        core = _Core(cpu=cpu, node=nodes.get(cpu, 0), whole=siblings <= allowed)
+        cores.setdefault(siblings, core)
+    return list(cores.values())
+
+
+def _nodes(root: Path) -> dict[int, int]:
+    """The memory node of each processor; empty where the kernel knows of none."""
+    return {
+        cpu: int(folder.name.removeprefix("node"))
+        for folder in sorted((root / _NODES).glob("node[0-9]*"))
+        for cpu in cpu_list(read_text(folder / "cpulist"))
+    }
+
+
+def cpu_list(text: str) -> frozenset[int]:
+    """The processors of a kernel's list such as ``0-3,8``."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def _own_threads() -> list[int]:
+    if not _TASKS.is_dir():
+        return [0]
+    return [int(entry.name) for entry in _TASKS.iterdir()]
+
+
+def _confine(thread: int, cpus: tuple[int, ...]) -> bool:
+    """Whether it could be done; a thread that has just ended needs it no more."""
+    try:
+        os.sched_setaffinity(thread, cpus)
+    except ProcessLookupError:
+        return True
+    except OSError:  # a sandbox that forbids the call
+        return False
+    return True

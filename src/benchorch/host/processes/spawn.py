@@ -1,0 +1,195 @@
+"""A child process executed afresh in a session of its own, of which nothing is left afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, final
+
+from benchorch.errors import ExecutorError
+from benchorch.host.processes.child_channel import REPLY_FD
+from benchorch.host.processes.process_tree import Offspring
+
+_MARK = "BENCHORCH_CHILD"
+_REAP_S = 2.0
+
+# Reads who is to be watched, until the end of who writes it; nobody's child, for Ray's workers kill
+# theirs when they end. A background process has no standard input unless it is given one. It looks
+# more than once: a process that has just been started shows no environment yet.
+_GUARD = """
+exec 3<&0
+{
+  while read -r line; do last=$line; done
+  for child in $last; do
+    [ "${child%%:*}" = 0 ] || kill -9 -- "-${child%%:*}"
+  done
+  for again in 1 2 3 4 5; do
+    for child in $last; do
+      for place in $(grep -ls "${child#*:}" /proc/[0-9]*/environ); do
+        pid=${place%/environ}
+        kill -9 "${pid#/proc/}"
+      done
+    done
+    sleep 0.2
+  done
+} <&3 3<&- &
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """A running child.
+
+    Attributes:
+        process: itself; not reaped before `reap`, so that its number is not used again.
+        offspring: it and everything it started.
+        pipe: where it can be heard.
+    """
+
+    process: subprocess.Popen[bytes]
+    offspring: Offspring
+    pipe: int
+
+    def ended(self) -> bool:
+        """Whether it has ended; leaves it unreaped."""
+        if hasattr(os, "waitid"):
+            options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self.process.pid, options) is not None
+        return self.process.poll() is not None
+
+    def reap(self) -> int | None:
+        """The exit code, negative for a signal; None if not even SIGKILL could end it."""
+        try:
+            return self.process.wait(timeout=_REAP_S)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+@contextlib.contextmanager
+def started(
+    argv: Sequence[str], request: bytes, log: Path, variables: Mapping[str, str]
+) -> Iterator[Child]:
+    """A running child; on the way out, however that is, it and its offspring end.
+
+    Raises ExecutorError if it cannot be started.
+
+    Args:
+        argv: the program and its arguments.
+        request: what it reads from its standard input.
+        log: where its output is appended; a log that cannot be written costs only the log.
+        variables: its environment, to which the pipe's number and a mark are added.
+    """
+    mark = os.urandom(8).hex()
+    marked = f"{_MARK}={mark}"
+    reader, writer = os.pipe()
+    _GUARDING.watch(marked)  # whoever is killed from here on leaves nothing behind
+    try:
+        own = {REPLY_FD: str(writer), _MARK: mark}
+        process = _launch(argv, request, log, {**variables, **own}, writer)
+    except BaseException:
+        os.close(reader)
+        _GUARDING.forget(marked)
+        raise
+    finally:
+        os.close(writer)
+    _GUARDING.watch(marked, process.pid)
+    child = Child(process=process, offspring=Offspring(process.pid, marked), pipe=reader)
+    try:
+        yield child
+    finally:
+        if process.returncode is None:
+            child.offspring.end(grace_s=0)
+            child.reap()
+        _GUARDING.forget(marked)
+        os.close(reader)
+
+
+@final
+class _Guarding:
+    """What children have started does not outlive this process.
+
+    Where this process is killed the kernel ends its children, but no compiler that they run: a
+    shell does, which is started with the first child and waits for the end of this process.
+    """
+
+    def __init__(self) -> None:
+        self._children: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._pipe: IO[bytes] | None = None
+
+    def watch(self, mark: str, pid: int = 0) -> None:
+        """A child, by what only its environment contains, and its number where it has one."""
+        with self._lock:
+            self._children[mark] = pid
+            self._tell()
+
+    def forget(self, mark: str) -> None:
+        """Nothing is left of it."""
+        with self._lock:
+            self._children.pop(mark, None)
+            self._tell()
+
+    def _tell(self) -> None:
+        told = " ".join(f"{pid}:{mark}" for mark, pid in self._children.items())
+        try:
+            self._pipe = self._pipe or self._start()
+            self._pipe.write(f"{told}\n".encode())
+        except OSError:  # without a shell, or somebody ended it: the next child gets another one
+            self._pipe = None
+
+    def _start(self) -> IO[bytes]:
+        shell = subprocess.Popen(
+            ["sh", "-c", _GUARD, "benchorch-guard"],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        shell.wait()
+        assert shell.stdin is not None
+        return shell.stdin
+
+
+_GUARDING = _Guarding()
+
+
+def _launch(
+    argv: Sequence[str], request: bytes, log: Path, variables: Mapping[str, str], writer: int
+) -> subprocess.Popen[bytes]:
+    try:
+        with _request_file() as stdin, _log_file(log) as output:
+            stdin.write(request)
+            stdin.seek(0)
+            return subprocess.Popen(
+                argv,
+                stdin=stdin,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=(writer,),
+                start_new_session=True,
+                env=variables,
+            )
+    except OSError as error:
+        raise ExecutorError(f"A child process could not be started: {error}") from error
+
+
+def _request_file() -> IO[bytes]:
+    """An empty file in memory: unlike a pipe it never blocks, even if nobody reads it."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("request"), "w+b")
+    return tempfile.TemporaryFile()
+
+
+def _log_file(log: Path) -> IO[bytes]:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return log.open("ab")
+    except OSError:  # a full disk: the answer comes through the pipe and needs no log
+        return Path(os.devnull).open("ab")

@@ -1,0 +1,147 @@
+"""Which results of an invocation a tracker does not have yet.
+
+``recorded.jsonl`` remembers what was recorded, one line a run::
+
+    {"uri": ..., "experiment": ..., "trial_id": ..., "run_id": ..., "state": ...}
+    {"uri": ..., "experiment": ..., "parent_run_id": ..., "complete": ..., "state": ...}
+
+A trial's state is the digest of its line in ``results.jsonl`` and of its baseline's, from which
+the speed-up is derived: when either changes, the trial is recorded again, on the same run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchorch.domain.codec import Json
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Plan, Trial
+from benchorch.journal import run_directory
+
+CURSOR = "recorded.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    content: Mapping[str, Json]
+    digest: str
+
+
+class RecordCursor:
+    """Reads on from where it stopped, so that following a long run stays cheap."""
+
+    def __init__(self, directory: Path, address: Mapping[str, str]) -> None:
+        self._directory = directory
+        self._address = dict(address)
+        self.plan: Plan
+        self._trials: dict[str, Trial]
+        self.read_plan()
+        self._lines: dict[str, _Line] = {}
+        self._offset = 0
+        self._recorded: dict[str, str] = {}
+        self._closed: str | None = None
+        self.parent_run_id = ""
+        for line in run_directory.read_lines(directory / CURSOR):
+            self._remember(line)
+
+    def read_plan(self) -> None:
+        """Take in trials that were planned since: a sweeper plans batch after batch."""
+        self.plan = run_directory.read_plan(self._directory)
+        self._trials = {trial.trial_id: trial for trial in self.plan.trials}
+
+    def read_on(self) -> None:
+        """Take in results that were added since; one stat where there are none."""
+        path = self._directory / run_directory.RESULTS
+        if not path.exists() or path.stat().st_size <= self._offset:
+            return
+        with path.open("rb") as file:
+            file.seek(self._offset)
+            for raw in file:
+                if not raw.endswith(b"\n"):
+                    return
+                self._offset += len(raw)
+                self._take(raw)
+
+    def pending(self, *, final: bool) -> list[str]:
+        """Trials to record; while more may come, only those whose baseline has ended."""
+        return [
+            trial_id
+            for trial_id in self._lines
+            if self._recorded.get(trial_id) != self._state(trial_id)
+            and (final or self._has_baseline(trial_id))
+        ]
+
+    def trial(self, trial_id: str) -> Trial:
+        """What was planned under this identity."""
+        return self._trials[trial_id]
+
+    def result(self, trial_id: str) -> TrialResult:
+        """A trial's newest result, raw series included."""
+        return run_directory.result_of(self._directory, self._lines[trial_id].content)
+
+    def baseline(self, trial_id: str) -> TrialResult | None:
+        """The result it is compared with, or None where it has none."""
+        baseline_id = self._baseline_id(trial_id)
+        return self.result(baseline_id) if baseline_id in self._lines else None
+
+    def mark(self, trial_id: str, run_id: str) -> None:
+        """Remember durably that a trial is recorded."""
+        self._append(trial_id=trial_id, run_id=run_id, state=self._state(trial_id))
+
+    def is_whole(self) -> bool:
+        """Whether every planned trial has a result."""
+        return all(trial_id in self._lines for trial_id in self._trials)
+
+    def is_closed(self, *, complete: bool) -> bool:
+        """Whether the parent run was ended so, with just these results."""
+        return self._closed == self._end(complete=complete)
+
+    def mark_closed(self, parent_run_id: str, *, complete: bool) -> None:
+        """Remember durably that the parent run has ended."""
+        state = self._end(complete=complete)
+        self._append(parent_run_id=parent_run_id, complete=complete, state=state)
+
+    def _take(self, raw: bytes) -> None:
+        content = json.loads(raw)
+        trial_id = str(content["trial_id"])
+        if trial_id not in self._trials:
+            self.read_plan()
+        if trial_id in self._trials:
+            digest = hashlib.sha256(raw).hexdigest()[:16]
+            self._lines[trial_id] = _Line(content, digest)
+
+    def _baseline_id(self, trial_id: str) -> str:
+        named = self._lines[trial_id].content.get("baseline_id")
+        return str(named or self._trials[trial_id].baseline_id or "")
+
+    def _has_baseline(self, trial_id: str) -> bool:
+        baseline_id = self._baseline_id(trial_id)
+        return baseline_id in self._lines or baseline_id not in self._trials
+
+    def _state(self, trial_id: str) -> str:
+        baseline = self._lines.get(self._baseline_id(trial_id))
+        return self._lines[trial_id].digest + (f"+{baseline.digest}" if baseline else "")
+
+    def _end(self, *, complete: bool) -> str:
+        states = sorted(f"{trial_id} {self._state(trial_id)}" for trial_id in self._lines)
+        return hashlib.sha256(json.dumps([complete, states]).encode()).hexdigest()[:16]
+
+    def _append(self, **entry: Json) -> None:
+        line = {**self._address, **entry}
+        run_directory.append_line(self._directory / CURSOR, line)
+        self._remember(line)
+
+    def _remember(self, line: Mapping[str, Json]) -> None:
+        if any(line.get(key) != value for key, value in self._address.items()):
+            return
+        state = str(line["state"])
+        if "trial_id" in line:
+            self._recorded[str(line["trial_id"])] = state
+            self._closed = None
+        else:
+            self._closed = state
+            self.parent_run_id = str(line["parent_run_id"])

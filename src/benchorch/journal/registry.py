@@ -1,0 +1,81 @@
+"""Where invocations are remembered, so that ``resume=<plan id or MLflow run>`` finds them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from datetime import datetime
+from pathlib import Path
+
+from benchorch.errors import ConfigError
+from benchorch.journal import run_directory
+
+
+def state_directory() -> Path:
+    """Where what one invocation learns is kept for the next ones."""
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "benchorch"
+
+
+def _index() -> Path:
+    return state_directory() / "invocations.jsonl"
+
+
+def remember(plan_id: str, directory: Path) -> None:
+    """Note where an invocation keeps its things."""
+    index = _index()
+    index.parent.mkdir(parents=True, exist_ok=True)
+    with index.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # every run on this machine writes here
+        run_directory.append_line(
+            index, {"plan_id": plan_id, "directory": str(directory.resolve())}
+        )
+
+
+def new_directory() -> Path:
+    """Where a run is kept that nobody named a place for, as the configuration has it."""
+    return Path(f"{datetime.now():runs/%Y-%m-%d/%H-%M-%S-%f}")  # noqa: DTZ005 local, as Hydra's
+
+
+def newest_invocations(count: int) -> list[Path]:
+    """The directories of the last invocations on this machine, the newest first."""
+    directories = [Path(str(line["directory"])) for line in run_directory.read_lines(_index())]
+    return list(dict.fromkeys(reversed(directories)))[:count]
+
+
+def find_invocation(reference: str, word: str = "resume") -> Path:
+    """The directory of an invocation named by its path, its plan id or its MLflow run id.
+
+    Of directories it knows, the last part of the path is enough.
+
+    Args:
+        word: what asks, for the message where there is none.
+    """
+    path = Path(reference).expanduser()
+    if (path / run_directory.PLAN).exists():
+        return path
+    known = [
+        Path(str(line["directory"]))
+        for line in run_directory.read_lines(_index())
+        if line["plan_id"] == reference
+    ]
+    everywhere = (Path(str(line["directory"])) for line in run_directory.read_lines(_index()))
+    for directory in (*known, *everywhere):
+        if directory in known and (directory / run_directory.PLAN).exists():
+            return directory
+        if _parent_run(directory) == reference or directory.name == reference:
+            return directory
+    raise ConfigError(
+        [
+            f"{word}: {reference!r} is neither a run's directory nor the id of a plan or of an "
+            "MLflow parent run that ran on this machine."
+        ]
+    )
+
+
+def _parent_run(directory: Path) -> str | None:
+    try:
+        return str(json.loads((directory / "tracking.json").read_text())["parent_run_id"])
+    except (OSError, ValueError, KeyError):
+        return None

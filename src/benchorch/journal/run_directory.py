@@ -1,0 +1,202 @@
+"""An invocation's own directory: the plan, one line a trial, and a folder for each.
+
+::
+
+    plan.json              what was asked for
+    results.jsonl          one `TrialResult` a line as soon as it ends, without the raw series
+    table.md               the table people saw
+    driver.json            who drives it, and with what that is busy
+    driver.log             what the driver said, where `benchorch submit` started it
+    trials/<trial_id>/     config.yaml, observations.jsonl, environment.json, parity.json, log.txt,
+                           profile/, critical_path/
+
+Lines are appended with one write and an fsync each, so a crash loses at most the trial in
+flight; a torn last line is ignored by readers and cut off before the next append.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchorch.domain.codec import Json, decode, encode
+from benchorch.domain.measurement import Observations, Paired, ProcessRecord, TransferBreakdown
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Plan
+from benchorch.errors import ConfigError
+from benchorch.files import write_json, write_text
+from benchorch.progress import Say, counted, silent
+
+PLAN = "plan.json"
+RESULTS = "results.jsonl"
+TABLE = "table.md"
+OBSERVATIONS = "observations.jsonl"
+
+
+def trial_directory(directory: Path, trial_id: str) -> Path:
+    """The folder of one trial, made if need be."""
+    path = directory / "trials" / trial_id
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def write_plan(directory: Path, plan: Plan) -> None:
+    """Store the plan; replaces an older one atomically."""
+    write_json(directory / PLAN, encode(plan))
+
+
+def read_plan(directory: Path) -> Plan:
+    """The plan of an invocation; ConfigError if the directory holds none."""
+    path = directory / PLAN
+    try:
+        plan = decode(Plan, json.loads(path.read_text()))
+    except FileNotFoundError as error:
+        raise ConfigError([f"{directory} is not a run's directory: it has no {PLAN}."]) from error
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigError([f"{path} is not a readable plan: {error}"]) from error
+    if not isinstance(plan, Plan):
+        raise ConfigError([f"{path} is not a plan."])
+    return plan
+
+
+def append_result(directory: Path, result: TrialResult, extra: Mapping[str, Json]) -> None:
+    """Make one result durable: its raw series first, then its line.
+
+    Args:
+        directory: the invocation's own.
+        result: what was observed.
+        extra: what programs like to find in the line, such as metrics; ignored on reading.
+    """
+    if result.processes:
+        folder = trial_directory(directory, result.trial_id)
+        series = [json.dumps(encode(_series_of(process))) for process in result.processes]
+        write_text(folder / OBSERVATIONS, "".join(f"{line}\n" for line in series))
+    line = encode(_without_series(result))
+    assert isinstance(line, Mapping)
+    append_line(directory / RESULTS, {**line, **extra})
+
+
+def read_results(directory: Path, say: Say = silent) -> list[TrialResult]:
+    """Every result, raw series included; of several for one trial the last one counts.
+
+    Args:
+        directory: the invocation's own.
+        say: told how far it is, where it takes longer than a moment.
+    """
+    results = {str(line["trial_id"]): line for line in read_lines(directory / RESULTS)}
+    lines = counted(results.values(), "reading results", say)
+    return [result_of(directory, line) for line in lines]
+
+
+def result_of(directory: Path, line: Mapping[str, Json]) -> TrialResult:
+    """The result that one line of `RESULTS` tells of, raw series included."""
+    return _with_series(directory, decode(TrialResult, line))
+
+
+def series_path(directory: Path, trial_id: str) -> Path:
+    """Where the raw series of a trial are, a line for each process."""
+    return directory / "trials" / trial_id / OBSERVATIONS
+
+
+def count_lines(path: Path) -> int:
+    """How many whole lines a file has that may end in a torn one, or may not exist."""
+    return sum(1 for _ in _whole_lines(path))
+
+
+def append_line(path: Path, value: Mapping[str, Json]) -> None:
+    """Add one JSON line durably, after cutting off a torn one."""
+    data = json.dumps(value, separators=(",", ":")).encode() + b"\n"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        end = _end_of_last_line(descriptor)
+        os.ftruncate(descriptor, end)
+        _write_all(descriptor, data, end)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_lines(path: Path) -> Iterator[Mapping[str, Json]]:
+    """Each whole JSON line of a file that may end in a torn one, or may not exist."""
+    return map(json.loads, _whole_lines(path))
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        yield from (line for line in file if line.endswith(b"\n"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Series:
+    """What of a process is long, and therefore not in its line of `RESULTS`."""
+
+    observations: Observations
+    paired: Paired | None = None
+    split: TransferBreakdown | None = None
+
+
+def _series_of(process: ProcessRecord) -> _Series:
+    return _Series(observations=process.observations, paired=process.paired, split=process.split)
+
+
+def _series_in(line: Mapping[str, Json]) -> _Series:
+    """One process's; until schema 1 a line held its observations and nothing else."""
+    kept = line if "observations" in line else {"observations": line}
+    return decode(_Series, kept)
+
+
+def _without_series(result: TrialResult) -> TrialResult:
+    short = [
+        replace(process, observations=_emptied(process.observations), paired=None, split=None)
+        for process in result.processes
+    ]
+    return replace(result, processes=tuple(short))
+
+
+def _emptied(observed: Observations) -> Observations:
+    return Observations(
+        durations_ns=(),
+        started_ns=(),
+        calls_per_block=observed.calls_per_block,
+        items_per_call=observed.items_per_call,
+    )
+
+
+def _with_series(directory: Path, result: TrialResult) -> TrialResult:
+    path = series_path(directory, result.trial_id)
+    series = [_series_in(line) for line in read_lines(path)]
+    if len(series) != len(result.processes):
+        return result
+    processes = tuple(
+        replace(process, observations=own.observations, paired=own.paired, split=own.split)
+        for process, own in zip(result.processes, series, strict=True)
+    )
+    return replace(result, processes=processes)
+
+
+def _end_of_last_line(descriptor: int) -> int:
+    """Where the last whole line ends; looks back no further than it must."""
+    end = os.lseek(descriptor, 0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - 4096)
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
+def _write_all(descriptor: int, data: bytes, offset: int) -> None:
+    """Write everything or leave the file as it was, as on a full disk."""
+    try:
+        written = 0
+        while written < len(data):
+            written += os.pwrite(descriptor, data[written:], offset + written)
+    except OSError:
+        os.ftruncate(descriptor, offset)
+        raise

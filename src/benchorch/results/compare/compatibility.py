@@ -1,0 +1,178 @@
+"""What must agree before two numbers can be compared, and what a difference is called?
+
+A *definition* is what was measured, as the plan said it; the *environment* is where. Each field
+belongs to a *factor*; a comparison names the factors that may differ, because they are its point.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from benchorch.domain.codec import Json
+from benchorch.domain.trial import ConfigNode
+from benchorch.results.compare.stored_run import StoredTrial
+
+FACTORS: Mapping[str, tuple[str, ...]] = {
+    "model": (),
+    "conversion": (),
+    "workload": (),
+    "scenario": (),
+    "protocol": (),
+    "packages": (),
+    "threads": (),
+    "host": (),
+    "system": (),
+    "hardware": ("host", "system", "threads"),
+}
+"""What may be made the factor of a comparison, and what then differs with it."""
+
+# Settings of the operating system, which a machine of the same kind may have otherwise.
+_SYSTEM = (
+    *("system", "kernel", "libc", "clock_source", "numa_balancing", "transparent_huge_pages"),
+    *("address_randomisation", "variables", "cpu_microcode", "cpu_mitigations", "cpu_governor"),
+    *("cpu_energy_preference", "cpu_frequency_driver", "cpu_idle_driver"),
+)
+# The first that fits; a field of a definition that none fits does not change what is measured.
+_FACTOR_OF = (
+    ("model.labels", None),
+    ("model.program", None),  # where a live module was put; model.digest says what it is
+    ("hardware.conversions", None),
+    ("hardware.threads", "threads"),
+    ("conversion.description", None),
+    ("conversion.tolerance_ratio", None),
+    ("protocol.pin", "protocol"),
+    ("protocol.cold_caches", "protocol"),
+    ("environment.host", "host"),
+    ("environment.packages", "packages"),
+    ("environment.python", "packages"),
+    *((f"environment.{name}", "system") for name in _SYSTEM),
+    ("environment.cpu_", "hardware"),
+    ("environment.gpu", "hardware"),
+    ("environment.architecture", "hardware"),
+    ("environment.virtual_machine", "hardware"),
+    ("environment.memory_limit_bytes", "hardware"),
+    ("environment.memory_node_count", "hardware"),
+    ("ran.threads", "threads"),
+    ("ran.device", "hardware"),
+    ("ran.gpu", "hardware"),
+    ("ran.compute_capability", "hardware"),
+    ("device.", "hardware"),
+    ("ran.dtype", "conversion"),
+    ("ran.provider", "conversion"),
+    *((f"{node}.", node) for node in ("model", "workload", "conversion", "hardware", "scenario")),
+)
+# They differ with every look and say nothing of the machine.
+_FLEETING = (
+    "environment.load_average",
+    "environment.memory_available_bytes",
+    "environment.swap_used_bytes",
+    "environment.cpu_steal_s",
+    "environment.cpu_throttled_periods",
+)
+# A file of inputs that is named by its content is the same one wherever it lies.
+_NAMED_BY_CONTENT = re.compile(r"(?:.*/)?([0-9a-f]{16,}\.(?:npz|safetensors))")
+_DEFINING_NODES = ("model", "workload", "conversion", "hardware", "scenario", "protocol")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldDifference:
+    """A field that is not the same on both sides.
+
+    Attributes:
+        factor: what makes it the point of a comparison; empty where it is only worth telling.
+    """
+
+    field: str
+    factor: str
+    a: Json
+    b: Json
+
+    def __str__(self) -> str:
+        return f"{self.field}: {_plain(self.a)} in A, {_plain(self.b)} in B"
+
+
+def factor_of(field: str) -> str | None:
+    """The factor that a field belongs to, or None where it does not change what is measured."""
+    fits = (factor for prefix, factor in _FACTOR_OF if f"{field}.".startswith(prefix))
+    return next(fits, None)
+
+
+def definition_of(spec: ConfigNode) -> Mapping[str, Json]:
+    """Each field of a trial's configuration that changes what is measured, by its dotted path."""
+    nodes = {name: spec[name] for name in _DEFINING_NODES if name in spec}
+    return {
+        field: _without_place(value)
+        for field, value in _leaves(nodes)
+        if factor_of(field) is not None
+    }
+
+
+def _without_place(value: Json) -> Json:
+    found = _NAMED_BY_CONTENT.fullmatch(value) if isinstance(value, str) else None
+    return found[1] if found else value
+
+
+def excused_by(factors: Collection[str]) -> frozenset[str]:
+    """These factors, and those that differ with them."""
+    implied = (other for factor in factors for other in FACTORS[factor])
+    return frozenset((*factors, *implied))
+
+
+def differences(a: StoredTrial, b: StoredTrial) -> tuple[FieldDifference, ...]:
+    """Every field in which two trials with results differ, those that decide first.
+
+    A fact of the environment that one side does not know is no difference.
+    """
+    defined = _differing(definition_of(a.trial.spec), definition_of(b.trial.spec), known=False)
+    found = _differing(_surroundings(a), _surroundings(b), known=True)
+    told = [
+        FieldDifference(field=field, factor=factor_of(field) or "", a=ours, b=theirs)
+        for field, ours, theirs in (*defined, *found)
+        if not field.startswith(_FLEETING)
+    ]
+    return tuple(sorted(told, key=lambda difference: not difference.factor))
+
+
+def baseline_differences(a: StoredTrial, b: StoredTrial) -> tuple[FieldDifference, ...]:
+    """Every field in which the conversions differ that the two were each compared with."""
+    nodes = ({"conversion": one.trial.baseline_conversion or {}} for one in (a, b))
+    ours, theirs = (definition_of(node) for node in nodes)
+    return tuple(
+        FieldDifference(field=f"baseline {field}", factor="conversion", a=x, b=y)
+        for field, x, y in _differing(ours, theirs, known=False)
+    )
+
+
+def _surroundings(stored: StoredTrial) -> Mapping[str, Json]:
+    result = stored.result
+    evidence = stored.evidence
+    nodes: dict[str, Json] = {"ran": dict(evidence.facts), "device": dict(evidence.device)}
+    if result is not None:
+        nodes["environment"] = dict(result.environment)
+        if result.build is not None and result.build.model_digest:
+            nodes["weights"] = result.build.model_digest
+    return dict(_leaves(nodes))
+
+
+def _differing(
+    a: Mapping[str, Json], b: Mapping[str, Json], *, known: bool
+) -> Iterator[tuple[str, Json, Json]]:
+    for field in dict.fromkeys((*a, *b)):
+        ours, theirs = a.get(field), b.get(field)
+        if ours != theirs and not (known and None in (ours, theirs)):
+            yield field, ours, theirs
+
+
+def _leaves(node: Json, path: str = "") -> Iterator[tuple[str, Json]]:
+    """Each value by its dotted path; a list is a value, and so is an empty mapping."""
+    if isinstance(node, Mapping) and (node or not path):
+        for key, value in node.items():
+            yield from _leaves(value, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, list(node) if isinstance(node, tuple) else node
+
+
+def _plain(value: Json) -> str:
+    return value if isinstance(value, str) and value else repr(value)

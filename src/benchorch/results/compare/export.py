@@ -1,0 +1,215 @@
+"""A run as one small JSON file, without raw series: to commit, to keep in CI, to compare with.
+
+::
+
+    format, schema_version     what this is: "benchorch run", 1
+    plan_id, name, skips       of the run
+    shared                     what all trials have in common: nodes of their spec, facts of
+                               their environment
+    trials                     each with its labels, what else its spec and environment hold, the
+                               digest of its definition, outcome, parity, build, every metric with
+                               its interval, the speed-up with its verdict, doubts, and of each
+                               process that counts: its own value of each metric, its log ratio
+                               against the baseline, and the canaries around it
+
+Schema history: 1, first.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn, cast
+
+from benchorch.domain.artifact import digest_of
+from benchorch.domain.codec import Json, decode, encode
+from benchorch.domain.estimate import Summary
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import ConfigNode, Skip, Trial
+from benchorch.errors import ConfigError
+from benchorch.files import write_text
+from benchorch.results.compare.compatibility import definition_of
+from benchorch.results.compare.stored_run import ProcessValues, StoredRun, StoredTrial
+
+FORMAT = "benchorch run"
+SCHEMA_VERSION = 1
+# Down to here one line a key, below it one line in all: an estimate is a line of a diff.
+_INDENTED_LEVELS = 4
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError)
+
+
+def to_json(run: StoredRun) -> ConfigNode:
+    """The file's content; the same for the same raw series, whenever and wherever it is made."""
+    specs = [stored.trial.spec for stored in run.trials]
+    environments = [s.result.environment for s in run.trials if s.result is not None]
+    common = {"spec": _shared(specs), "environment": _shared(environments)}
+    return {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "plan_id": run.plan_id,
+        "name": run.name,
+        "shared": common,
+        "trials": [_trial(stored, common) for stored in run.trials],
+        "skips": encode(list(run.skips)),
+    }
+
+
+def write(run: StoredRun, path: Path) -> None:
+    """Store the file, whole or not at all; ConfigError where it cannot be written."""
+    try:
+        write_text(path, text_of(to_json(run)))
+    except OSError as error:
+        raise ConfigError([f"{path} cannot be written: {error.strerror}."]) from error
+
+
+def text_of(content: ConfigNode) -> str:
+    """What the file holds, letter by letter."""
+    return f"{_text(content, _INDENTED_LEVELS)}\n"
+
+
+def read(path: Path) -> StoredRun:
+    """The run that a file holds; ConfigError where it holds none, or one of another schema."""
+    data = _parsed(path)
+    version = data.get("schema_version")
+    if data.get("format") != FORMAT:
+        raise ConfigError([f"{path} is not an exported run. {_EXPORT}"])
+    if version != SCHEMA_VERSION:
+        problem = f"{path} has schema {version!r}; this version of benchorch reads {SCHEMA_VERSION}"
+        raise ConfigError([f"{problem}. {_EXPORT}"])
+    try:
+        return _run(data, str(path))
+    except _UNREADABLE as error:
+        raise ConfigError([f"{path} is damaged: {error!r}. {_EXPORT}"]) from error
+
+
+_EXPORT = "Export one with: python -m benchorch report RUN --json --output run.json"
+
+
+def _parsed(path: Path) -> ConfigNode:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError([f"{path} is not a readable JSON file: {error}. {_EXPORT}"]) from error
+    return data if isinstance(data, dict) else {}
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number")
+
+
+def _shared(mappings: Sequence[ConfigNode]) -> ConfigNode:
+    """The items that all mappings have."""
+    first = mappings[0] if mappings else {}
+    return {
+        key: value
+        for key, value in first.items()
+        if all(key in other and other[key] == value for other in mappings)
+    }
+
+
+def _own(mapping: ConfigNode, shared: ConfigNode) -> ConfigNode:
+    return {key: value for key, value in mapping.items() if key not in shared}
+
+
+def _trial(stored: StoredTrial, common: Mapping[str, ConfigNode]) -> ConfigNode:
+    trial = stored.trial
+    told: dict[str, Json] = {
+        "trial_id": trial.trial_id,
+        "labels": dict(trial.labels),
+        "baseline_id": trial.baseline_id,
+        "baseline_conversion": encode(trial.baseline_conversion),
+        "definition_digest": digest_of(dict(definition_of(stored.trial.spec))),
+        "spec": _own(trial.spec, common["spec"]),
+    }
+    if stored.result is None or stored.summary is None:
+        return {**told, "result": None}
+    result = cast(ConfigNode, encode(replace(stored.result, environment={}, labels={})))
+    dropped = ("trial_id", "labels", "processes", "environment", "baseline_id")
+    return {
+        **told,
+        "environment": _own(stored.result.environment, common["environment"]),
+        "result": {key: value for key, value in result.items() if key not in dropped},
+        **cast(ConfigNode, encode(stored.summary)),
+        "evidence": encode(stored.evidence),
+    }
+
+
+def _run(data: ConfigNode, reference: str) -> StoredRun:
+    common = cast(Mapping[str, ConfigNode], data["shared"])
+    trials = [
+        _stored(node, common, str(data["plan_id"]))
+        for node in cast(Sequence[ConfigNode], data["trials"])
+    ]
+    if not any(stored.result for stored in trials):
+        raise ConfigError([f"{reference}: no trial of this run has a result."])
+    return StoredRun(
+        reference=reference,
+        plan_id=str(data["plan_id"]),
+        name=str(data["name"]),
+        trials=tuple(trials),
+        skips=decode(tuple[Skip, ...], data["skips"]),
+    )
+
+
+def _stored(node: ConfigNode, common: Mapping[str, ConfigNode], plan_id: str) -> StoredTrial:
+    spec = {**common["spec"], **cast(ConfigNode, node["spec"])}
+    trial = decode(Trial, {**node, "spec": spec})
+    if node["result"] is None:
+        return StoredTrial(plan_id=plan_id, trial=trial)
+    own = cast(ConfigNode, node["environment"])
+    told = {
+        **cast(ConfigNode, node["result"]),
+        "trial_id": trial.trial_id,
+        "labels": trial.labels,
+        "baseline_id": trial.baseline_id,
+        "environment": {**common["environment"], **own},
+    }
+    stored = StoredTrial(
+        plan_id=plan_id,
+        trial=trial,
+        result=decode(TrialResult, told),
+        summary=decode(Summary, node),
+        evidence=decode(ProcessValues, node["evidence"]),
+    )
+    _check_numbers(stored)
+    return stored
+
+
+def _check_numbers(stored: StoredTrial) -> None:
+    """ValueError where something that will be computed with is no finite number."""
+    for name, value in _numbers(stored):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+        ):
+            raise ValueError(f"{name}: {value!r} is not a number")
+
+
+def _numbers(stored: StoredTrial) -> Iterator[tuple[str, object]]:
+    assert stored.summary is not None
+    assert stored.result is not None
+    yield "stop_alpha", stored.result.stop_alpha
+    for name, estimate in stored.summary.metrics.items():
+        ends = (end for end in (estimate.low, estimate.high) if end is not None)
+        yield from ((name, value) for value in (estimate.value, estimate.n, *ends))
+    evidence = stored.evidence
+    for name, values in evidence.values.items():
+        yield from ((name, value) for value in values)
+    for name, times in (("pairs_ns", evidence.pairs_ns), ("canaries_ns", evidence.canaries_ns)):
+        yield from ((name, time) for group in times for time in group)
+
+
+def _text(value: Json, levels: int, indent: str = "") -> str:
+    """JSON for people: indented to so many levels, then on one line."""
+    if not levels or not value or not isinstance(value, Mapping | list | tuple):
+        return json.dumps(value, allow_nan=False)
+    deeper = f"{indent}  "
+    if isinstance(value, Mapping):
+        items = (f"{json.dumps(key)}: {_text(v, levels - 1, deeper)}" for key, v in value.items())
+        return f"{{\n{deeper}{f',{chr(10)}{deeper}'.join(items)}\n{indent}}}"
+    entries = (_text(item, levels - 1, deeper) for item in value)
+    return f"[\n{deeper}{f',{chr(10)}{deeper}'.join(entries)}\n{indent}]"

@@ -1,0 +1,237 @@
+"""Which run does a word name, and what is stored of it?
+
+A word is a run's directory, the id of its plan or of its MLflow run, its ``results.jsonl``, or a
+file that ``benchorch report --json`` wrote. Everything derived is derived anew from raw series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchorch.domain.codec import Json
+from benchorch.domain.estimate import METRICS, Summary
+from benchorch.domain.measurement import ProcessRecord
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Plan, Trial
+from benchorch.errors import ConfigError
+from benchorch.journal import run_directory
+from benchorch.journal.lock import is_driven
+from benchorch.journal.registry import find_invocation
+from benchorch.progress import Say, counted, silent
+from benchorch.results.compare import export
+from benchorch.results.compare.stored_run import ProcessValues, StoredRun, StoredTrial
+
+SCHEMA_VERSION = TrialResult.__dataclass_fields__["schema_version"].default
+DEVICE_SETTINGS = (
+    *("sm_max_mhz", "sm_application_mhz", "power_cap_w", "persistence", "ecc", "mig"),
+    *("pcie_width", "driver", "name"),
+)
+"""What of an accelerator's state does not change from one look to the next."""
+
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
+# One number for the whole trial, whichever of its processes said it.
+_OF_THE_TRIAL = "/total"
+
+
+def load(reference: str, say: Say = silent) -> StoredRun:
+    """The run that a word names; ConfigError with one sentence where there is none to compare.
+
+    Args:
+        reference: the word.
+        say: told how far it is, where it takes longer than a moment.
+    """
+    found = locate(reference)
+    if found.is_file():
+        return export.read(found)
+    return stored(derive(found, reference, say), reference, say)
+
+
+def locate(reference: str) -> Path:
+    """The exported file or the run's directory that a word names; ConfigError for neither."""
+    path = Path(reference).expanduser()
+    if path.is_file():
+        return path.parent if path.name == run_directory.RESULTS else path
+    try:
+        return find_invocation(reference)
+    except ConfigError as error:
+        problem = (
+            f"{reference!r} is neither a run's directory, nor the id of a plan or of an MLflow "
+            "parent run that ran on this machine, nor a file that `report --json` wrote. "
+            "A run prints its directory and its plan when it ends."
+        )
+        raise ConfigError([problem]) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """A run's directory, read and derived anew.
+
+    Attributes:
+        results: each trial's last one, raw series included.
+    """
+
+    directory: Path
+    plan: Plan
+    results: Mapping[str, TrialResult]
+    summaries: Mapping[str, Summary]
+
+
+def derive(directory: Path, reference: str, say: Say = silent) -> Derived:
+    """What follows from a directory's raw series; ConfigError where a run is not there whole."""
+    from benchorch.results.metrics.summary import summarise_all
+
+    plan = run_directory.read_plan(directory)
+    refuse_running(directory, plan)
+    results = read_results(directory, say)
+    if not results:
+        raise ConfigError([f"{reference}: no trial of this run has a result. {_go_on(directory)}"])
+    summaries = summarise_all(results, say)
+    return Derived(directory=directory, plan=plan, results=results, summaries=summaries)
+
+
+def stored(
+    derived: Derived, reference: str, say: Say = silent, *, each_process: bool = True
+) -> StoredRun:
+    """The same without raw series.
+
+    Args:
+        derived: the run.
+        reference: how the user called it.
+        say: told how far it is, where it takes longer than a moment.
+        each_process: whether what every process said by itself is wanted, as comparing two runs
+            needs it; it costs more than all the rest.
+    """
+    trials = counted(derived.plan.trials, "looking at each process", say)
+    return StoredRun(
+        reference=reference,
+        plan_id=derived.plan.plan_id,
+        name=derived.plan.name,
+        trials=tuple(_stored(derived, trial, each_process) for trial in trials),
+        skips=derived.plan.skips,
+    )
+
+
+def refuse_running(directory: Path, plan: Plan) -> None:
+    """ConfigError where another process is still adding to this run."""
+    if not is_driven(directory):
+        return
+    done = len({str(line["trial_id"]) for line in _lines(directory)})
+    problem = (
+        f"{directory} is still going on: {done} of {len(plan.trials)} trials have a result. "
+        "Try again when it has ended."
+    )
+    raise ConfigError([problem])
+
+
+def read_results(directory: Path, say: Say = silent) -> dict[str, TrialResult]:
+    """Each trial's last result, raw series included; ConfigError where something is damaged."""
+    lines = {str(line.get("trial_id")): line for line in _lines(directory)}
+    told = counted(lines.items(), "reading results", say)
+    return {trial_id: _result(directory, trial_id, line) for trial_id, line in told}
+
+
+def _lines(directory: Path) -> Sequence[Mapping[str, Json]]:
+    path = directory / run_directory.RESULTS
+    try:
+        return [_known_version(path, line) for line in run_directory.read_lines(path)]
+    except ConfigError:
+        raise
+    except (OSError, *_UNREADABLE) as error:
+        problem = f"{path} is damaged ({error}): delete the line, then {_go_on(directory)}"
+        raise ConfigError([problem]) from error
+
+
+def _known_version(path: Path, line: Mapping[str, Json]) -> Mapping[str, Json]:
+    version = line.get("schema_version")
+    if version != SCHEMA_VERSION:
+        problem = (
+            f"{path} was written by another version of benchorch (schema {version}; this one "
+            f"reads {SCHEMA_VERSION}): read it with that version, or measure again."
+        )
+        raise ConfigError([problem])
+    return line
+
+
+def _result(directory: Path, trial_id: str, line: Mapping[str, Json]) -> TrialResult:
+    series = run_directory.series_path(directory, trial_id)
+    try:
+        result = run_directory.result_of(directory, line)
+        stored = run_directory.count_lines(series) if result.processes else 0
+    except (OSError, *_UNREADABLE) as error:
+        problem = f"{directory}: what is stored of trial {trial_id} is damaged ({error})."
+        raise ConfigError(
+            [f"{problem} Measure it again, or use a file exported before."]
+        ) from error
+    if stored != len(result.processes):
+        problem = (
+            f"{series} holds {stored} of {len(result.processes)} processes: without its raw "
+            "series nothing can be derived. Copy the whole directory of the run, or export it "
+            "where it is: python -m benchorch report RUN --json --output run.json"
+        )
+        raise ConfigError([problem])
+    return result
+
+
+def _go_on(directory: Path) -> str:
+    return f"Go on with: python -m benchorch resume={directory}"
+
+
+def _stored(derived: Derived, trial: Trial, each_process: bool) -> StoredTrial:
+    result = derived.results.get(trial.trial_id)
+    if result is None:
+        return StoredTrial(plan_id=derived.plan.plan_id, trial=trial)
+    failure = result.failure and replace(result.failure, detail="")
+    return StoredTrial(
+        plan_id=derived.plan.plan_id,
+        trial=trial,
+        result=replace(result, processes=(), failure=failure),
+        summary=derived.summaries[trial.trial_id],
+        evidence=evidence_of(result, each_process=each_process),
+    )
+
+
+def evidence_of(result: TrialResult, *, each_process: bool = True) -> ProcessValues:
+    """What the processes that count said, in one number each.
+
+    Args:
+        result: the trial's.
+        each_process: whether each one's own value of every metric is wanted.
+    """
+    from benchorch.stats.pairs import design_of, pairs
+
+    counted = result.valid
+    return ProcessValues(
+        values=_values(result) if each_process else {},
+        pairs_ns=tuple(tuple(pair) for pair in pairs(counted)),
+        design=design_of(counted),
+        canaries_ns=tuple(looks for looks in map(_canaries, counted) if looks),
+        facts=counted[0].facts if counted else {},
+        device=_settings(counted[0].conditions.device) if counted else {},
+    )
+
+
+def _settings(state: Mapping[str, Json]) -> Mapping[str, Json]:
+    return {name: state[name] for name in DEVICE_SETTINGS if name in state}
+
+
+def _values(result: TrialResult) -> Mapping[str, tuple[float, ...]]:
+    """Each process's own value of each metric: what the metric would be, had it been alone."""
+    from benchorch.results.metrics.summary import metrics_of
+
+    alone = [
+        metrics_of(replace(result, processes=(one,), energy=None, baseline_id=None), None)
+        for one in result.valid
+    ]
+    names = [name for name in METRICS if not name.endswith(_OF_THE_TRIAL)]
+    return {
+        name: tuple(metrics[name].value for metrics in alone)
+        for name in names
+        if alone and all(name in metrics for metrics in alone)
+    }
+
+
+def _canaries(process: ProcessRecord) -> tuple[float, ...]:
+    looks = process.conditions.canary_before_ns, process.conditions.canary_after_ns
+    return tuple(look for look in looks if look is not None)

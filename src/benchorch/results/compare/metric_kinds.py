@@ -1,0 +1,69 @@
+"""What kind of number is a metric, going by its documented name?"""
+
+from __future__ import annotations
+
+from benchorch.domain.estimate import METRICS
+
+LATENCY = "latency_ms/p50"
+SPEEDUP = "speedup_ratio/p50"
+"""A trial's gain over its own baseline: what drifts in a session is in neither of its sides."""
+
+NAMES = (*METRICS, SPEEDUP)
+"""What can be compared."""
+
+HEADLINES = (LATENCY, "response_ms/p50", "throughput_items_per_s/mean")
+"""What two trials are compared by, the first that both have."""
+
+# The same in every look at the same artifact: they differ, or they do not.
+EXACT = frozenset({"artifact_bytes/total", "parameters/total", "macs/total", "flops/total"})
+_DIRECTIONLESS = frozenset(
+    {"parameters/total", "macs/total", "flops/total", "offered_per_s/mean", "idle_w/mean"}
+    | {"utilisation_ratio/mean", "overlap_ratio/p50"}
+)
+# Of a process's start, which comes before any steady state.
+_COLD = frozenset({"load_s/p50", "first_call_s/p50", "time_to_steady_s/p50"})
+
+FASTER, SLOWER, LOWER, HIGHER = "faster", "slower", "lower", "higher"
+
+
+def unknown_metric(name: str) -> str:
+    """Why a word is no metric, or an empty string where it is one."""
+    from benchorch.config.components import suggest
+
+    if name in NAMES:
+        return ""
+    return f"{name!r} is not a metric.{suggest(name, NAMES)} Metrics: {', '.join(NAMES)}."
+
+
+def is_rate(metric: str) -> bool:
+    """Whether it counts something per second."""
+    return "_per_s/" in metric
+
+
+def is_time(metric: str) -> bool:
+    """Whether it is a duration."""
+    return "_ms/" in metric or ("_s/" in metric and not is_rate(metric))
+
+
+def drifts(metric: str) -> bool:
+    """Whether the machine's speed is in it."""
+    return is_time(metric) or is_rate(metric) or "_j_per_item/" in metric
+
+
+def needs_steady_state(metric: str) -> bool:
+    """Whether it speaks of the calls after warming up."""
+    return (is_time(metric) or is_rate(metric) or metric == SPEEDUP) and metric not in _COLD
+
+
+def higher_is_better(metric: str) -> bool | None:
+    """Which way it should go; None where neither way is better."""
+    return None if metric in _DIRECTIONLESS else is_rate(metric) or metric == SPEEDUP
+
+
+def word(metric: str, *, smaller: bool) -> str:
+    """What is said of the side whose value is shown to be smaller, or larger."""
+    if is_rate(metric) or metric == SPEEDUP:
+        return SLOWER if smaller else FASTER
+    if is_time(metric):
+        return FASTER if smaller else SLOWER
+    return LOWER if smaller else HIGHER

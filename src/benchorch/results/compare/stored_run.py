@@ -1,0 +1,98 @@
+"""What is kept of a run once its raw series are gone: enough to compare it with another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from benchorch.domain.codec import Json
+from benchorch.domain.estimate import Summary
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.trial import Plan, Skip, Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessValues:
+    """What single processes said, in one number each; only processes that count.
+
+    Attributes:
+        values: of each metric that every process has by itself, one value a process.
+        pairs_ns: the trial's own and its baseline's median, of each process that met it.
+        design: how they met: ``alternated``, ``adjacent``, or ``sequential`` if not at all.
+        canaries_ns: time of a fixed piece of work before and after each process; without those
+            of processes around which nobody looked.
+        facts: what really ran.
+        device: settings of the accelerator that stay while it is measured on; empty without one.
+    """
+
+    values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    pairs_ns: tuple[tuple[float, ...], ...] = ()
+    design: str = "sequential"
+    canaries_ns: tuple[tuple[float, ...], ...] = ()
+    facts: Mapping[str, Json] = field(default_factory=dict)
+    device: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTrial:
+    """One trial of a run.
+
+    Attributes:
+        plan_id: of the session it was measured in.
+        result: without its processes; None where the run ended before it.
+        summary: what was derived from the raw series while they were there; None without result.
+    """
+
+    plan_id: str
+    trial: Trial
+    result: TrialResult | None = None
+    summary: Summary | None = None
+    evidence: ProcessValues = field(default_factory=ProcessValues)
+
+    @property
+    def failure(self) -> str:
+        """Why there is no result that could be compared, in one phrase; empty where there is."""
+        if self.result is None:
+            return "never ran"
+        if self.result.failure is not None:
+            return f"{self.result.failure.kind}: {self.result.failure.message}"
+        return "" if self.result.outcome is Outcome.OK else self.result.outcome.value
+
+    @property
+    def disagreement(self) -> str:
+        """How the outputs differ from the reference's; empty where they agree."""
+        parity = None if self.result is None else self.result.parity
+        if parity is None or parity.passed:
+            return ""
+        return "; ".join(parity.reasons) or "the outputs differ"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRun:
+    """All trials of one invocation.
+
+    Attributes:
+        reference: how the user called it; for messages.
+        trials: in the order in which they were declared.
+    """
+
+    reference: str
+    plan_id: str
+    name: str
+    trials: tuple[StoredTrial, ...]
+    skips: tuple[Skip, ...] = ()
+
+    def plan(self) -> Plan:
+        """The plan as far as tables need it."""
+        trials = tuple(stored.trial for stored in self.trials)
+        return Plan(
+            plan_id=self.plan_id, name=self.name, trials=trials, skips=self.skips, session={}
+        )
+
+    def results(self) -> Mapping[str, TrialResult]:
+        """Each result by its trial's id."""
+        return {s.trial.trial_id: s.result for s in self.trials if s.result is not None}
+
+    def summaries(self) -> Mapping[str, Summary]:
+        """Each summary by its trial's id."""
+        return {s.trial.trial_id: s.summary for s in self.trials if s.summary is not None}

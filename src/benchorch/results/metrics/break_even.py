@@ -1,0 +1,116 @@
+"""After how many queries has a conversion won back the time that building it took?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from benchorch.domain.estimate import Estimate
+from benchorch.domain.result import TrialResult
+from benchorch.stats.between_processes import headline_ns, over_processes
+from benchorch.stats.mean_of_processes import mean
+from benchorch.stats.pairs import pairs
+from benchorch.units import ns_to_s
+
+
+def break_even(result: TrialResult, baseline: TrialResult | None) -> Estimate | None:
+    """After how many queries the time that building took is won back against the baseline.
+
+    Estimator: seconds of the build when it was made, over seconds saved by a query; the interval
+    is that of what is saved, turned over. There is none where it reaches 0, and no number where
+    nothing is saved, nothing was built, the outputs are wrong, or queries arrive by a schedule;
+    nor for sides that never met and were not steady.
+    """
+    built_s, saved = _built_s(result), _saved_s(result, baseline)
+    if built_s is None or saved is None or saved.value <= 0:
+        return None
+    low = high = None
+    if saved.low is not None and saved.high is not None and saved.low > 0:
+        low, high = built_s / saved.high, built_s / saved.low
+    return replace(
+        saved,
+        value=built_s / saved.value,
+        low=low,
+        high=high,
+        unit="calls",
+        method=f"build time over time saved a query; {saved.method}",
+    )
+
+
+def break_even_doubts(result: TrialResult, baseline: TrialResult | None) -> Iterator[str]:
+    """That building never pays off, or may never."""
+    built_s, saved = _built_s(result), _saved_s(result, baseline)
+    if built_s is None or saved is None:
+        return
+    took = f"The {built_s:.3g} s of its build"
+    if saved.value <= 0:
+        yield f"{took} never pay off: it is not faster than the baseline."
+    elif saved.low is not None and saved.low <= 0:
+        yield f"{took} may never pay off: what a query saves cannot be told from nothing."
+
+
+def _built_s(result: TrialResult) -> float | None:
+    """What the build took when it was made; None where nothing was, or the outputs are wrong."""
+    build, parity = result.build, result.parity
+    if build is None or build.original_build_s <= 0 or (parity and not parity.passed):
+        return None
+    return build.original_build_s
+
+
+def _saved_s(result: TrialResult, baseline: TrialResult | None) -> Estimate | None:
+    """Seconds by which a query is shorter than the baseline's; from pairs where there are some."""
+    if any(process.observations.scheduled_ns for process in result.valid):
+        return None
+    met = pairs(result.valid)
+    if met:
+        saved = [ns_to_s(pair.theirs - pair.ours) for pair in met]
+        return mean(saved, of="paired differences", unit="s", alpha=result.stop_alpha)
+    if baseline is None or baseline.trial_id == result.trial_id:
+        return None
+    if not (_steady(result) and _steady(baseline)):
+        return None
+    return _difference(_headline_s(baseline), _headline_s(result))
+
+
+def _steady(result: TrialResult) -> bool:
+    return all(process.steady_from is not None for process in result.valid)
+
+
+def _headline_s(result: TrialResult) -> Estimate | None:
+    headlines = [ns_to_s(headline_ns(process)) for process in result.valid]
+    return over_processes(headlines, unit="s", alpha=result.stop_alpha)
+
+
+def _difference(first: Estimate | None, second: Estimate | None) -> Estimate | None:
+    """The first less the second, independent of each other.
+
+    Estimator: MOVER, which combines the distances of both intervals' ends from their values.
+
+    Source
+    ------
+    Zou and Donner, *Construction of confidence limits about effect measures*, 2008.
+    """
+    if first is None or second is None:
+        return None
+    value = first.value - second.value
+    ours, theirs = _distances(second), _distances(first)
+    low = high = None
+    if ours is not None and theirs is not None:
+        low = value - math.hypot(theirs[0], ours[1])
+        high = value + math.hypot(theirs[1], ours[0])
+    return replace(
+        first,
+        value=value,
+        low=low,
+        high=high,
+        n=min(first.n, second.n),
+        method="difference of independent medians; MOVER",
+    )
+
+
+def _distances(estimate: Estimate) -> tuple[float, float] | None:
+    """How far the interval's ends are from the value, below and above."""
+    if estimate.low is None or estimate.high is None:
+        return None
+    return estimate.value - estimate.low, estimate.high - estimate.value

@@ -1,0 +1,194 @@
+"""What a trial's processes say of its latency and throughput."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from benchorch.domain.estimate import Estimate
+from benchorch.domain.measurement import ProcessRecord
+from benchorch.stats.autocorrelation import independent, independent_n
+from benchorch.stats.between_processes import over_processes, steady_queries_ns
+from benchorch.stats.heavy_tailed_mean import mean_over_processes
+from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO, minimum_n, quantile, sample_quantile
+from benchorch.stats.steady_state import median
+from benchorch.units import NS_PER_MS, ns_to_s
+
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
+
+TAILS = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
+LEAST_UNDISTURBED = 30
+
+
+def latency_metrics(
+    processes: Sequence[ProcessRecord], alpha: float = ALPHA
+) -> Mapping[str, Estimate]:
+    """Every estimate that the steady blocks of these processes allow, by its metric's name.
+
+    Processes that observed nothing do not count; without any there is no metric. Blocks whose
+    calls were all there at once have a throughput and no latency of single queries.
+
+    Parameters
+    ----------
+    alpha : float
+        Error rate of intervals over processes: see `over_processes`.
+    """
+    seen = [process for process in processes if process.observations.durations_ns]
+    if not seen:
+        return {}
+    found = dict(_shared(seen, alpha))
+    if not any(process.observations.at_once for process in seen):
+        found.update(_of_queries(seen, alpha))
+    return {name: estimate for name, estimate in found.items() if estimate is not None}
+
+
+def _shared(
+    processes: Sequence[ProcessRecord], alpha: float
+) -> Iterator[tuple[str, Estimate | None]]:
+    """What every closed scenario has."""
+    for name in ("cpu", "device", "issue"):
+        yield f"{name}_ms/p50", beside_ms(processes, f"{name}_ns", alpha)
+    rates = throughput(processes)
+    yield (
+        "throughput_items_per_s/mean",
+        over_processes(rates, unit="items_per_s", alpha=alpha),
+    )
+    yield "time_to_steady_s/p50", time_to_steady_s(processes)
+
+
+def _of_queries(
+    processes: Sequence[ProcessRecord], alpha: float
+) -> Iterator[tuple[str, Estimate | None]]:
+    """What needs one query after the other."""
+    yield "latency_ms/p50", over_processes(median_ms(processes), unit="ms", alpha=alpha)
+    yield from ((f"latency_ms/{name}", tail) for name, tail in tails_ms(processes, alpha))
+    yield "latency_ms/best", best_ms(processes)
+    samples = [queries_ms(process) for process in processes]
+    yield "latency_ms/mean", mean_over_processes(samples, unit="ms", alpha=alpha)
+    yield "undisturbed_latency_ms/p50", undisturbed_ms(processes, alpha)
+
+
+def median_ms(processes: Sequence[ProcessRecord]) -> list[float]:
+    """Each process's steady median time per query, in milliseconds."""
+    return [float(median(queries_ms(process))) for process in processes]
+
+
+def queries_ms(process: ProcessRecord) -> NDArray[float64]:
+    """Time per query of each steady block, shape (n,), in milliseconds."""
+    return steady_queries_ns(process.observations, process.steady_from) / NS_PER_MS
+
+
+def tails_ms(
+    processes: Sequence[ProcessRecord], alpha: float = ALPHA
+) -> Iterator[tuple[str, Estimate | None]]:
+    """Each tail quantile of single queries, by its name; None where it cannot be estimated.
+
+    Where every one of several processes has as many independent queries as its own quantile
+    needs, they are combined as processes. Otherwise all queries are pooled, if they may be counted
+    as independent: within processes, and of the process they come from. Blocks of several queries
+    have no quantile per query.
+    """
+    if any(process.observations.queries_per_block != 1 for process in processes):
+        return
+    samples = [queries_ms(process) for process in processes]
+    least = min(independent_n(sample) for sample in samples)
+    poolable = independent(samples)
+    for name, ratio in TAILS.items():
+        if len(samples) > 1 and least >= minimum_n(ratio):
+            own = [sample_quantile(sample, ratio) for sample in samples]
+            yield name, over_processes(own, unit="ms", alpha=alpha)
+        else:
+            yield name, _pooled(samples, ratio) if poolable else None
+
+
+def _pooled(samples: Sequence[NDArray[float64]], quantile_ratio: float) -> Estimate | None:
+    import numpy as np
+
+    return quantile(np.concatenate(samples), quantile_ratio, unit="ms")
+
+
+def best_ms(processes: Sequence[ProcessRecord]) -> Estimate:
+    """The smallest steady time per query: the cost without noise, never the headline.
+
+    Source: Chen and Revels, *Robust benchmarking in noisy environments*, 2016.
+    """
+    samples = [queries_ms(process) for process in processes]
+    return Estimate(
+        value=min(float(sample.min()) for sample in samples),
+        low=None,
+        high=None,
+        level_ratio=LEVEL_RATIO,
+        n=sum(sample.size for sample in samples),
+        unit="ms",
+        method="minimum",
+    )
+
+
+def undisturbed_ms(processes: Sequence[ProcessRecord], alpha: float = ALPHA) -> Estimate | None:
+    """The headline over the blocks in which the process was never switched out.
+
+    None where a process has fewer than 30 of them: long calls are nearly always interrupted.
+    """
+    import numpy as np
+
+    medians = []
+    for process in processes:
+        flags = process.observations.preempted[process.steady_from or 0 :]
+        calm = queries_ms(process)[~np.asarray(flags, dtype=np.bool_)] if flags else np.empty(0)
+        if calm.size < LEAST_UNDISTURBED:
+            return None
+        medians.append(float(median(calm)))
+    return over_processes(medians, unit="ms", alpha=alpha)
+
+
+def beside_ms(
+    processes: Sequence[ProcessRecord], field: str, alpha: float = ALPHA
+) -> Estimate | None:
+    """The median per query of what was read beside each block: CPU, device or issue time.
+
+    None where a process has not read it.
+    """
+    medians = []
+    for process in processes:
+        observed = process.observations
+        series = getattr(observed, field)[process.steady_from or 0 :]
+        if not series:
+            return None
+        medians.append(float(median(series)) / observed.queries_per_block / NS_PER_MS)
+    return over_processes(medians, unit="ms", alpha=alpha)
+
+
+def time_to_steady_s(processes: Sequence[ProcessRecord]) -> Estimate | None:
+    """From the beginning of loading to the first steady block, the first call in between.
+
+    None where a process never became steady.
+    """
+    times = []
+    for process in processes:
+        if process.steady_from is None:
+            return None
+        warming_s = ns_to_s(process.observations.started_ns[process.steady_from])
+        times.append(process.load_s + process.first_call_s + warming_s)
+    return over_processes(times, unit="s")
+
+
+def throughput(processes: Sequence[ProcessRecord]) -> list[float]:
+    """Each process's items a second: items of its steady blocks over the time they took together.
+
+    The time between blocks, in which the harness reads counters, is not the model's.
+    """
+    rates = []
+    for process in processes:
+        observed = process.observations
+        blocks = observed.durations_ns[process.steady_from or 0 :]
+        items = len(blocks) * observed.calls_per_block * observed.items_per_call
+        rates.append(items / ns_to_s(sum(blocks)))
+    return rates
+
+
+def preempted_ratio(processes: Sequence[ProcessRecord]) -> float:
+    """Share of all steady blocks in which the process was switched out; 0 where nobody counted."""
+    flags = [flag for p in processes for flag in p.observations.preempted[p.steady_from or 0 :]]
+    return sum(flags) / len(flags) if flags else 0.0

@@ -1,0 +1,177 @@
+"""What a trial's processes say of responses under load; `load_doubts` says what to doubt in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from benchorch.domain.estimate import Estimate
+from benchorch.domain.measurement import Observations, ProcessRecord
+from benchorch.stats.between_processes import over_processes
+from benchorch.stats.binomial_bound import ExceedanceCount, Target, TargetStatus, kept, target_of
+from benchorch.stats.correlated_quantiles import correlated_quantile, correlation_time
+from benchorch.stats.peak_rate import LEVEL_RATIO as BELIEF_LEVEL_RATIO
+from benchorch.stats.peak_rate import Belief, belief, never, probe
+from benchorch.stats.quantiles import ALPHA, minimum_n
+from benchorch.stats.queueing import LoadPhase, overloaded, stretches
+from benchorch.units import NS_PER_MS
+
+if TYPE_CHECKING:
+    from numpy import float64, int64
+    from numpy.typing import NDArray
+
+TAILS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
+P50_AND_P99 = {"p50": 0.5, "p99": 0.99}
+
+WRONG_OVERLOADS = 0.01
+
+CAPACITY, OFFERED, CONFIRMATION = "capacity", "offered", "confirmation"
+
+
+def load_metrics(
+    processes: Sequence[ProcessRecord], alpha: float = ALPHA
+) -> Mapping[str, Estimate]:
+    """Every estimate of responses under load that these processes allow, by its metric's name.
+
+    Responses count from when a query was due. They, and what they consist of, are given where each
+    process offered one rate (or confirmed one); where several were offered, `load_points` has them.
+    An overloaded trial has no quantiles of responses: they would grow with the length of the run.
+
+    Parameters
+    ----------
+    processes : sequence of ProcessRecord
+        Those without loads do not count.
+    alpha : float
+        Error rate of intervals over processes: see `over_processes`.
+    """
+    seen = seen_under_load(processes)
+    mains = at_one_rate(seen)
+    found: dict[str, Estimate | None] = {
+        "capacity_per_s/mean": over_processes(_capacities(seen), unit="per_s", alpha=alpha),
+        "target_rate_per_s/max": _target_rate(seen, alpha),
+    }
+    if mains:
+        found.update(_of_one_rate(mains, alpha))
+    return {name: estimate for name, estimate in found.items() if estimate is not None}
+
+
+def seen_under_load(processes: Sequence[ProcessRecord]) -> list[Observations]:
+    """What those processes saw that were under load."""
+    return [p.observations for p in processes if p.observations.loads]
+
+
+def at_one_rate(seen: Sequence[Observations]) -> list[LoadPhase]:
+    """The one rate of each process; empty where a process offered several, or none."""
+    found = [
+        [s for s in stretches(observed) if s.load.purpose in (OFFERED, CONFIRMATION)]
+        for observed in seen
+    ]
+    return [one[0] for one in found] if all(len(one) == 1 for one in found) else []
+
+
+def _of_one_rate(mains: Sequence[LoadPhase], alpha: float) -> Iterator[tuple[str, Estimate | None]]:
+    settled = [main.settled() for main in mains]
+    offered = [rate for s in settled if (rate := s.offered_per_s())]
+    achieved = [rate for s in settled if (rate := s.achieved_per_s())]
+    yield "offered_per_s/mean", over_processes(offered, unit="per_s", alpha=alpha)
+    yield "achieved_per_s/mean", over_processes(achieved, unit="per_s", alpha=alpha)
+    for name, ratio in P50_AND_P99.items():
+        served = [[to_ms(s.duration_ns)] for s in settled]
+        yield f"service_ms/{name}", quantile_over(served, ratio, alpha)
+    if unstable(mains):
+        return
+    for name, ratio in P50_AND_P99.items():
+        waited = [[to_ms(s.queueing_ns)] for s in settled]
+        yield f"queueing_ms/{name}", quantile_over(waited, ratio, alpha)
+    for name, ratio in TAILS.items():
+        responses = [[to_ms(s.response_ns)] for s in settled]
+        yield f"response_ms/{name}", quantile_over(responses, ratio, alpha)
+
+
+def quantile_over(
+    processes: Sequence[Sequence[NDArray[float64]]], quantile_ratio: float, alpha: float = ALPHA
+) -> Estimate | None:
+    """A quantile, in milliseconds, of several processes' runs; None where n does not allow one.
+
+    Where every one of several processes has queries enough for its own quantile, they are combined
+    as processes. Otherwise all runs are taken together, as far as their correlation allows.
+    """
+    import numpy as np
+
+    pooled = [np.concatenate(runs) for runs in processes if runs]
+    enough = minimum_n(quantile_ratio)
+    if len(pooled) > 1 and min(values.size for values in pooled) >= enough:
+        own = [float(np.quantile(values, quantile_ratio)) for values in pooled]
+        return over_processes(own, unit="ms", alpha=alpha)
+    runs = [run for process in processes for run in process]
+    return correlated_quantile(runs, quantile_ratio, unit="ms") if runs else None
+
+
+def unstable(mains: Sequence[LoadPhase]) -> bool:
+    """Whether any of these was overloaded; one false alarm in a hundred, over all of them."""
+    confidence = 1.0 - WRONG_OVERLOADS / max(len(mains), 1)
+    return any(overloaded(main, confidence) for main in mains)
+
+
+def to_ms(times_ns: NDArray[int64]) -> NDArray[float64]:
+    """Milliseconds, shape (n,)."""
+    return times_ns / NS_PER_MS
+
+
+def _capacities(seen: Sequence[Observations]) -> list[float]:
+    found = (capacity_of(observed) for observed in seen)
+    return [stretch.settled().completed_per_s() for stretch in found if stretch is not None]
+
+
+def capacity_of(observed: Observations) -> LoadPhase | None:
+    """The last stretch at full speed; those before it only find out how long it should be."""
+    found = [s for s in stretches(observed) if s.load.purpose == CAPACITY]
+    return found[-1] if found else None
+
+
+def _target_rate(seen: Sequence[Observations], alpha: float) -> Estimate | None:
+    """The highest rate at which the target holds; None where nobody looked at several."""
+    found = [peak for observed in seen if (peak := peak_of(observed)) is not None]
+    if len(found) == 1:
+        (peak,) = found
+        return Estimate(
+            value=peak.value,
+            low=peak.low,
+            high=peak.high,
+            level_ratio=BELIEF_LEVEL_RATIO,
+            n=1,
+            unit="per_s",
+            method="probabilistic bisection; credible interval",
+        )
+    return over_processes([peak.value for peak in found], unit="per_s", alpha=alpha)
+
+
+def peak_of(observed: Observations) -> Belief | None:
+    """What one process saw of the highest rate at which its target holds.
+
+    None without a target, where fewer than two rates were offered, and where no rate can hold it.
+    """
+    at_full_speed = capacity_of(observed)
+    target = target_of(observed.loads[-1])
+    if at_full_speed is None or target is None or never(at_full_speed, target):
+        return None
+    offered = [s for s in stretches(observed) if s.load.purpose != CAPACITY]
+    if len({s.load.rate_per_s for s in offered}) < 2:
+        return None
+    capacity_per_s = at_full_speed.settled().completed_per_s()
+    return belief([probe(s, target) for s in offered], capacity_per_s, target.quantile_ratio)
+
+
+def verdict(mains: Sequence[LoadPhase], target: Target) -> tuple[TargetStatus, ExceedanceCount]:
+    """Whether responses stayed within the target, and on what evidence.
+
+    Queries count for what they are worth: one in each correlation time.
+    """
+    responses = [to_ms(main.settled().response_ns) for main in mains]
+    time = correlation_time(responses, target.quantile_ratio)
+    above = sum(int((values > target.target_ms).sum()) for values in responses)
+    count = sum(values.size for values in responses)
+    evidence = ExceedanceCount(violations=above / time, queries=count / time)
+    if unstable(mains):
+        return TargetStatus.MISSED, evidence
+    return kept(evidence, target.quantile_ratio), evidence

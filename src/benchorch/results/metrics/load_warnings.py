@@ -1,0 +1,206 @@
+"""What to doubt in a trial under load, the gravest first, each with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from benchorch.domain.measurement import Observations, ProcessRecord
+from benchorch.results.metrics.load import (
+    CAPACITY,
+    CONFIRMATION,
+    OFFERED,
+    at_one_rate,
+    capacity_of,
+    peak_of,
+    quantile_over,
+    seen_under_load,
+    to_ms,
+    unstable,
+    verdict,
+)
+from benchorch.stats.binomial_bound import Target, TargetStatus, target_of
+from benchorch.stats.peak_rate import never
+from benchorch.stats.quantiles import minimum_n
+from benchorch.stats.queueing import LoadPhase, disagreement_ratio, lateness_ns, steady, stretches
+from benchorch.units import NS_PER_MS, NS_PER_US, format_ms
+
+MOST_LATE_RATIO = 0.05
+MOST_LATE_NS = 100 * NS_PER_US
+"""Lateness of the generator, at p99: more of a median response, or more at all, shows."""
+
+MOST_DISAGREEMENT_RATIO = 0.001
+WIDE_RATIO = 0.05
+
+
+def load_doubts(processes: Sequence[ProcessRecord]) -> tuple[str, ...]:
+    """One sentence for each doubt about a trial under load, the gravest first, with what to do."""
+    seen = seen_under_load(processes)
+    if not seen:
+        return ()
+    mains = at_one_rate(seen)
+    return (
+        *_contradiction(seen),
+        *_never(seen),
+        *_overload(mains),
+        *_missed(mains),
+        *_late(seen),
+        *_unsettled(seen),
+        *_few(mains),
+        *_wide_peak(seen),
+        *_no_probe(seen),
+    )
+
+
+def _contradiction(seen: Sequence[Observations]) -> Iterator[str]:
+    found = [disagreement_ratio(s) for observed in seen for s in stretches(observed)]
+    worst = max(found, default=0.0)
+    if worst > MOST_DISAGREEMENT_RATIO:
+        yield (
+            f"The times of the queries contradict each other by {_percent(worst)}: replaying the "
+            "schedule through the queue gives other responses than were measured. Do not use "
+            "these figures; run it again, and if it repeats, this machine's clock cannot be "
+            "trusted."
+        )
+
+
+def _never(seen: Sequence[Observations]) -> Iterator[str]:
+    refused = [target for observed in seen if (target := _refused(observed)) is not None]
+    if not refused:
+        return
+    target = refused[0]
+    limit = f"{format_ms(target.target_ms)} ms at {_quantile(target)}"
+    if len(refused) == len(seen):
+        yield (
+            f"No rate can be served within {limit}: service alone, with nothing waiting, takes "
+            "longer. Try a larger scenario.target_ms, a smaller workload.batch_size or another "
+            "conversion."
+        )
+    else:
+        yield (
+            f"In {len(refused)} of {len(seen)} processes no rate could be served within {limit}, "
+            "as service alone took longer; the highest rate is that of the others: try a quieter "
+            "machine, or a larger scenario.target_ms."
+        )
+
+
+def _refused(observed: Observations) -> Target | None:
+    """The target, where service alone took longer than that."""
+    target, at_full_speed = target_of(observed.loads[-1]), capacity_of(observed)
+    if target is None or at_full_speed is None or not never(at_full_speed, target):
+        return None
+    return target
+
+
+def _overload(mains: Sequence[LoadPhase]) -> Iterator[str]:
+    if not (mains and unstable(mains)):
+        return
+    offered = max(main.load.rate_per_s for main in mains)
+    given_up = sum(main.load.unserved for main in mains)
+    lost = f", and {given_up} queries were given up" if given_up else ""
+    yield (
+        f"Unstable: at {offered:.4g} queries a second the queue grew for as long as it was watched"
+        f"{lost}. Quantiles of responses would grow with the run, so there are none: try a lower "
+        "scenario.rate_per_s, or scenario.utilisation_ratio=0.5."
+    )
+
+
+def _missed(mains: Sequence[LoadPhase]) -> Iterator[str]:
+    target = target_of(mains[0].load) if mains else None
+    if target is None:
+        return
+    found, evidence = verdict(mains, target)
+    share = _percent(evidence.violations / evidence.queries)
+    limit = format_ms(target.target_ms)
+    if found is TargetStatus.UNDECIDED:
+        yield (
+            f"Whether {_quantile(target)} stays within {limit} ms is not decided: {share} of "
+            f"responses took longer, on the evidence of {evidence.queries:.0f} independent ones: "
+            "try a longer scenario.duration_s."
+        )
+    elif found is TargetStatus.MISSED and mains[0].load.purpose == CONFIRMATION:
+        yield (
+            f"The rate that the search found did not hold for a full run: {share} of responses "
+            f"took longer than {limit} ms: try a larger scenario.budget_s, or a quieter machine."
+        )
+    elif found is TargetStatus.MISSED:
+        yield (
+            f"The target is missed: {share} of responses took longer than {limit} ms: try a lower "
+            f"scenario.rate_per_s; scenario=peak_rate scenario.target_ms={target.target_ms:g} "
+            "finds one that holds."
+        )
+
+
+def _late(seen: Sequence[Observations]) -> Iterator[str]:
+    import numpy as np
+
+    limited = 0.0
+    offered = [s for o in seen for s in stretches(o) if s.load.purpose != CAPACITY]
+    for s in offered:
+        late_ns = float(np.quantile(lateness_ns(s), 0.99))
+        typical_ns = float(np.median(s.settled().response_ns))
+        if late_ns > min(MOST_LATE_NS, MOST_LATE_RATIO * typical_ns):
+            limited = max(limited, late_ns)
+    if limited:
+        yield (
+            f"Generator limited: one query in a hundred was started more than "
+            f"{format_ms(limited / NS_PER_MS)} ms later than it could have been, which is in its "
+            "response: try a quieter machine, fewer hardware.threads, or fewer scenario.servers."
+        )
+
+
+def _unsettled(seen: Sequence[Observations]) -> Iterator[str]:
+    offered = [s for o in seen for s in stretches(o) if s.load.purpose in (OFFERED, CONFIRMATION)]
+    unsettled = sum(steady(s) is False for s in offered)
+    if unsettled:
+        yield (
+            f"Service times had not settled after the first tenth of {unsettled} of "
+            f"{len(offered)} stretches: try a longer scenario.duration_s, or a quieter machine."
+        )
+
+
+def _few(mains: Sequence[LoadPhase]) -> Iterator[str]:
+    if not mains or unstable(mains):
+        return
+    p99 = quantile_over([[to_ms(main.settled().response_ns)] for main in mains], 0.99)
+    if p99 is None:
+        yield (
+            f"There is no p99: it takes {minimum_n(0.99)} queries after the first tenth of the "
+            "time: try a longer scenario.duration_s."
+        )
+    elif p99.low is None:
+        yield (
+            "p99 has no interval: waiting times of neighbours resemble each other, and too few "
+            "are independent: try a longer scenario.duration_s, or several processes with "
+            "stopping=quick."
+        )
+
+
+def _wide_peak(seen: Sequence[Observations]) -> Iterator[str]:
+    found = [peak for observed in seen if (peak := peak_of(observed)) is not None]
+    widest = max((peak.width_ratio for peak in found), default=0.0)
+    if widest > WIDE_RATIO:
+        yield (
+            f"The search for the highest rate ended with an interval {_percent(widest)} wide: "
+            "try a larger scenario.budget_s."
+        )
+
+
+def _no_probe(seen: Sequence[Observations]) -> Iterator[str]:
+    for observed in seen:
+        at_full_speed = capacity_of(observed)
+        unsearched = observed.loads[-1].purpose == CAPACITY and _refused(observed) is None
+        if at_full_speed is not None and unsearched:
+            capacity_per_s = at_full_speed.settled().completed_per_s()
+            yield (
+                f"No rate was offered: at {capacity_per_s:.3g} queries a second at most, the "
+                "search's budget does not hold a single probe: try a larger scenario.budget_s."
+            )
+            return
+
+
+def _quantile(target: Target) -> str:
+    return f"p{100 * target.quantile_ratio:g}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * ratio:.0f} %" if ratio >= 0.1 else f"{100 * ratio:.2g} %"

@@ -1,0 +1,177 @@
+"""Is a trial faster than its baseline, or why can that not be said?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from benchorch.domain.codec import Json
+from benchorch.domain.estimate import Comparison
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.stats.between_processes import headline_ns
+from benchorch.stats.pairs import (
+    ADJACENT,
+    ALTERNATED,
+    Pair,
+    design_of,
+    extremes,
+    halves,
+    interferes,
+    moves,
+    pairs,
+)
+from benchorch.stats.quantiles import ALPHA
+from benchorch.stats.ratio_test import INCONCLUSIVE, compare, compare_pairs
+from benchorch.stats.significance import holm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Everything a comparison rests on, before anything is concluded.
+
+    Attributes:
+        pairs: what the trial's processes saw of both sides; empty where the two never met.
+        parts: where there was no steady state, the same for parts of what was seen: a verdict
+            that not all of them support is none.
+        ours_ns, theirs_ns: each process's headline, where there are no pairs.
+        refusal: why there is no verdict whatever the numbers; empty where there may be one.
+        alpha: error rate, after what looking at the processes has cost.
+    """
+
+    design: str
+    pairs: Sequence[Pair] = ()
+    parts: tuple[Sequence[Pair], ...] = ()
+    ours_ns: Sequence[float] = ()
+    theirs_ns: Sequence[float] = ()
+    refusal: str = ""
+    alpha: float = ALPHA
+    delta_ratio: float
+
+
+def question(result: TrialResult, baseline: TrialResult | None) -> Question | None:
+    """What is to be compared; None for a baseline, and where either has nothing to compare.
+
+    A trial under load has not: its times are its queue's as much as its own.
+
+    Args:
+        baseline: its result, or None where there is none (yet): pairs alone can do without it.
+    """
+    if result.baseline_id is None or (baseline and baseline.trial_id == result.trial_id):
+        return None
+    if not (_comparable(result) and (baseline is None or _comparable(baseline))):
+        return None
+    if any(process.observations.loads for process in result.valid):
+        return None
+    met = pairs(result.valid)
+    theirs = [] if baseline is None else [headline_ns(process) for process in baseline.valid]
+    if not met and not theirs:
+        return None
+    design = design_of(result.valid)
+    return Question(
+        design=design,
+        pairs=met,
+        parts=_parts(result, design),
+        ours_ns=[headline_ns(process) for process in result.valid],
+        theirs_ns=theirs,
+        refusal=_refusal(result, baseline, design, interleaved=bool(met)),
+        alpha=result.stop_alpha,
+        delta_ratio=result.delta_ratio,
+    )
+
+
+def answer(asked: Question, comparisons: int = 1) -> Comparison | None:
+    """The ratio, and what may be said of it among so many comparisons read together.
+
+    The interval is Bonferroni's: all of `comparisons` hold at once in 19 of 20 tables.
+    """
+    found = _compared(asked, asked.pairs, comparisons)
+    if found is None:
+        return None
+    if asked.refusal:
+        return _withheld(found, asked.refusal)
+    if asked.parts and found.verdict != INCONCLUSIVE:
+        parts = [_compared(asked, part, comparisons) for part in asked.parts]
+        if any(part is None or part.verdict != found.verdict for part in parts):
+            return _withheld(found, "no steady state while the two were compared")
+        return replace(found, reason="not steady, but all that was seen supports it")
+    return found
+
+
+def _withheld(found: Comparison, reason: str) -> Comparison:
+    """The same numbers without a verdict; more pairs would not bring one."""
+    return replace(found, verdict=INCONCLUSIVE, reason=reason, material=False, pairs_needed=None)
+
+
+def answered_alone(asked: Question) -> Comparison | None:
+    """The comparison of one trial with its baseline, read alone."""
+    found = answer(asked)
+    return found and replace(found, adjusted_p_value=_after_looks(found, asked))
+
+
+def speedups(questions: Mapping[str, Question]) -> dict[str, Comparison]:
+    """The comparisons of one table, adjusted for being read together.
+
+    P-values are Holm's, intervals Bonferroni's, and a verdict needs its interval. Comparisons
+    that are refused a verdict count for nothing: they cannot be won by chance.
+    """
+    judged = [name for name, asked in questions.items() if not asked.refusal]
+    answers = {name: answer(asked, max(len(judged), 1)) for name, asked in questions.items()}
+    found = {name: comparison for name, comparison in answers.items() if comparison is not None}
+    once = {name: _after_looks(found[name], questions[name]) for name in judged if name in found}
+    known = {name: p for name, p in once.items() if p is not None}
+    adjusted = dict(zip(known, holm(list(known.values())), strict=True))
+    return {
+        name: replace(comparison, adjusted_p_value=adjusted.get(name))
+        for name, comparison in found.items()
+    }
+
+
+def _after_looks(found: Comparison, asked: Question) -> float | None:
+    """The p-value on the scale on which 5 % is 5 % in spite of all looks."""
+    if found.p_value is None or asked.refusal:
+        return None
+    return min(1.0, found.p_value * ALPHA / asked.alpha)
+
+
+def _parts(result: TrialResult, design: str) -> tuple[Sequence[Pair], ...]:
+    """Alternating cancels what the machine does, so there only the ratio has to hold still."""
+    if design == ADJACENT:
+        found = extremes(result.valid)
+        return found if all(found) else ()
+    moving = design == ALTERNATED and moves(result.valid, result.delta_ratio)
+    return halves(result.valid) if moving else ()
+
+
+def _compared(asked: Question, met: Sequence[Pair], comparisons: int) -> Comparison | None:
+    delta, alpha = asked.delta_ratio, asked.alpha / comparisons
+    if asked.pairs:
+        return compare_pairs(met, asked.design, delta_ratio=delta, alpha=alpha)
+    return compare(asked.ours_ns, asked.theirs_ns, delta_ratio=delta, alpha=alpha)
+
+
+def _refusal(
+    result: TrialResult, baseline: TrialResult | None, design: str, *, interleaved: bool
+) -> str:
+    """Why the two may not be ranked however clear the difference."""
+    ours = _threads(result)
+    theirs = ours if baseline is None else _threads(baseline)
+    if None not in (ours, theirs) and ours != theirs:
+        return f"threads differ: {ours} against the baseline's {theirs}"
+    if not interleaved:
+        why = result.pairing.partition(": ")[2] or "the two were measured one after the other"
+        return f"not interleaved: {why}"
+    if design == ALTERNATED and interferes(result.valid, result.delta_ratio):
+        return (
+            "alternating with the baseline changes the candidate's own speed: "
+            "try protocol.pairing=adjacent"
+        )
+    return ""
+
+
+def _comparable(result: TrialResult) -> bool:
+    right = result.parity is None or result.parity.passed
+    return right and result.outcome is Outcome.OK
+
+
+def _threads(result: TrialResult) -> Json:
+    return result.valid[0].facts.get("threads") if result.valid else None

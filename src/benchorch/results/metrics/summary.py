@@ -1,0 +1,200 @@
+"""What follows from the observations of trials?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import final
+
+from benchorch.domain.estimate import Estimate, Summary
+from benchorch.domain.result import TrialResult
+from benchorch.progress import Say, counted, silent
+from benchorch.results.metrics.cost import usd_per_million_items
+from benchorch.results.metrics.latency import latency_metrics
+from benchorch.results.metrics.load import load_metrics
+from benchorch.results.metrics.profile_warnings import profile_doubts
+from benchorch.results.metrics.resources import resource_doubts, resource_metrics
+from benchorch.results.metrics.speedup import Question, answered_alone, question, speedups
+from benchorch.results.metrics.warnings import trial_warnings
+from benchorch.stats.between_processes import over_processes
+from benchorch.stats.quantiles import LEVEL_RATIO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialFindings:
+    """What follows from one trial's observations, before its comparison is read with others.
+
+    Attributes:
+        summary: everything but the comparison.
+        asked: what is to be compared; None where nothing is.
+        baseline_id: the trial it is to be compared with, or None.
+    """
+
+    summary: Summary
+    asked: Question | None
+    baseline_id: str | None
+
+    def alone(self) -> Summary:
+        """With its comparison, as if that were the only one."""
+        found = answered_alone(self.asked) if self.asked else None
+        return replace(self.summary, speedup=found)
+
+
+def finding(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
+    """What follows from these two; from the same two always the same."""
+    metrics = metrics_of(result, baseline)
+    return TrialFindings(
+        summary=Summary(
+            metrics=metrics,
+            speedup=None,
+            steady=bool(result.valid) and all(p.steady_from is not None for p in result.valid),
+            warnings=(
+                *_rehearsal(result),
+                *trial_warnings(result, metrics),
+                *resource_doubts(result, baseline),
+                *profile_doubts(result.profile),
+            ),
+        ),
+        asked=question(result, baseline),
+        baseline_id=result.baseline_id,
+    )
+
+
+def summarise(result: TrialResult, baseline: TrialResult | None) -> Summary:
+    """The estimates, the comparison and the doubts; from the same result always the same.
+
+    Only processes that count are looked at. A trial that failed keeps whatever they saw before;
+    without any, nothing follows. The comparison is read alone: `together` reads those of a table.
+
+    Args:
+        result: the trial's.
+        baseline: the one it is compared with, or None if there is none or it has no result.
+    """
+    return finding(result, baseline).alone()
+
+
+def summarise_all(results: Mapping[str, TrialResult], say: Say = silent) -> dict[str, Summary]:
+    """Every trial's summary, by its identity; candidates of one baseline are read together."""
+    return SweepFindings().summaries(results, say)
+
+
+@final
+class SweepFindings:
+    """What was found of each result, looked for again only where it or its baseline is another."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[TrialResult, TrialResult | None, TrialFindings]] = {}
+
+    def of(self, result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
+        """What follows from these two."""
+        known = self._known.get(result.trial_id)
+        if known is None or known[0] is not result or known[1] is not baseline:
+            known = (result, baseline, finding(result, baseline))
+            self._known[result.trial_id] = known
+        return known[2]
+
+    def summaries(
+        self, results: Mapping[str, TrialResult], say: Say = silent
+    ) -> dict[str, Summary]:
+        """Those of one table, by the trials' identities.
+
+        Args:
+            say: told how far it is, where it takes longer than a moment.
+        """
+        told = counted(results.items(), "deriving figures", say)
+        return together({name: self.of(one, baseline_of(one, results)) for name, one in told})
+
+
+def baseline_of(result: TrialResult, results: Mapping[str, TrialResult]) -> TrialResult | None:
+    """What a trial is compared with; None where it has none, or that has no result."""
+    return results.get(result.baseline_id or "")
+
+
+def together(findings: Mapping[str, TrialFindings]) -> dict[str, Summary]:
+    """The summaries of one table, by the trials' identities.
+
+    Candidates of one baseline are one family: the same model, workload, hardware and scenario, and
+    one question, which conversion is best. The more of them, the wider their intervals, so that a
+    table of identical candidates has a winner no more often than a single comparison has.
+    """
+    found = {name: one.summary for name, one in findings.items()}
+    families: dict[str, dict[str, Question]] = {}
+    for name, one in findings.items():
+        if one.asked is not None and one.baseline_id is not None:
+            families.setdefault(one.baseline_id, {})[name] = one.asked
+    for family in families.values():
+        for name, comparison in speedups(family).items():
+            found[name] = replace(found[name], speedup=comparison)
+    return found
+
+
+def metrics_of(result: TrialResult, baseline: TrialResult | None) -> dict[str, Estimate]:
+    """Every estimate by its metric's name."""
+    metrics = {
+        **_timings(result),
+        **_costs(result),
+        **resource_metrics(result, baseline),
+    }
+    return {**metrics, **_prices(result, metrics)}
+
+
+def _rehearsal(result: TrialResult) -> Iterator[str]:
+    """That the machine was only played, where it was."""
+    if result.environment.get("rehearsed"):
+        kind = result.labels.get("hardware_kind", "another machine")
+        yield (
+            f"rehearsed: measured on this machine, which only played {kind}; executor=ec2 or "
+            "executor=ray measures on one."
+        )
+
+
+def _timings(result: TrialResult) -> Mapping[str, Estimate]:
+    loaded = any(process.observations.loads for process in result.valid)
+    return (load_metrics if loaded else latency_metrics)(result.valid, result.stop_alpha)
+
+
+def _costs(result: TrialResult) -> Mapping[str, Estimate]:
+    """Estimates that are not of timed calls: start, memory, build."""
+    processes = result.valid
+    found = {
+        "load_s/p50": over_processes([p.load_s for p in processes], unit="s"),
+        "first_call_s/p50": over_processes([p.first_call_s for p in processes], unit="s"),
+    }
+    totals = dict(_totals(result))
+    return {**{name: e for name, e in found.items() if e is not None}, **totals}
+
+
+def _prices(result: TrialResult, metrics: Mapping[str, Estimate]) -> Mapping[str, Estimate]:
+    """What a million items cost in each market whose price is known."""
+    rate = metrics.get("throughput_items_per_s/mean")
+    if rate is None or rate.value <= 0:
+        return {}
+    return {
+        f"cost_usd_per_million_items/{price.market}": usd_per_million_items(
+            rate, price.usd_per_hour
+        )
+        for price in result.prices
+    }
+
+
+def _totals(result: TrialResult) -> Iterator[tuple[str, Estimate]]:
+    peaks = [p.peak_rss_bytes for p in result.valid]
+    if peaks:
+        yield "peak_rss_bytes/max", _exact(max(peaks), "bytes", "maximum", len(peaks))
+    build = result.build
+    if build is not None and build.cache != "none":
+        yield "build_s/total", _exact(build.build_s, "s", "this trial's", 1)
+        yield "original_build_s/total", _exact(build.original_build_s, "s", "when it was made", 1)
+        yield "artifact_bytes/total", _exact(build.artifact_bytes, "bytes", "sum of files", 1)
+
+
+def _exact(value: float, unit: str, method: str, n: int) -> Estimate:
+    return Estimate(
+        value=float(value),
+        low=None,
+        high=None,
+        level_ratio=LEVEL_RATIO,
+        n=n,
+        unit=unit,
+        method=method,
+    )

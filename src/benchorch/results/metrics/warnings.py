@@ -1,0 +1,249 @@
+"""What a reader should doubt in a trial's numbers, the gravest first, each with what to do."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchorch.domain.estimate import Estimate
+from benchorch.domain.measurement import Observations, ProcessRecord
+from benchorch.domain.result import TrialResult
+from benchorch.results.metrics.latency import median_ms, preempted_ratio, queries_ms
+from benchorch.results.metrics.load_warnings import load_doubts
+from benchorch.stats.autocorrelation import independent_n, lag_one
+from benchorch.stats.between_processes import headline_ns
+from benchorch.stats.pairs import pairs
+from benchorch.stats.periodicity import LEAST_PERIODS, slow_period
+from benchorch.stats.quantiles import minimum_n
+from benchorch.stats.variance_components import calls_worth_taking, components
+from benchorch.units import NS_PER_MS, ns_to_s
+
+FIXED = "fixed"
+LEAST_PROCESSES = 5
+MOST_PREEMPTED_RATIO = 0.1
+MOST_OVERHEAD_RATIO = 0.01
+READS_PER_BLOCK = 1000
+WIDE_RATIO = 0.05
+_KNOWN_RATIO = 0.01
+
+_DESIGNS = {"adjacent": "in processes of its own", "none": "nowhere"}
+_EVENTS = {
+    "compilation": ("Code was compiled", "stopping.min_window_s=2, so that it comes first"),
+    "allocator_retry": ("The device's allocator ran out", "a smaller workload.batch_size"),
+    "collection": ("Garbage was collected", "a model that does not call the collector itself"),
+}
+
+
+def trial_warnings(result: TrialResult, metrics: Mapping[str, Estimate]) -> tuple[str, ...]:
+    """One sentence for each doubt, in plain words, with the next thing to try."""
+    seen = result.valid
+    if not seen:
+        return tuple(_disturbed(result))
+    if any(process.observations.loads for process in seen):
+        return (*load_doubts(seen), *_of_the_machine(result))
+    return (
+        *_unsteady(seen, result.stop_reason),
+        *_swinging(seen, result.stop_reason),
+        *_of_the_machine(result),
+        *_wide(result, metrics),
+        *_preempted(seen),
+        *_instrument(seen),
+        *_blocks(seen),
+        *_no_tail(seen, metrics, result.stop_reason),
+    )
+
+
+def _of_the_machine(result: TrialResult) -> Iterator[str]:
+    """What was not as it should be around the calls, and how few processes there were."""
+    seen = result.valid
+    yield from _threads(seen)
+    yield from _events(seen)
+    yield from _disturbed(result)
+    yield from _grade(result.grade)
+    yield from _pairing(result.pairing)
+    yield from _few(seen, result.stop_reason)
+
+
+def _unsteady(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:
+    unsteady = sum(process.steady_from is None for process in processes)
+    key = "window_s=5" if stop_reason == FIXED else "max_window_s=20"
+    if unsteady:
+        yield (
+            f"No steady state in {unsteady} of {len(processes)} processes, whose every call "
+            f"counts: try stopping.{key}, or a quieter machine."
+        )
+
+
+def _swinging(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:
+    """Windows that hold less than five periods of what the time does by itself."""
+    found = []
+    for process in processes:
+        steady = process.observations.durations_ns[process.steady_from or 0 :]
+        periods = slow_period(steady) if process.steady_from is not None else None
+        if periods is not None:
+            found.append(ns_to_s(sum(steady)) * LEAST_PERIODS / periods)
+    if 2 * len(found) > len(processes):
+        window_s = math.ceil(statistics.median(found))
+        longest = f"stopping.min_window_s={window_s} stopping.max_window_s={2 * window_s}"
+        key = f"stopping.window_s={window_s}" if stop_reason == FIXED else longest
+        yield f"Calls get slower and faster again within seconds, not averaged out here: try {key}."
+
+
+def _threads(processes: Sequence[ProcessRecord]) -> Iterator[str]:
+    """A process is pinned to one core for each thread it was asked to run with."""
+    for process in processes:
+        used, asked = process.facts.get("threads"), len(process.conditions.cpus)
+        if asked and isinstance(used, int) and used != asked:
+            yield (
+                f"{asked} threads were asked for, and the runtime says it uses {used}: "
+                f"try hardware.threads={used}."
+            )
+            return
+
+
+def _events(processes: Sequence[ProcessRecord]) -> Iterator[str]:
+    for event, (happened, remedy) in _EVENTS.items():
+        count = sum(_inside(process.observations, event) for process in processes)
+        if count:
+            yield f"{happened} while {count} of {len(processes)} processes measured: try {remedy}."
+
+
+def _inside(observed: Observations, event: str) -> bool:
+    """Whether it happened in any block but the first; under load, collecting garbage is normal."""
+    loaded = observed.at_once or bool(observed.scheduled_ns)
+    return max(observed.events.get(event, (0,))) > 0 and not (loaded and event == "collection")
+
+
+def _disturbed(result: TrialResult) -> Iterator[str]:
+    found = [process.disturbance for process in result.processes if process.disturbance]
+    if found:
+        count = "1 process was" if len(found) == 1 else f"{len(found)} processes were"
+        yield f"{count} measured again. {found[-1]} For fewer, try a quieter machine."
+
+
+def _grade(letter: str) -> Iterator[str]:
+    if letter == "C":
+        yield (
+            "This machine's own speed varies too much for absolute figures (grade C); ratios to "
+            "the baseline hold all the same: try benchorch doctor."
+        )
+
+
+def _pairing(pairing: str) -> Iterator[str]:
+    """That the comparison had to be made less narrowly than it might have been."""
+    design, _, why = pairing.partition(": ")
+    if why:
+        yield (
+            f"The baseline was met {_DESIGNS.get(design, design)}, because {why}: "
+            "try more processes, or protocol.pairing=adjacent from the start."
+        )
+
+
+def _few(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:
+    count = len(processes)
+    key = "processes" if stop_reason == FIXED else "min_processes"
+    if count == 1:
+        yield "One process has no interval: try stopping=quick for five."
+    elif count < LEAST_PROCESSES:
+        yield (
+            f"Only {count} processes, where {LEAST_PROCESSES} are the least to rely on: "
+            f"try stopping.{key}={LEAST_PROCESSES}."
+        )
+
+
+def _wide(result: TrialResult, metrics: Mapping[str, Estimate]) -> Iterator[str]:
+    headline = metrics.get("latency_ms/p50") or metrics.get("throughput_items_per_s/mean")
+    if headline is None or headline.low is None or headline.high is None:
+        return
+    reach = math.sqrt(headline.high / headline.low) - 1
+    if result.stop_reason == "budget_exhausted":
+        undecided = reach <= _KNOWN_RATIO and bool(pairs(result.valid))
+        what = "comparison was decided" if undecided else "target was met"
+        yield (
+            f"The budget ended before the {what}; the median is known to within "
+            f"{_percent(reach)}: try {_where_to_repeat(result.valid)}."
+        )
+    elif reach > WIDE_RATIO:
+        yield (
+            f"The median is known to within {_percent(reach)} only: "
+            "try stopping=precision, or a quieter machine."
+        )
+
+
+def _where_to_repeat(processes: Sequence[ProcessRecord]) -> str:
+    """Longer processes where their calls scatter more than they do themselves, else more."""
+    more = "a larger stopping.budget_s"
+    samples = [queries_ms(process) for process in processes]
+    found = components([samples])
+    windows_s = [ns_to_s(sum(process.observations.durations_ns)) for process in processes]
+    started_s = statistics.fmean(
+        process.elapsed_s - window for process, window in zip(processes, windows_s, strict=True)
+    )
+    if found is None or found.process is None or started_s <= 0:
+        return more
+    call_s = ns_to_s(statistics.median(map(headline_ns, processes)))
+    taken = statistics.fmean(sample.size for sample in samples)
+    worth = calls_worth_taking(found, call_s=call_s, process_s=started_s)
+    if worth is not None and worth < 2 * taken:
+        return more
+    window_s = math.ceil(min(worth or math.inf, 4 * taken) * call_s)
+    return f"stopping.min_window_s={window_s} stopping.max_window_s={4 * window_s}"
+
+
+def _preempted(processes: Sequence[ProcessRecord]) -> Iterator[str]:
+    share = preempted_ratio(processes)
+    if share > MOST_PREEMPTED_RATIO:
+        yield (
+            f"Other work interrupted {_percent(share)} of the timed blocks: "
+            "try a quieter machine, or fewer threads with hardware.threads."
+        )
+
+
+def _instrument(processes: Sequence[ProcessRecord]) -> Iterator[str]:
+    """The clock's and the loop's share of a block, where it is more than it should be."""
+    overheads = [
+        max(
+            # Half the rule: a block sized while the machine was slower may fall a little short.
+            p.calibration.pair_cost_ns * READS_PER_BLOCK / 2
+            > ns * p.observations.queries_per_block,
+            p.calibration.loop_turn_ns > MOST_OVERHEAD_RATIO * ns,
+        )
+        for p, ns in zip(processes, (ms * NS_PER_MS for ms in median_ms(processes)), strict=True)
+    ]
+    if any(overheads):
+        yield (
+            "The calls are so short that reading the clock and the loop around them show in the "
+            "figures: try a larger workload.batch_size."
+        )
+
+
+def _blocks(processes: Sequence[ProcessRecord]) -> Iterator[str]:
+    calls = max(process.observations.queries_per_block for process in processes)
+    if calls > 1 and not processes[0].observations.at_once:
+        yield (
+            f"Single calls are too short for this clock; figures are of blocks of {calls} calls, "
+            "which have no percentiles: try a larger workload.batch_size."
+        )
+
+
+def _no_tail(
+    processes: Sequence[ProcessRecord], metrics: Mapping[str, Estimate], stop_reason: str
+) -> Iterator[str]:
+    """Why there is no p99 in spite of all those queries."""
+    first = processes[0].observations
+    if "latency_ms/p99" in metrics or first.at_once or first.queries_per_block > 1:
+        return
+    samples = [queries_ms(process) for process in processes]
+    if sum(sample.size for sample in samples) >= minimum_n(0.99):
+        longest = max(sample.size / independent_n(sample) for sample in samples)
+        least = math.ceil(minimum_n(0.99) * longest)
+        key = "calls" if stop_reason == FIXED else "min_calls"
+        yield (
+            f"Calls of one process resemble each other (autocorrelation {lag_one(samples):.2f}), "
+            f"so p99 needs {least} of each: try stopping.{key}={least}."
+        )
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * ratio:.0f} %" if ratio >= 0.1 else f"{100 * ratio:.2g} %"

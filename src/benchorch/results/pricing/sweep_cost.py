@@ -1,0 +1,205 @@
+"""What will a sweep take, in minutes and dollars? Said, and held to, before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast, final
+
+from benchorch.config.components import construct
+from benchorch.domain.price import Market, Price, PriceSnapshot
+from benchorch.domain.trial import ConfigNode, Plan, Trial
+from benchorch.errors import ConfigError
+from benchorch.journal.registry import state_directory
+from benchorch.results.metrics.cost import trial_usd
+from benchorch.units import format_seconds
+
+if TYPE_CHECKING:
+    from benchorch.interfaces.price_source import PriceSource
+
+SOURCES = ("auto", "aws", "bundled")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pricing:
+    """How prices are found: the `pricing` node.
+
+    Args:
+        region: whose prices.
+        source: ``auto``, ``aws`` or ``bundled``.
+        market: ``on_demand`` or ``spot``: what the budget is judged by.
+        usd_per_hour: the user's own prices, by kind of machine.
+    """
+
+    region: str
+    source: str
+    market: str
+    usd_per_hour: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.source not in SOURCES:
+            raise ValueError(f"source must be one of {', '.join(SOURCES)}, got {self.source!r}")
+        if self.market not in list(Market):
+            raise ValueError(f"market must be one of {', '.join(Market)}, got {self.market!r}")
+        wrong = [kind for kind, usd in self.usd_per_hour.items() if not usd > 0]
+        if wrong:
+            raise ValueError(f"usd_per_hour must be above 0, is not for {', '.join(wrong)}")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a sweep may cost: the `budget` node."""
+
+    max_usd: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_usd is not None and not self.max_usd > 0:
+            raise ValueError(f"max_usd must be above 0 or null, got {self.max_usd}")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """Of one trial: how long it occupies a machine, and what that costs; None where unpaid."""
+
+    seconds: float
+    usd: float | None
+
+
+def pricing_of(session: ConfigNode) -> Pricing:
+    """The `pricing` node; ConfigError with every problem."""
+    return construct(Pricing, cast(ConfigNode, session["pricing"]), "pricing")
+
+
+def budget_of(session: ConfigNode) -> Budget:
+    """The `budget` node; ConfigError with every problem."""
+    return construct(Budget, cast(ConfigNode, session["budget"]), "budget")
+
+
+def snapshot(trials: Sequence[Trial], pricing: Pricing) -> PriceSnapshot | None:
+    """The prices of the machines that are paid for; None where none is.
+
+    Those are EC2's, and whatever the user has named a price for.
+    """
+    machines = {_kind(trial): cast(ConfigNode, trial.spec["hardware"]) for trial in trials}
+    rented = {kind: node for kind, node in machines.items() if node.get("size") is not None}
+    kinds = [kind for kind in machines if kind in rented or kind in pricing.usd_per_hour]
+    if not kinds:
+        return None
+    from benchorch.results.pricing.price_book import PriceBook, bundled_prices, vcpus_of
+
+    book = PriceBook(
+        region=pricing.region,
+        own=pricing.usd_per_hour,
+        source=_source(pricing) if rented else None,
+        cache=state_directory() / "prices",
+        bundled=bundled_prices(),
+    )
+    vcpus = {kind: vcpus_of(node) for kind, node in rented.items()}
+    return book.snapshot(kinds, {kind: n for kind, n in vcpus.items() if n is not None})
+
+
+def prices_of(plan: Plan, spec: ConfigNode) -> tuple[Price, ...]:
+    """What an hour of the machine in a trial's spec costs, one price a market."""
+    if plan.prices is None:
+        return ()
+    kind = str(cast(ConfigNode, spec["hardware"])["kind"])
+    found = (plan.prices.of(kind, market) for market in Market)
+    return tuple(price for price in found if price is not None)
+
+
+def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, Expected]:
+    """What each trial is expected to take, by its id; what several need is built by the first."""
+    from benchorch.executors.scheduling.duration_forecast import forecasts, remembered
+
+    asked = plan.trials if trials is None else trials
+    market = Market(str(cast(ConfigNode, plan.session["pricing"])["market"]))
+    told = forecasts(asked, remembered()) if asked else {}
+    there: set[str] = set()
+    found = {}
+    for trial in asked:
+        forecast = told[trial.trial_id]
+        builds = {name: s for name, s in forecast.builds.items() if name not in there}
+        there.update(builds)
+        seconds = forecast.measure_s + sum(builds.values())
+        price = plan.prices.of(_kind(trial), market) if plan.prices else None
+        usd = trial_usd(seconds, price.usd_per_hour) if price else None
+        found[trial.trial_id] = Expected(seconds=seconds, usd=usd)
+    return found
+
+
+def check_budget(plan: Plan, todo: Sequence[Trial]) -> None:
+    """ConfigError where a rented machine has no price, or the sweep would cost too much."""
+    pricing = cast(ConfigNode, plan.session.get("pricing") or {})
+    if plan.prices is None or not pricing:
+        return
+    market = Market(str(pricing["market"]))
+    unknown = sorted(
+        {
+            _kind(trial)
+            for trial in todo
+            if cast(ConfigNode, trial.spec["hardware"]).get("size") is not None
+            and plan.prices.of(_kind(trial), market) is None
+        }
+    )
+    if unknown:
+        region = pricing["region"]
+        raise ConfigError(
+            [
+                f"{kind} has no known {market} price in {region}, so nothing is started. State "
+                f"one: '+pricing.usd_per_hour={{{kind}: 1.0}}'."
+                for kind in unknown
+            ]
+        )
+    most = budget_of(plan.session).max_usd
+    if most is None:
+        return
+    cost = sum(one.usd or 0.0 for one in expected(plan, todo).values())
+    if cost > most:
+        raise ConfigError(
+            [
+                f"The sweep is expected to cost {cost:.2f} USD, more than budget.max_usd={most:g}, "
+                "so nothing is started. Ask for less, raise budget.max_usd, or see "
+                "python -m benchorch plan."
+            ]
+        )
+
+
+def summary_lines(plan: Plan, told: Mapping[str, Expected]) -> Sequence[str]:
+    """Minutes and dollars of each kind of machine, then of all together."""
+    by_kind: dict[str, list[Expected]] = {}
+    for trial in plan.trials:
+        by_kind.setdefault(_kind(trial), []).append(told[trial.trial_id])
+    lines = [f"{kind}  {_line(those)}" for kind, those in by_kind.items()]
+    if len(by_kind) > 1:
+        lines.append(f"all  {_line(list(told.values()))}")
+    lines += [f"note  {warning}" for warning in (plan.prices.warnings if plan.prices else ())]
+    return lines
+
+
+def total_usd(told: Mapping[str, Expected]) -> float | None:
+    """Of all trials that are paid for; None where none is."""
+    paid = [one.usd for one in told.values() if one.usd is not None]
+    return sum(paid) if paid else None
+
+
+def _line(those: Sequence[Expected]) -> str:
+    count = f"{len(those)} trial{'' if len(those) == 1 else 's'}"
+    duration = format_seconds(sum(one.seconds for one in those))
+    paid = [one.usd for one in those if one.usd is not None]
+    cost = f", about {sum(paid):.2f} USD" if paid else ""
+    return f"{count}, about {duration}{cost}"
+
+
+def _kind(trial: Trial) -> str:
+    return str(cast(ConfigNode, trial.spec["hardware"])["kind"])
+
+
+def _source(pricing: Pricing) -> PriceSource | None:
+    if pricing.source == "bundled":
+        return None
+    from benchorch.hardware.aws_prices import AwsPrices, has_credentials
+
+    return AwsPrices() if pricing.source == "aws" or has_credentials() else None

@@ -1,0 +1,39 @@
+"""Tables and reports as text that is the same on every terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from benchorch.results.report.console import rich_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 160
+
+
+def paper() -> tuple[Console, io.StringIO]:
+    """A console that writes to memory, and where to read what it wrote."""
+    from rich.console import Console
+
+    written = io.StringIO()
+    # In a notebook rich would show it there and then, and write nothing.
+    return Console(file=written, width=WIDTH, color_system=None, force_jupyter=False), written
+
+
+def table_text(rows: Sequence[Sequence[str]]) -> str:
+    """A header and its rows, drawn; what is in brackets is text and no style."""
+    from rich.markup import escape
+
+    console, written = paper()
+    console.print(rich_table([[escape(cell) for cell in row] for row in rows]))
+    return tidy(written.getvalue())
+
+
+def tidy(text: str) -> str:
+    """Without the spaces that pad lines, and with one empty line where there are several."""
+    lines = "\n".join(line.rstrip() for line in text.splitlines())
+    return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")

@@ -1,0 +1,147 @@
+"""What came of a sweep that nobody would read row by row: counts, and what is alike told once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from benchorch.domain.estimate import Summary
+from benchorch.domain.result import Failure, Outcome, TrialResult
+from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.results.report.tables import fastest, subject
+
+HEADERS = ("model", "hardware", "scenario", "trials", "best figure", "shown to beat its baseline")
+_WINNERS_NAMED = 2
+_OTHERS_NAMED = 3
+_NAMES_SHOWN = 3
+
+Answer = tuple[Trial | None, Mapping[str, Summary]]
+"""What is fastest in one case, if anything is, and the summaries in which it stands."""
+
+
+def overview_rows(
+    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
+) -> list[tuple[str, ...]]:
+    """A header, then a row for each model, hardware and scenario, in the plan's order.
+
+    Latencies of different cases are no ranking, so what is told is how often which conversion has
+    the best one. A case is one thing to be served, as a conclusion's is, on one hardware.
+    """
+    groups: dict[tuple[str, ...], list[Trial]] = {}
+    for trial in plan.trials:
+        key = tuple(trial.labels.get(name, "") for name in HEADERS[:3])
+        groups.setdefault(key, []).append(trial)
+    rows = [
+        (*key, _states(trials, results), *_winners(trials, results, summaries))
+        for key, trials in groups.items()
+    ]
+    return [HEADERS, *rows]
+
+
+def _states(trials: Sequence[Trial], results: Mapping[str, TrialResult]) -> str:
+    """``475 ok, 5 failed``: how many trials came to what."""
+    found = Counter(_state(results.get(trial.trial_id)) for trial in trials)
+    return ", ".join(f"{found[state]} {state}" for state in _STATES if found[state])
+
+
+_STATES = ("ok", "not the same model", "failed", "not run")
+
+
+def _state(result: TrialResult | None) -> str:
+    if result is None:
+        return "not run"
+    if result.outcome is not Outcome.OK:
+        return "failed"
+    wrong = result.parity is not None and not result.parity.passed
+    return "not the same model" if wrong else "ok"
+
+
+def _winners(
+    trials: Sequence[Trial],
+    results: Mapping[str, TrialResult],
+    summaries: Mapping[str, Summary],
+) -> tuple[str, str]:
+    """Which conversions have the best figure how often, and in how many cases that is shown."""
+    cases: dict[str, list[Trial]] = {}
+    for trial in trials:
+        cases.setdefault(subject(trial), []).append(trial)
+    best = [fastest(case, results, summaries) for case in cases.values()]
+    known = [trial for trial in best if trial is not None]
+    named = Counter(trial.labels["conversion"] for trial in known).most_common()
+    told = [f"{name} in {times}" for name, times in named[:_WINNERS_NAMED]]
+    rest = sum(times for _, times in named[_WINNERS_NAMED:])
+    told += [f"others in {rest}"] if rest else []
+    shown = sum(_is_shown(trial, summaries) for trial in known)
+    count = len(cases)
+    return f"{', '.join(told) or 'none'} of {count}", f"{shown} of {count}"
+
+
+def overall(answers: Sequence[Answer]) -> str:
+    """One sentence of many cases: what has the best figure how often, and is shown to how often."""
+    known = [(trial, summaries) for trial, summaries in answers if trial is not None]
+    winners = Counter(_way(trial) for trial, _ in known)
+    shown = Counter(_way(trial) for trial, summaries in known if _is_shown(trial, summaries))
+    count = len(answers)
+    if not winners:
+        return f"None of {count} cases has an answer: no result could be ranked."
+    (best, times), *others = winners.most_common()
+    said = f"{best} has the best figure in {times} of {count} cases"
+    if shown[best]:
+        said = f"{said}, and is shown to beat its baseline in {shown[best]}"
+    rest = [f"{name} in {many}" for name, many in others[:_OTHERS_NAMED]]
+    if len(others) > _OTHERS_NAMED:
+        rest.append(f"{len(others) - _OTHERS_NAMED} others in the rest")
+    unanswered = count - len(known)
+    if unanswered:
+        rest.append(f"{unanswered} without an answer")
+    return "; ".join(filter(None, (said, ", ".join(rest)))) + "."
+
+
+def _way(trial: Trial) -> str:
+    return f"{trial.labels['conversion']} on {trial.labels['hardware']}"
+
+
+def _is_shown(trial: Trial, summaries: Mapping[str, Summary]) -> bool:
+    """Whether it was shown to be faster than its baseline."""
+    speedup = summaries[trial.trial_id].speedup
+    return speedup is not None and speedup.verdict == "faster"
+
+
+class Alike(NamedTuple):
+    """Trials that failed in one way.
+
+    Attributes:
+        trial_ids: the first one stands for all.
+    """
+
+    failure: Failure
+    trial_ids: list[str]
+
+
+def alike_failures(results: Iterable[TrialResult]) -> list[Alike]:
+    """Failures of the same class, stage and words together, the most frequent first."""
+    found: dict[tuple[str, ...], Alike] = {}
+    for result in results:
+        failure = result.failure
+        if failure is not None:
+            key = (failure.stage, failure.kind, failure.message, failure.remedy)
+            found.setdefault(key, Alike(failure, [])).trial_ids.append(result.trial_id)
+    return sorted(found.values(), key=lambda one: -len(one.trial_ids))
+
+
+def alike_skips(skips: Sequence[Skip]) -> list[tuple[Skip, int]]:
+    """A skip of each reason and remedy, and how many there are, the most frequent first."""
+    found: dict[tuple[str, str], list[Skip]] = {}
+    for skip in skips:
+        found.setdefault((skip.reason, skip.remedy), []).append(skip)
+    told = [(alike[0], len(alike)) for alike in found.values()]
+    return sorted(told, key=lambda one: -one[1])
+
+
+def some_of(names: Sequence[str]) -> str:
+    """``a, b, c and 9,997 more``."""
+    more = len(names) - _NAMES_SHOWN
+    if more <= 1:  # a name is no longer than saying that there is one
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMES_SHOWN])} and {more:,} more"

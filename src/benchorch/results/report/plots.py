@@ -1,0 +1,242 @@
+"""Which pictures does a report have, of what, and what is said where there is nothing to draw?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchorch.domain.estimate import Estimate
+from benchorch.formatting import interval_text
+from benchorch.results.report.rows import ReportRow
+from benchorch.results.report.scatter import Mark, chart
+from benchorch.results.report.tables import subject
+from benchorch.trace.report.markup import shortened
+from benchorch.units import format_seconds
+
+SIZES = {"batch_size": "batch size", "seq_len": "sequence length"}
+"""Symbols of a workload over which there is a picture wherever they were swept."""
+_LONGEST = 90
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """One picture.
+
+    Attributes:
+        sentence: how to read it, or why there is none.
+        picture: SVG; empty where there is nothing to draw.
+        series: those that are in it.
+    """
+
+    title: str
+    sentence: str
+    picture: str = ""
+    series: tuple[str, ...] = ()
+
+
+def series_of(row: ReportRow) -> str:
+    """What has one colour on all pictures: how it is run, and where."""
+    hardware = row.labels.get("hardware_kind") or row.labels.get("hardware", "")
+    return f"{row.labels.get('conversion', '')} on {hardware}"
+
+
+def plots(rows: Sequence[ReportRow]) -> list[Plot]:
+    """The pictures in the order of the page."""
+    names = list(dict.fromkeys(map(series_of, rows)))
+    return [
+        _latency_throughput(rows, names),
+        _cost(rows, names),
+        _build(rows, names),
+        *(plot for symbol in SIZES for plot in _scaling(rows, names, symbol)),
+    ]
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Of points of which less is better in both, those than which none is better in both.
+
+    From left to right; of equal ones, one. At n = 0 nothing, at n = 1 the point itself; O(n log n).
+    """
+    front: list[tuple[float, float]] = []
+    for x, y in sorted(points):
+        if not front or y < front[-1][1]:
+            front.append((x, y))
+    return front
+
+
+def _latency_throughput(rows: Sequence[ReportRow], names: Sequence[str]) -> Plot:
+    marks = list(_marks(rows, lambda row: row.latency, lambda row: row.throughput))
+    return _plot(
+        "Latency against throughput",
+        "Best is the top left: short calls and many items. Lines are 95 % intervals.",
+        "No trial has both a latency and a throughput.",
+        ("median latency, ms", "items a second"),
+        marks,
+        names,
+    )
+
+
+def _cost(rows: Sequence[ReportRow], names: Sequence[str]) -> Plot:
+    known = [row for row in rows if row.usd_per_million is not None]
+    marks = list(_marks(known, lambda row: row.latency, lambda row: row.usd_per_million))
+    priced = [one for one in known if one.latency and not one.disqualified]
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for row in priced:
+        assert row.latency is not None
+        assert row.usd_per_million is not None
+        place = row.latency.value, row.usd_per_million.value
+        groups.setdefault(subject(row.stored.trial), []).append(place)
+    fronts = [pareto_front(points) for points in groups.values()]
+    unpriced = sorted({_kind(row) for row in rows if row.price is None})
+    told = f" No price is known for {', '.join(unpriced)}." if unpriced else ""
+    return _plot(
+        "Cost against latency",
+        "Best is the bottom left. Ringed, and joined by dashes: the Pareto front, where nothing is "
+        "both cheaper and faster for the same work. Every machine is taken to be busy all the "
+        f"time.{told}",
+        f"There is nothing to draw:{told or ' no trial has both a price and a throughput.'}",
+        ("median latency, ms", "USD a million items"),
+        marks,
+        names,
+        fronts,
+    )
+
+
+def _build(rows: Sequence[ReportRow], names: Sequence[str]) -> Plot:
+    def seconds(row: ReportRow) -> Estimate | None:
+        return row.metrics.get("original_build_s/total")
+
+    return _plot(
+        "Build time against gain",
+        "What a conversion takes to build, and how many times as fast as its baseline it is: "
+        "above 1 is faster.",
+        "No trial has both a build and a speed-up over a baseline.",
+        ("build, seconds", "speed-up over the baseline"),
+        list(_marks(rows, seconds, _gain)),
+        names,
+    )
+
+
+def _gain(row: ReportRow) -> Estimate | None:
+    speedup = None if row.stored.summary is None else row.stored.summary.speedup
+    return None if speedup is None else speedup.ratio
+
+
+def _scaling(rows: Sequence[ReportRow], names: Sequence[str], symbol: str) -> Iterator[Plot]:
+    """Latency and throughput over a size; nothing where no series has two of it."""
+    groups: dict[str, list[ReportRow]] = {}
+    for row in rows:
+        if row.size(symbol) is not None and row.ran:
+            groups.setdefault(_else_equal(row, symbol), []).append(row)
+    swept = {
+        key: found for key, found in groups.items() if len({row.size(symbol) for row in found}) > 1
+    }
+    shown: Mapping[str, Callable[[ReportRow], Estimate | None]] = {
+        "Latency": lambda row: row.latency,
+        "Throughput": lambda row: row.throughput,
+    }
+    units = {"Latency": "median latency, ms", "Throughput": "items a second"}
+    for what, of in shown.items():
+        marks = [
+            mark
+            for key, found in swept.items()
+            for mark in _marks(found, lambda row: _exactly(row.size(symbol)), of, group=key)
+        ]
+        if marks:
+            yield _plot(
+                f"{what} over {SIZES[symbol]}",
+                "Joined: the same model, conversion and hardware, all else equal.",
+                "",
+                (SIZES[symbol], units[what]),
+                marks,
+                names,
+                x_ticks=sorted({mark.x for mark in marks}),
+            )
+
+
+def _else_equal(row: ReportRow, symbol: str) -> str:
+    """Everything but one size: what may be joined by a line."""
+    told = [row.run.plan_id, *(row.labels.get(name, "") for name in ("model", "scenario"))]
+    told.append(series_of(row))
+    for name in ("workload", "axes"):
+        words = row.labels.get(name, "").split()
+        told += [word for word in words if word.partition("=")[0].rpartition(".")[2] != symbol]
+    return " ".join(told)
+
+
+def _exactly(value: int | None) -> Estimate | None:
+    if value is None:
+        return None
+    return Estimate(
+        value=float(value), low=None, high=None, level_ratio=1, n=1, unit="", method="stated"
+    )
+
+
+def _marks(
+    rows: Sequence[ReportRow],
+    x: Callable[[ReportRow], Estimate | None],
+    y: Callable[[ReportRow], Estimate | None],
+    group: str = "",
+) -> Iterator[Mark]:
+    """One of each trial that has both, above 0, as logarithmic axes want it."""
+    for row in rows:
+        across, up = x(row), y(row)
+        if across and up and across.value > 0 and up.value > 0:
+            yield Mark(
+                x=across.value,
+                y=up.value,
+                x_ends=_ends(across),
+                y_ends=_ends(up),
+                series=series_of(row),
+                tip=_tip(row),
+                hollow=row.disqualified,
+                group=group,
+            )
+
+
+def _ends(estimate: Estimate) -> tuple[float, float] | None:
+    if estimate.low is None or estimate.high is None:
+        return None
+    return estimate.low, estimate.high
+
+
+def _tip(row: ReportRow) -> str:
+    """Name, place and every figure that a picture may show."""
+    build = row.metrics.get("original_build_s/total")
+    cost, gain = row.usd_per_million, _gain(row)
+    lines = [
+        " ".join(filter(None, (row.labels.get("model"), row.labels.get("workload")))),
+        f"{series_of(row)}{' (not the same model)' if row.disqualified else ''}",
+        "" if row.latency is None else f"median latency {interval_text(row.latency)} ms",
+        "" if row.throughput is None else f"{interval_text(row.throughput)} items/s",
+        "" if cost is None else f"{interval_text(cost)} USD a million items",
+        "" if build is None else f"build {format_seconds(build.value)}",
+        "" if gain is None else f"{interval_text(gain)} times its baseline",
+        f"plan {row.run.plan_id}",
+    ]
+    return "\n".join(shortened(line, _LONGEST) for line in lines if line)
+
+
+def _kind(row: ReportRow) -> str:
+    return row.labels.get("hardware_kind") or row.labels.get("hardware", "") or "this machine"
+
+
+def _plot(
+    title: str,
+    sentence: str,
+    nothing: str,
+    axes: tuple[str, str],
+    marks: Sequence[Mark],
+    names: Sequence[str],
+    fronts: Sequence[Sequence[tuple[float, float]]] = (),
+    x_ticks: Sequence[float] = (),
+) -> Plot:
+    if not marks:
+        return Plot(title=title, sentence=nothing)
+    shown = {mark.series for mark in marks}
+    hollow = " Hollow: no longer the same model." if any(m.hollow for m in marks) else ""
+    return Plot(
+        title=title,
+        sentence=f"{sentence}{hollow}",
+        picture=chart(title, *axes, marks, names, fronts, x_ticks),
+        series=tuple(name for name in names if name in shown),
+    )

@@ -1,0 +1,67 @@
+"""What does an hour of each machine in these runs cost? What their own sweeps were judged by.
+
+Where several tell, the newest counts for all, so that rows of one report are judged alike; a run
+from before prices were kept is judged by the list that ships with benchorch. Nobody is asked, so
+that a report says the same today and tomorrow. A machine of one's own has no price unless its owner
+named one, which is not a price of nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from benchorch.domain.codec import Json
+from benchorch.domain.price import Market, Price, PriceSnapshot
+from benchorch.domain.trial import Trial
+from benchorch.results.compare.stored_run import StoredRun
+from benchorch.results.pricing.price_book import PriceBook, bundled_prices, vcpus_of
+
+NOTHING_KEPT = Path(os.devnull)
+"""No directory: prices fetched earlier do not count in a report."""
+
+
+def prices_of(runs: Sequence[StoredRun], *, anew: bool = False) -> PriceSnapshot:
+    """The prices of all kinds of machines in these runs.
+
+    Args:
+        runs: what is reported.
+        anew: by the list alone, whatever the sweeps were judged by.
+    """
+    listed = _listed(runs)
+    kept = {} if anew else {price.kind: price for price in _kept(runs)}
+    return replace(listed, on_demand={**listed.on_demand, **kept})
+
+
+def _kept(runs: Sequence[StoredRun]) -> Sequence[Price]:
+    """What results were judged by on demand, the newest last."""
+    results = [result for run in runs for result in run.results().values()]
+    prices = [price for result in results for price in result.prices]
+    return sorted(
+        (price for price in prices if price.market is Market.ON_DEMAND),
+        key=lambda price: price.as_of,
+    )
+
+
+def _listed(runs: Sequence[StoredRun]) -> PriceSnapshot:
+    """The bundled list's prices."""
+    trials = [stored.trial for run in runs for stored in run.trials]
+    sizes = {kind_of(trial): vcpus_of(_hardware(trial)) for trial in trials}
+    vcpus = {kind: count for kind, count in sizes.items() if count is not None}
+    bundled = bundled_prices()
+    book = PriceBook(
+        region=str(bundled["region"]), own={}, source=None, cache=NOTHING_KEPT, bundled=bundled
+    )
+    return book.snapshot(sorted({kind_of(trial) for trial in trials}), vcpus)
+
+
+def kind_of(trial: Trial) -> str:
+    """The kind of machine, e.g. ``g5.xlarge`` or ``local``."""
+    return trial.labels.get("hardware_kind") or str(_hardware(trial).get("kind", ""))
+
+
+def _hardware(trial: Trial) -> Mapping[str, Json]:
+    return cast(Mapping[str, Json], trial.spec.get("hardware") or {})

@@ -1,0 +1,138 @@
+"""Every trial of some runs as a row of a report: its cells, where it ran, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from benchorch.domain.codec import Json
+from benchorch.domain.estimate import Estimate
+from benchorch.domain.price import Market, Price, PriceSnapshot
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.results.compare.stored_run import StoredRun, StoredTrial
+from benchorch.results.metrics.cost import usd_per_million_items
+from benchorch.results.report.prices import kind_of
+from benchorch.results.report.tables import LIMIT, ranked, table_rows
+
+THROUGHPUTS = ("throughput_items_per_s/mean", "achieved_per_s/mean", "capacity_per_s/mean")
+LATENCIES = ("latency_ms/p50", "response_ms/p50")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRow:
+    """One trial.
+
+    Attributes:
+        run: whose it is.
+        name: short, apart from what all trials of its run share.
+        cells: the columns of the run's own table by their headers, but for the first.
+        price: of an hour of its machine; None where nobody knows it.
+    """
+
+    run: StoredRun
+    stored: StoredTrial
+    name: str
+    cells: Mapping[str, str]
+    price: Price | None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Short names for people."""
+        return self.stored.trial.labels
+
+    @property
+    def result(self) -> TrialResult | None:
+        """What became of it."""
+        return self.stored.result
+
+    @property
+    def metrics(self) -> Mapping[str, Estimate]:
+        """What was derived; nothing where there is no result."""
+        return {} if self.stored.summary is None else self.stored.summary.metrics
+
+    @property
+    def outcome(self) -> str:
+        """How it ended, in a word."""
+        return "not run" if self.result is None else self.result.outcome.value
+
+    @property
+    def disqualified(self) -> bool:
+        """Whether it is no longer the same model."""
+        return bool(self.stored.disagreement)
+
+    @property
+    def ran(self) -> bool:
+        """Whether it has figures at all."""
+        return self.result is not None and self.result.outcome is Outcome.OK
+
+    @property
+    def latency(self) -> Estimate | None:
+        """Median time of a call, or of a response where there is load."""
+        return first(self.metrics, LATENCIES)
+
+    @property
+    def throughput(self) -> Estimate | None:
+        """Items or queries a second."""
+        return first(self.metrics, THROUGHPUTS)
+
+    @property
+    def usd_per_million(self) -> Estimate | None:
+        """What a million items cost; None without a price or a rate."""
+        rate = self.throughput
+        if rate is None or self.price is None or rate.value <= 0:
+            return None
+        return usd_per_million_items(rate, self.price.usd_per_hour)
+
+    @property
+    def runtime(self) -> str:
+        """What really ran it, where that was seen; else the class that was asked for."""
+        seen = self.stored.evidence.facts.get("provider")
+        node = cast(Mapping[str, Json], self.stored.trial.spec.get("conversion") or {})
+        asked = cast(Mapping[str, Json], node.get("runtime") or {}).get("_target_", "")
+        return str(seen or str(asked).rpartition(".")[2])
+
+    @property
+    def device(self) -> str:
+        """The exact device: an accelerator's or a processor's own name."""
+        evidence = self.stored.evidence
+        kind = str(evidence.facts.get("device") or "")
+        if evidence.device.get("name"):
+            return str(evidence.device["name"])
+        model = None if self.result is None else self.result.environment.get("cpu_model")
+        return str(model or kind) if kind in ("", "cpu", "CPU") else kind
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether no accelerator took part."""
+        return str(self.stored.evidence.facts.get("device") or "").lower() == "cpu"
+
+    def size(self, symbol: str) -> int | None:
+        """The workload's value of a symbol such as ``batch_size``."""
+        workload = cast(Mapping[str, Json], self.stored.trial.spec.get("workload") or {})
+        value = workload.get(symbol)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def first(metrics: Mapping[str, Estimate], names: Sequence[str]) -> Estimate | None:
+    """The first of these that there is."""
+    return next((metrics[name] for name in names if name in metrics), None)
+
+
+def rows_of(runs: Sequence[StoredRun], prices: PriceSnapshot) -> tuple[ReportRow, ...]:
+    """All trials, run by run, each run's in the order of its own table."""
+    return tuple(row for run in runs for row in _rows(run, prices))
+
+
+def _rows(run: StoredRun, prices: PriceSnapshot) -> Iterator[ReportRow]:
+    plan, results, summaries = run.plan(), run.results(), run.summaries()
+    stored = {one.trial.trial_id: one for one in run.trials}
+    head, *drawn = table_rows(plan, results, summaries)
+    for trial, (name, *cells) in zip(ranked(plan, results, summaries), drawn, strict=True):
+        yield ReportRow(
+            run=run,
+            stored=stored[trial.trial_id],
+            name=name,
+            cells={LIMIT: "–", **dict(zip(head[1:], cells, strict=True))},
+            price=prices.of(kind_of(trial), Market.ON_DEMAND),
+        )

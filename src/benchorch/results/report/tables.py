@@ -1,0 +1,368 @@
+"""Plans and results as rows of text: what to show, apart from how it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from benchorch.domain.estimate import Estimate, Summary
+from benchorch.domain.price import Market
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.formatting import cell_name, interval_text, plural, varying_labels
+from benchorch.units import format_bytes, format_ms, format_seconds
+
+
+def plan_text(plan: Plan) -> str:
+    """The plan for a terminal without drawing libraries: it must appear at once."""
+    rows = [("trial", "model", "conversion", "hardware", "workload")]
+    for trial in plan.trials:
+        labels = trial.labels
+        workload = " ".join(filter(None, (labels["workload"], labels["axes"])))
+        rows.append(
+            (trial.trial_id, labels["model"], labels["conversion"], labels["hardware"], workload)
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    lines += [f"skip  {skip_text(skip)}" for skip in plan.skips]
+    lines += [f"note  {note}" for note in plan.notes]
+    lines.append(f"{plural(len(plan.trials), 'trial')}, {plural(len(plan.skips), 'skip')}")
+    return "\n".join(lines)
+
+
+HEADERS = (
+    "conversion",
+    "p50 ms [95 %]",
+    "p99 ms",
+    "items/s",
+    "build",
+    "peak memory",
+    "same model?",
+    "vs eager [95 %]",
+)
+
+
+COST = "USD per 1M [95 %]"
+"""The column that a table has where a machine is paid for: a million items, on demand."""
+
+LIMIT = "limited by"
+"""The column that a table has where any trial was profiled."""
+
+_LONGEST_NAME = 32
+
+
+class Headline(NamedTuple):
+    """The figure that a trial is ranked by.
+
+    Attributes:
+        text: with its interval and what it is of, e.g. ``p50 12.3 [12.1, 12.5] ms``.
+        cost: the lower, the better.
+    """
+
+    text: str
+    cost: float
+
+
+# What a scenario is about, the first one that a trial has: its words, and whether less is better.
+_HEADLINES = (
+    ("latency_ms/p50", "p50 {} ms", True),
+    ("target_rate_per_s/max", "{} queries/s within the target", False),
+    ("response_ms/p50", "response p50 {} ms", True),
+    ("capacity_per_s/mean", "{} queries/s at most", False),
+    ("throughput_items_per_s/mean", "{} items/s", False),
+)
+
+
+def headline(metrics: Mapping[str, Estimate]) -> Headline | None:
+    """What a trial is ranked by; None where it has no such figure."""
+    for name, words, less_is_better in _HEADLINES:
+        found = metrics.get(name)
+        if found is not None:
+            cost = found.value if less_is_better else -found.value
+            return Headline(words.format(interval_text(found)), cost)
+    return None
+
+
+def table_rows(
+    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
+) -> list[tuple[str, ...]]:
+    """The final table: a header, then a row for each trial, fastest first, then failures."""
+    varying = varying_labels([trial.labels for trial in plan.trials])
+    profiled = any(result.profile is not None for result in results.values())
+    paid = any(result.prices for result in results.values())
+    more = ((COST,) if paid else ()) + ((LIMIT,) if profiled else ())
+    rows: list[tuple[str, ...]] = [(*HEADERS, *more)]
+    for trial in ranked(plan, results, summaries):
+        name = cell_name(trial.labels, varying)
+        result = results.get(trial.trial_id)
+        if result is None:
+            cells: tuple[str, ...] = ("not run", *("–",) * 6)
+        else:
+            cells = _cells(result, summaries[trial.trial_id])
+        cost = (cost_text(summaries.get(trial.trial_id)),) if paid else ()
+        limit = (limit_text(result),) if profiled else ()
+        rows.append((name, *cells, *cost, *limit))
+    return rows
+
+
+def ranked(
+    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
+) -> list[Trial]:
+    """As the table has them: fastest first, then wrong ones, then failures."""
+    return sorted(plan.trials, key=lambda trial: _rank(trial, results, summaries))
+
+
+def _rank(
+    trial: Trial, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
+) -> tuple[int, str, str, float]:
+    """Ranked ones by headline within their model and workload; wrong ones never before right."""
+    result = results.get(trial.trial_id)
+    ran = result is not None and result.outcome is Outcome.OK
+    first = headline(summaries[trial.trial_id].metrics) if ran else None
+    wrong = result is not None and result.parity is not None and not result.parity.passed
+    place = 2 if first is None else 1 if wrong else 0
+    cost = first.cost if first else 0.0
+    subject = f"{trial.labels['workload']} {_other_scenario(trial)}"
+    return place, trial.labels["model"], subject, cost
+
+
+def _cells(result: TrialResult, summary: Summary) -> tuple[str, ...]:
+    metrics = summary.metrics
+    of = "latency_ms" if "latency_ms/p50" in metrics else "response_ms"
+    p50, p99 = metrics.get(f"{of}/p50"), metrics.get(f"{of}/p99")
+    memory = metrics.get("peak_rss_bytes/max")
+    build = _build_text(result)
+    if result.failure:
+        return (f"{result.failure.kind}", "–", "–", build, "–", "–", "–")
+    return (
+        interval_text(p50) if p50 else "–",
+        format_ms(p99.value) if p99 else "–",
+        _rate_text(metrics),
+        build,
+        format_bytes(memory.value) if memory else "–",
+        parity_text(result),
+        speedup_text(summary, result),
+    )
+
+
+def _rate_text(metrics: Mapping[str, Estimate]) -> str:
+    """Items a second; under load the queries, and what they are of."""
+    items = metrics.get("throughput_items_per_s/mean")
+    target = metrics.get("target_rate_per_s/max")
+    achieved = metrics.get("achieved_per_s/mean")
+    if target is not None:
+        return f"≤ {target.value:.4g} in target"
+    rate = items or achieved or metrics.get("capacity_per_s/mean")
+    return "–" if rate is None else f"{rate.value:.4g}"
+
+
+def _build_text(result: TrialResult) -> str:
+    if result.build is None or result.build.cache == "none":
+        return "–"
+    seconds = format_seconds(result.build.build_s or result.build.original_build_s)
+    return {"hit": f"cached ({seconds})", "stale": "stale"}.get(result.build.cache, seconds)
+
+
+def parity_text(result: TrialResult) -> str:
+    """``yes 2e-07`` or ``NO 0.3``: the worst relative error over all outputs."""
+    if result.parity is None:
+        return "–"
+    worst = max((o.relative_l2_ratio for o in result.parity.outputs), default=float("nan"))
+    return f"{'yes' if result.parity.passed else 'NO'} {worst:.1g}"
+
+
+def speedup_text(summary: Summary, result: TrialResult) -> str:
+    """``1.93× [1.90, 1.96]``, or why there is none."""
+    if result.parity is not None and not result.parity.passed:
+        return "disqualified"
+    if summary.speedup is None:
+        return "baseline" if result.baseline_id is None else "–"
+    ratio = summary.speedup.ratio
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.value:.3g}×"
+    return f"{ratio.value:.3g}× [{ratio.low:.3g}, {ratio.high:.3g}] {summary.speedup.verdict}"
+
+
+def cost_text(summary: Summary | None) -> str:
+    """What a million items cost on demand, or by the only price that is known."""
+    metrics = summary.metrics if summary else {}
+    names = [f"cost_usd_per_million_items/{market}" for market in Market]
+    found = next((metrics[name] for name in names if name in metrics), None)
+    return interval_text(found) if found else "–"
+
+
+def limit_text(result: TrialResult | None) -> str:
+    """``compute-bound; linear -38 %``: what limits it, and the largest gain that one thing has."""
+    profile = result.profile if result else None
+    if profile is None:
+        return "–"
+    found = profile.bottleneck
+    if found is None:
+        return "unknown"  # a note says why
+    if not found.largest or found.largest_gain_ratio <= 0:
+        return found.limit
+    name = found.largest
+    short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return f"{found.limit}; {short} -{100 * found.largest_gain_ratio:.0f} %"
+
+
+def conclusion(
+    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
+) -> str:
+    """One sentence: the fastest that is still the same model, and by how much."""
+    return "\n".join(one.sentence for one in conclusions(plan, results, summaries))
+
+
+class Conclusion(NamedTuple):
+    """What is said of one thing to be served.
+
+    Attributes:
+        fastest: the trial; None where none could be ranked.
+    """
+
+    sentence: str
+    fastest: Trial | None
+
+
+def conclusions(
+    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
+) -> list[Conclusion]:
+    """One of each thing that is to be served, in the plan's order."""
+    groups: dict[str, list[Trial]] = {}
+    for trial in plan.trials:
+        groups.setdefault(subject(trial), []).append(trial)
+    return [_conclude(trials, results, summaries) for trials in groups.values()]
+
+
+def subject(trial: Trial) -> str:
+    """What is to be served, apart from how and where: a conclusion is about one of these."""
+    how = ("conversion.", "hardware.")
+    axes = [axis for axis in trial.labels["axes"].split() if not axis.startswith(how)]
+    names = (trial.labels["model"], trial.labels["workload"], _other_scenario(trial), *axes)
+    return " ".join(filter(None, names))
+
+
+def _other_scenario(trial: Trial) -> str:
+    """The scenario's name, where it is not the usual one."""
+    scenario = trial.labels.get("scenario", "")
+    return "" if scenario == "single_stream" else scenario
+
+
+def fastest(
+    trials: Sequence[Trial],
+    results: Mapping[str, TrialResult],
+    summaries: Mapping[str, Summary],
+) -> Trial | None:
+    """The best headline; but where that is the baseline's, what was shown to be faster than it.
+
+    Headlines are taken minutes apart, and pairs at the same time. None where no trial ran and is
+    still the same model.
+    """
+    right = _right(trials, results, summaries)
+    if not right:
+        return None
+    best = min(right, key=lambda trial: _rank(trial, results, summaries)[-1])
+    if summaries[best.trial_id].speedup is not None:
+        return best
+    shown = {
+        trial.trial_id: speedup.ratio.value
+        for trial in right
+        if trial.baseline_id == best.trial_id
+        for speedup in [summaries[trial.trial_id].speedup]
+        if speedup is not None and speedup.verdict == "faster"
+    }
+    return max(
+        (trial for trial in right if trial.trial_id in shown),
+        key=lambda trial: shown[trial.trial_id],
+        default=best,
+    )
+
+
+def _right(
+    trials: Sequence[Trial],
+    results: Mapping[str, TrialResult],
+    summaries: Mapping[str, Summary],
+) -> list[Trial]:
+    """Those that ran and are still the same model."""
+    return [t for t in trials if t.trial_id in results and _rank(t, results, summaries)[0] == 0]
+
+
+def _conclude(
+    trials: Sequence[Trial],
+    results: Mapping[str, TrialResult],
+    summaries: Mapping[str, Summary],
+) -> Conclusion:
+    what = subject(trials[0])
+    right = _right(trials, results, summaries)
+    best = fastest(trials, results, summaries)
+    if best is None:
+        return Conclusion(f"{what}: no conversion gave a result that could be ranked.", None)
+    first = headline(summaries[best.trial_id].metrics)
+    assert first is not None  # it was ranked by it
+    where = f"{best.labels['conversion']} on {best.labels['hardware']}"
+    speedup = summaries[best.trial_id].speedup
+    if speedup is None and best.baseline_id is not None:
+        gain = "its baseline has no result to compare it with"
+    elif speedup is None:
+        gain = "nothing tried was shown to be faster than it" if len(right) > 1 else "the baseline"
+    elif speedup.verdict == "faster":
+        gain = f"{speedup.ratio.value:.2f}× the baseline's speed, and the outputs agree"
+    else:
+        gain = f"but against the baseline the evidence is {speedup.verdict}"
+    return Conclusion(f"{what}: {where} is fastest, {first.text}: {gain}.", best)
+
+
+def whole(plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]) -> str:
+    """Everything as Markdown: every row, conclusion, doubt and skip, however many there are."""
+    names = names_of(plan.trials)
+    told = [
+        f"{', '.join(names.get(trial_id, trial_id) for trial_id in concerned)}: {doubt}"
+        for doubt, concerned in doubts_of(summaries).items()
+    ]
+    rows = table_rows(plan, results, summaries)
+    return markdown(rows, plan, conclusion(plan, results, summaries), told)
+
+
+def doubts_of(summaries: Mapping[str, Summary]) -> Mapping[str, Sequence[str]]:
+    """Each doubt once, with the ids of the trials it concerns."""
+    concerned: dict[str, list[str]] = {}
+    for trial_id, summary in summaries.items():
+        for doubt in summary.warnings:
+            concerned.setdefault(doubt, []).append(trial_id)
+    return concerned
+
+
+def markdown(
+    rows: Sequence[Sequence[str]], plan: Plan, said: str, notes: Sequence[str] = ()
+) -> str:
+    """The table as Markdown, with the conclusion, every doubt and every skip."""
+    head, *body = rows
+    lines = [f"# {plan.name} ({plan.plan_id})", "", f"| {' | '.join(head)} |"]
+    lines.append("|" + "---|" * len(head))
+    lines += [f"| {' | '.join(map(_in_table, row))} |" for row in body]
+    lines += ["", said, ""]
+    lines += [f"- note: {note}" for note in notes]
+    lines += [f"- skipped: {skip_text(skip)}" for skip in plan.skips]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _in_table(cell: str) -> str:
+    """As one cell of a Markdown table, whatever is in a name."""
+    return " ".join(cell.split()).replace("|", "\\|")
+
+
+def names_of(trials: Sequence[Trial]) -> Mapping[str, str]:
+    """Each trial's short name among these, by its id."""
+    varying = varying_labels([trial.labels for trial in trials])
+    return {trial.trial_id: cell_name(trial.labels, varying) for trial in trials}
+
+
+def skip_text(skip: Skip) -> str:
+    """A skipped cell, why, and what would enable it."""
+    names = ("model", "conversion", "hardware", "workload", "axes")
+    cell = " / ".join(skip.labels[name] for name in names if skip.labels.get(name))
+    remedy = f" To enable it: {skip.remedy}." if skip.remedy else ""
+    return f"{cell}: {skip.reason}{remedy}"

@@ -1,0 +1,61 @@
+"""Plan, and build what the plan needs; nothing is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from benchorch.config.composer import Composer, config_loader
+from benchorch.config.overrides import lift_lists
+from benchorch.domain.codec import Json
+from benchorch.domain.session import Session
+from benchorch.domain.trial import ConfigNode, Trial
+from benchorch.run.expand import describe
+from benchorch.run.planner import new_plan_id, plan_jobs
+from benchorch.trial.supervisor import run_trial
+
+
+def build_only(
+    directories: Sequence[Path], overrides: Sequence[str], folder: Path, say: Callable[[str], None]
+) -> list[ConfigNode]:
+    """For each trial of the plan: its cell, whether it was built or found, seconds, bytes."""
+    composer = Composer(config_loader(directories))
+    plan_id = new_plan_id()
+    plan = plan_jobs(composer, [lift_lists(overrides, composer.groups)], plan_id).plan
+    session = Session(
+        plan_id=plan_id,
+        directory=folder / plan_id,
+        store=cast(ConfigNode, plan.session["store"]),
+        rebuild=str(plan.session["rebuild"]),
+        search_path=(str(plan.session["cwd"]),),
+        profiler={},
+    )
+    rows: list[ConfigNode] = []
+    for trial in plan.trials:
+        say(f"building {describe(trial.labels)}")
+        rows.append(_build(trial, session))
+    skipped = [{"cell": describe(skip.labels), "skipped": skip.reason} for skip in plan.skips]
+    return [*rows, *cast("list[ConfigNode]", skipped)]
+
+
+def _build(trial: Trial, session: Session) -> ConfigNode:
+    everything = len(cast(ConfigNode, cast(ConfigNode, trial.spec["conversion"])["steps"] or {}))
+    built = run_trial(
+        replace(trial, build_steps=everything),
+        session=session,
+        attempt=1,
+        isolated=True,
+        emit=lambda _: None,
+    )
+    row: dict[str, Json] = {"cell": describe(trial.labels)}
+    if built.failure is not None:
+        return {**row, "failed": built.failure.message, "remedy": built.failure.remedy}
+    assert built.build is not None  # what did not fail was built
+    return {
+        **row,
+        "cache": built.build.cache,
+        "build_s": built.build.build_s,
+        "artifact_bytes": built.build.artifact_bytes,
+    }

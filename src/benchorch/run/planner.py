@@ -1,0 +1,228 @@
+"""From words to a plan: compose, check everything, spend and start nothing."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar, cast
+
+from benchorch.config.components import make, suggest
+from benchorch.config.composer import Composer, MatrixCell
+from benchorch.domain.codec import Json
+from benchorch.domain.estimate import METRICS
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import ConfigNode, Plan, Trial
+from benchorch.errors import ConfigError, StoreError
+from benchorch.interfaces.executor import Emit, Executor, TrialRunner
+from benchorch.interfaces.profiler import Profiler
+from benchorch.interfaces.recorder import Recorder
+from benchorch.interfaces.store import Store
+from benchorch.recorders import location
+from benchorch.results.pricing.sweep_cost import budget_of, pricing_of, snapshot
+from benchorch.run.expand import plan as make_plan
+
+SESSION_KEYS = (
+    *("profiler", "executor", "store", "tracking", "pricing", "budget"),
+    *("rebuild", "baseline", "objective", "name", "keep_at"),
+)
+REBUILD = ("if_needed", "always", "never")
+NODES = (
+    *("model", "workload", "conversion", "hardware", "scenario", "stopping", "protocol"),
+    *("parity", "limits"),
+    *("profiler", "executor", "store", "tracking", "pricing", "budget"),
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A plan, the executor it was checked against, and which trial each cell became.
+
+    Attributes:
+        asked: for each job its cells' trial ids, "" where a cell became a skip.
+    """
+
+    plan: Plan
+    executor: Executor
+    asked: tuple[tuple[str, ...], ...]
+
+
+def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -> Planned:
+    """Compose and check everything; ConfigError with every problem. Spends and starts nothing."""
+    by_job = _compose(composer, jobs)
+    cells = _without_common_axes([cell for job_cells in by_job for cell in job_cells])
+    if not cells:
+        raise ConfigError(["The sweep is empty: there is nothing to run."])
+    problems = _Problems()
+    known = {*SESSION_KEYS, *NODES, "matrix", "each", "resume", *composer.groups}
+    problems.add(problem for cell in cells for problem in _shape_problems(cell, known))
+    problems.stop()
+    session = {key: cells[0].config.get(key) for key in SESSION_KEYS}
+    problems.add(_session_problems(session, cells))
+    executor = problems.attempt(lambda: make(_node(session, "executor"), Executor, "executor"))
+    planned = problems.attempt(
+        lambda: make_plan(
+            cells,
+            # Without one that could be made, the cells' own mistakes are told all the same.
+            executor=executor or _Anywhere(),
+            plan_id=plan_id,
+            name=str(session["name"]),
+            session={**_without_secrets(session), "cwd": str(Path.cwd())},
+            baseline=_baseline(session, composer),
+        )
+    )
+    problems.stop()
+    assert executor is not None
+    assert planned is not None
+    by_cell = iter(planned[1])
+    asked = tuple(tuple(next(by_cell) for _ in job_cells) for job_cells in by_job)
+    prices = snapshot(planned[0].trials, pricing_of(session))
+    notes = tuple(_notes(session, executor))
+    plan = replace(planned[0], prices=prices, notes=notes)
+    return Planned(plan=plan, executor=executor, asked=asked)
+
+
+def _notes(session: ConfigNode, executor: Executor) -> Iterator[str]:
+    store = make(_node(session, "store"), Store, "store")
+    if executor.is_remote() and not store.is_shared():
+        yield (
+            "each machine builds for itself, unless store.root is a disk that all of them mount; "
+            "with store=s3 one builds for all (docs/cache.md)"
+        )
+
+
+class _Problems:
+    """Everything wrong so far, each once."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, None] = {}
+
+    def add(self, problems: Iterable[str]) -> None:
+        self.found.update(dict.fromkeys(problems))
+
+    def attempt(self, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except ConfigError as error:
+            self.add(error.problems)
+            return None
+
+    def stop(self) -> None:
+        if self.found:
+            raise ConfigError(list(self.found))
+
+
+class _Anywhere(Executor):
+    """Stands in for an executor that could not be made, so that planning can go on looking."""
+
+    def unreachable(self, hardware_kind: str) -> str | None:
+        return None
+
+    def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
+        raise AssertionError("a plan with problems is never run")
+
+
+def _compose(composer: Composer, jobs: Sequence[Sequence[str]]) -> list[list[MatrixCell]]:
+    problems = _Problems()
+    by_job = [problems.attempt(partial(composer.cells, job)) for job in jobs]
+    problems.stop()
+    return [cells for cells in by_job if cells is not None]
+
+
+def _without_common_axes(cells: Sequence[MatrixCell]) -> list[MatrixCell]:
+    """A key that has one value in all cells tells none of them apart."""
+    seen: dict[str, set[str | None]] = {}
+    for key in {key for cell in cells for key in cell.axes}:
+        seen[key] = {cell.axes.get(key) for cell in cells}
+    return [
+        replace(cell, axes={k: v for k, v in cell.axes.items() if len(seen[k]) > 1})
+        for cell in cells
+    ]
+
+
+def _shape_problems(cell: MatrixCell, known: Collection[str]) -> Iterator[str]:
+    """Keys that nobody reads, nodes that are no nodes, and numbers that are none."""
+    for key in cell.config:
+        if key not in known:
+            yield f"{key}: unknown key.{suggest(key, known)}"
+    for key in NODES:
+        if not isinstance(cell.config.get(key), Mapping):
+            yield f"{key}: expected a mapping, got {cell.config.get(key)!r}."
+    for path, value in _leaves(cell.config):
+        if isinstance(value, float) and not math.isfinite(value):
+            yield f"{path}: expected a finite number, got {value}."
+
+
+def _leaves(node: Json, path: str = "") -> Iterator[tuple[str, Json]]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from _leaves(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _leaves(value, path)
+    else:
+        yield path, node
+
+
+def _baseline(session: ConfigNode, composer: Composer) -> tuple[str, ConfigNode] | None:
+    name = session.get("baseline")
+    return (name, composer.option("conversion", name)) if isinstance(name, str) else None
+
+
+def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Iterator[str]:
+    for key in ("name", "baseline"):
+        if not isinstance(session[key], str) and not (key == "baseline" and session[key] is None):
+            yield f"{key}: expected text, got {session[key]!r}."
+    if session["rebuild"] not in REBUILD:
+        yield f"rebuild: expected one of {', '.join(REBUILD)}, got {session['rebuild']!r}."
+    if session["objective"] not in METRICS:
+        objective = str(session["objective"])
+        yield (
+            f"objective: {objective!r} is not a metric.{suggest(objective, METRICS)} "
+            f"Metrics: {', '.join(METRICS)}."
+        )
+    for key in SESSION_KEYS:
+        if any(cell.config.get(key) != session[key] for cell in cells):
+            yield f"{key}: is one for the whole command; it cannot be swept."
+    yield from _place_problems(session["keep_at"])
+    problems = _Problems()
+    store = problems.attempt(lambda: make(_node(session, "store"), Store, "store"))
+    problems.add(store.problems() if store else ())
+    problems.attempt(lambda: make(_node(session, "tracking"), Recorder, "tracking"))
+    problems.attempt(lambda: pricing_of(session))
+    problems.attempt(lambda: budget_of(session))
+    problems.attempt(lambda: make(_node(session, "profiler"), Profiler, "profiler"))
+    yield from problems.found
+
+
+def _place_problems(url: Json) -> Iterator[str]:
+    """Why nothing can be kept there, as far as that is known without asking anybody."""
+    if url is not None:
+        from benchorch.stores.s3 import bucket_at
+
+        try:
+            bucket_at(str(url))
+        except StoreError as error:
+            yield f"keep_at: {error}"
+
+
+def _without_secrets(session: ConfigNode) -> ConfigNode:
+    """The session as a plan may hold it: on disk, on the screen, on other machines."""
+    tracking = session["tracking"]
+    kept = location.kept_secret(tracking) if isinstance(tracking, Mapping) else tracking
+    return {**session, "tracking": kept}
+
+
+def _node(session: ConfigNode, key: str) -> ConfigNode:
+    return cast(ConfigNode, session[key])
+
+
+def new_plan_id() -> str:
+    """A name for an invocation, sorted by time: ``20261120-101500-1f3a``."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"

@@ -1,0 +1,125 @@
+"""Quantiles of observations that depend on those before them, such as times in a queue."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from benchorch.domain.estimate import Estimate
+from benchorch.stats.autocorrelation import integrated_time
+from benchorch.stats.between_processes import student_t
+from benchorch.stats.quantiles import LEVEL_RATIO, minimum_n, order_bounds
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+LEAST_BLOCKS = 10
+BLOCK_TIMES = 10.0
+"""Correlated series are known to within what so many blocks of so many correlation times tell."""
+
+WIDER = 10.0
+
+
+def correlated_quantile(
+    runs: Sequence[ArrayLike],
+    quantile_ratio: float,
+    *,
+    unit: str,
+    level_ratio: float = LEVEL_RATIO,
+) -> Estimate | None:
+    """A quantile of observations that depend on those before them, such as times in a queue.
+
+    Estimator: the quantile of all observations. Its interval is the order-statistic one for as many
+    observations as these are worth: `effective_n` at their `correlation_time`.
+
+    Parameters
+    ----------
+    runs : sequence of array_like, each of shape (n_i,), float
+        In `unit`, each in order of time; different runs are independent.
+
+    Returns
+    -------
+    Estimate or None
+        None where n is below `minimum_n`; without an interval where there are fewer than
+        `LEAST_BLOCKS` blocks, or where what they are worth is below `minimum_n`.
+
+    Source
+    ------
+    Woodruff, *Confidence intervals for medians and other position measures* (1952), for inverting
+    the interval of a share; Korn and Graubard (1998) for its effective n.
+    """
+    import numpy as np
+
+    arrays = [np.asarray(run, dtype=np.float64) for run in runs]
+    values = np.concatenate(arrays)
+    if values.size < minimum_n(quantile_ratio, level_ratio):
+        return None
+    value = float(np.quantile(values, quantile_ratio))
+    time = correlation_time(arrays, quantile_ratio)
+    worth = math.floor(effective_n(values.size, time, level_ratio))
+    bounds = order_bounds(worth, quantile_ratio, level_ratio)
+    if bounds is None:
+        low, high, n, known = None, None, values.size, "too few for an interval"
+    else:
+        ordered, each = np.sort(values), values.size / worth
+        low = float(ordered[math.floor(bounds[0] * each)])
+        high = float(ordered[min(math.ceil((bounds[1] + 1) * each), values.size) - 1])
+        n, known = worth, "order-statistic interval at their effective number"
+    return Estimate(
+        value=value,
+        low=low,
+        high=high,
+        level_ratio=level_ratio,
+        n=n,
+        unit=unit,
+        method=f"quantile of correlated queries; {known}",
+    )
+
+
+def correlation_time(runs: Sequence[ArrayLike], quantile_ratio: float) -> float:
+    """How many observations tell as much of a quantile as one independent one; at least 1.
+
+    Estimator: the integrated autocorrelation time of lying above the quantile, or above one that
+    is `WIDER` times as far from the end if that is longer: the quantile itself is passed so rarely
+    that a short series has not yet seen how long it stays passed.
+
+    Parameters
+    ----------
+    runs : sequence of array_like, each of shape (n_i,), float
+        Each in order of time. For n = 0, 1, 2 the result is 1.
+    """
+    import numpy as np
+
+    arrays = [np.asarray(run, dtype=np.float64) for run in runs]
+    values = np.concatenate([np.empty(0), *arrays])
+    if not values.size:
+        return 1.0
+    wider = max(0.5, 1.0 - WIDER * (1.0 - quantile_ratio))
+    levels = np.quantile(values, sorted({quantile_ratio, wider}))
+    times = [
+        sum(integrated_time(array > level) * array.size for array in arrays) / values.size
+        for level in levels
+    ]
+    return max(times)
+
+
+def effective_n(n: int, time: float, level_ratio: float = LEVEL_RATIO) -> float:
+    """How many independent observations n correlated ones are worth.
+
+    Estimator: n over their correlation time, less what Student's t takes for knowing that time
+    from n over `BLOCK_TIMES` times it blocks only.
+
+    Returns
+    -------
+    float
+        0 where there are fewer than `LEAST_BLOCKS` blocks: too few to tell.
+    """
+    from scipy.special import ndtri
+
+    blocks = math.floor(n / (BLOCK_TIMES * time))
+    if blocks < LEAST_BLOCKS:
+        return 0.0
+    alpha = 1.0 - level_ratio
+    known = float(-ndtri(alpha / 2.0)) / student_t(alpha, blocks - 1)
+    return n / time * known**2

@@ -1,0 +1,192 @@
+"""What the processes of a trial saw of its baseline: one log ratio a process."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from benchorch.domain.measurement import Observations, ProcessRecord
+from benchorch.stats.between_processes import headline_ns, median_query_ns
+from benchorch.stats.mean_of_processes import mean
+from benchorch.stats.steady_state import stability
+
+ALTERNATED, ADJACENT, SEQUENTIAL = "alternated", "adjacent", "sequential"
+
+PARTS = 10
+
+# Of a finding against a comparison: that alternating interferes, or that the ratio moves.
+_ALPHA = 0.01
+
+
+class Pair(NamedTuple):
+    """Both sides' median time per query, in nanoseconds; each a positive number."""
+
+    ours: float
+    theirs: float
+
+    @property
+    def log_ratio(self) -> float:
+        """The logarithm of the baseline's over the candidate's time: above 0 where it is faster."""
+        return math.log(self.theirs) - math.log(self.ours)
+
+
+def design_of(processes: Sequence[ProcessRecord]) -> str:
+    """How these met their baseline: ``alternated``, ``adjacent``, or ``sequential`` if not at all.
+
+    Where both occur it is ``adjacent``: a trial falls back to it when alternating is no good.
+    """
+    designs = {process.paired.design for process in processes if process.paired}
+    ordered = (ADJACENT, ALTERNATED)
+    return next((design for design in ordered if design in designs), SEQUENTIAL)
+
+
+def pairs(processes: Sequence[ProcessRecord]) -> list[Pair]:
+    """The pairs of the trial's design, in the order of its processes."""
+    found = (_pair(process) for process in _compared(processes))
+    return [pair for pair in found if pair is not None]
+
+
+def log_ratio(process: ProcessRecord) -> float | None:
+    """The logarithm of baseline's over candidate's time; None where the process was not paired."""
+    pair = _pair(process)
+    return None if pair is None else pair.log_ratio
+
+
+def log_ratios(processes: Sequence[ProcessRecord]) -> list[float]:
+    """One logarithm for each pair of the trial's design: what a verdict rests on."""
+    return [pair.log_ratio for pair in pairs(processes)]
+
+
+def halves(processes: Sequence[ProcessRecord]) -> tuple[list[Pair], list[Pair]]:
+    """Pairs of the first and of the second half of each side's blocks.
+
+    A process whose sides have fewer than two blocks is left out of both.
+    """
+    found = [(_pair(process, 0), _pair(process, 1)) for process in _compared(processes)]
+    whole = [(first, second) for first, second in found if first and second]
+    return [first for first, _ in whole], [second for _, second in whole]
+
+
+def moves(processes: Sequence[ProcessRecord], delta_ratio: float) -> bool:
+    """Whether the ratio itself still moves while the two are compared.
+
+    A machine that drifts takes both sides with it, and their ratio stays; a side that warms up,
+    or slows down for ever, takes the ratio along in every process. Estimator: paired t, at 1 %,
+    on the second half's log ratio less the first's; False below 3 pairs, and for a movement that
+    does not exceed `delta_ratio`.
+    """
+    first, second = halves(processes)
+    changes = [b.log_ratio - a.log_ratio for a, b in zip(first, second, strict=True)]
+    low, high = _interval(changes)
+    centre = math.fsum(changes) / max(len(changes), 1)
+    return (low > 0 or high < 0) and abs(centre) > math.log1p(delta_ratio)
+
+
+def extremes(processes: Sequence[ProcessRecord]) -> tuple[list[Pair], list[Pair]]:
+    """Pairs of the candidate's slowest and the baseline's fastest level, and the reverse.
+
+    A side that settled has one level, its median. Of any other, the smallest and the largest
+    median of `PARTS` consecutive parts of its blocks: how far it wandered while it was watched.
+    Both lists are empty where every side of these adjacent processes settled.
+    """
+    whole = [process for process in _compared(processes) if _pair(process)]
+    found = [(_mine(process), _other(process)) for process in whole]
+    if all(side.settled for sides in found for side in sides):
+        return [], []
+    levels = [(_levels_ns(ours), _levels_ns(theirs)) for ours, theirs in found]
+    return (
+        [Pair(ours[1], theirs[0]) for ours, theirs in levels],
+        [Pair(ours[0], theirs[1]) for ours, theirs in levels],
+    )
+
+
+def interferes(processes: Sequence[ProcessRecord], delta_ratio: float) -> bool:
+    """Whether alternating with the baseline changes the candidate's own speed.
+
+    Estimator: paired t, at 1 %, on the logarithm of the candidate's median while alternating over
+    that of the same process alone; True where the whole interval lies beyond `delta_ratio`. False
+    below 3 processes that were steady alone: any other changes its speed by itself.
+    """
+    changes = []
+    for process in processes:
+        paired = process.paired
+        steady = process.steady_from is not None
+        if steady and paired is not None and paired.ours is not None:
+            alternated = median_query_ns(paired.ours, paired.ours_from)
+            alone = headline_ns(process)
+            if alternated > 0 and alone > 0:
+                changes.append(math.log(alternated) - math.log(alone))
+    low, high = _interval(changes)
+    delta = math.log1p(delta_ratio)
+    return low > delta or high < -delta
+
+
+def _compared(processes: Sequence[ProcessRecord]) -> list[ProcessRecord]:
+    """Those that were paired in the trial's design."""
+    design = design_of(processes)
+    return [p for p in processes if p.paired is not None and p.paired.design == design]
+
+
+class _Side(NamedTuple):
+    """The blocks of one side that count, from `start` on."""
+
+    observations: Observations
+    start: int
+    settled: bool = True
+
+
+def _mine(process: ProcessRecord) -> _Side:
+    paired = process.paired
+    if paired is not None and paired.ours is not None:
+        return _Side(paired.ours, paired.ours_from)
+    settled = process.steady_from is not None
+    return _Side(process.observations, process.steady_from or 0, settled)
+
+
+def _other(process: ProcessRecord) -> _Side:
+    paired = process.paired
+    assert paired is not None  # only paired processes are looked at
+    settled = paired.theirs_from > 0 or paired.ours is not None
+    # A baseline that was steady from its first block on looks like one that never was.
+    settled = settled or stability(paired.theirs.durations_ns).start is not None
+    return _Side(paired.theirs, paired.theirs_from, settled)
+
+
+def _pair(process: ProcessRecord, half: int | None = None) -> Pair | None:
+    """Both sides' medians, of one half of each side's blocks or of all."""
+    paired = process.paired
+    if paired is None:
+        return None
+    ours = _median_ns(_mine(process), half)
+    theirs = _median_ns(_Side(paired.theirs, paired.theirs_from), half)
+    # Written so that a NaN, of a side without blocks, is no pair either.
+    return Pair(ours, theirs) if ours > 0 and theirs > 0 else None
+
+
+def _median_ns(side: _Side, half: int | None) -> float:
+    start, end = side.start, len(side.observations.durations_ns)
+    middle = (start + end) // 2
+    if half == 0:
+        end = middle
+    elif half == 1:
+        start = middle
+    return median_query_ns(side.observations, start, end)
+
+
+def _levels_ns(side: _Side) -> tuple[float, float]:
+    """The fastest and the slowest level of a side."""
+    start, end = side.start, len(side.observations.durations_ns)
+    parts = 1 if side.settled else min(PARTS, end - start)
+    cuts = [start + (end - start) * part // parts for part in range(parts + 1)]
+    medians = [median_query_ns(side.observations, *ends) for ends in itertools.pairwise(cuts)]
+    return min(medians), max(medians)
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float]:
+    """Student's t about the mean; without ends below three values."""
+    found = mean(values, of="changes", unit="", alpha=_ALPHA) if len(values) > 2 else None
+    if found is None or found.low is None or found.high is None:
+        return -math.inf, math.inf
+    return found.low, found.high

@@ -1,0 +1,153 @@
+"""Which node of a known graph needed which other's output, and who waited for it?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from benchorch.trace.dag import NOBODY, Class, EdgeKind, Tier
+from benchorch.trace.events import NOTHING, Category
+from benchorch.trace.graph.edge_list import edges, found
+
+if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
+
+    from benchorch.trace.graph.edge_list import Edges, Found
+    from benchorch.trace.graph.scope_values import Scope
+    from benchorch.trace.graph.thread_timelines import ThreadTimelines
+    from benchorch.trace.operators.graph import OperatorGraph
+
+_RUN = re.compile(r"^model_run$")
+
+
+def data_edges(
+    scope: Scope, chains: ThreadTimelines, time_ns: NDArray[int64], graph: OperatorGraph | None
+) -> Found:
+    """What the nodes of ONNX Runtime's runs depend on, beside the order of their threads.
+
+    A node comes after those whose outputs it reads, where the graph is known. A thread of the
+    pool comes after the start of the run, and before its end. Where a thread of the pool, or the
+    executor that called it, stood still until another thread's node ended, it waited.
+    """
+    node = scope.indices(Category.NODE)
+    if not len(node):
+        return found()
+    run = _runs(scope, node)
+    parts = [_pool(scope, node)]
+    if graph is not None:
+        parts.append(_data(scope, node, run, graph))
+    return _with_overhead(scope, chains, time_ns, found(*parts).edges)
+
+
+def _runs(scope: Scope, node: NDArray[int64]) -> NDArray[int64]:
+    """In which call of the model each node ran, by time."""
+    import numpy as np
+
+    starts_ns = np.sort(scope.start_ns[scope.named(_RUN, Category.SESSION)])
+    return np.searchsorted(starts_ns, scope.start_ns[node], side="right")
+
+
+def _data(scope: Scope, node: NDArray[int64], run: NDArray[int64], graph: OperatorGraph) -> Edges:
+    """From every producer to its consumers, run by run."""
+    import numpy as np
+
+    names = scope.events.names
+    present = {names[at] for at in np.unique(scope.name[node]).tolist()}
+    place = {one.name: at for at, one in enumerate(graph.nodes)}
+    known = np.array([place.get(name, NOTHING) for name in names], dtype=np.int64)
+    at = known[scope.name[node]]
+    width, runs = len(graph.nodes), int(run.max()) + 1
+    ran = np.full(runs * width, NOTHING, dtype=np.int64)
+    ran[(run * width + at)[at != NOTHING]] = node[at != NOTHING]
+    pairs = [(place[one], place[other]) for one, other in _reads(graph, present)]
+    if not pairs:
+        return found().edges
+    ends = np.array(pairs, dtype=np.int64)
+    shift = np.repeat(np.arange(runs) * width, len(pairs))
+    producer = ran[np.tile(ends[:, 0], runs) + shift]
+    consumer = ran[np.tile(ends[:, 1], runs) + shift]
+    both = (producer != NOTHING) & (consumer != NOTHING)
+    return edges(
+        2 * producer[both] + 1,
+        2 * consumer[both],
+        kind=EdgeKind.DATA,
+        label=Class.CPU_FRAMEWORK,
+    )
+
+
+def _reads(graph: OperatorGraph, present: set[str]) -> Iterator[tuple[str, str]]:
+    """Producers and consumers that ran; what did not run hands on what it reads itself."""
+    through: dict[str, frozenset[str]] = {}
+    for node in graph.nodes:
+        reads = frozenset().union(*(through.get(name, frozenset()) for name in node.inputs))
+        through[node.name] = frozenset([node.name]) if node.name in present else reads
+        if node.name in present:
+            yield from ((producer, node.name) for producer in sorted(reads))
+
+
+def _pool(scope: Scope, node: NDArray[int64]) -> Edges:
+    """From the executor's start to each other thread's first node, from its last to the end."""
+    import numpy as np
+
+    session = scope.indices(Category.SESSION)
+    session = session[np.argsort(scope.start_ns[session], kind="stable")]
+    if not len(session):
+        return found().edges
+    at = np.searchsorted(scope.start_ns[session], scope.start_ns[node], side="right") - 1
+    event = np.where(at >= 0, session[at], NOBODY)
+    short = (event != NOBODY) & (scope.end_ns[event] < scope.end_ns[node])
+    while short.any():
+        event = np.where(short, scope.parent[event], event)
+        short = (event != NOBODY) & (scope.end_ns[event] < scope.end_ns[node])
+    other = (event != NOBODY) & (scope.lane[event] != scope.lane[node])
+    node, event = node[other], event[other]
+    key = event * np.int64(len(scope.events.lanes)) + scope.lane[node]
+    order = np.lexsort((scope.end_ns[node], scope.start_ns[node], key))
+    node, event, key = node[order], event[order], key[order]
+    first = np.flatnonzero(np.diff(key, prepend=-1) != 0)
+    last = np.append(first[1:], len(key))[: len(first)] - 1
+    return found(
+        _semantic(2 * event[first], 2 * node[first], EdgeKind.FORK),
+        _semantic(2 * node[last] + 1, 2 * event[last] + 1, EdgeKind.JOIN),
+    ).edges
+
+
+def _semantic(tail: NDArray[int64], head: NDArray[int64], kind: EdgeKind) -> Edges:
+    return edges(tail, head, kind=kind, tier=Tier.SEMANTIC, label=Class.CPU_FRAMEWORK)
+
+
+def _with_overhead(
+    scope: Scope, chains: ThreadTimelines, time_ns: NDArray[int64], several: Edges
+) -> Found:
+    """The same, with what the executor took after the last of what a point waited for.
+
+    That is where a thread of the pool or the executor stood still until something was made on
+    another thread, and where a thread begins. It took that time whichever came last.
+    """
+    import numpy as np
+
+    stretch = np.full(len(time_ns), NOTHING, dtype=np.int64)
+    stretch[chains.head] = np.arange(len(chains.head))
+    at, head = stretch[several.head], several.head
+    lane = scope.lane[head >> 1]
+    owner = chains.owner[at]
+    idle = (owner == NOBODY) & (lane != scope.main_lane)
+    idle |= (owner != NOBODY) & (scope.category[owner] == Category.SESSION)
+    cross = (at != NOTHING) & (scope.lane[several.tail >> 1] != lane)
+    during = time_ns[several.tail] > time_ns[chains.tail[at]]
+    waiting = np.zeros(len(time_ns), dtype=np.bool_)
+    waiting[head[cross & idle & during]] = True
+    points = np.flatnonzero(waiting)
+    ready_ns = np.full(len(time_ns), np.iinfo(np.int64).min)
+    ready_ns[points] = time_ns[chains.tail[stretch[points]]]
+    np.maximum.at(ready_ns, head, time_ns[several.tail])
+    waiting[head[at == NOTHING]] = True
+    weight_ns = np.where(waiting[head], time_ns[head] - ready_ns[head], 0)
+    return found(
+        replace(several, weight_ns=np.maximum(weight_ns, 0)),
+        waits=points,
+        floor_ns=np.maximum(time_ns[points] - ready_ns[points], 0),
+    )

@@ -1,0 +1,203 @@
+"""What had to happen before a device could start its next piece of work?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
+from benchorch.trace.events import NOTHING
+from benchorch.trace.graph.edge_list import edges, found
+from benchorch.trace.graph.percentile_floor import percentile_floors
+
+if TYPE_CHECKING:
+    from numpy import bool_, int8, int32, int64
+    from numpy.typing import NDArray
+
+    from benchorch.trace.graph.edge_list import Edges, Found
+    from benchorch.trace.graph.scope_values import Scope
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """What starting work costs at the least, of each piece of device work; shape ``(works,)``.
+
+    Attributes:
+        work: indices into the scope.
+        before: the work on the same stream that ends last of all that started earlier, NOTHING
+            for a stream's first.
+        launch_ns: from a host call to work on an idle stream.
+        gap_ns: between work and the next that was already waiting.
+    """
+
+    work: NDArray[int64]
+    before: NDArray[int64]
+    launch_ns: NDArray[int64]
+    gap_ns: NDArray[int64]
+
+
+def fitted(scope: Scope, held: NDArray[int64]) -> Fitted:
+    """The floors of the trace itself: by device, and of launches by the function called.
+
+    What was held up by events of other streams (`held`, indices of work) says nothing about them.
+    """
+    import numpy as np
+
+    work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
+    before = _latest_before(scope, work)
+    follows = before != NOTHING
+    call = scope.launch[work]
+    launched = call != NOTHING
+    called_ns = np.where(launched, scope.start_ns[call] if len(scope) else 0, scope.window.start_ns)
+    latency_ns = scope.start_ns[work] - called_ns
+    ended_ns = np.where(follows, scope.end_ns[before], scope.window.start_ns)
+    gap_ns = scope.start_ns[work] - ended_ns
+    device, devices = _devices(scope, work)
+    free = np.ones(len(work), dtype=np.bool_)
+    free[held - scope.hosts] = False
+    idle = (
+        free
+        & launched
+        & (ended_ns <= called_ns)
+        & (latency_ns >= 0)
+        & _first_of_launch(scope, work)
+    )
+    queued = free & follows & (called_ns < ended_ns) & (gap_ns >= 0)
+    names = len(scope.events.names)
+    function = device * (names + 1) + np.where(launched, scope.name[call], names)
+    by_device = percentile_floors(latency_ns[idle], device[idle], devices)
+    functions = devices * (names + 1)
+    by_function = percentile_floors(latency_ns[idle], function[idle], functions, NOTHING)[function]
+    return Fitted(
+        work=work,
+        before=before,
+        launch_ns=np.where(by_function != NOTHING, by_function, by_device[device]),
+        gap_ns=percentile_floors(gap_ns[queued], device[queued], devices)[device],
+    )
+
+
+def device_lanes(scope: Scope, fit: Fitted, label: NDArray[int8]) -> Found:
+    """Work takes its time, comes after its launch, and after what is before it on its stream."""
+    import numpy as np
+
+    launched = scope.launch[fit.work] != NOTHING
+    facts = {}
+    if launched.any():
+        facts["launch_latency_ns"] = float(np.median(fit.launch_ns[launched]))
+        facts["stream_gap_ns"] = float(np.median(fit.gap_ns))
+    unlaunched = int((~launched & ~scope.carried[fit.work]).sum())
+    return found(
+        _work(scope, fit.work, label),
+        _launches(scope, fit),
+        _streams(scope, fit),
+        _carried(scope, fit),
+        facts=facts,
+        repairs={"unlaunched_work": unlaunched} if unlaunched else {},
+    )
+
+
+def _work(scope: Scope, work: NDArray[int64], label: NDArray[int8]) -> Edges:
+    import numpy as np
+
+    carried = scope.carried[work]
+    return edges(
+        2 * work,
+        2 * work + 1,
+        kind=EdgeKind.WORK,
+        weight_ns=scope.end_ns[work] - scope.start_ns[work],
+        label=np.where(carried, CLASSES.index(Class.CARRY_IN), label[work]),
+        owner=work,
+    )
+
+
+def _launches(scope: Scope, fit: Fitted) -> Edges:
+    """From the call's start to the work's, of every piece of work that was launched."""
+    launched = scope.launch[fit.work] != NOTHING
+    work = fit.work[launched]
+    return edges(
+        2 * scope.launch[work],
+        2 * work,
+        kind=EdgeKind.LAUNCH,
+        weight_ns=fit.launch_ns[launched],
+        label=Class.LAUNCH_LATENCY,
+    )
+
+
+def _streams(scope: Scope, fit: Fitted) -> Edges:
+    """After the work before it on its stream; where that still ran, after that had started."""
+    import numpy as np
+
+    follows = fit.before != NOTHING
+    work, last, gap_ns = fit.work[follows], fit.before[follows], fit.gap_ns[follows]
+    beside = scope.end_ns[last] > scope.start_ns[work]
+    previous = work - 1
+    apart = (previous != last) & (scope.end_ns[previous] <= scope.start_ns[work])
+    tail = np.concatenate([np.where(beside, 2 * previous, 2 * last + 1), 2 * previous[apart] + 1])
+    return edges(
+        tail,
+        np.concatenate([2 * work, 2 * work[apart]]),
+        kind=EdgeKind.STREAM,
+        tier=Tier.SEMANTIC,
+        weight_ns=np.concatenate([np.where(beside, 0, gap_ns), gap_ns[apart]]),
+        label=Class.STREAM_GAP,
+    )
+
+
+def _carried(scope: Scope, fit: Fitted) -> Edges:
+    """From the source to work that was launched before the window; a stream's first lies fixed."""
+    import numpy as np
+
+    carried = scope.carried[fit.work]
+    work, first = fit.work[carried], fit.before[carried] == NOTHING
+    return edges(
+        np.full(len(work), 2 * len(scope)),
+        2 * work,
+        kind=EdgeKind.CARRY_IN,
+        weight_ns=np.where(first, scope.start_ns[work] - scope.window.start_ns, 0),
+        label=Class.CARRY_IN,
+    )
+
+
+def _latest_before(scope: Scope, work: NDArray[int64]) -> NDArray[int64]:
+    """Of each piece of work the one on its stream that ends last of those before it."""
+    return latest_so_far(scope.lane[work], scope.end_ns[work], work, strictly=True)
+
+
+def latest_so_far(
+    lane: NDArray[int32], end_ns: NDArray[int64], work: NDArray[int64], *, strictly: bool = False
+) -> NDArray[int64]:
+    """Of work that comes by lane, the one that ends last up to each, or before each."""
+    import numpy as np
+
+    if not len(work):
+        return work
+    begins = np.diff(lane, prepend=-1) != 0
+    first_ns = end_ns.min()
+    key = np.cumsum(begins) * (end_ns.max() - first_ns + 1) + end_ns - first_ns
+    reached = np.maximum.accumulate(key)
+    at = np.maximum.accumulate(np.where(key == reached, np.arange(len(work)), 0))
+    latest = work[at]
+    if not strictly:
+        return latest
+    before = np.insert(latest[:-1], 0, NOTHING)
+    return np.where(begins, NOTHING, before)
+
+
+def _devices(scope: Scope, work: NDArray[int64]) -> tuple[NDArray[int64], int]:
+    """The device of each piece of work as a small number, and how many there are."""
+    import numpy as np
+
+    numbers = np.array([lane.device for lane in scope.events.lanes] or [NOTHING], dtype=np.int64)
+    known, place = np.unique(numbers, return_inverse=True)
+    return place[scope.lane[work]], len(known)
+
+
+def _first_of_launch(scope: Scope, work: NDArray[int64]) -> NDArray[bool_]:
+    """Where work is the first that its call started: what else a graph starts waits for it."""
+    import numpy as np
+
+    by_start = np.argsort(scope.start_ns[work], kind="stable")
+    first = np.zeros(len(work), dtype=np.bool_)
+    first[by_start[np.unique(scope.launch[work][by_start], return_index=True)[1]]] = True
+    return first

@@ -1,0 +1,113 @@
+"""Events of one window of a trace: the columns that a graph is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, final
+
+from benchorch.trace.dag import Window
+from benchorch.trace.events import Category
+
+if TYPE_CHECKING:
+    import re
+
+    from numpy import bool_, int8, int32, int64
+    from numpy.typing import NDArray
+
+    from benchorch.trace.events import Events
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Columns of the events of one window: first of host threads, then device work, then notes.
+
+    Host events come by lane, start and depth, so parents before children; device work by lane,
+    start and end; notes are records of synchronisation and of the profiler, which have no place
+    on a lane. Times are cut to the window.
+
+    Attributes:
+        window: what is looked at.
+        event: (n,) indices into `events`.
+        hosts, works: how many host events and how much device work there are.
+        start_ns, end_ns, lane, name, category, correlation, stream, awaited, sequence,
+            forward_lane, graph_node: (n,) as in `Events`.
+        launch: (n,) of device work the scope's index of the host call that started it.
+        carried: (n,) of device work whether it was launched before the window.
+        overhead: indices of the profiler's intervals that fall into a thread's time.
+        parent, depth: (hosts,) how host events lie inside each other, as in `Nesting`.
+        after: (hosts,) the next host event that is not inside each.
+        by_category, category_from: indices by category, and where each category's begin.
+        main_lane: the thread whose gaps are Python at work, -1 where there is no thread.
+        facts, repairs: for the graph's own.
+    """
+
+    events: Events
+    window: Window
+    event: NDArray[int64]
+    hosts: int
+    works: int
+    start_ns: NDArray[int64]
+    end_ns: NDArray[int64]
+    lane: NDArray[int32]
+    name: NDArray[int32]
+    category: NDArray[int8]
+    correlation: NDArray[int64]
+    stream: NDArray[int32]
+    awaited: NDArray[int64]
+    sequence: NDArray[int64]
+    forward_lane: NDArray[int32]
+    graph_node: NDArray[int64]
+    launch: NDArray[int64]
+    carried: NDArray[bool_]
+    overhead: NDArray[int64]
+    parent: NDArray[int32]
+    depth: NDArray[int32]
+    after: NDArray[int32]
+    by_category: NDArray[int64]
+    category_from: NDArray[int64]
+    main_lane: int
+    facts: Mapping[str, float] = field(default_factory=dict)
+    repairs: Mapping[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """How many events there are."""
+        return len(self.event)
+
+    @property
+    def host(self) -> slice:
+        """The events of host threads."""
+        return slice(0, self.hosts)
+
+    @property
+    def device(self) -> slice:
+        """The work of devices."""
+        return slice(self.hosts, self.hosts + self.works)
+
+    def indices(self, *categories: Category) -> NDArray[int64]:
+        """Those of some categories, in the scope's order."""
+        import numpy as np
+
+        parts = [
+            self.by_category[self.category_from[one] : self.category_from[one + 1]]
+            for one in categories
+        ]
+        return parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+
+    def named(self, pattern: re.Pattern[str], *categories: Category) -> NDArray[int64]:
+        """Those of some categories in whose names a pattern is found."""
+        import numpy as np
+
+        parts = [self.indices(one) for one in categories]
+        return np.sort(np.concatenate([one[self.matches(pattern, one)] for one in parts]))
+
+    def matches(self, pattern: re.Pattern[str], these: NDArray[int64]) -> NDArray[bool_]:
+        """Whether a pattern is found in the name of each; every name is looked at once."""
+        import numpy as np
+
+        name = self.name[these]
+        flags = np.zeros(len(self.events.names), dtype=np.bool_)
+        for at in np.flatnonzero(np.bincount(name, minlength=1)).tolist():
+            flags[at] = pattern.search(self.events.names[at]) is not None
+        return flags[name]

@@ -1,0 +1,203 @@
+"""Where a graph of operators could run side by side, and what its longest chain of data costs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchorch.trace.findings import Branch
+from benchorch.trace.operators.graph import OperatorGraph
+
+Interval = tuple[int, int]
+_END = -1  # the join of ways that meet only where the graph ends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataflowPath:
+    """The longest chain of data: no number of lanes makes the graph faster than this.
+
+    Attributes:
+        nodes: in order.
+        length_ns: sum of their times (Tinf).
+        work_ns: that of all nodes (T1); `work_ns` over `length_ns` is the parallelism.
+    """
+
+    nodes: tuple[str, ...]
+    length_ns: int
+    work_ns: int
+
+
+def dataflow_path(graph: OperatorGraph, time_ns: Mapping[str, int]) -> DataflowPath:
+    """The longest path through the graph; nodes without a time take none. Empty for no nodes."""
+    return _Links(graph, time_ns).dataflow()
+
+
+def branches(
+    graph: OperatorGraph,
+    time_ns: Mapping[str, int],
+    intervals: Mapping[str, Sequence[Interval]] | None = None,
+) -> tuple[Branch, ...]:
+    """The ways between every fork and where all of them meet again, outer forks first.
+
+    Ways are the connected parts strictly between the two. A fork with fewer than two ways that
+    hold a node (a residual connection) is none. The join of ways that meet only at the graph's
+    end has no name.
+
+    Args:
+        graph: in topological order.
+        time_ns: of each node, median over runs; 0 for those not listed.
+        intervals: when each node ran in the observed window, as (start, end).
+    """
+    links = _Links(graph, time_ns)
+    critical = set(links.dataflow().nodes)
+    regions: list[tuple[int, set[int]]] = []
+    found: list[Branch] = []
+    for fork, join in links.forks():
+        parts = links.parts(fork, join)
+        if len(parts) < 2:
+            continue
+        parents = [outer for outer, inside in regions if fork in inside]
+        regions.append((fork, {index for part in parts for index in part}))
+        parent = links.names[parents[-1]] if parents else ""
+        joined = "" if join == _END else links.names[join]
+        names = [tuple(links.names[index] for index in part) for part in parts]
+        overlaps = _overlaps(names, intervals or {})
+        total_ns = [sum(links.time_ns[index] for index in part) for part in parts]
+        longest_ns = [max(links.longest(part)[0].values()) for part in parts]
+        found.extend(
+            Branch(
+                fork=links.names[fork],
+                join=joined,
+                nodes=names[way],
+                total_ns=total_ns[way],
+                share_ratio=total_ns[way] / sum(total_ns) if sum(total_ns) else 0.0,
+                longest_ns=longest_ns[way],
+                slack_ns=max(longest_ns) - longest_ns[way],
+                on_path=not critical.isdisjoint(names[way]),
+                overlapped_ratio=overlaps[way],
+                parent=parent,
+            )
+            for way in range(len(parts))
+        )
+    return tuple(found)
+
+
+class _Links:
+    """A graph by numbers, in its topological order."""
+
+    def __init__(self, graph: OperatorGraph, time_ns: Mapping[str, int]) -> None:
+        self.names = [node.name for node in graph.nodes]
+        self.time_ns = [time_ns.get(name, 0) for name in self.names]
+        number = {name: index for index, name in enumerate(self.names)}
+        self.before = [
+            sorted({number[name] for name in node.inputs if number.get(name, index) < index})
+            for index, node in enumerate(graph.nodes)
+        ]
+        self.after: list[list[int]] = [[] for _ in self.names]
+        for index, before in enumerate(self.before):
+            for producer in before:
+                self.after[producer].append(index)
+
+    def longest(self, chosen: Collection[int]) -> tuple[dict[int, int], dict[int, int]]:
+        """The longest way to the end of each chosen node through others of them, and whence."""
+        reach: dict[int, int] = {}
+        previous: dict[int, int] = {}
+        for index in sorted(chosen):
+            arrivals = [(reach[one], -one) for one in self.before[index] if one in reach]
+            latest, producer = max(arrivals, default=(0, 0))
+            reach[index] = latest + self.time_ns[index]
+            if arrivals:
+                previous[index] = -producer
+        return reach, previous
+
+    def dataflow(self) -> DataflowPath:
+        """The longest way of all."""
+        reach, previous = self.longest(range(len(self.names)))
+        work_ns = sum(self.time_ns)
+        if not reach:
+            return DataflowPath(nodes=(), length_ns=0, work_ns=work_ns)
+        last = max(reach, key=lambda index: (reach[index], index))
+        chain = [last]
+        while chain[-1] in previous:
+            chain.append(previous[chain[-1]])
+        nodes = tuple(self.names[index] for index in reversed(chain))
+        return DataflowPath(nodes=nodes, length_ns=reach[last], work_ns=work_ns)
+
+    def forks(self) -> Iterator[tuple[int, int]]:
+        """Every node whose result several nodes read, with the node where all ways meet again.
+
+        That is its immediate post-dominator: the first node on every way to the graph's end.
+        """
+        joins = [_END] * len(self.names)
+        for index in range(len(self.names) - 1, -1, -1):
+            after = self.after[index]
+            meeting = after[0] if after else _END
+            for other in after[1:]:
+                meeting = _meeting(joins, meeting, other)
+            joins[index] = meeting
+        for index, after in enumerate(self.after):
+            if len(after) > 1:
+                yield index, joins[index]
+
+    def parts(self, fork: int, join: int) -> list[list[int]]:
+        """The connected parts of what lies strictly between, each in order."""
+        inside = self._between(fork, join)
+        parts: list[list[int]] = []
+        while inside:
+            part: list[int] = []
+            waiting = [min(inside)]
+            inside.discard(waiting[0])
+            while waiting:
+                index = waiting.pop()
+                part.append(index)
+                near = inside.intersection((*self.before[index], *self.after[index]))
+                inside -= near
+                waiting.extend(near)
+            parts.append(sorted(part))
+        return parts
+
+    def _between(self, fork: int, join: int) -> set[int]:
+        found: set[int] = set()
+        waiting = list(self.after[fork])
+        while waiting:
+            index = waiting.pop()
+            if index != join and index not in found:
+                found.add(index)
+                waiting.extend(self.after[index])
+        return found
+
+
+def _meeting(joins: list[int], one: int, other: int) -> int:
+    """Where the ways from two nodes meet first, each followed from join to join."""
+    while one != other:
+        if one == _END or other == _END:
+            return _END
+        if one < other:
+            one = joins[one]
+        else:
+            other = joins[other]
+    return one
+
+
+def _overlaps(
+    parts: Sequence[Sequence[str]], intervals: Mapping[str, Sequence[Interval]]
+) -> list[float]:
+    """Of each part the share of its time during which a sibling ran too."""
+    ran = [[one for name in part for one in intervals.get(name, ())] for part in parts]
+    united_ns = [_covered_ns(runs) for runs in ran]
+    shares = []
+    for way, runs in enumerate(ran):
+        others = [one for other, rest in enumerate(ran) if other != way for one in rest]
+        both = united_ns[way] + _covered_ns(others) - _covered_ns([*runs, *others])
+        shares.append(both / united_ns[way] if united_ns[way] else 0.0)
+    return shares
+
+
+def _covered_ns(intervals: Iterable[Interval]) -> int:
+    """The length of their union."""
+    covered, reached = 0, None
+    for start, end in sorted(intervals):
+        begin = start if reached is None else max(start, reached)
+        covered += max(0, end - begin)
+        reached = end if reached is None else max(reached, end)
+    return covered

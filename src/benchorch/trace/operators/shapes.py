@@ -1,0 +1,160 @@
+"""Which tensors an operator read and wrote, as its profiler recorded them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+ITEM_BYTES: Mapping[str, float] = {
+    **{"float64": 8, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16},
+    **{"float32": 4, "int32": 4, "uint32": 4},
+    **{"float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2},
+    **{"int8": 1, "uint8": 1, "bool": 1, "float8": 1, "int4": 0.5, "uint4": 0.5},
+}
+_SPELLINGS: Mapping[str, str] = {
+    **{
+        "double": "float64",
+        "float": "float32",
+        "c10::Half": "float16",
+        "c10::BFloat16": "bfloat16",
+    },
+    **{"long int": "int64", "long": "int64", "long long": "int64", "int": "int32"},
+    **{"short": "int16", "short int": "int16", "signed char": "int8", "unsigned char": "uint8"},
+    **{"c10::complex<float>": "complex64", "c10::complex<double>": "complex128"},
+    **{"c10::qint8": "int8", "c10::quint8": "uint8", "c10::qint32": "int32"},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """One operand.
+
+    Attributes:
+        shape: its extents; ``()`` of a number in a tensor.
+        dtype: as PyTorch spells it, empty where the trace does not say.
+        strides: in elements, empty where unknown; a stride of 0 is a broadcast extent.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = ""
+    strides: tuple[int, ...] = ()
+
+    @property
+    def elements(self) -> int:
+        """How many values it stands for."""
+        return math.prod(self.shape)
+
+    @property
+    def touched_bytes(self) -> float:
+        """What reading it once takes from memory: broadcast extents count once.
+
+        A dtype that the trace does not name counts as four bytes a value.
+        """
+        strides = self.strides if len(self.strides) == len(self.shape) else (1,) * len(self.shape)
+        values = math.prod(n for n, step in zip(self.shape, strides, strict=True) if step)
+        return values * ITEM_BYTES.get(self.dtype, 4.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorCall:
+    """What one call of an operator was given.
+
+    Attributes:
+        inputs: by position; None where something other than a tensor was passed.
+        outputs: empty where the profiler does not record them, as PyTorch's does not.
+        constants: by position, as text; empty where a tensor was passed.
+    """
+
+    inputs: tuple[Tensor | None, ...]
+    outputs: tuple[Tensor, ...] = ()
+    constants: tuple[str, ...] = ()
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Its inputs that are tensors."""
+        return tuple(tensor for tensor in self.inputs if tensor is not None)
+
+    @property
+    def dtype(self) -> str:
+        """That of the first floating-point input, or of the first one that has any."""
+        named = [tensor.dtype for tensor in self.tensors if tensor.dtype]
+        floating = [dtype for dtype in named if "float" in dtype]
+        return next(iter(floating or named), "")
+
+    @property
+    def shapes(self) -> str:
+        """For people and for joining: ``1024x256, 256x768``."""
+        return ", ".join("x".join(map(str, tensor.shape)) or "1" for tensor in self.tensors)
+
+    def constant(self, position: int) -> str:
+        """The constant there, or an empty text."""
+        return self.constants[position] if position < len(self.constants) else ""
+
+
+def recorded(arguments: Mapping[str, object]) -> OperatorCall | None:
+    """What an event's arguments say of its tensors; None where they say nothing."""
+    if "Input Dims" in arguments:
+        return _of_pytorch(arguments)
+    if "input_type_shape" in arguments:
+        inputs = _of_onnx_runtime(arguments["input_type_shape"])
+        outputs = _of_onnx_runtime(arguments.get("output_type_shape"))
+        return OperatorCall(inputs=inputs, outputs=outputs)
+    return None
+
+
+def integers(text: str) -> tuple[int, ...]:
+    """Those of a list in a constant, ``[1, 2]``; empty where it is none."""
+    parts = [part.strip() for part in text.strip("[] ").split(",")]
+    return tuple(int(part) for part in parts if part.removeprefix("-").isdigit())
+
+
+def spelled(dtype: object) -> str:
+    """A dtype as PyTorch spells it; empty for what is none, such as ``Scalar``."""
+    text = _SPELLINGS.get(str(dtype), str(dtype)).removeprefix("tensor(").removesuffix(")")
+    text = _SPELLINGS.get(text, text).removeprefix("torch.").removeprefix("c10::").lower()
+    text = "float8" if text.startswith("float8") else text
+    return text if text in ITEM_BYTES else ""
+
+
+def _of_pytorch(arguments: Mapping[str, object]) -> OperatorCall:
+    """Kineto's parallel lists, one entry per argument of the operator."""
+    shapes = _listed(arguments.get("Input Dims"))
+    types = _listed(arguments.get("Input type"))
+    strides = _listed(arguments.get("Input Strides"))
+    constants = tuple(str(value) for value in _listed(arguments.get("Concrete Inputs")))
+    inputs: list[Tensor | None] = []
+    for position, shape in enumerate(shapes):
+        dtype = str(types[position]) if position < len(types) else ""
+        steps = strides[position] if position < len(strides) else ()
+        inputs.extend(_operands(shape, dtype, steps))
+    return OperatorCall(inputs=tuple(inputs), constants=constants)
+
+
+def _operands(shape: object, dtype: str, strides: object) -> list[Tensor | None]:
+    """One argument's tensors: none for a number, several for a list of tensors."""
+    extents = _listed(shape)
+    if extents and all(isinstance(one, list | tuple) for one in extents):
+        return [Tensor(shape=_whole(one), dtype=spelled(dtype)) for one in extents]
+    known = spelled(dtype)
+    if not known:
+        return [None]
+    return [Tensor(shape=_whole(extents), dtype=known, strides=_whole(strides))]
+
+
+def _of_onnx_runtime(listed: object) -> tuple[Tensor, ...]:
+    """``[{"float": [8, 128]}, ...]``, without the weights that were packed beforehand."""
+    return tuple(
+        Tensor(shape=_whole(shape), dtype=spelled(dtype))
+        for entry in _listed(listed)
+        if isinstance(entry, Mapping)
+        for dtype, shape in entry.items()
+    )
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _whole(values: object) -> tuple[int, ...]:
+    return tuple(value for value in _listed(values) if isinstance(value, int))

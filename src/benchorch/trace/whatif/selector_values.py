@@ -1,0 +1,72 @@
+"""The values of a what-if selector: which events, and what it found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from benchorch.trace.dag import Class
+
+if TYPE_CHECKING:
+    from numpy import bool_, int64
+    from numpy.typing import NDArray
+
+
+PHASES = ("forward", "backward", "optimizer")
+
+
+WORK = (
+    *(Class.GPU_COMPUTE, Class.GPU_MEMORY, Class.GPU_COPY, Class.GPU_COMM),
+    *(Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME, Class.CPU_PYTHON),
+    Class.DATA_LOADING,
+)
+"""What is meant where no class is named: what is done, not what is waited for."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """Events that fit everything that is given, with all that they call and launch.
+
+    Attributes:
+        name: of any event; here and below exact, with wildcards, or ``/a regular expression/``.
+        op: name of an operator, or type of an ONNX node.
+        kernel: name of device work.
+        module: qualified name of a module; those inside it are included.
+        graph_node: node of an operator graph, or the number of one in a launched graph.
+        dtype, shape: of an operator's inputs, ``float32`` and ``64x128, 128x32``.
+        lane: only time on a thread or stream, by its label or number.
+        phase: only time in one of `PHASES`.
+        iteration: only time in one of the window's ranges, from 0.
+        classes: only time that is spent on these; by default on any `WORK`.
+        alone: only an event's own time, not that of what it calls and launches.
+    """
+
+    name: str = ""
+    op: str = ""
+    kernel: str = ""
+    module: str = ""
+    lane: str = ""
+    graph_node: str = ""
+    dtype: str = ""
+    shape: str = ""
+    phase: str = ""
+    iteration: int | None = None
+    classes: tuple[Class, ...] = ()
+    alone: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What a selector found.
+
+    Attributes:
+        chosen: (n,) the events that fit.
+        root: (n,) the outermost of them that each event is part of, NOTHING for none.
+        edges: (E,) the edges whose weight is meant.
+    """
+
+    chosen: NDArray[bool_]
+    root: NDArray[int64]
+    edges: NDArray[bool_]

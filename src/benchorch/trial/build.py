@@ -1,0 +1,393 @@
+"""Make a trial's artifact and its reference outputs, or find them again."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from benchorch.config.components import make
+from benchorch.config.trial_setup import TrialSetup
+from benchorch.domain.artifact import Artifact, BuildKey, Format
+from benchorch.domain.codec import decode, encode
+from benchorch.domain.result import BuildRecord, ModelCounts
+from benchorch.domain.session import Session
+from benchorch.domain.trial import ConfigNode
+from benchorch.errors import BuildError, StoreError
+from benchorch.files import write_json
+from benchorch.frameworks.flop_counter import count_model
+from benchorch.frameworks.module_fingerprint import state_digest
+from benchorch.host.environment import available_memory_bytes
+from benchorch.interfaces.conversion import BuildRequest, FileStep, ModuleStep, StateStep, Step
+from benchorch.interfaces.runtime import LoadRequest, Runtime
+from benchorch.interfaces.store import Store
+from benchorch.trial.build_keys import Keys, Unknown
+
+if TYPE_CHECKING:
+    import torch
+    from numpy import generic
+    from numpy.typing import NDArray
+
+# What every conversion is compared with: the module itself, on the CPU.
+_REFERENCE_RUNTIME: ConfigNode = {"_target_": "benchorch.runtimes.eager.Eager"}
+_MODEL_FILE = "model.json"
+# Outputs in float64 are kept up to this size for each input, and made where this many times the
+# model's size is free.
+_REFEREE_BYTES = 64 * 2**20
+_REFEREE_ROOM = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """Where the measuring processes find what they need.
+
+    Attributes:
+        source: directory of the chain's last artifact, or None where it leaves no files.
+        sources: the directory of each format's last artifact.
+        states: the directory of each state step's artifact, by the step's name.
+        reference: directory of the reference outputs, ``0.npz``, ``1.npz``, ...
+        scratch: the compiler's own cache for this artifact.
+        counts: of the model as it was loaded, before any step changed it.
+    """
+
+    record: BuildRecord
+    source: Path | None
+    sources: Mapping[Format, Path]
+    states: Mapping[str, Path]
+    reference: Path
+    scratch: Path
+    counts: ModelCounts
+
+
+def build(
+    chain: TrialSetup,
+    *,
+    name: str,
+    store: Store,
+    session: Session,
+    inputs: int,
+    threads: int,
+    say: Callable[[str], None],
+) -> Built:
+    """Everything a trial needs before it can be measured, from the store where it is there.
+
+    Args:
+        chain: the trial's components.
+        name: model and conversion, for people and for ``rebuild=never``.
+        store: where artifacts are kept.
+        session: tells the rebuild policy and remembers what this invocation built already.
+        inputs: how many seeded input sets the reference covers.
+        threads: threads per call, which some compilers fix in what they build.
+        say: called with a short phrase before each slow thing.
+    """
+    load = _loader(chain, say)
+    keys = Keys(chain, threads=threads, directory=session.directory, load=load)
+    keys.find_out()
+    job = _Job(
+        chain=chain,
+        name=name,
+        keys=keys,
+        inputs=inputs,
+        threads=threads,
+        load=load,
+        say=say,
+    )
+    return job.run(_Obtain(store=store, session=session))
+
+
+def find(
+    chain: TrialSetup, *, name: str, store: Store, session: Session, inputs: int, threads: int
+) -> Built | None:
+    """What `build` would answer, where the store has all of it and nothing has to be found out.
+
+    It loads and makes nothing, so that it can be asked in any process; None where it cannot tell.
+    """
+    if session.rebuild == "always":
+        return None
+    keys = Keys(chain, threads=threads, directory=session.directory, load=None)
+    job = _Job(chain=chain, name=name, keys=keys, inputs=inputs, threads=threads)
+    try:
+        return job.run(_Find(store=store))
+    except (Unknown, StoreError):
+        return None
+
+
+def _not_here(*_: object) -> NoReturn:
+    raise Unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """Everything that a trial needs, made or found one after the other."""
+
+    chain: TrialSetup
+    name: str
+    keys: Keys
+    inputs: int
+    threads: int
+    load: Callable[[], torch.nn.Module] = _not_here
+    say: Callable[[str], None] = _not_here
+
+    def run(self, obtain: _Source) -> Built:
+        """Each artifact from `obtain`, in the order of the chain."""
+        reference, _ = obtain(
+            self.keys.reference(self.inputs),
+            Format.REFERENCE,
+            f"{self.name} reference",
+            lambda out: _write_reference(self.chain, self.load, out, self.inputs, self.threads),
+        )
+        made = _Made(chain=self.chain, load=self.load)
+        for index, (step_name, step) in enumerate(self.chain.steps, start=1):
+            if isinstance(step, FileStep):
+                key = self.keys.after(index)
+                write = self._writer(index, made, obtain.store, key)
+                name = f"{self.name} {step_name}"
+                made.take(step_name, step, *obtain(key, step.produces, name, write))
+        told = json.loads((reference.path / _MODEL_FILE).read_text())
+        return Built(
+            record=_record(made.artifacts, str(told["state"])),
+            source=made.source.path if made.source else None,
+            sources=made.sources,
+            states=made.states,
+            reference=reference.path,
+            scratch=obtain.store.scratch(made.last.key if made.last else reference.key),
+            counts=decode(ModelCounts, told["counts"]),
+        )
+
+    def _writer(self, index: int, made: _Made, store: Store, key: BuildKey) -> Writer:
+        """Builds the step of that number, counted from 1, from what was made before it."""
+        chain = self.chain
+        name, step = chain.steps[index - 1]
+        assert isinstance(step, FileStep)  # nobody else writes
+
+        def write(out: Path) -> None:
+            self.say(f"building {name}")
+            request = BuildRequest(
+                module=made.module_before(index - 1),
+                source=made.source.path if made.source else None,
+                sources=made.sources,
+                example=chain.example(chain.workload.seed),
+                calibration=chain.calibration,
+                out_dir=out,
+                scratch_dir=store.scratch(key.digest),
+                device=type(chain.hardware).device,
+                threads=self.threads,
+            )
+            step.build(request)
+
+        return write
+
+
+@dataclass(slots=True, kw_only=True)
+class _Made:
+    """What a chain's steps have left so far.
+
+    Attributes:
+        load: loads the model at most once.
+        artifacts: by the step's name, each with its cache state.
+        source: the last one that is not the state of a live module.
+        last: the last one of all.
+    """
+
+    chain: TrialSetup
+    load: Callable[[], torch.nn.Module]
+    artifacts: dict[str, tuple[Artifact, str]] = field(default_factory=dict)
+    sources: dict[Format, Path] = field(default_factory=dict)
+    states: dict[str, Path] = field(default_factory=dict)
+    source: Artifact | None = None
+    last: Artifact | None = None
+
+    def take(self, name: str, step: FileStep, artifact: Artifact, state: str) -> None:
+        self.artifacts[name] = (artifact, state)
+        self.last = artifact
+        if isinstance(step, StateStep):
+            self.states[name] = artifact.path
+        else:
+            self.source = artifact
+            self.sources = {**self.sources, type(step).produces: artifact.path}
+
+    def module_before(self, n_steps: int) -> Callable[[], torch.nn.Module]:
+        """Makes the module as that step is to find it; nobody else's where it will be changed."""
+        links = self.chain.steps[: n_steps + 1]
+        changed = any(isinstance(step, ModuleStep | StateStep) for _, step in links)
+        load = _loader(self.chain, lambda _: None) if changed else self.load
+        return _transformed(self.chain, self.chain.steps[:n_steps], load, dict(self.states))
+
+
+def _record(made: Mapping[str, tuple[Artifact, str]], model_digest: str) -> BuildRecord:
+    source = [artifact for artifact, _ in made.values()][-1] if made else None
+    return BuildRecord(
+        key=source.key if source else "",
+        cache=_overall([state for _, state in made.values()]),
+        build_s=sum(artifact.build_s for artifact, state in made.values() if state == "miss"),
+        original_build_s=sum(artifact.build_s for artifact, _ in made.values()),
+        artifact_bytes=source.size_bytes if source else 0,
+        model_digest=model_digest,
+        steps={name: state for name, (_, state) in made.items()},
+    )
+
+
+def _overall(states: Sequence[str]) -> str:
+    """One word for a chain: the least favourable of its steps' states."""
+    return next((state for state in ("stale", "miss", "hit") if state in states), "none")
+
+
+Writer = Callable[[Path], None]
+"""Fills an empty directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Find:
+    """Finds an artifact; `Unknown` where it would have to be made."""
+
+    store: Store
+
+    def __call__(
+        self, key: BuildKey, kind: Format, name: str, write: Writer
+    ) -> tuple[Artifact, str]:
+        found = self.store.find(key.digest)
+        if found is None:
+            raise Unknown
+        return found, "hit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Obtain:
+    """Finds or makes an artifact as the rebuild policy says."""
+
+    store: Store
+    session: Session
+
+    def __call__(
+        self, key: BuildKey, kind: Format, name: str, write: Writer
+    ) -> tuple[Artifact, str]:
+        if self.session.rebuild == "never" and kind is not Format.REFERENCE:
+            return self._existing(key, name)
+        # ``always`` means once in an invocation: a prefix that trials share is not built again.
+        mark = self.session.directory / "rebuilt" / key.digest
+        force = self.session.rebuild == "always" and not mark.exists()
+        artifact, built = self.store.build(key, format=kind, name=name, make=write, force=force)
+        if force:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+        return artifact, "miss" if built else "hit"
+
+    def _existing(self, key: BuildKey, name: str) -> tuple[Artifact, str]:
+        found = self.store.find(key.digest)
+        if found:
+            return found, "hit"
+        newest = self.store.newest(name)
+        if newest is None:
+            raise BuildError(
+                f"rebuild=never, and nothing called {name!r} was ever built here.",
+                kind="not_built",
+                remedy="rebuild=if_needed",
+            )
+        return newest.artifact, "stale"
+
+
+_Source = _Obtain | _Find
+
+
+def _loader(chain: TrialSetup, say: Callable[[str], None]) -> Callable[[], torch.nn.Module]:
+    """Loads the model at most once in this process."""
+
+    @cache
+    def load() -> torch.nn.Module:
+        import torch
+
+        say("loading the model")
+        module = chain.model.load(chain.workload.seed)
+        return module.to(getattr(torch, chain.workload.dtype))
+
+    return load
+
+
+def _transformed(
+    chain: TrialSetup,
+    steps: Sequence[tuple[str, Step]],
+    load: Callable[[], torch.nn.Module],
+    states: Mapping[str, Path],
+) -> Callable[[], torch.nn.Module]:
+    @cache
+    def module() -> torch.nn.Module:
+        example = chain.example(chain.workload.seed)
+        changed = load()
+        for name, step in steps:
+            if isinstance(step, ModuleStep):
+                changed = step.transform(changed, example)
+            elif isinstance(step, StateStep):
+                changed = step.restore(changed, states[name], example)
+        return changed
+
+    return module
+
+
+def module_of(chain: TrialSetup, states: Mapping[str, Path]) -> Callable[[], torch.nn.Module]:
+    """Makes the live module with all its steps applied, for a runtime that needs it."""
+    return _transformed(chain, chain.steps, _loader(chain, lambda _: None), states)
+
+
+def _write_reference(
+    chain: TrialSetup, load: Callable[[], torch.nn.Module], out: Path, inputs: int, threads: int
+) -> None:
+    import numpy as np
+
+    example = chain.example(chain.workload.seed)
+    module = load()
+    size = 0
+    for index, outputs in enumerate(_eager_outputs(chain, load, out, inputs, threads)):
+        np.savez(out / f"{index}.npz", **dict(outputs))  # type: ignore[arg-type]
+        size = max(size, sum(array.size * 8 for array in outputs.values()))
+    if size <= _REFEREE_BYTES:
+        _write_referee(chain, module, out, inputs, threads)
+    told = {"state": state_digest(load()), "counts": encode(count_model(load(), example))}
+    write_json(out / _MODEL_FILE, told)
+
+
+def _eager_outputs(
+    chain: TrialSetup, load: Callable[[], torch.nn.Module], out: Path, inputs: int, threads: int
+) -> Iterator[Mapping[str, NDArray[generic]]]:
+    runtime = make(_REFERENCE_RUNTIME, Runtime, "reference")
+    request = LoadRequest(
+        module=load,
+        source=None,
+        sources={},
+        example=chain.example(chain.workload.seed),
+        device="cpu",
+        threads=threads,
+        scratch_dir=out,
+    )
+    executable = runtime.load(request)
+    for index in range(inputs):
+        batch = chain.example(chain.workload.seed + index).arrays
+        yield executable.outputs(executable.bind(batch)())
+    executable.close()
+
+
+def referee_file(reference: Path, index: int) -> Path:
+    """Where eager's float64 outputs of an input are, if there are any."""
+    return reference / f"{index}.float64.npz"
+
+
+def _write_referee(
+    chain: TrialSetup, module: torch.nn.Module, out: Path, inputs: int, threads: int
+) -> None:
+    """What a copy of the model computes in float64, where it can and there is room for it."""
+    import numpy as np
+
+    state = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))
+    if available_memory_bytes() < _REFEREE_ROOM * state:
+        return
+    try:
+        wide = copy.deepcopy(module).double()
+        found = list(_eager_outputs(chain, lambda: wide, out, inputs, threads))
+    except Exception:  # a model may hold to its dtype in as many ways as there are models
+        return
+    for index, outputs in enumerate(found):
+        if all(array.dtype != np.float32 for array in outputs.values()):
+            np.savez(referee_file(out, index), **dict(outputs))  # type: ignore[arg-type]

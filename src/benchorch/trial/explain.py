@@ -1,0 +1,62 @@
+"""Why does a call take as long as it does, and what would help? From its trace alone.
+
+It runs in a process of its own when nothing is measured any more, and never imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchorch.domain.codec import decode
+from benchorch.domain.profile import OPERATORS_FILE, BottleneckVerdict
+from benchorch.trace.operators.graph import OperatorGraph
+
+if TYPE_CHECKING:
+    from benchorch.trace.analysis import Analysis
+    from benchorch.trace.operators.roofline import Peaks
+
+FOLDER = "critical_path"
+
+
+def analyse(trace: Path, *, peaks: Peaks | None, dilation_ratio: float | None) -> Analysis:
+    """The critical path of the trace's calls, with the operator graph that lies beside it."""
+    from benchorch.trace.analysis import analyze
+    from benchorch.trace.operators.provenance import beside
+
+    graph = _graph_beside(trace)
+    return analyze(
+        trace,
+        graph=graph,
+        peaks=peaks,
+        dilation_ratio=dilation_ratio,
+        provenance=beside(trace, {node.name for node in graph.nodes} if graph else ()),
+    )
+
+
+def bottleneck_of(analysis: Analysis) -> BottleneckVerdict:
+    """What of an analysis goes into the trial's result."""
+    found = analysis.findings
+    diagnosis = found.diagnosis
+    return BottleneckVerdict(
+        limit=diagnosis.limit,
+        sentence=diagnosis.sentence,
+        advice=diagnosis.advice,
+        largest=diagnosis.largest,
+        largest_gain_ratio=diagnosis.largest_gain_ratio,
+        critical_path_ns=int(found.path_ns),
+        classes_ns={str(name): int(spent) for name, spent in found.classes.items()},
+    )
+
+
+def draw(analysis: Analysis, folder: Path) -> None:
+    """Tables, pictures and pages in a folder of the trial's own."""
+    from benchorch.trace.report.write import write
+
+    write(analysis, folder / FOLDER)
+
+
+def _graph_beside(trace: Path) -> OperatorGraph | None:
+    path = trace.with_name(OPERATORS_FILE)
+    return decode(OperatorGraph, json.loads(path.read_text())) if path.exists() else None

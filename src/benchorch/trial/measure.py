@@ -1,0 +1,58 @@
+"""How long does a call take, in this one process?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from benchorch.domain.measurement import Calibration, Observations
+from benchorch.interfaces.hardware import Hardware
+from benchorch.interfaces.scenario import Scenario
+from benchorch.interfaces.stopping import Stopping
+from benchorch.scenarios.series import window_from
+from benchorch.stats.steady_state import stability
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessMeasurement:
+    """What one process saw, and where it became steady.
+
+    Attributes:
+        observations: every block from the first.
+        steady_from: index of the first steady block, or None where no steady state was found.
+        calibration: of the clock that took them.
+    """
+
+    observations: Observations
+    steady_from: int | None
+    calibration: Calibration
+
+
+def measure(
+    calls: Sequence[Callable[[], object]],
+    *,
+    hardware: Hardware,
+    scenario: Scenario,
+    stopping: Stopping,
+    items_per_call: int,
+    cold_caches: bool = False,
+) -> ProcessMeasurement:
+    """Issue the calls as the scenario says until enough was seen.
+
+    Raises:
+        MeasureError: of kind ``instrument_fault`` where the clock contradicts itself.
+    """
+    clock = hardware.clock()
+    calibration = clock.calibrate()
+    observations = scenario.run(
+        calls,
+        clock=clock,
+        calibration=calibration,
+        stopping=stopping,
+        items_per_call=items_per_call,
+        cold_caches=cold_caches,
+    )
+    found = stability(observations.durations_ns, not_before=window_from(observations))
+    return ProcessMeasurement(
+        observations=observations, steady_from=found.start, calibration=calibration
+    )

@@ -1,0 +1,42 @@
+"""The fleet at work where there is no Terraform: a machine is hired, works and is ended."""
+
+from __future__ import annotations
+
+import json
+
+import boto3  # noqa: TID251 - looks at what was kept
+import pytest
+
+from support.machines import handmade, namespaces
+from support.machines.rehearsal import Rehearsal, rehearsing
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def stack(tmp_path, monkeypatch):
+    reason = namespaces.missing()
+    if reason:
+        pytest.skip(f"SKIPPED: no fleet is rehearsed: {reason}")
+    pytest.importorskip("moto", reason="moto stands in for AWS")
+    with rehearsing(tmp_path, {}) as rehearsal:
+        for name, value in rehearsal.emulator.environment().items():
+            monkeypatch.setenv(name, value)
+        yield rehearsal
+    assert rehearsal.hypervisor.processes() == []
+
+
+def test_a_machine_is_hired_for_a_trial_and_ended_after_it(stack: Rehearsal):
+    head = handmade.launch_head(["r6i.large"], idle_s=15)
+    words = ("model=mlp", "conversion=torchscript", "baseline=null", "hardware=r6i", "executor=ec2")
+    words += ("tracking=none",)
+    swept = stack.sweep(*words, "stopping=quick", "profiler=none", "protocol.repeats=0")
+    assert swept.returncode == 0, swept.stdout[-3000:] + swept.stderr[-3000:]
+    [line] = next(stack.desk.glob("runs/*/*/results.jsonl")).read_text().splitlines()
+    hired = [stay.name for stay in stack.hypervisor.stays if stay.role == "worker"]
+    assert hired == [json.loads(line)["environment"]["host"]], swept.stdout
+    key = json.loads(line)["build"]["key"]
+    kept = boto3.client("s3").list_objects_v2(Bucket=handmade.BUCKET, Prefix="store/artifacts/")
+    assert f"store/artifacts/{key}/manifest.json" in [each["Key"] for each in kept["Contents"]]
+    stack.until_idle()
+    assert stack.hypervisor.instances_alive() == [head]

@@ -1,0 +1,153 @@
+"""What moto lacks or gets wrong, as far as a stack of benchorch's meets it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from support.aws_emulator.traffic import Call
+
+IMAGE = "ami-03cf127a"  # one of those that moto knows
+IMAGE_PARAMETERS = (
+    "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
+    "/aws/service/canonical/ubuntu/server/24.04/stable/current/arm64/hvm/ebs-gp3/ami-id",
+    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-ubuntu-22.04/latest/ami-id",
+    "/aws/service/neuron/dlami/multi-framework/ubuntu-22.04/latest/image_id",
+)
+
+Answer = tuple[int, str, bytes]
+
+
+def answer(call: Call, body: bytes, usd_per_hour: Mapping[str, float]) -> Answer | None:
+    """The answer to a call that moto has none for, or None to ask moto."""
+    if call.name == "budgets:CreateBudget":  # moto keeps the budget, and forgets its tags
+        _remember_tags(json.loads(body))
+    handler = _HANDLERS.get(call.name)
+    return handler(json.loads(body or b"{}"), usd_per_hour) if handler else None
+
+
+def _json(content: object) -> Answer:
+    return 200, "application/x-amz-json-1.1", json.dumps(content).encode()
+
+
+def _subscribers(request: Mapping[str, Any], _: Mapping[str, float]) -> Answer:
+    from moto.budgets.models import budgets_backends
+
+    backend = budgets_backends[request["AccountId"]]["aws"]
+    budget = backend.budgets[request["AccountId"]][request["BudgetName"]]
+    wanted = request["Notification"]
+    for known in budget.notifications:
+        same = ("NotificationType", "ComparisonOperator", "Threshold")
+        if all(known.details.get(key) == wanted.get(key) for key in same):
+            return _json({"Subscribers": known.subscribers})
+    return _json({"Subscribers": []})
+
+
+_budget_tags: dict[str, list[Mapping[str, str]]] = {}
+
+
+def _remember_tags(request: Mapping[str, Any]) -> None:
+    place = f"arn:aws:budgets::{request['AccountId']}:budget/{request['Budget']['BudgetName']}"
+    _budget_tags[place] = request.get("ResourceTags", [])
+
+
+def _tag_budget(request: Mapping[str, Any], _: Mapping[str, float]) -> Answer:
+    _budget_tags[request["ResourceARN"]] = request["ResourceTags"]
+    return _json({})
+
+
+def _tags_of_budget(request: Mapping[str, Any], _: Mapping[str, float]) -> Answer:
+    return _json({"ResourceTags": _budget_tags.get(request["ResourceARN"], [])})
+
+
+def _products(request: Mapping[str, Any], usd_per_hour: Mapping[str, float]) -> Answer:
+    wanted = {entry["Field"]: entry["Value"] for entry in request.get("Filters", [])}
+    usd = usd_per_hour.get(wanted.get("instanceType", ""))
+    if usd is None:
+        return _json({"PriceList": []})
+    dimensions = {"rate": {"unit": "Hrs", "pricePerUnit": {"USD": f"{usd:.10f}"}}}
+    terms = {"OnDemand": {"term": {"priceDimensions": dimensions}}}
+    return _json({"PriceList": [json.dumps({"terms": terms})]})
+
+
+_HANDLERS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, float]], Answer]] = {
+    "budgets:DescribeSubscribersForNotification": _subscribers,
+    "budgets:TagResource": _tag_budget,
+    "budgets:ListTagsForResource": _tags_of_budget,
+    "pricing:GetProducts": _products,
+}
+
+
+def seed(account: str, region: str) -> None:
+    """Public parameters that name images, which moto has only for other systems."""
+    from moto.ssm.models import Parameter, ssm_backends
+
+    backend = ssm_backends[account][region]
+    for name in IMAGE_PARAMETERS:
+        backend._parameters[name].append(
+            Parameter(
+                account_id=account,
+                name=name,
+                value=IMAGE,
+                parameter_type="String",
+                description="",
+                allowed_pattern=None,
+                keyid=None,
+                last_modified_date=0.0,
+                version=1,
+                data_type="aws:ec2:image",
+            )
+        )
+
+
+def mend() -> None:
+    """Make moto's models behave where no answer of its own could be replaced."""
+    _tls_only_policies_let_loopback_pass()
+    _rules_between_groups_keep_their_description()
+    _templates_keep_their_own_tags()
+
+
+def _tls_only_policies_let_loopback_pass() -> None:
+    """Conditions of bucket policies are ignored by moto, so that each conditional Deny denies."""
+    from moto.iam.access_control import IAMPolicyStatement
+
+    plain = IAMPolicyStatement.is_action_permitted
+
+    def mended(self: Any, action: str, *asked: Any, **more: Any) -> Any:
+        if "aws:SecureTransport" in json.dumps(self._statement.get("Condition", {})):
+            from moto.iam.access_control import PermissionResult
+
+            return PermissionResult.NEUTRAL
+        return plain(self, action, *asked, **more)
+
+    IAMPolicyStatement.is_action_permitted = mended
+
+
+def _rules_between_groups_keep_their_description() -> None:
+    from moto.ec2.models.security_groups import SecurityGroupRule
+
+    plain = SecurityGroupRule.description.fget
+    SecurityGroupRule.description = property(
+        lambda self: plain(self) or self.source_group.get("Description")
+    )
+
+
+def _templates_keep_their_own_tags() -> None:
+    """Tags of a launch template are no tags of what it launches."""
+    from moto.ec2.models.launch_templates import LaunchTemplate
+
+    plain = LaunchTemplate.create_version
+
+    def mended(self: Any, data: dict[str, Any], description: str) -> Any:
+        kept = [
+            spec
+            for spec in data.get("TagSpecification", data.get("TagSpecifications", []))
+            if spec.get("ResourceType") != "launch-template"
+        ]
+        for key in ("TagSpecification", "TagSpecifications"):
+            if key in data:
+                data[key] = kept
+        return plain(self, data, description)
+
+    LaunchTemplate.create_version = mended

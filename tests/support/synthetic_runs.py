@@ -1,0 +1,237 @@
+"""Whole runs on disk, made of drawn numbers: what commands read without anything being measured."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchorch.domain.codec import Json
+from benchorch.domain.measurement import (
+    Calibration,
+    Conditions,
+    Observations,
+    Paired,
+    ProcessRecord,
+)
+from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
+from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.domain.verdict import OutputParity, Verdict
+from benchorch.journal import run_directory
+from benchorch.results.compare.compatibility import excused_by
+from benchorch.results.compare.load_run import Derived, stored
+from benchorch.results.compare.matching import Match
+from benchorch.results.compare.metric_kinds import LATENCY
+from benchorch.results.compare.stored_run import StoredTrial
+from benchorch.results.compare.verdicts import Judged, judge
+from benchorch.results.metrics.summary import summarise_all
+
+CALIBRATION = Calibration(pair_cost_ns=40, step_ns=10, loop_turn_ns=9)
+CANARY_NS = 30e6
+ENVIRONMENT: Mapping[str, Json] = {
+    "host": "node-1",
+    "cpu_model": "Some CPU",
+    "cpu_physical_count": 2,
+    "cpu_governor": None,
+    "kernel": "6.1",
+    "python": "3.11.7",
+    "load_average": [0.5, 0.3, 0.2],
+    "packages": {"torch": "2.13.0"},
+}
+AGREES = Verdict(
+    passed=True,
+    reasons=(),
+    outputs=(
+        OutputParity(
+            name="0",
+            max_abs=0.0,
+            relative_l2_ratio=1e-7,
+            cosine_ratio=1.0,
+            argmax_agreement_ratio=1.0,
+        ),
+    ),
+    tolerance_ratio=1e-3,
+)
+DISAGREES = replace(AGREES, passed=False, reasons=("output 0 is off by 0.5",))
+OOM = Failure(stage="measure", kind="oom", message="no memory", detail="a long traceback")
+
+
+def trial(
+    conversion: str = "eager",
+    /,
+    *,
+    axes: str = "",
+    baseline: Trial | None = None,
+    labels: Mapping[str, str] | None = None,
+    **nodes: Mapping[str, Json],
+) -> Trial:
+    """A trial whose identity follows from its spec, as a real one's does."""
+    spec: dict[str, Json] = {
+        "model": {"_target_": "benchorch.models.mlp.Mlp", "widths": [8, 4]},
+        "workload": {"batch_size": 1, "dtype": "float32", "seed": 0},
+        "conversion": {"description": conversion, "steps": {}, "runtime": {"_target_": conversion}},
+        "hardware": {"kind": "local", "threads": None, "conversions": ["eager"]},
+        "scenario": {"_target_": "benchorch.scenarios.single_stream.SingleStream"},
+        "stopping": {"_target_": "benchorch.stopping.fixed.Fixed", "processes": 10},
+        "protocol": {"pin": True, "cold_caches": False, "delta_ratio": 0.01},
+    }
+    for name, node in nodes.items():
+        spec[name] = {**spec[name], **node}  # type: ignore[dict-item]
+    content = json.dumps(spec, sort_keys=True).encode()
+    told = {
+        "model": "mlp",
+        "conversion": conversion,
+        "hardware": "local",
+        "scenario": "single_stream",
+        "hardware_kind": "local",
+        "workload": f"batch_size={spec['workload']['batch_size']}",  # type: ignore[index,call-overload]
+        "axes": axes,
+        **(labels or {}),
+    }
+    return Trial(
+        trial_id=hashlib.sha256(content).hexdigest()[:16],
+        labels=told,
+        spec=spec,
+        baseline_id=None if baseline is None else baseline.trial_id,
+        baseline_conversion=None,
+    )
+
+
+def series(call_ns: float, rng: np.random.Generator, n: int = 40) -> Observations:
+    """Blocks of one call, 1 % apart, one right after the other."""
+    durations = np.maximum(1, call_ns * rng.lognormal(0, 0.01, n)).astype(int).tolist()
+    starts = np.cumsum([0, *durations])[:-1].tolist()
+    return Observations(
+        durations_ns=tuple(durations),
+        started_ns=tuple(starts),
+        calls_per_block=1,
+        items_per_call=1,
+        preempted=(False,) * n,
+        cpu_ns=tuple(durations),
+    )
+
+
+def result(
+    of: Trial,
+    call_ns: float = 1e6,
+    *,
+    seed: int = 0,
+    processes: int = 10,
+    process_spread: float = 0.002,
+    canaries_ns: tuple[float, float] | None = (CANARY_NS, CANARY_NS),
+    baseline_ns: float | None = None,
+    steady: bool = True,
+    threads: int = 2,
+    rss: int = 10**8,
+    environment: Mapping[str, Json] | None = None,
+    **fields: Any,
+) -> TrialResult:
+    """A result of processes whose medians spread a little about `call_ns`.
+
+    Args:
+        canaries_ns: the fastest and the slowest canary, in turn before and after; None is none.
+        baseline_ns: what each process saw of its baseline in turns with it; None where it did not.
+    """
+    rng = np.random.default_rng([seed, int(call_ns)])
+    levels = call_ns * rng.lognormal(0, process_spread, processes)
+
+    def record(index: int, level: float) -> ProcessRecord:
+        paired = None
+        if baseline_ns is not None:
+            own, other = (series(scale * level, rng) for scale in (1, baseline_ns / call_ns))
+            paired = Paired(
+                baseline_id=str(of.baseline_id), design="alternated", ours=own, theirs=other
+            )
+        before, after = canaries_ns or (None, None)
+        return ProcessRecord(
+            load_s=0.5 + 0.001 * index,
+            first_call_s=0.1 + 0.001 * index,
+            observations=series(level, rng),
+            steady_from=0 if steady else None,
+            calibration=CALIBRATION,
+            peak_rss_bytes=rss + index,
+            facts={"dtype": "float32", "threads": threads, "provider": "x", "device": "cpu"},
+            paired=paired,
+            conditions=Conditions(canary_before_ns=before, canary_after_ns=after),
+        )
+
+    told: dict[str, Any] = {
+        "outcome": Outcome.OK,
+        "parity": AGREES,
+        "build": BuildRecord(
+            key="k", cache="miss", build_s=3.0, original_build_s=3.0, artifact_bytes=1000,
+            model_digest="weights",
+        ),
+        "stop_reason": "fixed",
+        "started_at": f"2026-01-01T00:00:{seed % 60:02d}.000+00:00",
+        "grade": "A",
+        **fields,
+    }  # fmt: skip
+    return TrialResult(
+        trial_id=of.trial_id,
+        labels=of.labels,
+        processes=tuple(record(i, float(level)) for i, level in enumerate(levels)),
+        environment={**ENVIRONMENT, **(environment or {})},
+        baseline_id=of.baseline_id,
+        **told,
+    )
+
+
+def failed(of: Trial, failure: Failure = OOM) -> TrialResult:
+    """A trial that came to nothing."""
+    return result(of, processes=0, outcome=Outcome.FAILED, failure=failure, parity=None, build=None)
+
+
+def write_run(
+    directory: Path,
+    *pairs: tuple[Trial, TrialResult | None],
+    plan_id: str = "",
+    skips: tuple[Skip, ...] = (),
+) -> Path:
+    """A run's directory as the pipeline leaves it, but for what only people read."""
+    directory.mkdir(parents=True)
+    plan = Plan(
+        plan_id=plan_id or f"plan-{directory.name}",
+        name="benchorch",
+        trials=tuple(trial for trial, _ in pairs),
+        skips=skips,
+        session={},
+    )
+    run_directory.write_plan(directory, plan)
+    for _, found in pairs:
+        if found is not None:
+            run_directory.append_result(directory, found, {})
+    return directory
+
+
+def session(plan_id: str, *pairs: tuple[Trial, TrialResult]) -> list[StoredTrial]:
+    """Trials of one session, as they are kept without their raw series."""
+    results = {trial.trial_id: found for trial, found in pairs}
+    plan = Plan(plan_id=plan_id, name="", trials=tuple(t for t, _ in pairs), skips=(), session={})
+    derived = Derived(
+        directory=None,  # type: ignore[arg-type]
+        plan=plan,
+        results=results,
+        summaries=summarise_all(results),
+    )
+    return list(stored(derived, plan_id).trials)
+
+
+def once(
+    plan_id: str, call_ns: float = 1e6, *, of: Trial | None = None, **fields: Any
+) -> StoredTrial:
+    """The only trial of a session whose noise is its own."""
+    of = of or trial()
+    seed = sum(map(ord, plan_id))
+    return session(plan_id, (of, result(of, call_ns, seed=seed, **fields)))[0]
+
+
+def verdict(a: StoredTrial, b: StoredTrial, metric: str = LATENCY, *across: str) -> Judged:
+    """B against A, read alone."""
+    case = Match(name="x", a=a, b=b), metric
+    return judge([case], across=excused_by(across))[0]

@@ -1,0 +1,42 @@
+"""The analysis of a run as somebody would get it: written to a file, read, and built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchorch.trace.critical_path.path import critical_path
+from benchorch.trace.dag import CriticalPath, Dag
+from benchorch.trace.events import Events
+from benchorch.trace.graph.build import build_dag
+from benchorch.trace.graph.thresholds import Thresholds
+from benchorch.trace.operators.graph import OperatorGraph
+from benchorch.trace.readers.open import read_events
+from benchorch.trace.windows import windows
+from support.trace_lab.kineto import Recording, write
+from support.trace_lab.program import Program
+from support.trace_lab.simulator import Run, simulate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysed:
+    """What is said of a trace."""
+
+    events: Events
+    dag: Dag
+    path: CriticalPath
+    graph: OperatorGraph | None = None
+
+
+def analysed(
+    program: Program,
+    place: Path,
+    recording: Recording | None = None,
+    thresholds: Thresholds | None = None,
+) -> tuple[Run, Analysed]:
+    """A program's run, and what is said of its marked range or of all of it; by way of a file."""
+    run = simulate(program)
+    events = read_events(write(run, place / "trace.json", recording))
+    window = windows(events, None)[0] if program.marker else None
+    dag = build_dag(events, window, thresholds=thresholds)
+    return run, Analysed(events=events, dag=dag, path=critical_path(dag))

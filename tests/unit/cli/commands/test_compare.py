@@ -1,0 +1,109 @@
+"""What `benchorch compare` answers, in words and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from benchorch.cli.commands import compare
+from benchorch.errors import ConfigError
+from support.synthetic_runs import failed, result, trial, write_run
+
+EAGER = trial()
+FAST = trial("fast", baseline=EAGER)
+GONE, NEW = trial("gone"), trial("new")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[str, str]:
+    a = write_run(
+        tmp_path / "a", (EAGER, result(EAGER)), (FAST, result(FAST, 5e5)), (GONE, result(GONE))
+    )
+    b = write_run(
+        tmp_path / "b",
+        (EAGER, result(EAGER, 2e6, seed=1)),
+        (FAST, failed(FAST)),
+        (NEW, result(NEW)),
+    )
+    return str(a), str(b)
+
+
+def data(*words: str) -> Mapping[str, Any]:
+    told = compare.run(words).data
+    return cast(Mapping[str, Any], json.loads(json.dumps(told, allow_nan=False)))
+
+
+def test_every_trial_of_both_sides_is_somewhere(runs: tuple[str, str]) -> None:
+    found = data(*runs)
+    assert [(one["name"], one["verdict"]) for one in found["comparisons"]] == [
+        ("eager", "slower"),
+        ("fast", "refused"),
+    ]
+    assert [(one["side"], one["name"]) for one in found["alone"]] == [("A", "gone"), ("B", "new")]
+    said = compare.run(runs).text
+    assert "fast latency_ms/p50: failed in B (oom: no memory)" in said
+    assert "only in A: gone: B has no such trial." in said
+    assert said.endswith("B against A: 1 refused, 1 slower.")
+
+
+def test_all_metrics_are_a_table_for_each_trial(runs: tuple[str, str]) -> None:
+    found = data(*runs, "--all")["comparisons"]
+    metrics = [one["metric"] for one in found if one["name"] == "eager"]
+    assert {"latency_ms/p50", "load_s/p50", "peak_rss_bytes/max"} <= set(metrics)
+    assert len(metrics) == len(set(metrics)) > 10
+    said = compare.run([*runs, "--all"]).text
+    assert "\neager\n  metric" in said
+    assert "hold for all of them together" in said
+
+
+def test_metrics_are_named_in_either_way(runs: tuple[str, str]) -> None:
+    one = data(*runs, "--metric", "load_s/p50", "--metric", "latency_ms/p50")
+    other = data(*runs, "--metric=load_s/p50,latency_ms/p50,load_s/p50")
+    assert one == other
+    assert [each["metric"] for each in one["comparisons"][:2]] == ["load_s/p50", "latency_ms/p50"]
+
+
+def test_conversions_that_are_picked_are_the_factor(runs: tuple[str, str]) -> None:
+    found = data(f"{runs[0]}::eager", f"{runs[0]}::fast")
+    assert [one["name"] for one in found["comparisons"]] == ["eager → fast"]
+    assert found["comparisons"][0]["verdict"] == "faster"
+
+
+def test_other_facts_that_differ_are_told(tmp_path: Path) -> None:
+    a, b = (
+        write_run(tmp_path / c, (EAGER, result(EAGER, environment={"git_commit": c}))) for c in "xy"
+    )
+    told = data(str(a), str(b))["also_different"]
+    assert told == ["environment.git_commit: x in A, y in B"]
+    assert f"also differs: {told[0]}" in compare.run([str(a), str(b)]).text
+
+
+def test_machines_that_are_compared_are_two_machines(tmp_path: Path) -> None:
+    elsewhere = result(EAGER, environment={"host": "z", "cpu_model": "Other"})
+    a = write_run(tmp_path / "a", (EAGER, result(EAGER)))
+    b = write_run(tmp_path / "b", (EAGER, elsewhere))
+    assert "cpu_model: Some CPU in A, Other in B" in compare.run([str(a), str(b)]).text
+    said = compare.run([str(a), str(b), "--across", "hardware"]).text
+    assert "three of each" in said
+    assert "equivalent" in said
+
+
+def test_what_has_nothing_in_common_is_a_wrong_request(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", (EAGER, result(EAGER)))
+    b = write_run(tmp_path / "b", (NEW, result(NEW)))
+    with pytest.raises(ConfigError, match=r"A has: eager\. B has: new"):
+        compare.run([str(a), str(b)])
+
+
+def test_a_name_in_brackets_is_no_style(tmp_path: Path) -> None:
+    odd = trial("odd", labels={"axes": "model.widths=[red]"})
+    run = write_run(tmp_path / "a", (EAGER, result(EAGER)), (odd, result(odd)))
+    assert "model.widths=[red]" in compare.run([str(run), str(run)]).text
+
+
+def test_the_same_runs_give_the_same_words(runs: tuple[str, str]) -> None:
+    assert compare.run([*runs, "--all"]) == compare.run([*runs, "--all"])

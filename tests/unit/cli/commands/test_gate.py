@@ -1,0 +1,289 @@
+"""Is the candidate shown to be worse than its baseline by more than allowed?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from benchorch.cli.commands import gate, report
+from benchorch.domain.reply import Reply
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Trial
+from benchorch.errors import ConfigError
+from benchorch.journal.registry import remember
+from benchorch.results.compare.gate import gate as judge_all
+from benchorch.results.compare.load_run import load
+from benchorch.results.compare.metric_kinds import LATENCY
+from benchorch.results.compare.stored_run import StoredRun, StoredTrial
+from support.synthetic_runs import CANARY_NS, DISAGREES, failed, result, trial, write_run
+
+EAGER, FAST = trial(), trial("fast")
+
+
+@pytest.fixture(autouse=True)
+def _own_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def baseline(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "before", (EAGER, result(EAGER)), (FAST, result(FAST, 5e5)))
+
+
+def candidate(tmp_path: Path, *pairs: tuple[Trial, TrialResult | None]) -> Path:
+    return write_run(tmp_path / "after", *pairs)
+
+
+def same(of: Trial, call_ns: float, **fields: Any) -> tuple[Trial, TrialResult]:
+    return of, result(of, call_ns, seed=7, **fields)
+
+
+def judged(before: Path, after: Path, *words: str) -> Reply:
+    return gate.run(
+        ["--baseline", str(before), "--candidate", str(after), "--max-regression", "2%", *words]
+    )
+
+
+def data(reply: Reply) -> Mapping[str, Any]:
+    return cast(Mapping[str, Any], json.loads(json.dumps(reply.data, allow_nan=False)))
+
+
+@pytest.mark.parametrize(
+    ("call_ns", "fields", "state", "code"),
+    [
+        (1.0e6, {}, "pass", 0),
+        (0.5e6, {}, "pass", 0),
+        (1.01e6, {}, "pass", 0),
+        (1.05e6, {}, "regression", 1),
+        (1.02e6, {}, "unclear", 0),
+        (1.03e6, {"process_spread": 0.03}, "unclear", 0),
+        (1.05e6, {"canaries_ns": (CANARY_NS, 1.05 * CANARY_NS)}, "unclear", 0),
+        (1.50e6, {"steady": False}, "unclear", 0),
+        (1.50e6, {"grade": "C"}, "unclear", 0),
+        (1.50e6, {"processes": 1}, "unclear", 0),
+        (1.00e6, {"environment": {"host": "other"}}, "refused", 3),
+        (1.00e6, {"threads": 4}, "refused", 3),
+        (1.00e6, {"parity": DISAGREES}, "refused", 3),
+        (1.00e6, {"canaries_ns": None}, "refused", 3),
+    ],
+)
+def test_the_state_and_the_exit_code_follow_from_the_evidence(
+    baseline: Path, tmp_path: Path, call_ns: float, fields: dict[str, Any], state: str, code: int
+) -> None:
+    after = candidate(tmp_path, same(EAGER, call_ns, **fields), same(FAST, 5e5))
+    reply = judged(baseline, after)
+    assert (data(reply)["state"], reply.exit_code) == (state, code)
+    assert [one["state"] for one in data(reply)["cases"]] == [state, "pass"]
+
+
+def test_strict_fails_where_the_evidence_is_unclear_and_only_there(
+    baseline: Path, tmp_path: Path
+) -> None:
+    after = candidate(tmp_path, same(EAGER, 1.02e6), same(FAST, 5e5))
+    assert judged(baseline, after, "--strict").exit_code == 1
+    assert judged(baseline, baseline, "--strict").exit_code == 0
+
+
+def test_a_regression_is_graver_than_a_refusal(baseline: Path, tmp_path: Path) -> None:
+    after = candidate(tmp_path, same(EAGER, 2e6), same(FAST, 5e5, threads=4))
+    assert judged(baseline, after).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("pair", "told"),
+    [
+        ((FAST, failed(FAST)), "failed in B (oom: no memory)"),
+        ((FAST, None), "failed in B (never ran)"),
+        (same(FAST, 5e5, parity=DISAGREES), "output 0 is off by 0.5"),
+        (same(FAST, 5e5, environment={"packages": {"torch": "9"}}), "2.13.0 in A, 9 in B"),
+    ],
+)
+def test_what_newly_goes_wrong_is_refused_by_name(
+    baseline: Path, tmp_path: Path, pair: tuple[Trial, TrialResult | None], told: str
+) -> None:
+    reply = judged(baseline, candidate(tmp_path, same(EAGER, 1e6), pair))
+    assert reply.exit_code == 3
+    assert told in reply.text
+
+
+def test_a_trial_that_is_missing_is_refused_by_name(baseline: Path, tmp_path: Path) -> None:
+    reply = judged(baseline, candidate(tmp_path, same(EAGER, 1e6)))
+    assert reply.exit_code == 3
+    assert "missing: fast: B has no such trial." in reply.text
+    assert data(reply)["missing"][0]["name"] == "fast"
+
+
+def test_a_new_trial_is_told_and_not_judged(baseline: Path, tmp_path: Path) -> None:
+    new = trial("new")
+    after = candidate(tmp_path, same(EAGER, 1e6), same(FAST, 5e5), same(new, 1e9))
+    reply = judged(baseline, after)
+    assert reply.exit_code == 0
+    assert "not judged: new: new: no baseline has it" in reply.text
+
+
+def test_what_was_wrong_before_is_told_and_not_judged(tmp_path: Path) -> None:
+    before = write_run(tmp_path / "before", (EAGER, result(EAGER)), (FAST, failed(FAST)))
+    reply = judged(before, candidate(tmp_path, same(EAGER, 1e6), same(FAST, 5e5)))
+    assert reply.exit_code == 0
+    assert "not judged: fast: already so in the baseline: oom: no memory" in reply.text
+
+
+def test_a_baseline_with_nothing_to_defend_passes_nobody(tmp_path: Path) -> None:
+    before = write_run(tmp_path / "before", (EAGER, failed(EAGER)))
+    reply = judged(before, candidate(tmp_path, same(EAGER, 1e6)))
+    assert reply.exit_code == 3
+    assert "nothing to judge" in reply.text
+
+
+@pytest.mark.parametrize(("call_ns", "code"), [(1e6, 0), (1.1e6, 1), (0.9e6, 0)])
+def test_of_throughput_less_is_worse(
+    baseline: Path, tmp_path: Path, call_ns: float, code: int
+) -> None:
+    after = candidate(tmp_path, same(EAGER, call_ns), same(FAST, 5e5))
+    reply = judged(baseline, after, "--metric", "throughput_items_per_s/mean")
+    assert reply.exit_code == code
+    assert "≥ 0.980" in reply.text
+
+
+def test_several_metrics_are_judged_together(baseline: Path, tmp_path: Path) -> None:
+    after = candidate(tmp_path, same(EAGER, 1e6, rss=2 * 10**8), same(FAST, 5e5))
+    words = ("--metric", "latency_ms/p50,peak_rss_bytes/max")
+    cases = data(judged(baseline, after, *words))["cases"]
+    assert [one["state"] for one in cases] == ["pass", "regression", "pass", "pass"]
+
+
+def test_a_named_factor_may_differ(baseline: Path, tmp_path: Path) -> None:
+    there = {"environment": {"host": "runner-77"}}
+    after = candidate(tmp_path, same(EAGER, 1e6, **there), same(FAST, 5e5, **there))
+    assert judged(baseline, after).exit_code == 3
+    assert judged(baseline, after, "--across", "host").exit_code == 0
+
+
+def test_an_exported_baseline_judges_as_the_run_itself(baseline: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "baseline.json"
+    report.run([str(baseline), "--json", "--output", str(kept)])
+    after = candidate(tmp_path, same(EAGER, 1.05e6), same(FAST, 5e5))
+    one, other = data(judged(baseline, after)), data(judged(kept, after))
+    assert one["cases"] == other["cases"]
+    assert one["exit_code"] == 1
+
+
+def test_the_newest_run_is_the_candidate(baseline: Path, tmp_path: Path) -> None:
+    older = write_run(tmp_path / "older", same(EAGER, 1e6), same(FAST, 5e5))
+    newest = write_run(tmp_path / "newest", same(EAGER, 3e6), same(FAST, 5e5))
+    for run in (baseline, older, newest):
+        remember(run.name, run)
+    reply = gate.run(["--baseline", str(baseline), "--max-regression", "2%"])
+    assert reply.exit_code == 1
+    assert data(reply)["candidate"] == str(newest)
+
+
+def test_without_a_newer_run_there_is_no_candidate(baseline: Path, tmp_path: Path) -> None:
+    older = write_run(tmp_path / "older", same(EAGER, 1e6))
+    for known in ([], [older], [baseline]):
+        for run in known:
+            remember(run.name, run)
+    with pytest.raises(ConfigError, match="no run on this machine that is newer"):
+        gate.run(["--baseline", str(baseline), "--max-regression", "2%"])
+
+
+@pytest.mark.parametrize("share", ["2", "two", "-1%", "nan", "inf%", "2%%", "", "1.0"])
+def test_a_limit_that_is_no_share_is_refused(
+    share: str, baseline: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        gate.run(["--baseline", str(baseline), f"--max-regression={share}"])
+    assert left.value.code == 2
+    assert "write 2% or 0.02" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("share", ["2%", "0.02", " 2 % ", "2.0%"])
+def test_a_share_is_written_either_way(share: str, baseline: Path) -> None:
+    words = ["--baseline", str(baseline), "--candidate", str(baseline)]
+    reply = gate.run([*words, f"--max-regression={share}"])
+    assert data(reply)["max_regression_ratio"] == 0.02
+
+
+@pytest.mark.parametrize(
+    ("metric", "told"),
+    [("latency_ms/p5", "Did you mean 'latency_ms/p"), ("macs/total", "neither more nor less")],
+)
+def test_a_metric_that_cannot_become_worse_is_refused(
+    baseline: Path, metric: str, told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        judged(baseline, baseline, "--metric", metric)
+
+
+def test_the_summary_for_reviewers_says_first_what_it_came_to(
+    baseline: Path, tmp_path: Path
+) -> None:
+    named = trial("a|b <i>", baseline=None)
+    before = write_run(tmp_path / "b", (EAGER, result(EAGER)), (named, result(named, 5e5)))
+    after = candidate(tmp_path, same(EAGER, 2e6), same(named, 5e5))
+    path = tmp_path / "summary.md"
+    judged(before, after, "--markdown", str(path))
+    text = path.read_text()
+    assert text.startswith(
+        "## benchorch gate: REGRESSION: worse than its baseline by more than 2 %"
+    )
+    assert "2 cases: 1 pass, 1 regression." in text
+    assert "**REGRESSION**" in text
+    assert "a\\|b &lt;i>" in text
+    assert text.count("<details>") == text.count("</details>") == 1
+    assert "Some CPU, 2 cores, 2 threads" in text
+    assert "python -m benchorch compare" in text
+    assert text.isascii() or not set(text) - set("≤≥–→") - {chr(c) for c in range(128)}
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert {line.replace("\\|", "").count("|") for line in rows} == {8}
+
+
+def test_the_same_runs_give_the_same_words(baseline: Path, tmp_path: Path) -> None:
+    after = candidate(tmp_path, same(EAGER, 1.05e6), same(FAST, 5e5))
+    one, other = judged(baseline, after), judged(baseline, after)
+    assert one == other
+
+
+def test_identical_code_rarely_fails_the_gate(tmp_path: Path) -> None:
+    """60 gates over 5 trials each, processes 3 % apart, at no allowance at all.
+
+    A failure in one of 20 would be 3 with a standard error of 1.7: 8 is three of them above it.
+    """
+    rng = np.random.default_rng(3)
+    names = [f"c{i}" for i in range(5)]
+    before, after = (
+        load(str(write_run(tmp_path / side, *((trial(n), result(trial(n))) for n in names))))
+        for side in ("a", "b")
+    )
+
+    def redrawn(run: StoredRun) -> list[StoredTrial]:
+        values = ({LATENCY: tuple(rng.lognormal(0, 0.03, 8))} for _ in run.trials)
+        return [
+            replace(one, evidence=replace(one.evidence, values=drawn))
+            for one, drawn in zip(run.trials, values, strict=True)
+        ]
+
+    states = [judge_all(redrawn(before), redrawn(after), limit_ratio=0.0).state for _ in range(60)]
+    assert states.count("regression") <= 8
+    assert set(states) <= {"pass", "unclear", "regression"}
+
+
+def test_the_gain_is_judged_where_there_is_one(tmp_path: Path) -> None:
+    met = trial("met", baseline=EAGER)
+
+    def run(name: str, gain: float, seed: int) -> Path:
+        own = result(met, 1e6 / gain, seed=seed, baseline_ns=1e6, canaries_ns=None, grade="C")
+        eager = result(EAGER, seed=seed, canaries_ns=None)
+        return write_run(tmp_path / name, (EAGER, eager), (met, own))
+
+    before, same, worse = run("before", 2.0, 0), run("same", 2.0, 1), run("worse", 1.8, 2)
+    words = ("--metric", "speedup_ratio/p50")
+    assert [one["judged"]["name"] for one in data(judged(before, same, *words))["cases"]] == ["met"]
+    assert judged(before, same, *words).exit_code == 0
+    assert judged(before, worse, *words).exit_code == 1

@@ -1,0 +1,182 @@
+"""Files that travel between machines without a shared disk."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchorch.domain.session import Session
+from benchorch.domain.trial import Trial
+from benchorch.errors import ConfigError
+from benchorch.executors.scheduling import file_transfer
+from benchorch.executors.scheduling.file_transfer import Luggage, Packed, luggage, pack, unpack
+
+
+def test_a_folder_arrives_as_it_was(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    (there / "profile").mkdir(parents=True)
+    (there / "log.txt").write_text("hello")
+    (there / "profile" / "trace.json").write_bytes(b"\0\1")
+    unpack(pack(there), tmp_path / "here")
+    assert (tmp_path / "here" / "log.txt").read_text() == "hello"
+    assert (tmp_path / "here" / "profile" / "trace.json").read_bytes() == b"\0\1"
+
+
+def test_links_and_pipes_stay_behind(tmp_path: Path) -> None:
+    import os
+
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("of the node")
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "linked").symlink_to(tmp_path)
+    os.mkfifo(folder / "pipe")
+    assert pack(folder) == Packed()
+
+
+def test_what_is_too_large_stays_behind_and_is_named(tmp_path: Path) -> None:
+    (tmp_path / "small").write_bytes(b"x" * 10)
+    (tmp_path / "large").write_bytes(b"x" * 100)
+    packed = pack(tmp_path, most_bytes=50)
+    assert (list(packed.files), packed.left_out) == (["small"], ("large",))
+
+
+@pytest.mark.parametrize(
+    "name", ["../out", "/etc/out", "a/../../out", "", "..", "a\\..\\out", "a\0b", "."]
+)
+def test_a_name_that_leads_out_is_refused_and_nothing_is_written(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(ValueError, match="leads out"):
+        unpack(Packed(files={"fine": b"", name: b"evil"}), folder)
+    assert list(tmp_path.rglob("*")) == [folder]
+
+
+def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "folder", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    (folder / "way").symlink_to(outside)
+    (folder / "file").symlink_to(outside / "file")
+    for name in ("way/out", "file"):
+        with pytest.raises(ValueError, match="by a link"):
+            unpack(Packed(files={name: b"evil"}), folder)
+    assert list(outside.iterdir()) == []
+
+
+@given(name=st.text(st.sampled_from("ab./\\\0"), max_size=8))
+def test_whatever_the_name_nothing_lands_outside(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("root")
+    folder = root / "in" / "folder"
+    folder.mkdir(parents=True)
+    with contextlib.suppress(ValueError, OSError):
+        unpack(Packed(files={name: b"x"}), folder)
+    written = [path for path in root.rglob("*") if path.is_file()]
+    assert all(path.is_relative_to(folder) for path in written)
+
+
+def session(tmp_path: Path) -> Session:
+    (tmp_path / "run").mkdir(exist_ok=True)
+    return Session(
+        plan_id="p",
+        directory=tmp_path / "run",
+        store={},
+        rebuild="if_needed",
+        search_path=(str(tmp_path / "home"),),
+    )
+
+
+def trial(**spec: Any) -> Trial:
+    return Trial(trial_id="t", labels={}, spec=spec)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "zoo.py").write_text("import helpers\nfrom parts.layers import Layer\nimport torch\n")
+    (home / "helpers.py").write_text("import json\n")
+    (home / "parts").mkdir()
+    (home / "parts" / "__init__.py").write_text("")
+    (home / "parts" / "layers.py").write_text("class Layer: ...\n")
+    (home / "diary.py").write_text("nobody's business\n")
+    (home / "weights.safetensors").write_bytes(b"w")
+    return home
+
+
+def names(given_: Luggage, home: Path) -> set[str]:
+    root = home.as_posix().lstrip("/") + "/"
+    return {name.removeprefix(root) for name in given_.packed.files}
+
+
+@pytest.mark.parametrize("factory", ["zoo.py:make", "zoo:make", "zoo.make"])
+def test_a_factory_takes_along_what_it_imports_and_nothing_else(
+    tmp_path: Path, home: Path, factory: str
+) -> None:
+    found = luggage(session(tmp_path), [trial(model={"factory": factory})], "nonce")
+    modules = {"zoo.py", "helpers.py", "parts/__init__.py", "parts/layers.py"}
+    assert names(found, home) == modules
+
+
+def test_files_and_folders_that_are_named_travel(tmp_path: Path, home: Path) -> None:
+    asked = session(tmp_path)
+    program = asked.directory / "model"
+    program.mkdir()
+    (program / "program.pt2").write_bytes(b"p")
+    spec = trial(model={"program": str(program), "checkpoint": "./weights.safetensors"})
+    packed = luggage(asked, [spec], "nonce").packed
+    assert {Path("/") / name for name in packed.files} == {
+        program / "program.pt2",
+        home / "weights.safetensors",
+    }
+
+
+@pytest.mark.parametrize("word", ["zoo", "parts", ".", "..", "./", "float32", "diary"])
+def test_plain_words_and_the_working_directory_name_no_file(
+    tmp_path: Path, home: Path, word: str
+) -> None:
+    assert names(luggage(session(tmp_path), [trial(name=word)], "n"), home) == set()
+
+
+def test_too_much_is_refused_with_the_largest(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_transfer, "MAX_THERE_BYTES", 10)
+    (home / "huge.bin").write_bytes(b"x" * 100)
+    with pytest.raises(ConfigError, match=r"the largest is .*huge\.bin"):
+        luggage(session(tmp_path), [trial(checkpoint="./huge.bin")], "nonce")
+
+
+def test_a_machine_that_sees_the_directory_is_told_by_the_nonce(tmp_path: Path) -> None:
+    given_ = Luggage(directory=tmp_path, nonce=".seen-1")
+    assert not given_.is_seen()
+    (tmp_path / ".seen-1").touch()
+    assert given_.is_seen()
+
+
+def test_laid_out_files_are_where_the_driver_has_them(tmp_path: Path) -> None:
+    path = tmp_path / "home" / "zoo.py"
+    packed = Packed(files={path.as_posix().lstrip("/"): b"x = 1"})
+    given_ = Luggage(
+        directory=tmp_path / "run", nonce="n", working_directory=path.parent, packed=packed
+    )
+    given_.lay_out()
+    given_.lay_out()
+    assert path.read_bytes() == b"x = 1"
+    assert (tmp_path / "run").is_dir()
+
+
+def test_a_file_of_the_nodes_own_is_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "zoo.py"
+    path.write_text("the node's own")
+    packed = Packed(files={path.as_posix().lstrip("/"): b"ours"})
+    with pytest.raises(FileExistsError, match="is not the file that was sent"):
+        Luggage(directory=tmp_path, nonce="n", packed=packed).lay_out()
+    assert path.read_text() == "the node's own"

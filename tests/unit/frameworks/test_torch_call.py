@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import dataclasses
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchorch.domain.tensors import Example, TensorSpec
+from benchorch.errors import MeasureError
+from benchorch.frameworks.torch_call import (
+    arrays_in,
+    call_by_keyword,
+    call_live,
+    floating_dtypes,
+    live_tensors,
+    tensors_in,
+    tensors_of,
+)
+from benchorch.frameworks.torch_tracing import open_shapes, traceable
+
+
+def test_floating_inputs_take_the_modules_one_dtype_and_others_stay() -> None:
+    arrays = {"x": np.ones(2, np.float32), "ids": np.arange(2), "mask": np.ones(2, np.bool_)}
+    tensors = tensors_of(arrays, "cpu", ("bfloat16",))
+    dtypes = [each.dtype for each in tensors.values()]
+    assert dtypes == [torch.bfloat16, torch.int64, torch.bool]
+
+
+@pytest.mark.parametrize("dtypes", [(), ("bfloat16", "float32")])
+def test_inputs_stay_as_they_are_where_the_module_has_no_one_dtype(dtypes: tuple[str, ...]) -> None:
+    tensors = tensors_of({"x": np.ones(2, np.float64)}, "cpu", dtypes)
+    assert tensors["x"].dtype == torch.float64
+
+
+def test_a_modules_dtypes_are_those_of_parameters_and_buffers() -> None:
+    module = torch.nn.BatchNorm1d(2)
+    module.running_mean = module.running_mean.double()
+    assert floating_dtypes(module) == ("float32", "float64")
+
+
+def test_images_follow_the_memory_format_of_the_kernels() -> None:
+    image = {"image": np.ones((1, 3, 4, 4), np.float32), "row": np.ones((1, 3), np.float32)}
+    kernel = torch.nn.Conv2d(3, 2, 3)
+    plain = live_tensors(kernel, image, "cpu")
+    last = live_tensors(kernel.to(memory_format=torch.channels_last), image, "cpu")
+    assert plain["image"].is_contiguous()
+    assert last["image"].is_contiguous(memory_format=torch.channels_last)
+    assert last["row"].is_contiguous()
+
+
+def test_a_nested_result_is_numbered_in_order_and_half_precision_widened() -> None:
+    raw = {"b": torch.ones(1, dtype=torch.bfloat16), "a": (torch.arange(2), None, [torch.ones(3)])}
+    arrays = arrays_in(raw)
+    assert [(name, each.dtype.name) for name, each in arrays.items()] == [
+        ("0", "float32"),
+        ("1", "int64"),
+        ("2", "float32"),
+    ]
+
+
+def test_a_result_without_tensors_is_a_failed_measurement() -> None:
+    with pytest.raises(MeasureError, match="returned str") as caught:
+        arrays_in("text")
+    assert caught.value.kind == "no_output_tensors"
+
+
+class Watched(torch.nn.Module):
+    """Tells how it was called."""
+
+    def forward(self, *taken: torch.Tensor, **named: object) -> tuple[int, list[str], bool]:
+        return len(taken), list(named), torch.is_inference_mode_enabled()
+
+
+class One(Watched):
+    def forward(self, x: torch.Tensor, scale: float = 1.0) -> object:  # type: ignore[override]
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_no_call_records_anything_for_gradients(inside: bool) -> None:
+    call = call_by_keyword(Watched(), {})({"x": torch.ones(1)})
+    with torch.inference_mode(mode=inside):
+        assert call() == (0, ["x"], True)
+
+
+def test_a_call_on_another_thread_records_nothing_either() -> None:
+    seen: list[object] = []
+    with torch.inference_mode():
+        call = call_by_keyword(Watched(), {})({"x": torch.ones(1)})
+        thread = threading.Thread(target=lambda: seen.append(call()))
+        thread.start()
+        thread.join()
+    assert seen == [(0, ["x"], True)]
+
+
+@pytest.mark.parametrize(
+    ("module", "tensors", "keywords", "by_position"),
+    [
+        (One(), ["x"], {}, 1),
+        (One(), ["x"], {"scale": 2.0}, None),
+        (One(), ["x", "scale"], {}, None),
+        (Watched(), ["x"], {}, 0),
+    ],
+)
+def test_a_live_module_s_only_input_goes_by_position(
+    module: Watched, tensors: list[str], keywords: dict[str, Any], by_position: int | None
+) -> None:
+    given = {name: torch.ones(1) for name in tensors}
+    taken = []
+    module.register_forward_pre_hook(lambda _, args: taken.append(len(args)))
+    call_live(module, keywords)(given)()
+    assert taken == [by_position or 0]
+
+
+def example(batch_size: int, dynamic: tuple[str, ...]) -> Example:
+    shape = ("batch_size", 1)
+    spec = TensorSpec(name="x", shape=shape, dtype="float32")
+    arrays = {"x": np.ones((batch_size, 1), np.float32)}
+    return Example(arrays=arrays, keywords={"flag": True}, specs=(spec,), dynamic=dynamic)
+
+
+@pytest.mark.parametrize(("batch_size", "shown"), [(1, 2), (2, 2), (5, 5)])
+def test_an_open_size_of_one_is_shown_to_tracers_as_two(batch_size: int, shown: int) -> None:
+    assert traceable(example(batch_size, ("batch_size",)))["x"].shape == (shown, 1)
+
+
+def test_a_fixed_size_of_one_stays() -> None:
+    assert traceable(example(1, ()))["x"].shape == (1, 1)
+
+
+def test_only_open_axes_are_declared_open() -> None:
+    assert open_shapes(example(2, ())) is None
+    shapes = open_shapes(example(2, ("batch_size",)))
+    assert shapes is not None
+    assert shapes["flag"] is None
+    assert list(shapes["x"] or ()) == [0]
+
+
+def test_a_dataclass_may_occur_more_than_once_in_a_result() -> None:
+    @dataclasses.dataclass
+    class Box:
+        corner: torch.Tensor
+
+    found = tensors_in([Box(torch.zeros(2)), Box(torch.ones(2))])
+    assert [float(each.sum()) for each in found] == [0.0, 2.0]

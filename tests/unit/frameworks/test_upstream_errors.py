@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import errno
+
+import pytest
+import torch
+
+from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.upstream_errors import first_line, wrap_errors
+
+
+def test_the_first_line_that_says_something_is_kept() -> None:
+    assert first_line(RuntimeError("\n  \n  \x1b[96mcannot\x1b[0m trace  \nmore")) == "cannot trace"
+
+
+def test_the_error_that_began_it_speaks() -> None:
+    outer = RuntimeError("Failed to export. This is step 1/3")
+    outer.__cause__ = KeyError("cannot trace")
+    assert "cannot trace" in first_line(outer)
+
+
+def test_an_error_without_words_is_named() -> None:
+    assert first_line(AssertionError()) == "AssertionError"
+
+
+def test_an_endless_line_is_cut() -> None:
+    assert len(first_line(RuntimeError("x" * 10_000))) < 400
+
+
+@pytest.mark.parametrize("kind", [BuildError, MeasureError])
+def test_a_refusal_becomes_ours_and_keeps_its_cause(kind: type[Exception]) -> None:
+    cause = TypeError("wrong")
+    with pytest.raises(kind, match="it refused: wrong") as caught, wrap_errors(kind, "it refused"):
+        raise cause
+    assert caught.value.__cause__ is cause
+
+
+def test_a_full_disk_is_not_the_models_fault() -> None:
+    with pytest.raises(OSError, match="No space") as caught, wrap_errors(BuildError, "x"):
+        raise RuntimeError("CppCompileError: fatal: No space left on device")
+    assert caught.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate"),
+        MemoryError(),
+        OSError("disk"),
+        KeyboardInterrupt(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_has_a_class_of_its_own_keeps_it(error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught, wrap_errors(BuildError, "x"):
+        raise error
+    assert caught.value is error
+
+
+def test_a_class_of_upstreams_own_can_be_named() -> None:
+    class Strange(Exception): ...
+
+    with pytest.raises(BuildError, match="x: odd"), wrap_errors(BuildError, "x", Strange):
+        raise Strange("odd")

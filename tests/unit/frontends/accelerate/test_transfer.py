@@ -1,0 +1,149 @@
+"""Captured graphs as programs and files, and what stays where it is, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from torch import nn
+
+import benchorch
+from benchorch.domain.tensors import Workload
+from benchorch.frontends.accelerate.arguments import Stays
+from benchorch.frontends.accelerate.capture import CaptureContext
+from benchorch.frontends.accelerate.function import activate, deactivate
+from benchorch.frontends.accelerate.transfer import Departures, Traveller
+from benchorch.models.exported import ExportedModel
+
+
+def captured(
+    function: Callable[..., Any], *calls: tuple[Any, ...], **options: Any
+) -> CaptureContext:
+    accelerated = benchorch.accelerate(function, backend="eager", **options)
+    capture = CaptureContext(most=100)
+    activate(capture)
+    try:
+        with torch.no_grad():
+            for call in calls:
+                accelerated(*call)
+    finally:
+        deactivate()
+    return capture
+
+
+def sent(capture: CaptureContext, directory: Path) -> list[Traveller]:
+    departures = Departures(directory=directory)
+    return [
+        departures.depart(graph, seen)
+        for graph in capture.graphs.values()
+        for seen in graph.signatures.values()
+    ]
+
+
+def arrived(directory: Path, traveller: Traveller) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    """What a trial's process makes of the files."""
+    node = yaml.safe_load((directory / "conf" / "model" / f"{traveller.model}.yaml").read_text())
+    del node["_target_"]
+    model = ExportedModel(**node)
+    rows = [word.partition("=")[2] for word in traveller.words if "batch_size" in word]
+    workload = Workload(symbols={"batch_size": int(rows[0])} if rows else {})
+    assert model.problems(workload) == []
+    batch = model.batch(workload, seed=0)
+    return model.load(seed=0), {name: torch.tensor(array) for name, array in batch.items()}
+
+
+def test_a_graph_arrives_with_its_weights_and_inputs(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 3)).eval()
+    x = torch.randn(5, 4)
+    (traveller,) = sent(captured(lambda x: net(x).softmax(-1), (x,)), tmp_path)
+    module, inputs = arrived(tmp_path, traveller)
+    assert traveller.model == "graph_1"
+    assert "workload.batch_size=5" in traveller.words
+    torch.testing.assert_close(module(**inputs)[0], net(x).softmax(-1))
+
+
+def test_one_program_serves_all_shapes_of_a_dynamic_graph(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 3)).eval()
+    xs = [torch.randn(rows, 4) for rows in (2, 3, 7)]
+    function = lambda x: net(x) * x.shape[0]  # noqa: E731
+    travellers = sent(captured(function, *[(x,) for x in xs], dynamic=True), tmp_path)
+    assert [each.model for each in travellers] == [
+        "graph_1",
+        "graph_1_shapes_2",
+        "graph_1_shapes_3",
+    ]
+    assert len(list(tmp_path.glob("program_*"))) == 1
+    for traveller, x in zip(travellers, xs, strict=True):
+        module, inputs = arrived(tmp_path, traveller)
+        torch.testing.assert_close(module(**inputs)[0], net(x) * len(x))
+
+
+def test_numbers_that_change_are_a_part_of_the_graph(tmp_path: Path) -> None:
+    capture = captured(lambda x, n, s: x * n + s, *[(torch.ones(3), n, n / 4) for n in (3, 5, 6)])
+    answers = [
+        module(**inputs)[0]
+        for module, inputs in (arrived(tmp_path, each) for each in sent(capture, tmp_path))
+    ]
+    assert [answer[0].item() for answer in answers] == [3.75, 6.25, 7.5]
+
+
+def test_a_single_number_and_a_transposed_tensor_arrive_as_they_are(tmp_path: Path) -> None:
+    x, y = torch.tensor(2.0), torch.arange(6.0).reshape(2, 3).T
+    (traveller,) = sent(captured(lambda x, y: x * y, (x, y)), tmp_path)
+    module, inputs = arrived(tmp_path, traveller)
+    assert torch.equal(module(**inputs)[0], x * y)
+
+
+def test_float64_weights_keep_their_precision(tmp_path: Path) -> None:
+    net = nn.Linear(2, 2).double().eval()
+    x = torch.randn(1, 2, dtype=torch.float64)
+    (traveller,) = sent(captured(net, (x,)), tmp_path)
+    assert "workload.dtype=float64" in traveller.words
+    module, inputs = arrived(tmp_path, traveller)
+    assert torch.equal(module(**inputs)[0], net(x))
+
+
+class _Mixed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(2, 2)
+        self.b = nn.Linear(2, 2).double()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.b(self.a(x).double())
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "told"),
+    [
+        (lambda: torch.ones(3) * 2, (), "it takes no tensor"),
+        (lambda x: x * 2, (torch.ones(3, dtype=torch.bfloat16),), "bfloat16"),
+        (lambda x: x * 2, (torch.ones(3, dtype=torch.complex64),), "its dtype is complex64"),
+        (lambda x: x * 2, (torch.ones(0, 3),), "has no elements"),
+        (lambda x: x.add_(1) * 2, (torch.ones(3),), "changes what it is called with"),
+        (lambda x: nn.functional.dropout(x), (torch.ones(99),), "random numbers"),
+        (nn.BatchNorm1d(4), (torch.ones(3, 4),), "changes the model's own state"),
+        (nn.Sequential(nn.Linear(4, 4), nn.Dropout()), (torch.ones(3, 4),), "call .eval"),
+        (nn.Linear(4, 4).bfloat16().eval(), (torch.ones(3, 4).bfloat16(),), "bfloat16"),
+        (_Mixed().eval(), (torch.ones(1, 2),), "several precisions: torch.float32, torch.float64"),
+    ],
+)
+def test_what_cannot_travel_stays_with_a_reason(
+    function: Callable[..., Any], call: tuple[Any, ...], told: str, tmp_path: Path
+) -> None:
+    capture = captured(function, call)
+    with pytest.raises(Stays, match=told):
+        sent(capture, tmp_path)
+    assert list(tmp_path.glob("conf/model/*")) == []
+    if isinstance(function, nn.Module):
+        assert all(not each.is_meta for each in function.parameters())
+
+
+def test_a_sparse_tensor_is_pythons_matter_and_told_as_a_graph_break() -> None:
+    capture = captured(torch.sparse.sum, (torch.eye(3).to_sparse(),))
+    assert capture.graphs == {}
+    assert any("sparse" in each.reason for each in capture.breaks())

@@ -1,0 +1,289 @@
+"""Asking for a benchmark from Python: what is refused, how things travel, what comes back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import benchorch
+from benchorch.config.composer import Composer, config_loader
+from benchorch.domain.tensors import Workload
+from benchorch.errors import BuildError, ConfigError
+from benchorch.frontends.api import live_model
+from benchorch.models.exported import PROGRAM_FILE, ExportedModel
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.dropout = nn.Dropout()
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"y": self.dropout(self.linear(x)) * scale}
+
+
+class Branching(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.sum() > 0 else x
+
+
+X = torch.ones(2, 4)
+SCALE = torch.full((2, 3), 3.0)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(*args: object, **keywords: object) -> tuple[str, ...]:
+    """The problems of a request, which leaves nothing behind."""
+    with pytest.raises(ConfigError) as caught:
+        benchorch.benchmark(*args, **{"tracking": "none", **keywords})  # type: ignore[arg-type]
+    assert list(Path().iterdir()) == []
+    return caught.value.problems
+
+
+def test_importing_benchorch_loads_nothing() -> None:
+    probe = (
+        "import sys, benchorch; assert 'benchmark' in benchorch.__all__\n"
+        "print([m for m in sys.modules if m.startswith(('benchorch.', 'torch', 'hydra'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_what_is_not_there_is_told_as_by_any_module() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'benchmrak'"):
+        benchorch.benchmrak  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "told"),
+    [
+        (7, X, "expected a torch.nn.Module, a callable that makes one"),
+        ("mpl", None, "Did you mean 'mlp'?"),
+        ("nowhere.py:make", X, "nowhere.py"),
+        (lambda: 7, X, "returned a int, not a module"),
+        (
+            Scaled(),
+            None,
+            "inputs: give the tensors that forward is called with. It takes: x, scale",
+        ),
+        (Scaled(), {}, "inputs: is empty"),
+        (Scaled(), (X, SCALE, X), "inputs: 3 given; the model takes x, scale"),
+        (Scaled(), {"x": X, "scael": SCALE}, "Did you mean 'scale'?"),
+        (Scaled(), {"x": X, "scale": 3.0}, "inputs['scale']: expected a torch tensor"),
+        (Scaled(), {"x": [[1.0]], "scale": None}, "got a list"),
+        (Scaled(), {"x": X.to("meta"), "scale": SCALE}, "inputs['x']: is on the meta device"),
+        (Scaled(), {"x": X.bfloat16(), "scale": SCALE}, "numpy has no bfloat16"),
+        (Scaled(), {"x": X.to(torch.complex64), "scale": SCALE}, "its dtype is complex64"),
+        (Scaled(), {"x": X[:0], "scale": SCALE}, "has no elements"),
+        (Scaled(), {"x": torch.ones(2, 5), "scale": SCALE}, "called with x [2, 5], scale [2, 3] "),
+        (Scaled(), X, "missing 1 required positional argument: 'scale'"),
+        (Scaled().to("meta"), (X, SCALE), "linear.weight is on the meta device"),
+        (nn.LazyLinear(3), X, "weight has no shape yet; call the module once before"),
+        (Branching(), X, "Branching cannot be exported"),
+        (Branching(), X, "'path.py:function'"),
+    ],
+)
+def test_what_cannot_be_benchmarked_is_refused_in_words(
+    model: object, inputs: object, told: str
+) -> None:
+    assert any(told in problem for problem in refused(model, inputs))
+
+
+@pytest.mark.parametrize(
+    ("keywords", "told"),
+    [
+        ({"conversions": ["eager", "onxruntime"]}, "Did you mean 'onnxruntime'?"),
+        ({"conversions": []}, "conversion: no name is given"),
+        ({"conversions": ["eager", 3]}, "conversion: expected a name, got 3"),
+        ({"hardware": "lcoal"}, "Did you mean 'local'?"),
+        ({"workload": {"batch_sise": 8}}, "Did you mean 'batch_size'?"),
+        ({"workload.batch_size": 8}, "the inputs have 2 rows"),
+        ({"stopping": "fixd"}, "Did you mean 'fixed'?"),
+        ({"stopping.processes": object()}, "stopping.processes: expected a number"),
+        ({"hydra.run.dir": "x"}, "give directory="),
+        ({"conversion": "eager"}, "give conversions="),
+        ({"resume": "x"}, "resume on the command line"),
+    ],
+)
+def test_mistakes_in_keywords_come_with_the_nearest_right_one(
+    keywords: dict[str, object], told: str
+) -> None:
+    assert any(told in problem for problem in refused(Scaled(), (X, SCALE), **keywords))
+
+
+def test_every_problem_is_told_at_once() -> None:
+    problems = refused(Scaled(), {"x": 1, "scale": 2}, ["egaer"], "lcoal", rebuil="x")
+    assert len(problems) == 5
+
+
+def test_a_plan_that_refuses_leaves_no_directory() -> None:
+    assert refused(Scaled(), (X, SCALE), "eager", rebuild="sometimes")
+
+
+@pytest.fixture
+def travelled(tmp_path: Path) -> ExportedModel:
+    arrays = live_model.named_arrays((X, SCALE), ("x", "scale"))
+    module = Scaled().eval()
+    with torch.no_grad():
+        module.linear.weight.fill_(1.0)
+        module.linear.bias.zero_()
+    node = live_model.write_program(live_model.export(module, arrays), tmp_path)
+    return ExportedModel(**node, inputs=live_model.write_inputs(arrays, tmp_path))  # type: ignore[arg-type]
+
+
+def test_a_module_arrives_as_it_left(travelled: ExportedModel) -> None:
+    workload = Workload(symbols={"batch_size": 2})
+    assert travelled.problems(workload) == []
+    module, batch = travelled.load(seed=0), travelled.batch(workload, seed=1)
+    answer = module(**{name: torch.tensor(array) for name, array in batch.items()})
+    assert answer[0].tolist() == [[12.0] * 3] * 2
+    assert not any(each.requires_grad for each in module.parameters())
+
+
+def test_nothing_that_travels_is_pickled(travelled: ExportedModel) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(Path(travelled.program) / PROGRAM_FILE) as archive:
+        held = [archive.read(name) for name in archive.namelist()]
+    assert not any(content.startswith((b"\x80\x02", b"PK")) for content in held)
+
+
+def test_the_same_module_has_the_same_digest_each_time(tmp_path: Path) -> None:
+    arrays, module = {"x": X.numpy(), "scale": SCALE.numpy()}, Scaled()
+    nodes = [
+        live_model.write_program(live_model.export(module, arrays), tmp_path / str(index))
+        for index in range(2)
+    ]
+    assert nodes[0]["digest"] == nodes[1]["digest"]
+    with torch.no_grad():
+        module.linear.bias += 1
+    changed = live_model.write_program(live_model.export(module, arrays), tmp_path / "2")
+    assert changed["digest"] != nodes[0]["digest"]
+
+
+def test_a_program_that_was_changed_is_not_loaded(travelled: ExportedModel) -> None:
+    path = Path(travelled.program) / PROGRAM_FILE
+    path.write_bytes(b"no program")
+    assert (
+        "is not the program that was written there" in travelled.problems(Workload(symbols={}))[0]
+    )
+    with pytest.raises(BuildError, match="is not the program"):
+        travelled.load(seed=0)
+
+
+def test_exporting_leaves_the_users_module_as_it_was() -> None:
+    module = Scaled().train()
+    module.linear.eval()
+    live_model.export(module, {"x": X.numpy(), "scale": SCALE.numpy()})
+    assert (module.training, module.linear.training, module.dropout.training) == (True, False, True)
+    assert all(each.requires_grad for each in module.parameters())
+
+
+def test_a_compiled_module_travels_as_what_was_compiled() -> None:
+    program = live_model.export(torch.compile(Scaled()), {"x": X.numpy(), "scale": SCALE.numpy()})  # type: ignore[arg-type]
+    assert "linear.weight" in program.state_dict
+
+
+def test_inputs_keep_their_dtypes_and_share_the_batch_size(tmp_path: Path) -> None:
+    arrays = live_model.named_arrays(
+        {"ids": np.ones((3, 5), np.int64), "t": torch.tensor(2.0)}, None
+    )
+    node = live_model.write_inputs(arrays, tmp_path)
+    assert live_model.common_rows(arrays) == 3
+    assert node["ids"] == {"shape": ["batch_size", 5], "dtype": "int64"}
+    assert node["t"] == {"shape": [], "dtype": "float32"}
+
+
+def test_inputs_that_differ_in_their_first_size_have_no_batch_size(tmp_path: Path) -> None:
+    arrays = live_model.named_arrays({"a": np.ones((3, 5)), "b": np.ones(4)}, None)
+    assert live_model.common_rows(arrays) is None
+    assert live_model.write_inputs(arrays, tmp_path)["b"] == {"shape": [4], "dtype": "float64"}
+
+
+def test_what_a_caller_does_to_a_tensor_later_does_not_reach_the_measurement() -> None:
+    mine = np.zeros(3)
+    arrays = live_model.named_arrays(mine, ("x",))
+    mine += 1
+    assert arrays["x"].sum() == 0
+
+
+def test_a_name_has_to_be_one_of_conf_model() -> None:
+    assert "exported" in Composer(config_loader()).options("model")
+
+
+class Tagged(torch.Tensor):
+    pass
+
+
+class Halved(torch.Tensor):
+    """Made of a plain tensor, as quantised weights are."""
+
+    inner: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> Halved:
+        made: Halved = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        made.inner = inner
+        return made
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["inner"], None
+
+    @staticmethod
+    def __tensor_unflatten__(parts: dict[str, torch.Tensor], *_: object) -> Halved:
+        return Halved(parts["inner"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        from torch.utils._pytree import tree_map
+
+        plain = tree_map(lambda each: each.inner if isinstance(each, Halved) else each, args)
+        answer = func(*plain, **(kwargs or {}))
+        return Halved(answer) if func is torch.ops.aten.detach.default else answer
+
+
+class Fancy(nn.Parameter):
+    pass
+
+
+def with_weight(weight: torch.nn.Parameter) -> nn.Module:
+    module = nn.Linear(4, 3)
+    module.weight = weight
+    return module
+
+
+W = torch.ones(3, 4) / 2
+
+
+@pytest.mark.parametrize(
+    "weight", [Fancy(W), nn.Parameter(Halved(W), requires_grad=False)], ids=["parameter", "wrapper"]
+)
+def test_kinds_of_parameters_and_wrapped_tensors_travel(
+    tmp_path: Path, weight: nn.Parameter
+) -> None:
+    module = with_weight(weight)
+    assert live_model.module_problems(module) == []
+    arrays = live_model.named_arrays(X, ("input",))
+    node = live_model.write_program(live_model.export(module, arrays), tmp_path)
+    inputs = live_model.write_inputs(arrays, tmp_path)
+    loaded = ExportedModel(inputs=inputs, **node).load(seed=0)  # type: ignore[arg-type]
+    (answer,) = loaded(input=X)
+    assert torch.equal(answer, module(X))
+
+
+def test_a_kind_of_tensor_that_no_program_can_hold_is_refused() -> None:
+    module = with_weight(nn.Parameter(W.as_subclass(Tagged)))
+    (problem,) = refused(module, X)
+    assert "weight is a Tagged, a kind of tensor that an exported program cannot hold" in problem
+    assert ".as_subclass(torch.Tensor)" in problem

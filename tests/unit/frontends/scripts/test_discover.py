@@ -1,0 +1,210 @@
+"""What is found in each script under tests/scripts/good; its first line says what must be."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from benchorch.errors import BuildError
+from benchorch.frontends.scripts.discovery_process import discover
+from benchorch.models.script import ScriptModel, script_digest
+
+SCRIPTS = Path(__file__).resolve().parents[3] / "data" / "scripts"
+GOOD = sorted((SCRIPTS / "good").glob("*.py"))
+ARGUMENTS = {"arguments": ["--rows", "3"]}
+
+
+@pytest.fixture(autouse=True)
+def as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script becomes __main__ and may choose Keras's framework: only for as long as a test."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+def found_in(name: str, folder: Path | None = None, **options: object) -> dict[str, Any]:
+    request: dict[str, Any] = {
+        "script": str(SCRIPTS / "good" / f"{name}.py"),
+        "arguments": ARGUMENTS.get(name, []),
+        "max_depth": 0,
+        "folder": None if folder is None else str(folder),
+        "wanted": [],
+        **options,
+    }
+    return cast(dict[str, Any], discover(request))
+
+
+def calls_of(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    return (call for model in found["models"] for call in model["invocations"])
+
+
+def taken(name: str, call: dict[str, Any]) -> ScriptModel:
+    path = SCRIPTS / "good" / f"{name}.py"
+    return ScriptModel(
+        script=str(path),
+        digest=script_digest(path),
+        call=call["hash"],
+        arguments=tuple(ARGUMENTS.get(name, [])),
+        **call["model"],
+    )
+
+
+def test_there_are_scripts_of_every_kind() -> None:
+    assert len(GOOD) >= 30
+
+
+@pytest.mark.parametrize("name", [path.stem for path in GOOD])
+def test_every_model_and_every_signature_of_its_calls_is_found(name: str) -> None:
+    first = (SCRIPTS / "good" / f"{name}.py").read_text().partition("\n")[0]
+    wanted = re.fullmatch(r"# finds: (\d+) models?, (\d+) calls?", first)
+    assert wanted, first
+    found = found_in(name)
+    assert found["problem"] is None
+    assert len(found["models"]) == int(wanted[1])
+    assert len(list(calls_of(found))) == int(wanted[2])
+
+
+@pytest.mark.parametrize("name", ["in_list", "made_anew", "lazy", "three_shapes", "in_threads"])
+def test_hashes_are_the_same_in_every_run_and_differ_within_one(name: str) -> None:
+    hashes = [call["hash"] for call in calls_of(found_in(name))]
+    assert hashes == [call["hash"] for call in calls_of(found_in(name))]
+    assert len(set(hashes)) == len(hashes)
+
+
+def test_a_model_keeps_its_hash_when_parts_are_shown_too() -> None:
+    shallow, deep = found_in("in_list"), found_in("in_list", max_depth=1)
+    top = {model["hash"] for model in shallow["models"]}
+    assert top < {model["hash"] for model in deep["models"]}
+    parts = [model for model in deep["models"] if model["depth"] == 1]
+    assert [part["name"] for part in parts] == ["net.layer"] * 3
+
+
+def test_sizes_are_those_of_the_parameters_own_dtype() -> None:
+    (model,) = found_in("half")["models"]
+    assert (model["parameters"], model["parameter_bytes"]) == (15, 30)
+    assert model["dtypes"] == ["float16"]
+
+
+def test_calls_are_counted_by_signature() -> None:
+    (model,) = found_in("three_shapes")["models"]
+    assert model["calls"] == 5
+    assert [call["calls"] for call in model["invocations"]] == [2, 2, 1]
+
+
+def test_a_model_that_is_made_anew_is_one_model() -> None:
+    (model,) = found_in("made_anew")["models"]
+    assert (model["instances"], model["calls"]) == (5, 5)
+
+
+def test_names_are_the_scripts_own() -> None:
+    names = [model["name"] for model in found_in("data_parallel")["models"]]
+    assert names == ["net.module"]
+    assert [m["name"] for m in found_in("in_pipeline")["models"]] == [
+        "self.encoder",
+        "self.decoder",
+    ]
+
+
+def test_losses_and_activations_are_left_out_and_named() -> None:
+    assert found_in("training")["left_out"] == ["CrossEntropyLoss"]
+
+
+def test_torch_is_as_it_was_when_the_script_is_done() -> None:
+    import torch
+
+    before = (torch.nn.Module.__call__, torch.compile)
+    found_in("compiled")
+    assert (torch.nn.Module.__call__, torch.compile) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [path.stem for path in GOOD if path.stem != "generation"],
+)
+def test_every_call_can_be_made_again_with_the_inputs_that_were_kept(
+    name: str, tmp_path: Path
+) -> None:
+    import torch
+
+    from benchorch.domain.tensors import Workload
+
+    for call in calls_of(found_in(name, tmp_path)):
+        assert not call["obstacle"]
+        model = taken(name, call)
+        assert list(model.problems(Workload(symbols={}))) == []
+        module = model.load(0)
+        arrays = model.batch(Workload(symbols={}), 0)
+        assert [spec.name for spec in model.specs()] == list(arrays)
+        floats = next((p.dtype for p in module.parameters()), torch.float32)
+        tensors = {
+            key: torch.from_numpy(value).to(floats if value.dtype.kind == "f" else None)
+            for key, value in arrays.items()
+        }
+        with torch.inference_mode():
+            module(**tensors, **model.keywords())
+
+
+def test_inputs_are_kept_as_they_were_before_the_call(tmp_path: Path) -> None:
+    import numpy as np
+
+    (call,) = calls_of(found_in("overwrites_its_input", tmp_path))
+    with np.load(call["model"]["inputs"]["file"]) as kept:
+        assert (kept["x"] == 1).all()
+
+
+def test_what_cannot_travel_is_named() -> None:
+    obstacles = [call["obstacle"] for call in calls_of(found_in("generation"))]
+    assert obstacles[0] == ""
+    assert "past_key_values is a DynamicCache" in obstacles[1]
+
+
+def test_a_call_that_a_script_does_not_make_again_is_a_failure_with_words(tmp_path: Path) -> None:
+    (call,) = calls_of(found_in("top_level", tmp_path))
+    model = taken("top_level", {**call, "hash": "00000000"})
+    with pytest.raises(BuildError, match="did not make the call 00000000 again"):
+        model.load(0)
+
+
+def test_a_script_that_changed_is_told_while_planning(tmp_path: Path) -> None:
+    from benchorch.domain.tensors import Workload
+
+    (call,) = calls_of(found_in("top_level", tmp_path))
+    path = SCRIPTS / "good" / "main_guard.py"
+    digest = script_digest(SCRIPTS / "good" / "top_level.py")
+    model = ScriptModel(script=str(path), digest=digest, call=call["hash"], **call["model"])
+    (problem,) = model.problems(Workload(symbols={}))
+    assert "has changed since its models were found" in problem
+
+
+def test_a_script_that_makes_other_weights_each_time_is_told(tmp_path: Path) -> None:
+    path = SCRIPTS / "bad" / "other_weights.py"
+    (call,) = calls_of(found_in("", tmp_path, script=str(path)))
+    digest = script_digest(path)
+    model = ScriptModel(script=str(path), digest=digest, call=call["hash"], **call["model"])
+    with pytest.raises(BuildError, match="other weights each time"):
+        model.load(0)
+
+
+def test_a_proxy_of_something_gone_hides_no_module_that_was_made(tmp_path: Path) -> None:
+    script = tmp_path / "made.py"
+    script.write_text(
+        "import weakref, torch\n"
+        "class Gone: pass\n"
+        "proxy = weakref.proxy(Gone())\n"
+        "model = torch.nn.Bilinear(2, 2, 2)\n"
+    )
+    found = discover(
+        {
+            "script": str(script),
+            "arguments": [],
+            "max_depth": 0,
+            "folder": None,
+            "wanted": [],
+        }
+    )
+    assert "Bilinear" in found["never_called"]

@@ -1,0 +1,136 @@
+import dataclasses
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.errors import ConfigError
+from benchorch.files import write_text
+from benchorch.journal import run_directory
+
+
+def a_result(trial_id="t1", durations=(5, 6, 7)):
+    observations = Observations(
+        durations_ns=durations,
+        started_ns=(0, 5, 11)[: len(durations)],
+        calls_per_block=1,
+        items_per_call=2,
+        preempted=(False,) * len(durations),
+    )
+    process = ProcessRecord(
+        load_s=0.5,
+        first_call_s=0.1,
+        observations=observations,
+        steady_from=1,
+        calibration=Calibration(pair_cost_ns=40.0, step_ns=1.0),
+        peak_rss_bytes=100,
+        facts={},
+    )
+    return TrialResult(
+        trial_id=trial_id, labels={}, outcome=Outcome.OK, processes=(process, process)
+    )
+
+
+def test_a_result_comes_back_with_its_raw_series(tmp_path):
+    run_directory.append_result(tmp_path, a_result(), {"metrics": {"latency_ms/p50": 1.0}})
+    assert run_directory.read_results(tmp_path) == [a_result()]
+
+
+def test_series_of_the_first_schema_are_still_read(tmp_path):
+    run_directory.append_result(tmp_path, a_result(), {})
+    path = tmp_path / "trials" / "t1" / run_directory.OBSERVATIONS
+    lines = [json.loads(line)["observations"] for line in path.read_text().splitlines()]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert run_directory.read_results(tmp_path) == [a_result()]
+
+
+def test_programs_find_the_metrics_in_the_line(tmp_path):
+    run_directory.append_result(tmp_path, a_result(), {"metrics": {"latency_ms/p50": 1.0}})
+    line = json.loads((tmp_path / run_directory.RESULTS).read_text())
+    assert line["metrics"] == {"latency_ms/p50": 1.0}
+    assert line["processes"][0]["observations"]["durations_ns"] == []
+
+
+def test_of_two_results_for_a_trial_the_last_one_counts(tmp_path):
+    run_directory.append_result(tmp_path, a_result(), {})
+    later = dataclasses.replace(a_result(), attempt=2)
+    run_directory.append_result(tmp_path, later, {})
+    assert run_directory.read_results(tmp_path) == [later]
+
+
+@pytest.mark.parametrize("keep", [0, 1, 7, 30])
+def test_a_torn_last_line_is_ignored_and_then_cut_off(tmp_path, keep):
+    path = tmp_path / "lines.jsonl"
+    run_directory.append_line(path, {"n": 1})
+    with path.open("a") as file:
+        file.write('{"n": 2, "text": "a line that was never finished'[:keep])
+
+    assert [line["n"] for line in run_directory.read_lines(path)] == [1]
+    run_directory.append_line(path, {"n": 3})
+    assert [line["n"] for line in run_directory.read_lines(path)] == [1, 3]
+
+
+def test_a_torn_line_longer_than_a_page_is_cut_off(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    run_directory.append_line(path, {"n": 1})
+    with path.open("a") as file:
+        file.write("x" * 10_000)
+    run_directory.append_line(path, {"n": 2})
+    assert [line["n"] for line in run_directory.read_lines(path)] == [1, 2]
+
+
+def test_a_missing_journal_holds_nothing(tmp_path):
+    assert run_directory.read_results(tmp_path) == []
+
+
+def test_a_plan_comes_back(tmp_path):
+    plan = Plan(
+        plan_id="p",
+        name="n",
+        trials=(Trial(trial_id="t", labels={"model": "m"}, spec={"a": [1, 2]}),),
+        skips=(Skip(labels={}, reason="because"),),
+        session={"rebuild": "never"},
+    )
+    run_directory.write_plan(tmp_path, plan)
+    assert run_directory.read_plan(tmp_path) == plan
+
+
+def test_a_directory_without_a_plan_is_refused_by_name(tmp_path):
+    with pytest.raises(ConfigError, match=r"is not a run's directory: it has no plan\.json"):
+        run_directory.read_plan(tmp_path)
+
+
+def test_writing_to_a_full_disk_leaves_the_journal_whole(tmp_path, monkeypatch):
+    path = tmp_path / "lines.jsonl"
+    run_directory.append_line(path, {"n": 1})
+    real = os.pwrite
+
+    def full_after_ten_bytes(descriptor, data, offset):
+        if len(data) <= 10:
+            raise OSError(28, "No space left on device")
+        return real(descriptor, data[:10], offset)
+
+    monkeypatch.setattr(os, "pwrite", full_after_ten_bytes)
+    with pytest.raises(OSError, match="No space left"):
+        run_directory.append_line(path, {"n": 2, "longer": "than ten bytes"})
+    monkeypatch.undo()
+    assert path.read_text() == '{"n":1}\n'
+
+
+def test_writers_of_one_file_with_one_process_number_do_not_disturb_each_other(tmp_path):
+    """Two machines that share a directory may well be process 209 both."""
+    path = tmp_path / "note.json"
+    texts = [f"{writer} " * 1000 for writer in range(8)]
+
+    def write(text):
+        for _ in range(20):
+            write_text(path, text)
+
+    with ThreadPoolExecutor(len(texts)) as writers:
+        list(writers.map(write, texts))
+    assert path.read_text() in texts
+    assert [entry.name for entry in tmp_path.iterdir()] == ["note.json"]

@@ -1,0 +1,185 @@
+"""A user's own model, from a real file."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchorch.config.components import make
+from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Workload
+from benchorch.errors import BuildError, ConfigError
+from benchorch.interfaces.model import Model
+from benchorch.models.factory import FactoryModel
+
+WORKLOAD = Workload(symbols={"batch_size": 2})
+INPUTS: dict[str, Json] = {"x": {"shape": ["batch_size", 4], "generator": "normal"}}
+CODE = """
+import random
+import numpy as np
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, width=4, scale=1.0):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, width)
+        self.drop = torch.nn.Dropout()
+        self.numbers = (random.random(), float(np.random.rand()))
+        self.scale = scale
+
+    def forward(self, x, double=False):
+        return self.drop(self.layer(x)) * (2 if double else 1) * self.scale
+
+class Open(torch.nn.Module):
+    def forward(self, **tensors):
+        return tensors["x"]
+
+class Builtin(torch.nn.Module):
+    forward = dict
+
+def make_model(width=4): return Net(width)
+def not_a_module(): return {"weights": 1}
+def broken(): return helper()
+def helper(): raise KeyError("no such layer")
+def leaves(): raise SystemExit("bye")
+def greedy(): raise MemoryError
+def needs_more():
+    import a_package_nobody_has
+NOT_CALLABLE = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def _users_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "factory_models.py").write_text(CODE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "factory_models", raising=False)
+
+
+def model(name: str, **rest: object) -> FactoryModel:
+    node = {"_target_": "benchorch.models.factory.FactoryModel", "inputs": INPUTS, **rest}
+    made = make({**node, "factory": f"factory_models:{name}"}, Model, "model")
+    assert isinstance(made, FactoryModel)
+    return made
+
+
+@pytest.mark.parametrize("name", ["make_model", "Net"])
+def test_a_function_and_a_class_are_called_with_the_arguments(name: str) -> None:
+    made = model(name, arguments={"width": 7})
+    assert made.problems(WORKLOAD) == []
+    module = made.load(0)
+    assert module.layer.weight.shape == (7, 4)
+    assert not module.training
+
+
+def global_state() -> tuple[object, ...]:
+    legacy = np.random.get_state()[1].tolist()  # noqa: NPY002 a user's code may draw from it
+    return random.getstate(), legacy, torch.get_rng_state().tolist()
+
+
+def test_everything_random_follows_the_seed_and_the_global_state_is_kept() -> None:
+    state = global_state()
+    first, again, other = (model("Net").load(seed) for seed in (5, 5, 6))
+    assert first.numbers == again.numbers != other.numbers
+    assert torch.equal(first.layer.weight, again.layer.weight)
+    assert not torch.equal(first.layer.weight, other.layer.weight)
+    assert global_state() == state
+
+
+def test_only_loading_can_tell_what_a_factory_makes() -> None:
+    assert model("Net").identity() is None
+
+
+def test_plain_keywords_reach_forward() -> None:
+    made = model("Net", kwargs={"double": True})
+    module = made.load(0)
+    x = torch.from_numpy(made.batch(WORKLOAD, 0)["x"])
+    assert torch.equal(module(x, **made.keywords()), 2 * module(x))
+
+
+def test_weights_can_come_from_a_checkpoint(tmp_path: Path) -> None:
+    torch.save(model("Net").load(8).state_dict(), tmp_path / "weights.pt")
+    loaded = model("Net", checkpoint=str(tmp_path / "weights.pt")).load(0)
+    assert torch.equal(loaded.layer.weight, model("Net").load(8).layer.weight)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("not_a_module", "factory_models:not_a_module returned dict, not a torch.nn.Module"),
+        ("broken", "factory_models:broken raised KeyError: 'no such layer'"),
+        ("leaves", "raised SystemExit: bye"),
+        ("needs_more", "raised ModuleNotFoundError: No module named 'a_package_nobody_has'"),
+        ("NOT_CALLABLE", "cannot be called"),
+    ],
+)
+def test_a_factory_that_fails_is_the_users_bug(name: str, sentence: str) -> None:
+    with pytest.raises(BuildError) as caught:
+        model(name).load(0)
+    assert caught.value.kind == "user_code"
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("declared", "kwargs", "reason"),
+    [
+        ({"y": INPUTS["x"]}, {}, "missing a required argument: 'x'"),
+        ({**INPUTS, "mask": INPUTS["x"]}, {}, "got an unexpected keyword argument 'mask'"),
+        (INPUTS, {"triple": True}, "got an unexpected keyword argument 'triple'"),
+    ],
+)
+def test_inputs_that_forward_does_not_take_are_told_with_its_signature(
+    declared: dict[str, Json], kwargs: dict[str, Json], reason: str
+) -> None:
+    with pytest.raises(BuildError) as caught:
+        model("Net", inputs=declared, kwargs=kwargs).load(0)
+    assert caught.value.kind == "inputs"
+    names = ", ".join([*declared, *kwargs])
+    assert str(caught.value) == (
+        f"the inputs {names} do not fit the module of factory_models:Net, whose forward is "
+        f"forward(x, double=False): {reason}"
+    )
+    assert "model.inputs" in caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["Builtin", "Open"])
+def test_a_forward_that_tells_nothing_of_its_arguments_is_believed(name: str) -> None:
+    model(name).load(0)
+
+
+def test_the_users_traceback_is_kept_as_the_cause() -> None:
+    with pytest.raises(BuildError) as caught:
+        model("broken").load(0)
+    cause = caught.value.__cause__
+    assert isinstance(cause, KeyError)
+    frames = traceback.extract_tb(cause.__traceback__)
+    assert [frame.name for frame in frames][-2:] == ["broken", "helper"]
+
+
+def test_running_out_of_memory_is_not_the_users_bug() -> None:
+    with pytest.raises(MemoryError):
+        model("greedy").load(0)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    made = model(
+        "make_modl",
+        inputs={"x": {"shape": ["n"], "generator": "normall"}},
+        checkpoint="missing.pt",
+        kwargs={"x": 1},
+    )
+    found = list(made.problems(WORKLOAD))
+    assert len(found) == 5
+    assert "Did you mean 'make_model'?" in found[0]
+
+
+def test_a_factory_must_be_named() -> None:
+    node = {"_target_": "benchorch.models.factory.FactoryModel", "factory": "???", "inputs": "???"}
+    with pytest.raises(ConfigError) as caught:
+        make(node, Model, "model")
+    assert set(caught.value.problems) == {"model.factory: is missing.", "model.inputs: is missing."}

@@ -1,0 +1,268 @@
+"""What is said of B against A, and when nothing is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchorch.results.compare.matching import Match
+from benchorch.results.compare.metric_kinds import LATENCY, SPEEDUP
+from benchorch.results.compare.stored_run import StoredTrial
+from benchorch.results.compare.verdicts import all_metrics, headline, judge
+from support.synthetic_runs import CANARY_NS, failed, once, result, session, trial, verdict
+
+EAGER = trial()
+FAST = trial("fast", baseline=EAGER)
+SMALL = trial("small", baseline=EAGER)
+THROUGHPUT = "throughput_items_per_s/mean"
+
+
+@pytest.mark.parametrize(
+    ("call_ns", "said"), [(5e5, "faster"), (2e6, "slower"), (1.001e6, "equivalent")]
+)
+def test_a_clear_case_has_its_verdict_from_the_point_of_view_of_b(
+    call_ns: float, said: str
+) -> None:
+    found = verdict(once("a"), once("b", call_ns))
+    assert found.verdict == said
+    assert found.ratio is not None
+    assert found.ratio.value == pytest.approx(call_ns / 1e6, rel=0.01)
+    assert (found.design, found.reason) == ("sequential", "")
+
+
+def test_of_a_rate_more_is_faster() -> None:
+    found = verdict(once("a"), once("b", 2e6), THROUGHPUT)
+    assert found.verdict == "slower"
+    assert found.ratio is not None
+    assert found.ratio.value == pytest.approx(0.5, rel=0.02)
+
+
+def test_of_memory_more_is_higher_and_needs_neither_canary_nor_steady_state() -> None:
+    b = once("b", rss=2 * 10**8, canaries_ns=None, steady=False)
+    found = verdict(once("a", canaries_ns=None), b, "peak_rss_bytes/max")
+    assert found.verdict == "higher"
+    assert found.drift_ratio is None
+
+
+def test_what_the_canaries_saw_change_is_no_difference() -> None:
+    quiet, slow = (CANARY_NS, 1.002 * CANARY_NS), (CANARY_NS, 1.10 * CANARY_NS)
+    close = verdict(once("a", canaries_ns=quiet), once("b", 1.06e6, canaries_ns=quiet))
+    far = verdict(once("a", canaries_ns=quiet), once("b", 1.06e6, canaries_ns=slow))
+    assert (close.verdict, far.verdict) == ("slower", "inconclusive")
+    assert far.drift_ratio == pytest.approx(0.10)
+    assert verdict(once("a", canaries_ns=slow), once("b", 1.3e6)).verdict == "slower"
+
+
+def test_a_machine_that_was_slower_in_one_session_altogether_explains_as_much() -> None:
+    slow = 1.2 * CANARY_NS
+    found = verdict(once("a"), once("b", 1.15e6, canaries_ns=(slow, slow)))
+    assert found.verdict == "inconclusive"
+    assert found.drift_ratio == pytest.approx(0.2)
+
+
+def test_between_machines_that_are_compared_only_their_own_drift_counts() -> None:
+    fast, slow = (CANARY_NS, 1.01 * CANARY_NS), (2 * CANARY_NS, 2.02 * CANARY_NS)
+    there = {"host": "node-2", "cpu_model": "Other"}
+    a, b = once("a", canaries_ns=fast), once("b", 2e6, canaries_ns=slow, environment=there)
+    assert verdict(a, b).verdict == "refused"
+    found = verdict(a, b, LATENCY, "hardware")
+    assert found.verdict == "slower"
+    assert found.drift_ratio == pytest.approx(1.01**2 - 1)
+
+
+def test_a_side_that_failed_says_how() -> None:
+    broken = session("b", (EAGER, failed(EAGER)))[0]
+    found = verdict(once("a"), broken)
+    assert (found.verdict, found.reason) == ("refused", "failed in B (oom: no memory)")
+
+
+def test_two_trials_that_met_are_compared_by_their_pairs() -> None:
+    eager, fast = session(
+        "a",
+        # Alone, the two would say the opposite: only what happened in turns counts.
+        (EAGER, result(EAGER, 1e6)),
+        (FAST, result(FAST, 1.1e6, baseline_ns=1.2e6, canaries_ns=None)),
+    )
+    found = verdict(eager, fast, LATENCY, "conversion")
+    assert (found.verdict, found.design, found.drift_ratio) == ("faster", "alternated", None)
+    assert found.ratio is not None
+    assert found.ratio.value == pytest.approx(1.1 / 1.2, rel=0.01)
+    back = verdict(fast, eager, LATENCY, "conversion")
+    assert back.verdict == "slower"
+    assert back.ratio is not None
+    assert back.ratio.value == pytest.approx(1.2 / 1.1, rel=0.01)
+
+
+def test_two_trials_that_met_the_same_baseline_are_compared_through_it() -> None:
+    fast, small = session(
+        "a",
+        (EAGER, result(EAGER)),
+        (FAST, result(FAST, 1e6, baseline_ns=2e6)),
+        # The machine had become twice as slow by then.
+        (SMALL, result(SMALL, 1.6e6, baseline_ns=4e6)),
+    )[1:]
+    found = verdict(fast, small, LATENCY, "conversion")
+    assert (found.verdict, found.design) == ("faster", "alternated via baseline")
+    assert found.ratio is not None
+    assert found.ratio.value == pytest.approx(0.8, rel=0.01)
+
+
+def test_pairs_of_another_session_are_no_pairs_of_this_one() -> None:
+    fast = session("b", (EAGER, result(EAGER)), (FAST, result(FAST, 1e6, seed=1, baseline_ns=2e6)))[
+        1
+    ]
+    assert verdict(once("a"), fast, LATENCY, "conversion").design == "sequential"
+
+
+def test_the_same_observations_are_the_same() -> None:
+    found = verdict(once("a", canaries_ns=None), once("a", canaries_ns=None))
+    assert (found.verdict, found.design) == ("equivalent", "exact")
+    assert found.reason == "the same observations on both sides"
+
+
+def test_what_is_counted_and_not_estimated_is_compared_as_it_is() -> None:
+    from dataclasses import replace
+
+    a, b = result(EAGER), result(EAGER, seed=1)
+    assert a.build is not None
+    larger = replace(b, build=replace(a.build, artifact_bytes=1100))
+    before, after = session("a", (EAGER, a))[0], session("b", (EAGER, larger))[0]
+    found = verdict(before, after, "artifact_bytes/total")
+    assert (found.verdict, found.design) == ("higher", "exact")
+    assert found.ratio is not None
+    assert (found.ratio.low, found.ratio.high) == (1.1, 1.1)
+
+
+def test_one_value_a_trial_has_a_ratio_and_no_verdict() -> None:
+    found = verdict(once("a"), once("b"), "build_s/total")
+    assert (found.verdict, found.reason) == ("inconclusive", "nothing is known of its spread")
+    assert found.ratio is not None
+
+
+def test_a_quantile_that_no_process_has_by_itself_is_compared_by_the_two_intervals() -> None:
+    # Only calls that may be counted as independent of their process are pooled.
+    a, b = once("a", process_spread=1e-9), once("b", 3e6, process_spread=1e-9)
+    assert "latency_ms/p95" not in a.evidence.values
+    found = verdict(a, b, "latency_ms/p95")
+    assert found.verdict == "slower"
+    assert found.ratio is not None
+    assert found.ratio.low < found.ratio.value < found.ratio.high  # type: ignore[operator]
+
+
+def test_a_metric_that_a_side_lacks_is_named() -> None:
+    found = verdict(once("a"), once("b"), "energy_j_per_item/mean")
+    assert found.verdict == "refused"
+    assert "no energy_j_per_item/mean in A and B" in found.reason
+
+
+def test_one_process_a_side_decides_nothing() -> None:
+    found = verdict(once("a", processes=1), once("b", 9e6))
+    assert found.verdict == "inconclusive"
+    assert found.remedy
+
+
+def test_a_look_that_was_paid_for_widens_the_interval() -> None:
+    plain, looked = (
+        verdict(once("a"), once("b", 1.1e6, stop_alpha=alpha)) for alpha in (0.05, 0.0115)
+    )
+    assert plain.ratio is not None
+    assert looked.ratio is not None
+    assert looked.ratio.high > plain.ratio.high  # type: ignore[operator]
+    assert looked.p_value == pytest.approx(plain.p_value * 0.05 / 0.0115)  # type: ignore[operator]
+
+
+def test_a_table_is_read_together() -> None:
+    cases = [(Match(name=str(i), a=once(f"a{i}"), b=once(f"b{i}", 1.01e6)), LATENCY)
+             for i in range(10)]  # fmt: skip
+    together, alone = judge(cases), [judge([case])[0] for case in cases]
+    for one, single in zip(together, alone, strict=True):
+        assert one.ratio is not None
+        assert single.ratio is not None
+        assert one.ratio.low < single.ratio.low  # type: ignore[operator]
+        assert one.adjusted_p_value >= single.p_value  # type: ignore[operator]
+    assert min(one.adjusted_p_value for one in together) == pytest.approx(  # type: ignore[type-var]
+        10 * min(one.p_value for one in alone)  # type: ignore[type-var,operator]
+    )
+
+
+def test_what_is_refused_counts_for_nothing() -> None:
+    good = Match(name="good", a=once("a"), b=once("b", 1.01e6)), LATENCY
+    refused = Match(name="bad", a=once("a"), b=once("b", environment={"host": "y"})), LATENCY
+    assert judge([good, *[refused] * 9])[0] == judge([good])[0]
+
+
+def test_the_headline_is_what_both_have() -> None:
+    one = Match(name="x", a=once("a"), b=once("b"))
+    assert headline(one) == LATENCY
+    assert {LATENCY, THROUGHPUT, "peak_rss_bytes/max"} <= set(all_metrics(one))
+    assert headline(Match(name="x", a=once("a"), b=session("b", (EAGER, failed(EAGER)))[0]))
+
+
+def test_differences_that_do_not_matter_can_be_chosen() -> None:
+    case = Match(name="x", a=once("a"), b=once("b", 1.03e6)), LATENCY
+    assert judge([case])[0].verdict == "slower"
+    assert judge([case], delta_ratio=0.1)[0].verdict == "slower"
+    nearly = Match(name="x", a=once("a"), b=once("b", process_spread=0.03)), LATENCY
+    assert judge([nearly])[0].verdict == "inconclusive"
+    assert judge([nearly], delta_ratio=0.2)[0].verdict == "equivalent"
+
+
+def test_identical_code_in_two_sessions_is_rarely_called_different() -> None:
+    """The machine wanders by 3 % over both sessions; its canaries see that within 0.5 %.
+
+    300 repetitions of two sessions of 8 processes: a rate of 5 % has a standard error of 1.3 %,
+    so that 8.8 % is three of them above it.
+    """
+    from benchorch.results.compare.pairing import Weighing
+
+    rng = np.random.default_rng(1)
+    wrong = 0
+    for _ in range(300):
+        drift = np.exp(np.cumsum(rng.normal(0, 0.03 / 4, 16)))
+        times = 1e6 * drift * rng.lognormal(0, 0.01, 16)
+        looks = CANARY_NS * drift * rng.lognormal(0, 0.005, 16)
+        weighed = Weighing(
+            design="sequential",
+            b=tuple(times[8:]),
+            a=tuple(times[:8]),
+            drift_ratio=float(looks.max() / looks.min() - 1),
+        )
+        found = weighed.compare(delta_ratio=0.01, alpha=0.05)
+        assert found is not None
+        wrong += found.verdict in ("faster", "slower")
+    assert wrong / 300 <= 0.05
+
+
+def gained(plan_id: str, gain: float, **fields: Any) -> StoredTrial:
+    """A candidate and what it gained over eager, on a machine of which nothing is known."""
+    seed = sum(map(ord, plan_id))
+    fast = result(FAST, 1e6 / gain, seed=seed, baseline_ns=1e6, canaries_ns=None, **fields)
+    return session(plan_id, (EAGER, result(EAGER, seed=seed)), (FAST, fast))[1]
+
+
+def test_gains_over_the_same_baseline_need_neither_canaries_nor_a_quiet_machine() -> None:
+    found = verdict(gained("a", 2.0, grade="C"), gained("b", 1.5, grade="C"), SPEEDUP)
+    assert (found.verdict, found.design) == ("slower", "alternated via baseline")
+    assert found.drift_ratio is None
+    assert found.ratio is not None
+    assert found.ratio.value == pytest.approx(0.75, rel=0.01)
+    assert verdict(gained("b", 1.5), gained("a", 2.0), SPEEDUP).verdict == "faster"
+
+
+def test_gains_over_different_baselines_are_not_compared() -> None:
+    from dataclasses import replace
+
+    a, b = gained("a", 2.0), gained("b", 2.0)
+    other = replace(b.trial, baseline_conversion={"runtime": {"_target_": "other"}})
+    found = verdict(a, replace(b, trial=other), SPEEDUP)
+    assert found.verdict == "refused"
+    assert "baseline conversion.runtime._target_: None in A, other in B" in found.reason
+
+
+def test_whoever_did_not_meet_its_baseline_has_no_gain() -> None:
+    apart = session("b", (EAGER, result(EAGER)), (FAST, result(FAST, 5e5)))[1]
+    found = verdict(gained("a", 2.0), apart, SPEEDUP)
+    assert (found.verdict, found.ratio) == ("refused", None)
+    assert "no speedup_ratio/p50 in B" in found.reason

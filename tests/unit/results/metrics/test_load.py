@@ -1,0 +1,213 @@
+"""Estimates and doubts of trials under load."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from benchorch.domain.codec import decode, encode
+from benchorch.domain.estimate import METRICS
+from benchorch.domain.measurement import Observations, ProcessRecord
+from benchorch.hardware.cpu import CpuClock
+from benchorch.results.metrics.load import load_metrics
+from benchorch.results.metrics.load_curve import LoadPoint, load_points, rising
+from benchorch.results.metrics.load_warnings import load_doubts
+from benchorch.scenarios.peak_rate import PeakRate
+from benchorch.scenarios.server import Server
+from benchorch.scenarios.single_stream import SingleStream
+from benchorch.scenarios.throughput_latency import ThroughputLatency
+from support.load_runs import QuickClock, constant, process, run, varying
+
+MS = 1_000_000
+
+
+def served(**options: object) -> ProcessRecord:
+    defaults: dict[str, object] = {"rate_per_s": 500.0, "duration_s": 20.0, "seed": 1}
+    return process(run(Server(**{**defaults, **options})))  # type: ignore[arg-type]
+
+
+def test_metrics_have_documented_names_and_their_units() -> None:
+    metrics = {
+        **load_metrics([served(target_ms=10.0, utilisation_ratio=0.5, rate_per_s=None)]),
+        **load_metrics([process(run(PeakRate(target_ms=10, budget_s=20, duration_s=5, seed=1)))]),
+    }
+    assert set(metrics) <= set(METRICS)
+    assert {"response_ms/p99.9", "target_rate_per_s/max", "capacity_per_s/mean"} <= set(metrics)
+    for name, estimate in metrics.items():
+        assert estimate.unit == ("per_s" if "_per_s/" in name else "ms")
+
+
+def test_a_response_is_what_waiting_and_service_make() -> None:
+    metrics = load_metrics([served(rate_per_s=800.0)])
+    assert metrics["service_ms/p50"].value == 1.0
+    together = metrics["queueing_ms/p99"].value + metrics["service_ms/p99"].value
+    assert metrics["response_ms/p99"].value == pytest.approx(together)
+
+
+def test_several_processes_are_combined_as_processes() -> None:
+    processes = [served(seed=seed) for seed in range(5)]
+    found = load_metrics(processes)["response_ms/p99"]
+    own = [load_metrics([one])["response_ms/p99"].value for one in processes]
+    assert found.n == 5
+    assert found.value == pytest.approx(float(np.median(own)))
+    assert found.low is not None
+    assert found.low < min(own) or found.low < found.value
+
+
+def test_there_is_no_p99_below_368_queries_and_it_says_so() -> None:
+    few = served(rate_per_s=20.0, duration_s=15.0, min_queries=0)
+    assert "response_ms/p99" not in load_metrics([few])
+    assert "response_ms/p50" in load_metrics([few])
+    assert any(doubt.startswith("There is no p99: it takes 368") for doubt in load_doubts([few]))
+
+
+def test_warm_up_is_not_in_the_figures_and_is_doubted_where_it_lasts() -> None:
+    clock = QuickClock()
+    costs = (MS + (4 * MS if n < 400 else 0) + n % 7 * 1000 for n in range(10**6))
+    scenario = Server(rate_per_s=100, duration_s=100, seed=1)
+    brief = process(run(scenario, varying(clock, costs), clock))
+    assert load_metrics([brief])["service_ms/p99"].value < 1.1
+    assert not any("settled" in doubt for doubt in load_doubts([brief]))
+    clock = QuickClock()
+    costs = (MS + (4 * MS if n < 4000 else 0) + n % 7 * 1000 for n in range(10**6))
+    long = process(run(scenario, varying(clock, costs), clock))
+    assert any("had not settled" in doubt for doubt in load_doubts([long]))
+
+
+@pytest.mark.parametrize(
+    ("target_ms", "word"), [(20.0, ""), (2.0, "is missed"), (5.7, "is not decided")]
+)
+def test_a_target_is_met_missed_or_undecided(target_ms: float, word: str) -> None:
+    doubts = load_doubts([served(rate_per_s=600.0, duration_s=60.0, target_ms=target_ms)])
+    about = [doubt for doubt in doubts if "target" in doubt or "decided" in doubt]
+    assert bool(about) is bool(word)
+    assert all(word in doubt for doubt in about)
+
+
+def test_every_doubt_says_what_to_try() -> None:
+    clock = QuickClock(late_ns=MS)
+    doubted = [
+        served(rate_per_s=1200.0, target_ms=1.5),
+        served(rate_per_s=20.0, duration_s=15.0, min_queries=0, target_ms=3.0),
+        process(run(Server(rate_per_s=100, duration_s=20, seed=1), constant(clock), clock)),
+        process(run(PeakRate(target_ms=0.5, seed=1))),
+        process(run(PeakRate(target_ms=10, budget_s=2, duration_s=2, seed=1))),
+    ]
+    said = [doubt for one in doubted for doubt in load_doubts([one])]
+    assert len(said) >= 7
+    assert all(": try " in doubt or "Try " in doubt for doubt in said)
+
+
+def test_a_wide_search_is_doubted() -> None:
+    found = process(run(PeakRate(target_ms=10, budget_s=2, duration_s=2, seed=1)))
+    peak = load_metrics([found])["target_rate_per_s/max"]
+    assert peak.low is not None
+    assert peak.high is not None
+    assert peak.high / peak.low > 1.05
+    assert any("larger scenario.budget_s" in doubt for doubt in load_doubts([found]))
+
+
+def test_one_process_that_could_serve_no_rate_is_told_beside_those_that_could() -> None:
+    slow = QuickClock()
+    scenario = PeakRate(target_ms=10, budget_s=20, duration_s=2, seed=1)
+    both = [process(run(scenario)), process(run(scenario, constant(slow, 11.0), slow))]
+    first, *_ = load_doubts(both)
+    assert first.startswith("In 1 of 2 processes no rate could be served within 10 ms at p99")
+    assert load_metrics(both)["target_rate_per_s/max"].n == 1
+
+
+def test_a_budget_too_small_for_one_probe_ends_with_a_verdict() -> None:
+    clock = QuickClock()
+    scenario = PeakRate(target_ms=100_000, budget_s=5, seed=1)
+    found = process(run(scenario, constant(clock, 20_000.0), clock))
+    assert "target_rate_per_s/max" not in load_metrics([found])
+    (said,) = load_doubts([found])
+    assert "does not hold a single probe: try a larger scenario.budget_s" in said
+
+
+def test_a_call_that_does_nothing_is_served() -> None:
+    found = process(run(Server(duration_s=1, capacity_s=0.05, seed=1), lambda: None, CpuClock()))
+    assert len(found.observations.durations_ns) > 1000
+    assert load_metrics([found])["service_ms/p50"].value < 0.05
+
+
+def test_a_model_that_slows_down_for_ever_is_unstable_or_unsettled() -> None:
+    clock = QuickClock()
+    costs = (MS + 200 * n for n in range(10**6))
+    found = process(
+        run(Server(rate_per_s=500, duration_s=30, seed=1), varying(clock, costs), clock)
+    )
+    said = " ".join(load_doubts([found]))
+    assert "Unstable" in said
+    assert "had not settled" in said
+
+
+def test_a_confirmation_that_fails_is_told() -> None:
+    clock = QuickClock()
+    slower_at = 20_000  # after the probes, in the middle of the run that confirms
+    costs = (MS if n < slower_at else 2 * MS for n in range(10**7))
+    scenario = PeakRate(target_ms=10, budget_s=15, duration_s=30, seed=1)
+    found = process(run(scenario, varying(clock, costs), clock))
+    assert found.observations.loads[-1].first < 20_000
+    assert any("search found did not hold" in d for d in load_doubts([found])) or any(
+        doubt.startswith("Unstable") for doubt in load_doubts([found])
+    )
+
+
+def test_a_trial_without_load_has_neither_metrics_nor_doubts() -> None:
+    closed = process(run(SingleStream()))
+    assert load_metrics([closed]) == {}
+    assert load_doubts([closed]) == ()
+    assert load_points([closed]) == ()
+    assert load_metrics([]) == {}
+
+
+def test_the_same_follows_from_what_was_stored() -> None:
+    observed = run(ThroughputLatency(duration_s=2, fractions=(0.3, 0.6), target_ms=5, seed=1))
+    stored = decode(Observations, json.loads(json.dumps(encode(observed))))
+    assert stored == observed
+    assert load_metrics([process(stored)]) == load_metrics([process(observed)])
+    assert load_points([process(stored)]) == load_points([process(observed)])
+
+
+def points(*processes: ProcessRecord) -> tuple[LoadPoint, ...]:
+    return load_points(processes)
+
+
+def test_a_point_is_one_share_of_capacity_over_all_processes() -> None:
+    scenario = {"duration_s": 3, "fractions": (0.3, 0.6), "min_queries": 0}
+    slow, clock = QuickClock(), QuickClock()
+    one = process(run(ThroughputLatency(**scenario, seed=1), constant(clock), clock))  # type: ignore[arg-type]
+    two = process(run(ThroughputLatency(**scenario, seed=2), constant(slow, 1.1), slow))  # type: ignore[arg-type]
+    found = points(one, two)
+    assert [point.utilisation_ratio for point in found] == [0.3, 0.6]
+    assert [point.runs for point in found] == [4, 4]
+    assert found[0].rate_per_s == pytest.approx(0.3 * (1000 + 1000 / 1.1) / 2)
+    assert found[0].p50 is not None
+    assert found[0].p50.n == 2
+
+
+def test_one_disturbed_run_does_not_end_the_curve() -> None:
+    clock = QuickClock()
+
+    def call() -> None:
+        clock.true_ns += MS
+        nonlocal made
+        made += 1
+        if made == 4000:
+            clock.true_ns += 20_000 * MS  # somebody else has the machine for twenty seconds
+
+    made = 0
+    scenario = ThroughputLatency(
+        duration_s=4, fractions=(0.2, 0.3, 0.4, 0.5, 0.6), replicates=3, min_queries=0, seed=3
+    )
+    found = points(process(run(scenario, call, clock)))
+    assert not any(point.unstable for point in found)
+
+
+def test_a_fit_never_falls_and_is_nearest() -> None:
+    assert rising([1.0, 3.0, 2.0, 4.0], [1, 1, 1, 1]) == [1.0, 2.5, 2.5, 4.0]
+    assert rising([1.0, 3.0, 2.0], [1, 3, 1]) == [1.0, 2.75, 2.75]
+    assert rising([], []) == []

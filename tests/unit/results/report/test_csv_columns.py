@@ -1,0 +1,86 @@
+"""A CSV file says what the results say, to the last bit."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from benchorch.results.compare.stored_run import StoredRun
+from benchorch.results.report.csv_columns import MLAGILITY, OURS, csv_text
+from benchorch.results.report.prices import prices_of
+from benchorch.results.report.rows import rows_of
+
+
+def read(*runs: StoredRun) -> list[dict[str, str]]:
+    text = csv_text(rows_of(runs, prices_of(runs)))
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def number(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def test_every_number_that_is_read_again_is_the_result_s(run, swept):
+    by_trial = {(row["plan_id"], row["trial_id"]): row for row in read(run, swept)}
+    compared = 0
+    for one in (run, swept):
+        for trial_id, summary in one.summaries().items():
+            row = by_trial[one.plan_id, trial_id]
+            for name, estimate in summary.metrics.items():
+                ends = (row[name], row[f"{name}:low"], row[f"{name}:high"])
+                assert tuple(map(number, ends)) == (estimate.value, estimate.low, estimate.high)
+                compared += 1
+            ratio = None if summary.speedup is None else summary.speedup.ratio.value
+            assert number(row["speedup_ratio"]) == ratio
+    assert compared > 50
+
+
+def test_there_is_one_row_a_trial_and_one_a_skip(run):
+    rows = read(run)
+    assert len(rows) == len(run.trials) + len(run.skips)
+    assert {row["outcome"] for row in rows} == {"ok", "failed", "not run", "skipped"}
+    (skip,) = [row for row in rows if row["outcome"] == "skipped"]
+    assert (skip["conversion"], skip["failure_message"], skip["remedy"]) == ("trt", "no GPU.", "x")
+
+
+def test_mlagility_s_columns_come_first_and_say_what_it_would(run):
+    rows = read(run)
+    assert list(rows[0])[: len(MLAGILITY)] == list(MLAGILITY)
+    assert list(rows[0])[len(MLAGILITY) :][: len(OURS)] == list(OURS)
+    fast = next(row for row in rows if row["conversion"] == "fast")
+    assert fast["model_name"] == "mlp"
+    assert fast["model_class"] == "Mlp"
+    assert fast["hash"] == "weights"
+    assert fast["x86_latency"] == fast["latency_ms/p50"]
+    assert fast["nvidia_latency"] == fast["groq_chips_used"] == fast["license"] == "-"
+
+
+def test_device_and_runtime_are_those_that_were_seen(run):
+    fast = next(row for row in read(run) if row["conversion"] == "fast")
+    assert (fast["device"], fast["runtime"]) == ("Some CPU", "x")
+    assert fast["limit"] == "launch-bound"
+
+
+def test_a_failure_a_disqualified_trial_and_one_never_run_say_so(run):
+    rows = {row["conversion"]: row for row in read(run)}
+    assert (rows["slow"]["failure_kind"], rows["slow"]["latency_ms/p50"]) == ("oom", "")
+    assert rows["wrong"]["same_model"] == "False"
+    assert rows["wrong"]["speedup_ratio"] == ""
+    assert "off by 0.5" in rows["wrong"]["disagreement"]
+    assert rows["never"]["outcome"] == "not run"
+
+
+def test_cost_follows_from_the_list_where_it_has_the_machine_and_else_is_empty(run, swept):
+    (priced, *_) = read(swept)
+    per_s = float(priced["throughput_items_per_s/mean"])
+    assert priced["usd_per_hour"] == "1.006"
+    assert float(priced["usd_per_million_items"]) == pytest.approx(1.006 / 3600 / per_s * 1e6)
+    assert {row["usd_per_million_items"] for row in read(run)} == {""}
+
+
+def test_no_cell_is_a_formula(hostile):
+    cells = [cell for row in read(hostile) for cell in row.values()]
+    assert not [cell for cell in cells if cell[:1] in "=+@" and cell]
+    assert "'=HYPERLINK(1)" in cells

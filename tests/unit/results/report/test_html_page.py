@@ -1,0 +1,159 @@
+"""One page: it says everything, asks nothing of any network, and no name can do anything in it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from benchorch.results.compare.stored_run import StoredRun
+from benchorch.results.report.html_page import MOST_BYTES, page
+from benchorch.results.report.prices import prices_of
+from benchorch.results.report.rows import rows_of
+
+VOID = {"meta", "link"}
+
+
+class Reader(HTMLParser):
+    """Elements, their attributes, and the text; every element must be closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open[-1:] != ["style"]:
+            self.text += f"{data}\n"
+
+
+def drawn(*runs: StoredRun) -> str:
+    prices = prices_of(runs)
+    return page(runs, rows_of(runs, prices), prices)
+
+
+def read(*runs: StoredRun) -> Reader:
+    reader = Reader()
+    reader.feed(drawn(*runs))
+    assert reader.open == []
+    return reader
+
+
+def test_the_conclusion_comes_first_and_then_the_table(run):
+    text = drawn(run)
+    said = "mlp batch_size=1: fast on local is fastest"
+    assert text.index(f"<h1>{said}") < text.index("<table>") < text.index("<figure>")
+
+
+def test_every_trial_says_what_became_of_it(run):
+    text = read(run).text
+    assert "disqualified" in text
+    assert "output 0 is off by 0.5" in text
+    assert "oom" in text
+    assert "no memory" in text
+    assert "never ran" in text
+    assert "mlp / trt: no GPU. To enable it: x." in text
+
+
+def test_limits_and_advice_of_a_profile_are_there(run):
+    text = read(run).text
+    assert "launch-bound; linear -40 %" in text
+    assert "Launches take most of the call." in text
+    assert "Batch more." in text
+
+
+def test_doubts_of_a_trial_are_there(run):
+    first, *others = run.trials
+    summary = replace(first.summary, warnings=("It <may> be so: try x.",))
+    doubtful = replace(run, trials=(replace(first, summary=summary), *others))
+    assert "It <may> be so: try x." not in read(run).text
+    assert "It <may> be so: try x." in read(doubtful).text
+
+
+def test_several_runs_are_told_apart(run, swept):
+    text = read(run, swept).text
+    assert text.count(run.plan_id) > 1
+    assert text.count(swept.plan_id) > 1
+    assert "fast on g5 has the best figure in 4 of 5 cases" in text
+    assert "are no comparison" in text
+
+
+def test_sizes_that_were_swept_have_pictures_and_others_none(run, swept):
+    names = ("batch size", "sequence length")
+    titles = [f"{what} over {name}" for name in names for what in ("Latency", "Throughput")]
+    assert [title for title in titles if title in read(swept).text] == titles
+    assert not [title for title in titles if title in read(run).text]
+
+
+def test_without_a_price_it_says_so_and_with_one_it_names_it(run, swept):
+    assert "No price is known for local." in read(run).text
+    priced = read(swept).text
+    assert "g5.xlarge: 1.006 USD an hour in us-east-1" in priced
+    assert "No price" not in priced
+
+
+def test_no_name_becomes_markup(hostile):
+    reader = read(hostile)
+    assert "script" not in reader.tags
+    assert "<script>alert" in reader.text
+    assert "\x00" not in reader.text
+    names = {name for name, _ in reader.attributes}
+    assert not {name for name in names if name.startswith("on") or name == "style"}
+
+
+def test_it_asks_nothing_of_any_network_and_its_policy_forbids_it(run, hostile):
+    for one in (run, hostile):
+        reader = read(one)
+        told = [value for name, value in reader.attributes if name in ("src", "href", "action")]
+        assert told == ["data:,"]
+        assert not {"script", "iframe", "form", "img", "base", "object"} & set(reader.tags)
+        assert "url(" not in drawn(one)
+        assert "@import" not in drawn(one)
+        (policy,) = [v for name, v in reader.attributes if name == "content" and "default" in v]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "script-src" not in policy
+
+
+def test_where_nothing_could_be_ranked_it_says_so(run):
+    lost = replace(run, trials=tuple(s for s in run.trials if s.failure or s.disagreement))
+    text = read(lost).text
+    assert "no conversion gave a result that could be ranked" in text
+    assert "No trial has both a build and a speed-up" in text
+
+
+def test_a_page_has_a_limit_and_says_what_it_leaves_out(swept):
+    text = drawn(replace(swept, trials=tuple(_copies(swept, 3_000))))
+    assert MOST_BYTES / 2 < len(text.encode()) < MOST_BYTES
+    assert re.search(r"\d+ more trials: this page has no room; the CSV has all", text)
+
+
+def _copies(run, count):
+    for number, one in zip(range(count), itertools.cycle(run.trials), strict=False):
+        trial_id = f"{number:016x}"
+        of = replace(one.trial, trial_id=trial_id)
+        yield replace(one, trial=of, result=replace(one.result, trial_id=trial_id))
+
+
+@pytest.mark.parametrize("name", ["run", "swept", "hostile"])
+def test_it_is_the_same_every_time(name, request):
+    found = request.getfixturevalue(name)
+    assert drawn(found) == drawn(found)

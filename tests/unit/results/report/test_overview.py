@@ -1,0 +1,158 @@
+"""What is said of sweeps that nobody would read row by row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from benchorch.domain.estimate import Comparison, Estimate, Summary
+from benchorch.domain.result import Failure, TrialResult
+from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.results.report.console import MOST_ROWS, ConsoleReport
+from benchorch.results.report.overview import alike_failures, alike_skips, overview_rows, some_of
+from benchorch.results.report.tables import whole
+from support.synthetic_runs import DISAGREES, OOM, failed, result, trial
+
+SOMEWHERE = Path("somewhere")
+Results = dict[str, TrialResult]
+Summaries = dict[str, Summary]
+
+
+def told(ms: float, *, faster: bool = False) -> Summary:
+    def estimate(value: float, unit: str) -> Estimate:
+        return Estimate(
+            value=value, low=None, high=None, level_ratio=0.95, n=5, unit=unit, method="told"
+        )
+
+    speedup = Comparison(ratio=estimate(2.0, "ratio"), verdict="faster") if faster else None
+    metrics = {"latency_ms/p50": estimate(ms, "ms")}
+    return Summary(metrics=metrics, speedup=speedup, steady=True, warnings=("Doubtful.",))
+
+
+def sweep(cases: int) -> tuple[Plan, Results, Summaries]:
+    """Eager, a conversion that is always shown to be faster, and one that is always wrong."""
+    trials: list[Trial] = []
+    results: Results = {}
+    summaries: Summaries = {}
+    for case in range(cases):
+        eager = trial(workload={"batch_size": case + 1})
+        fast = trial("fast", baseline=eager, workload={"batch_size": case + 1})
+        wrong = trial("wrong", baseline=eager, workload={"batch_size": case + 1})
+        trials += [eager, fast, wrong]
+        for one, summary in ((eager, told(2)), (fast, told(1, faster=True)), (wrong, told(0.5))):
+            parity = {"parity": DISAGREES} if one is wrong else {}
+            results[one.trial_id] = result(one, processes=1, **parity)
+            summaries[one.trial_id] = summary
+    plan = Plan(plan_id="p", name="n", trials=tuple(trials), skips=(), session={})
+    return plan, results, summaries
+
+
+def shown(plan: Plan, results: Results, summaries: Summaries) -> str:
+    said = StringIO()
+    report = ConsoleReport(Console(file=said, width=200))
+    report.plan(plan, done=0)
+    report.table(plan, results, summaries, SOMEWHERE)
+    return said.getvalue()
+
+
+def test_a_row_counts_what_came_of_a_model_on_a_machine() -> None:
+    plan, results, summaries = sweep(3)
+    lost, broken, second = (plan.trials[i].trial_id for i in (1, 4, 3))
+    del results[lost]
+    results[broken] = failed(plan.trials[4])
+    (_, row) = overview_rows(plan, results, summaries)
+    assert row[:3] == ("mlp", "local", "single_stream")
+    assert row[3] == "4 ok, 3 not the same model, 1 failed, 1 not run"
+    assert row[4:] == ("eager in 2, fast in 1 of 3", "1 of 3")
+    summaries[second] = told(0.1)  # a better figure; but in pairs the other one was faster
+    assert overview_rows(plan, results, summaries)[1][4:] == row[4:]
+
+
+def test_a_table_that_can_be_read_is_shown_row_by_row() -> None:
+    said = shown(*sweep(MOST_ROWS // 3))
+    assert "batch_size=33 fast" in said
+    assert "best figure" not in said.partition("\n\n")[0]
+
+
+def test_of_a_longer_one_an_overview_is_shown_and_where_the_rows_are() -> None:
+    plan, results, summaries = sweep(MOST_ROWS // 3 + 1)
+    said = shown(plan, results, summaries)
+    assert "batch_size=33 fast" not in said
+    assert "fast in 34 of 34" in said
+    assert "68 ok, 34 not the same model" in said
+    assert f"every row  {SOMEWHERE / 'table.md'}" in said
+    assert "report p --output report.html" in said
+    assert "fast on local has the best figure in 34 of 34 cases" in said
+    assert "and 99 more: Doubtful." in said
+    assert len(said.splitlines()) < 30
+    text = whole(plan, results, summaries)
+    assert all(f"| batch_size={n} {name} |" in text for n in (1, 34) for name in ("eager", "fast"))
+    assert text.count("is fastest") == 34
+    assert "more" not in text
+
+
+def test_an_overview_that_is_too_long_itself_is_cut() -> None:
+    plan, results, summaries = sweep(MOST_ROWS)
+    others = tuple(
+        replace(one, labels={**one.labels, "model": f"m{number % (MOST_ROWS + 7)}"})
+        for number, one in enumerate(plan.trials)
+    )
+    said = shown(replace(plan, trials=others), results, summaries)
+    assert "m99 " in said
+    assert "m100 " not in said
+    assert "and 7 more models and machines" in said
+
+
+def test_failures_that_are_alike_are_told_once() -> None:
+    plan, results, summaries = sweep(6)
+    other = replace(OOM, message="another kind of trouble")
+    for number, one in enumerate(plan.trials):
+        results[one.trial_id] = failed(one, other if number == 7 else OOM)
+    first, second = alike_failures(results.values())
+    assert (first.failure, len(first.trial_ids)) == (OOM, 17)
+    assert second.trial_ids == [plan.trials[7].trial_id]
+    said = shown(plan, results, summaries)
+    assert said.count("oom in measure") == 2
+    assert "and 14 more: oom in measure" in said
+    assert f"trials/{plan.trials[7].trial_id}/log.txt" in said
+
+
+def test_more_ways_to_fail_than_anybody_reads_are_counted() -> None:
+    plan, results, summaries = sweep(6)
+    for number, one in enumerate(plan.trials):
+        failure = Failure(stage="build", kind="build_refused", message=f"operator {number}")
+        results[one.trial_id] = failed(one, failure)
+    said = shown(plan, results, summaries)
+    assert said.count("build_refused in build") == 10
+    assert f"and 8 more failures, each in {SOMEWHERE / 'results.jsonl'}" in said
+
+
+@pytest.mark.parametrize("reasons", [1, 30])
+def test_many_skips_are_told_by_their_reasons(reasons: int) -> None:
+    skips = [
+        Skip(labels={"model": f"m{n}"}, reason=f"needs {n % reasons} GPUs.") for n in range(60)
+    ]
+    assert sum(count for _, count in alike_skips(skips)) == 60
+    plan, results, summaries = sweep(1)
+    said = shown(replace(plan, skips=tuple(skips)), results, summaries)
+    assert said.count("skip ") == min(reasons, 20) + (reasons > 20)
+    assert "(59 more like it)" in said if reasons == 1 else "20 more cells; see plan.json" in said
+
+
+def test_names_are_cut_where_saying_so_is_shorter() -> None:
+    assert some_of(["a", "b", "c", "d"]) == "a, b, c, d"
+    assert some_of([*"abcde"]) == "a, b, c and 2 more"
+
+
+def test_of_many_curves_three_are_named(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / "trials" / str(number)).mkdir(parents=True)
+        (tmp_path / "trials" / str(number) / "load.svg").touch()
+    said = StringIO()
+    ConsoleReport(Console(file=said, width=200)).closing(sweep(1)[0], tmp_path, recorded=True)
+    assert said.getvalue().count("curve ") == 3
+    assert "2 more: " in said.getvalue()

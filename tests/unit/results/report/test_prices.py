@@ -1,0 +1,70 @@
+"""By which price are rows judged?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchorch.cli.commands import report
+from benchorch.domain.price import Market, Price
+from benchorch.errors import ConfigError
+from benchorch.results.compare.load_run import load
+from benchorch.results.compare.stored_run import StoredRun
+from benchorch.results.report.prices import prices_of
+from support.synthetic_runs import result, trial, write_run
+
+HERE = {"hardware": "g5", "hardware_kind": "g5.xlarge"}
+
+
+def judged(tmp_path: Path, name: str, usd: float, as_of: str) -> StoredRun:
+    """A run whose sweep was judged by a price of its own."""
+    price = Price(
+        kind="g5.xlarge",
+        market=Market.ON_DEMAND,
+        usd_per_hour=usd,
+        region="us-east-1",
+        as_of=as_of,
+        source="config",
+    )
+    one = trial(labels=HERE)
+    return load(str(write_run(tmp_path / name, (one, result(one, prices=(price,))))))
+
+
+def of(*runs: StoredRun, anew: bool = False) -> float:
+    found = prices_of(runs, anew=anew).of("g5.xlarge", Market.ON_DEMAND)
+    assert found is not None
+    return found.usd_per_hour
+
+
+def test_the_sweep_s_own_price_counts_and_anew_the_list_s(tmp_path):
+    run = judged(tmp_path, "a", 0.5, "2026-10-01")
+    assert of(run) == 0.5
+    assert of(run, anew=True) == 1.006
+
+
+def test_of_several_the_newest_counts_for_all(tmp_path):
+    old, new = judged(tmp_path, "a", 0.5, "2026-10-01"), judged(tmp_path, "b", 0.7, "2026-11-01")
+    assert of(old, new) == of(new, old) == 0.7
+
+
+def test_a_run_from_before_prices_were_kept_is_judged_by_the_list(swept):
+    assert of(swept) == 1.006
+
+
+def test_a_csv_file_follows(tmp_path):
+    judged(tmp_path, "a", 0.503, "2026-10-01")
+    told = {}
+    for words in ([], ["--reprice"]):
+        file = tmp_path / "x.csv"
+        report.run([str(tmp_path / "a"), "--output", str(file), *words])
+        head, row = (line.split(",") for line in file.read_text().splitlines()[:2])
+        told[bool(words)] = float(row[head.index("usd_per_million_items")])
+    assert told[True] == pytest.approx(2 * told[False])
+
+
+@pytest.mark.parametrize("words", [[], ["--output", "x.md"]])
+def test_what_tells_no_cost_cannot_be_repriced(tmp_path, words):
+    judged(tmp_path, "a", 0.5, "2026-10-01")
+    with pytest.raises(ConfigError, match="--reprice is of reports that tell cost"):
+        report.run([str(tmp_path / "a"), "--reprice", *words])

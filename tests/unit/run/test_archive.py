@@ -1,0 +1,182 @@
+"""A run outlives the disk it was written to: it lies in a bucket, and comes back from there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from benchorch.cli.commands import archive as command
+from benchorch.errors import ConfigError
+from benchorch.journal import run_directory
+from benchorch.run.archive import fetch, fetch_all, keep, kept_runs
+from benchorch.stores.s3 import bucket_at
+from support.aws_emulator.traffic import Fault
+from support.s3 import Bucket, bucket
+from support.synthetic_runs import result, trial, write_run
+
+__all__ = ["bucket"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of one trial, with files of the trial's own and some that are nobody else's."""
+    directory = tmp_path / "run"
+    one = trial("eager")
+    write_run(directory, (one, result(one)))
+    (directory / "trials" / one.trial_id).mkdir(parents=True, exist_ok=True)
+    (directory / "trials" / one.trial_id / "log.txt").write_text("said")
+    (directory / "lock").touch()
+    (directory / ".half").write_text("half")
+    (directory / "notes").mkdir()
+    (directory / "notes" / "identity.json").write_text("{}")
+    (directory / "elsewhere").symlink_to("/etc/passwd")
+    return directory
+
+
+def files(directory: Path) -> Mapping[str, bytes]:
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def plan_id(run: Path) -> str:
+    return run_directory.read_plan(run).plan_id
+
+
+def test_a_run_comes_back_as_it_was_without_what_was_nobody_elses(
+    run: Path, bucket: Bucket, tmp_path: Path
+) -> None:
+    place = bucket_at(bucket.url)
+    kept = keep(run, place)
+    assert kept.reason == ""
+    assert kept_runs(place) == [plan_id(run)]
+    back = tmp_path / "elsewhere" / "back"
+    assert fetch(place, plan_id(run), back) == kept.files
+    gone = {"lock", ".half", "notes/identity.json", "elsewhere"}
+    assert files(back) == {k: v for k, v in files(run).items() if k not in gone}
+    assert [path.name for path in back.parent.iterdir()] == ["back"]
+
+
+def test_what_a_run_writes_is_copied_while_it_goes_on_and_nothing_twice(
+    run: Path, bucket: Bucket
+) -> None:
+    results = run / "results.jsonl"
+    whole = results.read_bytes()
+    results.write_bytes(b"")
+    turns: list[int] = []
+
+    def wait(pause_s: float) -> bool | None:
+        turns.append(bucket.emulator.traffic.counts["s3:PUT"])
+        if len(turns) == 2:
+            results.write_bytes(whole)
+        return True if len(turns) == 3 else None
+
+    kept = keep(run, bucket_at(bucket.url), wait)
+    assert kept.reason == ""
+    assert bucket.read(f"{plan_id(run)}/results.jsonl") == whole
+    first, second, third = turns
+    assert (second - first, third - second) == (0, 1)
+
+
+def test_a_bucket_that_is_away_costs_nothing_and_has_it_all_later(
+    run: Path, bucket: Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket.emulator.break_it(Fault("s3:PUT", "AccessDenied", status=403))
+    turns: list[float] = []
+
+    def wait(pause_s: float) -> bool | None:
+        turns.append(pause_s)
+        if len(turns) == 3:
+            bucket.emulator.traffic.faults.clear()
+        return True if len(turns) == 4 else None
+
+    kept = keep(run, bucket_at(bucket.url), wait)
+    assert kept.reason == ""
+    assert turns == [10, 20, 40, 5]
+    assert f"{plan_id(run)}/results.jsonl" in bucket.names()
+    assert len([r for r in caplog.records if "stay on this disk" in r.getMessage()]) == 1
+
+
+def test_what_could_not_be_copied_is_told_with_the_command_that_does(
+    run: Path, bucket: Bucket
+) -> None:
+    bucket.emulator.break_it(Fault("s3:PUT", "AccessDenied", status=403))
+    reply = command.run_keep([str(run), "--at", bucket.url])
+    assert reply.exit_code == 1
+    assert "AccessDenied" in reply.text
+    assert f"python -m benchorch keep {run}" in reply.text
+
+
+def test_a_run_that_is_not_there_is_refused_with_those_that_are(
+    run: Path, bucket: Bucket, tmp_path: Path
+) -> None:
+    place = bucket_at(bucket.url)
+    with pytest.raises(ConfigError, match=r"has no run '20990101'; it has: none\."):
+        fetch(place, "20990101", tmp_path / "back")
+    keep(run, place)
+    with pytest.raises(ConfigError, match=f"it has: {plan_id(run)}"):
+        fetch(place, "20990101", tmp_path / "back")
+
+
+def test_nothing_is_written_over(run: Path, bucket: Bucket) -> None:
+    place = bucket_at(bucket.url)
+    keep(run, place)
+    with pytest.raises(ConfigError, match="is there already"):
+        fetch(place, plan_id(run), run)
+
+
+@pytest.mark.parametrize("name", ["../outside", "a/../../outside", "/etc/outside"])
+def test_a_name_that_leads_out_of_the_run_is_refused(
+    run: Path, bucket: Bucket, tmp_path: Path, name: str
+) -> None:
+    place = bucket_at(bucket.url)
+    keep(run, place)
+    bucket.put(f"{plan_id(run)}/{name}", b"evil")
+    with pytest.raises(ConfigError, match="leads out of the run"):
+        fetch(place, plan_id(run), tmp_path / "deep" / "back")
+    assert not list(tmp_path.rglob("outside"))
+
+
+def test_a_fetched_run_is_known_by_its_plan(
+    run: Path, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("BENCHORCH_RESULTS_URL", bucket.url)
+    command.run_keep([str(run)])
+    assert command.run_fetch([]).text == plan_id(run)
+    reply = command.run_fetch([plan_id(run)])
+    assert reply.exit_code == 0
+    assert "1 of 1 trials have a result" in reply.text
+    told = json.loads(json.dumps(reply.data))
+    assert (tmp_path / told["directory"] / "results.jsonl").is_file()
+    from benchorch.journal.registry import find_invocation
+
+    assert find_invocation(plan_id(run)) == (tmp_path / told["directory"])
+
+
+@pytest.mark.parametrize(("url", "told"), [(None, "Which bucket"), ("http://x", "names no bucket")])
+def test_without_a_bucket_nothing_is_begun(
+    run: Path, url: str | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BENCHORCH_RESULTS_URL", raising=False)
+    with pytest.raises(ConfigError, match=told):
+        command.run_keep([str(run), *(["--at", url] if url else [])])
+
+
+def test_all_that_is_not_at_home_yet_is_brought_there(
+    run: Path, bucket: Bucket, tmp_path: Path
+) -> None:
+    place, home = bucket_at(bucket.url), tmp_path / "home"
+    keep(run, place)
+    assert fetch_all(place, home) == [home / plan_id(run)]
+    assert fetch_all(place, home) == []
+    (home / plan_id(run) / "results.jsonl").write_text("")  # fetched before the run had ended
+    (later,) = fetch_all(place, home)
+    assert later.name == f"{plan_id(run)}-later"
+    assert files(later)["results.jsonl"] == files(run)["results.jsonl"]

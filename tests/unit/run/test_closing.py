@@ -1,0 +1,143 @@
+"""At the end of a sweep nothing is derived, read or looked at that is known or not asked for."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from rich.console import Console
+
+from benchorch.cli.commands import compare, report
+from benchorch.config.composer import Composer
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Plan, Skip
+from benchorch.journal import run_directory
+from benchorch.results.metrics import summary
+from benchorch.results.report.console import ConsoleReport
+from benchorch.run import invocation as pipeline
+from support.synthetic_runs import failed, result, trial, write_run
+
+EAGER = trial()
+FAST = trial("fast", baseline=EAGER)
+BROKEN = trial("broken", baseline=EAGER)
+TRIALS = (EAGER, FAST, BROKEN)
+OF_EAGER = result(EAGER, 1.1e6)
+OF_FAST = result(FAST, 3.3e5, baseline_ns=1.1e6)
+OF_BROKEN = failed(BROKEN)
+
+
+@pytest.fixture
+def derived(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often what follows from each trial is worked out."""
+    counts: Counter[str] = Counter()
+    real = summary.finding
+
+    def counting(found: TrialResult, baseline: TrialResult | None) -> summary.TrialFindings:
+        counts[found.labels["conversion"]] += 1
+        return real(found, baseline)
+
+    monkeypatch.setattr(summary, "finding", counting)
+    return counts
+
+
+def run(directory: Path, results: Sequence[TrialResult]) -> pipeline.Invocation:
+    """A run to whose end nothing but the closing is missing."""
+    plan = Plan(plan_id="p", name="n", trials=TRIALS, skips=(), session={})
+    invocation = pipeline.Invocation(
+        composer=cast(Composer, None),  # composes nothing: the plan is there
+        directory=directory,
+        report=ConsoleReport(Console(file=StringIO(), width=160)),
+        plan=plan,
+    )
+    directory.mkdir()
+    run_directory.write_plan(directory, plan)
+    invocation._specs.update({one.trial_id: one.spec for one in TRIALS})
+    for one in results:
+        invocation._accept(one)
+    return invocation
+
+
+def test_what_was_derived_when_a_result_came_is_not_derived_again(
+    tmp_path: Path, derived: Counter[str]
+) -> None:
+    invocation = run(tmp_path / "run", (OF_EAGER, OF_FAST, OF_BROKEN))
+    assert derived == {"eager": 1, "fast": 1, "broken": 1}
+    invocation.close(complete=True)
+    assert invocation.summaries()
+    assert derived == {"eager": 1, "fast": 1, "broken": 1}
+
+
+def test_a_trial_whose_baseline_came_later_is_looked_at_with_it(
+    tmp_path: Path, derived: Counter[str]
+) -> None:
+    late = run(tmp_path / "late", (OF_FAST, OF_BROKEN, OF_EAGER))
+    late.close(complete=True)
+    assert derived == {"eager": 1, "fast": 2, "broken": 2}
+    assert late.summaries() == summary.summarise_all(late.results)
+    assert late.summaries() == run(tmp_path / "x", (OF_EAGER, OF_FAST, OF_BROKEN)).summaries()
+
+
+def test_another_result_of_a_trial_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    invocation = run(tmp_path / "run", (OF_EAGER, OF_FAST, OF_BROKEN))
+    invocation._accept(result(EAGER, 5e6, seed=1))
+    found = invocation.summaries()[EAGER.trial_id].metrics["latency_ms/p50"].value
+    assert found == pytest.approx(5, rel=0.1)
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """How often metrics are worked out, by how many processes they are of."""
+    counts: Counter[int] = Counter()
+    real = summary.metrics_of
+
+    def counting(found: TrialResult, baseline: TrialResult | None) -> Any:
+        counts[len(found.processes)] += 1
+        return real(found, baseline)
+
+    monkeypatch.setattr(summary, "metrics_of", counting)
+    return counts
+
+
+def test_single_processes_are_looked_at_only_where_runs_are_compared_or_exported(
+    tmp_path: Path, looked_at: Counter[int]
+) -> None:
+    there = str(write_run(tmp_path / "run", (EAGER, OF_EAGER), (FAST, OF_FAST)))
+    report.run([there])
+    for suffix in (".md", ".csv", ".html"):
+        report.run([there, "--output", str(tmp_path / f"report{suffix}")])
+    assert looked_at == {10: 8}
+    report.run([there, "--json"])
+    assert looked_at == {10: 10, 1: 20}
+    compare.run([there, there])
+    assert looked_at == {10: 14, 1: 60}
+
+
+def test_every_line_of_a_run_is_decoded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = write_run(tmp_path / "run", (EAGER, OF_EAGER), (FAST, OF_FAST))
+    decoded = []
+
+    def counting(line: str | bytes) -> Any:
+        decoded.append(line)
+        return json.loads(line)
+
+    monkeypatch.setattr(run_directory, "json", SimpleNamespace(loads=counting))
+    report.run([str(there)])
+    assert len(decoded) == 1 + 2 + 2 * 10  # the plan, two results, the series of their processes
+
+
+def test_a_batch_adds_the_skips_that_were_not_told_yet() -> None:
+    def plan(*names: str) -> Plan:
+        skips = tuple(Skip(labels={"model": name}, reason="because") for name in names)
+        return Plan(plan_id="p", name="n", trials=TRIALS, skips=skips, session={})
+
+    merged = pipeline._merged(plan("a", "b"), plan("b", "c"))
+    assert [skip.labels["model"] for skip in merged.skips] == ["a", "b", "c"]
+    assert merged.trials == TRIALS

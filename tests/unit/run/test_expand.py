@@ -1,0 +1,196 @@
+import pytest
+
+from benchorch.config.composer import Composer, config_loader
+from benchorch.errors import ConfigError
+from benchorch.interfaces.executor import Executor
+from benchorch.run.expand import plan
+
+
+class Everywhere(Executor):
+    """Reaches every kind but the named ones; never runs anything."""
+
+    def __init__(self, *, but=()):
+        self._but = but
+
+    def unreachable(self, hardware_kind):
+        return f"{hardware_kind} is out of reach." if hardware_kind in self._but else None
+
+    def run(self, trials, work, emit):
+        raise AssertionError("planning runs nothing")
+
+
+@pytest.fixture(scope="module")
+def composer():
+    return Composer(config_loader())
+
+
+def planned(composer, *jobs, executor=None, baseline="eager"):
+    cells = [cell for job in jobs for cell in composer.cells(job)]
+    eager = composer.cells([f"conversion={baseline}"])[0].config["conversion"] if baseline else {}
+    return plan(
+        cells,
+        executor=executor or Everywhere(),
+        plan_id="p",
+        name="n",
+        session={},
+        baseline=(baseline, eager) if baseline else None,
+    )
+
+
+def conversions(trials):
+    return [trial.labels["conversion"] for trial in trials]
+
+
+class Rehearsal(Everywhere):
+    """Plays every machine on this one."""
+
+    def is_simulated(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason"),
+    [("x86_64", "r6g.large is an aarch64 machine"), ("aarch64", "r6i.large is an x86_64 machine")],
+)
+def test_a_machine_that_cannot_be_played_here_is_a_skip(composer, monkeypatch, machine, reason):
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    jobs = [["model=mlp", "conversion=eager", f"hardware={name}"] for name in ("r6g", "r6i")]
+    found, _ = planned(composer, *jobs, executor=Rehearsal())
+    (skip,) = found.skips
+    assert "is only played here" in skip.reason
+    assert reason in skip.reason
+    assert len(found.trials) == 1
+    assert len(planned(composer, *jobs)[0].trials) == 2
+
+
+def test_without_a_gpu_none_is_played(composer, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    found, _ = planned(composer, ["model=mlp", "hardware=g5"], executor=Rehearsal())
+    assert found.trials == ()
+    assert "a CUDA device is needed" in found.skips[0].reason
+
+
+def test_a_single_conversion_brings_the_baseline_it_is_compared_with(composer):
+    found, asked = planned(composer, ["model=mlp", "conversion=onnxruntime"])
+    eager, onnx = found.trials
+    assert conversions(found.trials) == ["eager", "onnxruntime"]
+    assert (eager.baseline_id, onnx.baseline_id) == (None, eager.trial_id)
+    assert asked == (onnx.trial_id,)
+
+
+def test_a_baseline_that_was_asked_for_is_not_doubled(composer):
+    found, _ = planned(
+        composer, ["model=mlp", "conversion=eager"], ["model=mlp", "conversion=onnxruntime"]
+    )
+    assert conversions(found.trials) == ["eager", "onnxruntime"]
+    assert found.skips == ()
+
+
+def test_each_batch_size_has_its_own_baseline(composer):
+    words = ["model=mlp", "conversion=onnxruntime", "workload.batch_size=[1,8]"]
+    found, _ = planned(composer, words)
+    baselines = {t.labels["workload"]: t.trial_id for t in found.trials if t.baseline_id is None}
+    compared = {t.labels["workload"]: t.baseline_id for t in found.trials if t.baseline_id}
+    assert len(baselines) == 2
+    assert compared == baselines
+
+
+def test_no_baseline_is_added_where_none_is_wanted(composer):
+    found, _ = planned(composer, ["model=mlp", "conversion=onnxruntime"], baseline=None)
+    assert conversions(found.trials) == ["onnxruntime"]
+
+
+def test_two_cells_of_the_same_content_are_one_trial_and_a_skip_that_names_it(composer):
+    job = ["model=mlp", "conversion=eager"]
+    found, asked = planned(composer, job, job)
+    (trial,) = found.trials
+    (skip,) = found.skips
+    assert asked == (trial.trial_id, trial.trial_id)
+    assert trial.trial_id in skip.reason
+
+
+def test_a_symbol_that_no_input_uses_makes_no_new_trial(composer):
+    found, _ = planned(composer, ["model=mlp", "conversion=eager", "workload.seq_len=[1,2]"])
+    assert len(found.trials) == 1
+    assert len(found.skips) == 1
+
+
+def test_identity_is_the_content_and_not_its_name_or_its_order(composer):
+    first, _ = planned(composer, ["model=mlp", "conversion=eager", "workload.seed=1"])
+    again, _ = planned(composer, ["workload.seed=1", "conversion=eager", "model=mlp"])
+    other, _ = planned(composer, ["model=mlp", "conversion=eager", "workload.seed=2"])
+    assert first.trials[0].trial_id == again.trials[0].trial_id
+    assert first.trials[0].trial_id != other.trials[0].trial_id
+
+
+def test_hardware_out_of_reach_is_a_skip_with_the_reason(composer):
+    found, asked = planned(
+        composer, ["model=mlp", "conversion=eager"], executor=Everywhere(but=("local",))
+    )
+    assert found.trials == ()
+    assert asked == ("",)
+    assert found.skips[0].reason == "local is out of reach."
+
+
+def test_a_missing_package_is_a_skip_that_says_what_to_install(composer, monkeypatch):
+    from benchorch.run import expand as module
+
+    monkeypatch.setattr(module, "is_installed", lambda name: name != "onnxruntime")
+    found, _ = planned(composer, ["model=mlp", "conversion=onnxruntime"])
+    (skip,) = found.skips
+    assert "needs onnxruntime" in skip.reason
+    assert skip.remedy == "pip install onnxruntime"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["workload.batch_size=-1"], "workload.batch_size: expected a positive whole number"),
+        (["workload.batch_size=1.5"], "workload.batch_size: expected a positive whole number"),
+        (["workload.dtype=int3"], "workload.dtype: expected one of"),
+        (["workload.seed=-1"], "workload.seed: expected a whole number of at least 0"),
+        (["workload.dynamic=[nothing]"], "workload.dynamic: 'nothing' is not a symbol"),
+        (["workload.batch_size=null"], "batch_size"),
+        (["+model.depth=3"], "model.depth: unknown option"),
+        (["conversion.tolerance_ratio=-1"], "conversion.tolerance_ratio"),
+        (["+stopping.wndow=1"], "stopping.wndow: unknown option"),
+        (["conversion.runtime._target_=os.system"], "not one of benchorch's own components"),
+        (["+protocol.piin=false"], "protocol.piin: unknown option. Did you mean 'pin'?"),
+        (["protocol.pairing=some"], "pairing: one of auto, alternated, adjacent, none"),
+        (["protocol.pin=3"], "protocol.pin: expected true or false, got 3"),
+        (["parity.inputs=0"], "parity.inputs: expected a positive whole number"),
+        (["limits.build_timeout_s=-5"], "limits.build_timeout_s: expected a number above 0"),
+    ],
+)
+def test_a_mistake_is_found_before_anything_runs(composer, words, problem):
+    with pytest.raises(ConfigError) as caught:
+        planned(composer, ["model=mlp", "conversion=eager", *words])
+    assert problem in "\n".join(caught.value.problems)
+
+
+def test_all_mistakes_are_found_in_one_go(composer):
+    words = ["workload.batch_size=-1", "+model.depth=3", "conversion.tolerance_ratio=-1"]
+    with pytest.raises(ConfigError) as caught:
+        planned(composer, ["model=mlp", "conversion=eager", *words])
+    assert len(caught.value.problems) == 3
+
+
+def test_a_plan_holds_no_password(composer, monkeypatch):
+    from benchorch.domain.codec import encode
+    from benchorch.run.planner import plan_jobs
+
+    monkeypatch.setenv("BENCHORCH_TRACKING_URI", "")  # put back afterwards
+    words = ["model=mlp", "conversion=eager", "tracking.uri=http://ann:hunter22@host:5000"]
+    planned = plan_jobs(composer, [words], "p").plan
+    assert planned.session["tracking"]["uri"] == "http://host:5000"
+    assert "hunter22" not in str(encode(planned))
+
+
+def test_a_chain_whose_links_do_not_join_is_refused(composer):
+    job = ["model=mlp", "conversion=eager", "conversion.runtime._target_=" + ONNX]
+    with pytest.raises(ConfigError, match="consumes onnx, but the model produces module"):
+        planned(composer, job)
+
+
+ONNX = "benchorch.runtimes.onnxruntime.OnnxRuntime"

@@ -1,0 +1,68 @@
+"""What a plan says of where artifacts are kept, before anything is started."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from benchorch.config.composer import Composer, config_loader
+from benchorch.domain.trial import Plan
+from benchorch.errors import ConfigError
+from benchorch.results.report.console import ConsoleReport
+from benchorch.results.report.tables import plan_text
+from benchorch.run.planner import plan_jobs
+
+JOB = ["model=mlp", "conversion=eager", "tracking=none"]
+ALONE = "each machine builds for itself"
+
+
+@pytest.fixture(autouse=True)
+def at_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("BENCHORCH_STORE_URL", "s3://stack/store")
+
+
+def planned(*words: str) -> Plan:
+    return plan_jobs(Composer(config_loader()), [[*JOB, *words]], "p").plan
+
+
+@pytest.mark.parametrize(
+    ("words", "alone"),
+    [
+        ((), False),
+        (("executor=ec2",), False),
+        (("executor=ec2", "store=local"), True),
+        (("executor=ray", "executor.address=auto"), True),
+        (("executor=ray", "executor.address=auto", "store=s3"), False),
+        (("executor=ray",), False),
+        (("executor=fleet_local",), False),
+    ],
+)
+def test_that_machines_share_nothing_they_build_is_said_where_it_is_so(
+    words: tuple[str, ...], alone: bool
+) -> None:
+    plan = planned(*words)
+    heard = StringIO()
+    ConsoleReport(Console(file=heard, width=200)).plan(plan, done=0)
+    for told in (plan_text(plan), heard.getvalue()):
+        assert (ALONE in told) == alone
+        assert ("store=s3" in told) == alone
+
+
+@pytest.mark.parametrize("url", [None, ""])
+def test_where_no_bucket_is_named_the_next_command_is(
+    monkeypatch: pytest.MonkeyPatch, url: str | None
+) -> None:
+    if url is None:
+        monkeypatch.delenv("BENCHORCH_STORE_URL")
+    else:
+        monkeypatch.setenv("BENCHORCH_STORE_URL", url)
+    with pytest.raises(ConfigError) as caught:
+        planned("executor=ec2")
+    (problem,) = caught.value.problems
+    assert problem.startswith("store.url: no bucket is named. Give store.url=s3://bucket/prefix")
+    assert "BENCHORCH_STORE_URL" in problem
+    assert "store=local" in problem
+    assert planned("executor=ec2", "store.url=s3://mine/x").session["store"]["url"] == "s3://mine/x"  # type: ignore[index, call-overload]

@@ -1,0 +1,220 @@
+import base64
+import csv
+import hashlib
+import io
+import json
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+
+from benchorch.errors import StoreError
+from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
+from benchorch.trace.report.write import write
+from benchorch.trace.whatif.basis import prepare
+from benchorch.trace.whatif.predict import answer
+from benchorch.trace.whatif.selector_values import Selector
+from benchorch.trace.whatif.transforms import Speedup
+from support.analyzed_traces import HOSTILE, analysed, trace_file, two_layers
+
+MOST_PAGE_BYTES, MOST_RECTANGLES = 3_000_000, 5_000
+GRAPH = OperatorGraph(
+    name="main</script>",
+    nodes=tuple(
+        OperatorNode(name=name, op=name, inputs=HOSTILE[max(place - 1, 0) : place])
+        for place, name in enumerate(HOSTILE)
+    ),
+    source="onnx",
+)
+
+
+class Page(HTMLParser):
+    """What a browser would make elements of."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.open, self.scripts, self.styles = [], "", [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.open = tag
+
+    def handle_endtag(self, tag):
+        self.open = ""
+
+    def handle_data(self, data):
+        if self.open in {"script", "style"}:
+            (self.scripts if self.open == "script" else self.styles).append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def faster(analysis, name="../../faster"):
+    changes = [Speedup(select=Selector(op=HOSTILE[0]), speedup=2.0)]
+    return answer(prepare(analysis), changes, name=name, swept=True)
+
+
+@pytest.fixture(scope="module", params=["own graph", "model's graph"])
+def folder(request, tmp_path_factory):
+    """Everything that is written of a trace whose every name is hostile."""
+    folder = tmp_path_factory.mktemp("written")
+    trace = trace_file(folder / "trace.json", two_layers(HOSTILE))
+    graph = None if request.param == "own graph" else GRAPH
+    analysis = analysed(trace, graph)
+    paths = write(analysis, folder / "out", whatifs=[faster(analysis)])
+    return analysis, folder / "out", paths
+
+
+def test_the_index_comes_last_and_lists_every_file_as_it_is(folder):
+    analysis, out, paths = folder
+    assert paths[-1] == out / "index.json"
+    index = json.loads(paths[-1].read_text())
+    listed = {entry["path"]: entry["sha256"] for entry in index["files"]}
+    there = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert there == set(listed) | {"index.json"}
+    for name, digest in listed.items():
+        assert hashlib.sha256((out / name).read_bytes()).hexdigest() == digest
+    assert index["tiers"] == analysis.findings.tiers
+    assert all(index["invariants"].values())
+
+
+def test_no_name_leads_out_of_the_directory(folder):
+    _, out, paths = folder
+    assert all(path.resolve().is_relative_to(out.resolve()) for path in paths)
+    assert all(re.fullmatch(r"[\w.-]+", path.name) for path in paths)
+
+
+def test_totals_of_every_file_are_the_makespan(folder):
+    analysis, out, _ = folder
+    makespan_ns = analysis.dag.makespan_ns
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["makespan_ns"], summary["path_ns"]) == (makespan_ns, makespan_ns)
+    assert sum(summary["classes"].values()) == makespan_ns
+    assert sum(summary["tiers"].values()) == makespan_ns
+    for rows in summary["tables"].values():
+        assert sum(row["on_path_ns"] for row in rows) == makespan_ns
+    segments = json.loads((out / "path.json").read_text())["segments"]
+    assert sum(segments["duration_ns"]) == makespan_ns
+    assert len({len(column) for column in segments.values()}) == 1
+
+
+def test_the_verdict_is_whole_and_a_prediction_can_be_read_again(folder):
+    _, out, _ = folder
+    verdict = json.loads((out / "summary.json").read_text())["verdict"]
+    assert set(verdict) >= {"limit", "sentence", "advice", "gains", "evidence"}
+    (predicted,) = (out / "whatif").glob("*.json")
+    said = json.loads(predicted.read_text())
+    assert 0 < said["predicted_ns"] < said["makespan_ns"]
+
+
+def test_pictures_are_xml_without_scripts_and_not_too_full(folder):
+    _, _out, paths = folder
+    pictures = [path for path in paths if path.suffix == ".svg"]
+    assert len(pictures) >= 3
+    for path in pictures:
+        tree = ElementTree.fromstring(path.read_text())
+        tags = [element.tag.rpartition("}")[2] for element in tree.iter()]
+        assert set(tags) <= {"svg", "style", "rect", "g", "text", "title", "path"}
+        assert tags.count("rect") <= MOST_RECTANGLES
+        assert not [name for e in tree.iter() for name in e.attrib if name.startswith("on")]
+
+
+def test_the_page_is_one_small_file_that_runs_one_script_and_names_do_nothing(folder):
+    _, out, _ = folder
+    text = (out / "report.html").read_text()
+    page = Page(text)
+    assert len(text.encode()) <= MOST_PAGE_BYTES
+    assert [one.get("type") for one in page.all("script")] == ["application/json"] * 2 + [None]
+    assert not page.all("img")
+    assert not [a for _, a in page.elements for name in a if name.startswith("on")]
+    assert not [a for _, a in page.elements if "style" in a]
+    loaded = [a.get("src") or a.get("href", "") for _, a in page.elements]
+    assert not [
+        address
+        for address in loaded
+        if address and address[0] != "#" and ":" in address and address != "data:,"
+    ]
+
+
+def test_the_page_s_policy_allows_its_own_script_and_style_and_nothing_else(folder):
+    _, out, _ = folder
+    page = Page((out / "report.html").read_text())
+    (policy,) = [m["content"] for m in page.all("meta") if "http-equiv" in m]
+
+    def digest(text):
+        return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+    assert "default-src 'none'" in policy
+    assert f"script-src '{digest(page.scripts[-1])}'" in policy
+    assert f"style-src '{digest(page.styles[0])}'" in policy
+    assert "unsafe" not in policy
+
+
+def test_the_page_begins_with_the_verdict_and_what_it_rests_on(folder):
+    analysis, out, _ = folder
+    body = (out / "report.html").read_text().partition("<body>")[2]
+    words = re.sub(r"<[^>]+>", "\n", body).strip().splitlines()
+    first, second = [line for line in words if line.strip()][:2]
+    assert first.split()[0] == analysis.findings.diagnosis.sentence.split()[0]
+    assert second.startswith("Evidence: ")
+
+
+def test_tables_survive_names_that_are_markup_or_formulas(folder):
+    analysis, out, _ = folder
+    rows = list(csv.reader(io.StringIO((out / "table.csv").read_text())))
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert not [cell for row in rows for cell in row if cell[:1] in {"=", "@", "+"}]
+    said = (out / "table.md").read_text()
+    assert not re.search(r"(?<!\\)<(script|img|svg)", said)
+    assert len(rows) - 1 == sum(
+        len(one)
+        for one in (
+            *(analysis.findings.operators, analysis.findings.modules, analysis.findings.kernels),
+            *(analysis.findings.graph_nodes, analysis.findings.folds),
+        )
+    )
+
+
+def test_the_same_analysis_written_again_is_the_same(folder, tmp_path):
+    analysis, out, paths = folder
+    again = write(analysis, tmp_path, whatifs=[faster(analysis)])
+    for old, new in zip(paths, again, strict=True):
+        assert old.relative_to(out) == new.relative_to(tmp_path)
+        assert old.read_bytes() == new.read_bytes()
+
+
+def test_what_ifs_of_one_name_have_files_of_their_own(folder, tmp_path):
+    analysis, _, _ = folder
+    asked = [faster(analysis, name) for name in ("same", "same", "Same")]
+    paths = write(analysis, tmp_path, whatifs=asked)
+    written = [path.name for path in paths if path.parent.name == "whatif"]
+    assert written == ["same.json", "same_2.json", "Same_3.json"]
+    assert len(set(paths)) == len(paths)
+
+
+def test_a_stem_keeps_windows_apart(folder, tmp_path):
+    analysis, _, _ = folder
+    first, second = (write(analysis, tmp_path, stem=stem) for stem in ("call0", "call1"))
+    assert not set(first) & set(second)
+    assert all(path.name.startswith("call0.") for path in first)
+
+
+def test_a_directory_that_cannot_be_made_is_said(folder, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        write(folder[0], tmp_path / "file" / "below")
+
+
+def test_broken_invariants_and_warnings_are_on_the_page(folder, tmp_path):
+    from dataclasses import replace
+
+    said = replace(
+        folder[0].findings, invariants={"I1": False, "I2": True}, warnings=("Look <here>.",)
+    )
+    write(replace(folder[0], findings=said), tmp_path)
+    text = (tmp_path / "report.html").read_text()
+    assert "I1 does not hold" in text
+    assert "Look &lt;here&gt;." in text

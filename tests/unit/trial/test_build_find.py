@@ -1,0 +1,137 @@
+"""What was built is found again without a process, a model or an input."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchorch.config.trial_setup import TrialSetup
+from benchorch.domain.session import Session
+from benchorch.host import environment
+from benchorch.stores.local import LocalStore
+from benchorch.trial import build as stage
+from support import conversions as lab
+
+
+def session(directory: Path, rebuild: str = "if_needed") -> Session:
+    return Session(plan_id="p", directory=directory, store={}, rebuild=rebuild)
+
+
+def asked(place: Path, **changes: Any) -> dict[str, Any]:
+    store = LocalStore(root=str(place / "store"))
+    job = {"name": "n", "store": store, "session": session(place), "inputs": 1, "threads": 1}
+    return {**job, **changes}
+
+
+def chain() -> TrialSetup:
+    return lab.chain_of("export")
+
+
+def build(place: Path, of: TrialSetup, **changes: Any) -> stage.Built:
+    return stage.build(of, say=lambda _: None, **asked(place, **changes))
+
+
+def test_it_is_what_building_again_would_answer(tmp_path: Path) -> None:
+    assert stage.find(chain(), **asked(tmp_path)) is None
+    build(tmp_path, chain())
+    found = stage.find(chain(), **asked(tmp_path))
+    assert found == build(tmp_path, chain())
+    assert found.record.cache == "hit"
+    assert found.record.build_s == 0
+
+
+def test_it_loads_no_model_and_makes_no_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(tmp_path, chain())
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("nothing is found out")
+
+    for name in ("load", "batch", "identity"):
+        monkeypatch.setattr(lab.TinyModel, name, refuse)
+    assert stage.find(chain(), **asked(tmp_path)) is not None
+
+
+def test_nothing_is_found_for_what_was_not_built(tmp_path: Path) -> None:
+    build(tmp_path, chain())
+    strict = lab.chain_of("export", changes={"export": {"strict": True}})
+    assert stage.find(strict, **asked(tmp_path)) is None
+    assert stage.find(chain(), **asked(tmp_path, inputs=2)) is None
+    assert stage.find(chain(), **asked(tmp_path, session=session(tmp_path, "always"))) is None
+
+
+def test_what_another_invocation_noted_is_not_believed(tmp_path: Path) -> None:
+    build(tmp_path, chain())
+    assert stage.find(chain(), **asked(tmp_path, session=session(tmp_path / "other"))) is None
+
+
+@pytest.mark.parametrize("text", ["", "{"])
+def test_a_note_that_makes_no_sense_is_found_out_anew(tmp_path: Path, text: str) -> None:
+    build(tmp_path, chain())
+    for note in (tmp_path / "notes").glob("identity-*.json"):
+        note.write_text(text)
+    assert stage.find(chain(), **asked(tmp_path)) is None
+    assert build(tmp_path, chain()).record.cache == "hit"
+
+
+def test_an_artifact_that_was_removed_is_not_found(tmp_path: Path) -> None:
+    made = build(tmp_path, chain())
+    assert made.source is not None
+    shutil.rmtree(made.source.parent)
+    assert stage.find(chain(), **asked(tmp_path)) is None
+    assert build(tmp_path, chain()).record.cache == "miss"
+
+
+def test_options_that_are_spelt_out_are_the_same_build(tmp_path: Path) -> None:
+    build(tmp_path, chain())
+    said = lab.chain_of("export", changes={"export": {"strict": False, "dynamic": False}})
+    unsaid = lab.chain_of("aot_inductor")
+    assert said.key({}, 1, {}) == unsaid.key({}, 1, {})
+    assert stage.find(said, **asked(tmp_path)) is not None
+
+
+def test_the_beginning_of_a_chain_is_built_ahead_for_the_whole(tmp_path: Path) -> None:
+    whole = lab.chain_of("onnxruntime_int8_dynamic")
+    (first, last) = (name for name, _ in whole.steps)
+    begun = build(tmp_path, whole.first(1))
+    assert begun.record.steps == {first: "miss"}
+    elsewhere = session(tmp_path / "elsewhere")
+    finished = build(tmp_path, whole, session=elsewhere)
+    assert finished.record.steps == {first: "hit", last: "miss"}
+
+
+@pytest.mark.parametrize(
+    ("conversion", "steps"),
+    [
+        ("eager", 0),
+        ("aot_inductor", 1),
+        ("inductor", 0),
+        ("export", 1),
+        ("onnxruntime", 1),
+        ("torchscript", 0),
+    ],
+)
+def test_only_files_that_no_hardware_determines_can_be_built_anywhere(
+    conversion: str, steps: int
+) -> None:
+    assert lab.chain_of(conversion).portable_steps == steps
+
+
+def test_what_can_be_built_anywhere_is_found_by_a_torch_for_another_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chain = lab.chain_of("aot_inductor")
+
+    def keys(tag: str) -> list[str]:
+        version = f"2.13.0+{tag}"
+        monkeypatch.setattr(
+            environment, "package_versions", lambda names: dict.fromkeys(names, version)
+        )
+        return [chain.key({}, n_steps, {}).digest for n_steps in (0, 1, 2)]
+
+    cpu, cuda = keys("cpu"), keys("cu130")
+    assert [one == other for one, other in zip(cpu, cuda, strict=True)] == [True, True, False]

@@ -1,0 +1,298 @@
+"""Which processes a trial runs, with a stand-in for the processes themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from benchorch.domain.codec import Json, encode
+from benchorch.domain.measurement import (
+    Calibration,
+    Conditions,
+    Observations,
+    Paired,
+    ProcessRecord,
+)
+from benchorch.domain.protocol import Protocol
+from benchorch.domain.result import Failure
+from benchorch.domain.verdict import Verdict
+from benchorch.stopping.fixed import Fixed
+from benchorch.trial import repetitions
+from benchorch.trial.repetitions import Baseline, Repetitions, StageFailed
+
+MS = 1_000_000
+PASSED = Verdict(passed=True, reasons=(), outputs=(), tolerance_ratio=1e-4)
+CRASH = Failure(stage="measure", kind="crash:SIGSEGV", message="it crashed")
+REQUEST = {"trial_id": "candidate", "spec": {"conversion": "theirs"}, "threads": 1}
+RIVAL = Baseline(trial_id="baseline", spec={"conversion": "eager"}, built={"source": None})
+
+
+def blocks(took_ms: float, count: int = 40) -> Observations:
+    return Observations(
+        durations_ns=(round(took_ms * MS),) * count,
+        started_ns=tuple(range(count)),
+        calls_per_block=1,
+        items_per_call=1,
+    )
+
+
+def record(took_ms: float = 2.0, canary_ns: float | None = 1000.0) -> ProcessRecord:
+    return ProcessRecord(
+        load_s=0.1,
+        first_call_s=0.1,
+        observations=blocks(took_ms),
+        steady_from=0,
+        calibration=Calibration(pair_cost_ns=40, step_ns=1),
+        peak_rss_bytes=1,
+        facts={},
+        conditions=Conditions(canary_before_ns=canary_ns, canary_after_ns=canary_ns),
+    )
+
+
+def reply(seen: ProcessRecord, paired: Paired | None = None) -> dict[str, Json]:
+    told: dict[str, Json] = {"process": encode(seen), "verdict": encode(PASSED)}
+    return told if paired is None else {**told, "paired": encode(paired)}
+
+
+def alternated(ours_ms: float, theirs_ms: float) -> Paired:
+    return Paired(
+        baseline_id="baseline",
+        design="alternated",
+        ours=blocks(ours_ms),
+        theirs=blocks(theirs_ms),
+    )
+
+
+class Runtime:
+    cohabits: ClassVar[bool] = True
+
+
+class Selfish:
+    cohabits: ClassVar[bool] = False
+
+
+class SingleStream:
+    pairing: ClassVar[str] = "alternated"
+
+
+class Children:
+    """Answers in the place of child processes, and remembers what was asked."""
+
+    def __init__(self, answer: Callable[[dict[str, Any]], Json]) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self._answer = answer
+
+    def __call__(self, request: Any) -> Json:
+        self.asked.append(dict(request))
+        return self._answer(dict(request))
+
+    @property
+    def conversions(self) -> list[str]:
+        return [asked["spec"]["conversion"] for asked in self.asked]
+
+
+@pytest.fixture(autouse=True)
+def rival_runtime(monkeypatch: pytest.MonkeyPatch) -> type:
+    chain = SimpleNamespace(runtime=Runtime())
+    monkeypatch.setattr(repetitions, "open_chain", lambda spec: chain)
+    return Runtime
+
+
+def run(
+    children: Children,
+    *,
+    count: int = 6,
+    rival: Baseline | None = RIVAL,
+    tolerance_ratio: float | None = None,
+    runtime: object = None,
+    **protocol: Any,
+) -> Repetitions:
+    chain: Any = SimpleNamespace(
+        protocol=Protocol(**protocol),
+        stopping=Fixed(processes=count),
+        scenario=SingleStream(),
+        runtime=runtime or Runtime(),
+    )
+    found = Repetitions(
+        chain,
+        REQUEST,
+        rival,
+        tolerance_ratio=lambda: tolerance_ratio,
+        ask=children,
+        say=lambda message: None,
+    )
+    assert found.run(lambda: 0.0) == "fixed"
+    return found
+
+
+def designs(found: Repetitions) -> list[str | None]:
+    return [seen.paired.design if seen.paired else None for seen in found.records]
+
+
+def test_outputs_are_checked_in_the_first_process_only() -> None:
+    children = Children(lambda request: reply(record()))
+    found = run(children, rival=None)
+    assert [asked["verify"] for asked in children.asked] == [True] + [False] * 5
+    assert found.parity == PASSED
+    assert found.pairing == ""
+
+
+def test_every_process_alternates_with_the_baseline_each_in_another_order() -> None:
+    children = Children(lambda request: reply(record(), alternated(2.0, 3.0)))
+    found = run(children)
+    assert designs(found) == ["alternated"] * 6
+    assert found.pairing == "alternated"
+    assert len({asked["rival"]["seed"] for asked in children.asked}) == 6
+
+
+def test_a_crash_while_meeting_the_baseline_keeps_what_was_seen_before() -> None:
+    def answer(request: dict[str, Any]) -> Json:
+        if request["rival"] is not None:
+            raise StageFailed(CRASH, seen=reply(record()))
+        return reply(record())
+
+    children = Children(answer)
+    found = run(children)
+    assert len(found.valid) == 6
+    assert designs(found) == [None] + ["adjacent"] * 5
+    assert found.pairing == "adjacent: the two did not run in one process (crash:SIGSEGV)"
+
+
+def test_a_crash_before_anything_was_seen_is_the_trials() -> None:
+    def answer(request: dict[str, Any]) -> Json:
+        raise StageFailed(CRASH)
+
+    with pytest.raises(StageFailed):
+        run(Children(answer))
+
+
+def test_adjacent_baselines_come_now_before_and_now_after() -> None:
+    children = Children(lambda request: reply(record()))
+    found = run(children, count=12, pairing="adjacent")
+    assert designs(found) == ["adjacent"] * 12
+    pairs = list(zip(children.conversions[::2], children.conversions[1::2], strict=True))
+    # The order is seeded by the trial: 12 equal draws would show a coin that is not thrown.
+    assert set(pairs) == {("eager", "theirs"), ("theirs", "eager")}
+
+
+def test_runtimes_that_cannot_share_a_process_get_one_each() -> None:
+    found = run(Children(lambda request: reply(record())), runtime=Selfish())
+    assert designs(found) == ["adjacent"] * 6
+
+
+def test_a_baseline_that_fails_costs_the_comparison_and_nothing_else() -> None:
+    def answer(request: dict[str, Any]) -> Json:
+        if request["spec"]["conversion"] == "eager":
+            raise StageFailed(CRASH)
+        return reply(record())
+
+    children = Children(answer)
+    found = run(children, pairing="adjacent")
+    assert designs(found) == [None] * 6
+    assert found.pairing == "none: the baseline failed (crash:SIGSEGV)"
+    assert children.conversions.count("eager") == 1
+
+
+def test_alternation_that_changes_the_candidates_own_speed_is_given_up() -> None:
+    """Each process alone takes 2 ms; beside its baseline 2.2 ms, give or take 0.1 %."""
+    wobble = iter([1.0, 1.001, 0.999, 1.0005, 0.9995] * 3)
+
+    def answer(request: dict[str, Any]) -> Json:
+        if request["rival"] is None:
+            return reply(record(2.0))
+        return reply(record(2.0), alternated(2.2 * next(wobble), 3.0))
+
+    found = run(Children(answer), count=8)
+    assert designs(found) == ["alternated"] * 5 + ["adjacent"] * 3
+    assert found.pairing.startswith("adjacent: alternating with the baseline changed")
+
+
+def test_a_design_that_was_asked_for_alone_has_no_other_to_fall_back_to() -> None:
+    def answer(request: dict[str, Any]) -> Json:
+        if request["rival"] is not None:
+            raise StageFailed(CRASH, seen=reply(record()))
+        return reply(record())
+
+    found = run(Children(answer), pairing="alternated")
+    assert designs(found) == [None] * 6
+    assert found.pairing.startswith("none: ")
+
+
+def test_pairs_of_a_design_that_was_given_up_settle_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[int] = []
+    real = Fixed.enough_processes
+
+    def remember(self: Fixed, medians: Any, elapsed: float, ratios: Any = (), *more: Any) -> Any:
+        told.append(len(ratios))
+        return real(self, medians, elapsed, ratios, *more)
+
+    monkeypatch.setattr(Fixed, "enough_processes", remember)
+
+    def answer(request: dict[str, Any]) -> Json:
+        if request["rival"] is not None and len(told) == 2:
+            raise StageFailed(CRASH, seen=reply(record()))
+        paired = alternated(2.0, 3.0) if request["rival"] is not None else None
+        return reply(record(), paired)
+
+    found = run(Children(answer), count=5)
+    assert designs(found) == ["alternated", "alternated", None, "adjacent", "adjacent"]
+    # One where none is left: nothing at all would mean that nothing is compared.
+    assert told == [1, 2, 1, 1, 2]
+
+
+def canaries(*looks_ns: float) -> Iterator[ProcessRecord]:
+    yield from (record(canary_ns=look) for look in looks_ns)
+
+
+def with_canaries(looks_ns: Sequence[float], **options: Any) -> Repetitions:
+    seen = canaries(*looks_ns)
+    return run(Children(lambda request: reply(next(seen))), rival=None, **options)
+
+
+def test_a_disturbed_process_is_kept_does_not_count_and_is_measured_again() -> None:
+    found = with_canaries([1000, 1200, 1000, 1000], count=3, tolerance_ratio=0.02)
+    assert [bool(seen.disturbance) for seen in found.records] == [False, True, False, False]
+    assert len(found.valid) == 3
+    assert "20.0%" in found.records[1].disturbance
+
+
+def test_a_pair_does_not_count_where_the_machine_changed_under_its_baseline() -> None:
+    looks = iter([1000, 1300, 1000])
+
+    def answer(request: dict[str, Any]) -> Json:
+        ours = request["spec"]["conversion"] == "theirs"
+        return reply(record(canary_ns=1000 if ours else next(looks, 1000)))
+
+    children = Children(answer)
+    found = run(children, count=3, pairing="adjacent", tolerance_ratio=0.02)
+    assert [bool(seen.disturbance) for seen in found.records].count(True) == 1
+    assert len(found.valid) == 3
+
+
+def test_cold_caches_are_compared_in_processes_of_their_own() -> None:
+    found = run(Children(lambda request: reply(record())), cold_caches=True)
+    assert designs(found) == ["adjacent"] * 6
+
+
+def test_no_more_is_repeated_than_allowed() -> None:
+    looks = [1000, *[1300] * 8]
+    found = with_canaries(looks, count=5, tolerance_ratio=0.02, repeats=2)
+    assert len(found.records) == 7
+    assert [bool(seen.disturbance) for seen in found.records] == [False, True, True] + [False] * 4
+
+
+def test_without_a_tolerance_nobody_judges() -> None:
+    found = with_canaries([1000, 2000, 3000], count=3)
+    assert len(found.valid) == 3
+
+
+def test_where_the_canary_is_unknown_the_process_counts() -> None:
+    silent = replace(record(), conditions=Conditions())
+    found = run(Children(lambda request: reply(silent)), rival=None, tolerance_ratio=0.02)
+    assert len(found.valid) == 6
