@@ -12,9 +12,10 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "benchorch"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 HEAVY = {
-    *("torch", "numpy", "transformers", "onnx", "onnxruntime", "onnxscript", "ray", "mlflow"),
+    *("torch", "transformers", "onnx", "onnxruntime", "onnxscript", "ray", "mlflow"),
     *("scipy", "rich", "pandas", "safetensors", "boto3", "optuna"),
 }
+NUMERIC = ("stats/", "trace/", "results/metrics/", "results/compare/", "scenarios/", "trial/")
 PACKAGE_ROOMS = {
     # The executor, the way to a cluster, and its head's jobs.
     "ray": {"executors/ray.py", "executors/ray_cluster.py", "executors/ray_jobs.py"},
@@ -40,7 +41,7 @@ ENVIRONMENT = {
     "frameworks/inductor_cache_directory.py": "Inductor takes its directory from nowhere else",
     "conversions/quanto.py": "the build tool beside this interpreter is found on PATH alone",
     "host/environment.py": "records the variables that sway measurements",
-    "executors/scheduling/agent.py": "a trial's processes get the threads of the node, not those of Ray",
+    "executors/scheduling/agent.py": "a trial gets the threads of the node, not those of Ray",
     "executors/ray.py": "a cluster is refused unless the environment has its token",
     "executors/ray_cluster.py": "Ray takes its settings from nowhere else",
     "executors/ray_jobs.py": "Ray takes its settings from nowhere else, and a tunnel is a shell's",
@@ -117,6 +118,11 @@ def outside(
         for node in nodes(ast.parse(path.read_text(), filename=str(path)))
         if offends(node)
     ]
+
+
+def test_numpy_is_imported_when_a_module_is_only_in_numeric_packages() -> None:
+    """What must answer at once imports those packages late: tests/e2e/test_cli.py looks."""
+    assert outside(NUMERIC, lambda node: "numpy" in imports(node), at_import_time) == []
 
 
 def test_heavy_packages_are_not_imported_when_a_module_is() -> None:
