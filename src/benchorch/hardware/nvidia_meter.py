@@ -1,4 +1,4 @@
-"""What does an NVIDIA GPU count about itself besides time?
+"""Energy, clocks and memory of an NVIDIA GPU, from NVML.
 
 NVML, the driver's library, tells it; torch's allocator adds its own peaks. Nothing here changes a
 setting of the device.

@@ -1,4 +1,4 @@
-"""What about this machine sways a measurement, and what would change that?
+"""Properties of this machine that disturb a measurement, and how to change them.
 
 Each finding rests on values that were read; where the platform does not tell, it says so. Nothing
 is changed here.

@@ -1,4 +1,4 @@
-"""How even is this machine's speed? A, B or C, from one second of spinning.
+"""Noise level of this machine, A, B or C, from one second of spinning.
 
 The thresholds are those of the measurement protocol: work of 1 ms repeated for a second, its 99th
 percentile over its median, and the time that a hypervisor took away.

@@ -1,4 +1,4 @@
-"""All calls are there from the start: how many are done a second?"""
+"""Throughput of calls that are all available from the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a module that lives only in this process travel? As an exported program and tensors.
+"""Transfer of a module that exists only in this process, as an exported program and tensors.
 
 Nothing is pickled: a trial's process reads the graph, its weights and the inputs from files, and
 needs none of the user's classes.
