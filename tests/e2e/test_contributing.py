@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md shows can be pasted: its files into the repository, its command into a shell."""
+"""CONTRIBUTING.md can be pasted: its files into the repository, its command into a shell."""
 
 import os
 import re
@@ -13,7 +13,7 @@ PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 def test_the_example_works_as_it_is_pasted(place, monkeypatch, tmp_path):
     for folder in ("src", "conf", "recipes"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    files = re.findall(r"^```\w+ file=(\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    files = re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
     assert len(files) == 2
     for name, content in files:
         assert not (tmp_path / name).exists()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "models.md"
-BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?( run)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "models.md"
+BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?( run)?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
 def run(command: list[str], folder: Path) -> None:
@@ -42,7 +42,7 @@ def test_every_file_and_command_of_the_page_works_in_its_order(tmp_path: Path) -
 def test_the_table_of_models_is_the_folder() -> None:
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", PAGE.read_text(), re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    models = {path.stem for path in (PAGE.parents[1] / "conf" / "model").glob("*.yaml")}
+    models = {path.stem for path in (PAGE.parents[2] / "conf" / "model").glob("*.yaml")}
     assert models <= named
 
 
