@@ -21,7 +21,7 @@ LEAST_BLOCK_S = 0.1
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offline(Scenario):
-    """MLPerf's offline: throughput with everything at hand.
+    """MLPerf's offline: throughput of queries that are all available.
 
     Calls are issued without waiting for each other, and a block is over when the device has done
     all of its own. Garbage is collected as it would be in service, and noted.
