@@ -66,7 +66,9 @@ def read(path: Path) -> WhatIf:
 def parse(content: object, name: str = "what-if") -> WhatIf:
     """The same of what a file holds; `name` is for one that does not name itself."""
     if not isinstance(content, Mapping):
-        raise TraceError("expected an object with changes or speedups; see docs/analysis/what-if.md.")
+        raise TraceError(
+            "expected an object with changes or speedups; see docs/analysis/what-if.md."
+        )
     known = ("name", "changes", "speedups")
     problems = [f"{key!r} is none of {', '.join(known)}." for key in content if key not in known]
     changes: list[Transform] = []
