@@ -59,14 +59,13 @@ def pages() -> Mapping[str, str]:
 
 def cli() -> str:
     """Every command's own help."""
-    from benchorch.cli.commands.help import WAYS_IN
     from benchorch.cli.main import _COMMANDS
 
     os.environ["COLUMNS"] = "100"
     parts = [
         f"# Command line\n\n{NOTE}",
         "Arguments of the form `key=value` start a run; a first word without `=` is a command.",
-        f"```text\n{WAYS_IN}\n```",
+        f"```text\n{_help().partition('== ')[0].rstrip()}\n```",
     ]
     for name in sorted(set(_COMMANDS) - {"version"}):
         parts.append(f"## {name}\n\n```text\n{_help(name)}\n```")

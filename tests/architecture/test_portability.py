@@ -72,3 +72,20 @@ def test_a_page_that_code_or_configuration_names_exists() -> None:
         if not (ROOT / name).exists()
     ]
     assert missing == []
+
+
+def test_a_source_file_that_a_page_names_exists() -> None:
+    roots = (ROOT, ROOT / "src" / "benchorch")
+    named = {
+        (page, name)
+        for page in files("*.md")
+        if page.name != "CHANGELOG.md"
+        for name in re.findall(r"`((?:\w+/)+\w+\.(?:py|yaml|txt|sh))`", page.read_text())
+    }
+    missing = [
+        f"{page.relative_to(ROOT)} -> {name}"
+        for page, name in sorted(named)
+        if not any((root / name).exists() for root in roots)
+    ]
+    assert len(named) > 20
+    assert missing == []
