@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from numpy import bool_, int8, int32, int64
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 NOBODY = -1  # the owner of time that belongs to no event
 
@@ -107,18 +106,18 @@ class Dag:
         known: what was worked out of it already, by whoever did; a changed copy begins anew.
     """
 
-    time_ns: NDArray[int64]
-    event: NDArray[int32]
-    lane: NDArray[int32]
-    is_end: NDArray[bool_]
-    residual_ns: NDArray[int64]
-    tail: NDArray[int32]
-    head: NDArray[int32]
-    weight_ns: NDArray[int64]
-    kind: NDArray[int8]
-    tier: NDArray[int8]
-    label: NDArray[int8]
-    owner: NDArray[int32]
+    time_ns: NDArray[np.int64]
+    event: NDArray[np.int32]
+    lane: NDArray[np.int32]
+    is_end: NDArray[np.bool_]
+    residual_ns: NDArray[np.int64]
+    tail: NDArray[np.int32]
+    head: NDArray[np.int32]
+    weight_ns: NDArray[np.int64]
+    kind: NDArray[np.int8]
+    tier: NDArray[np.int8]
+    label: NDArray[np.int8]
+    owner: NDArray[np.int32]
     window: Window
     facts: Mapping[str, float] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
@@ -157,13 +156,13 @@ class CriticalPath:
         tier: (S,) how well it is known; of a residual UNEXPLAINED.
     """
 
-    start_ns: NDArray[int64]
-    duration_ns: NDArray[int64]
-    edge: NDArray[int32]
-    residual: NDArray[bool_]
-    owner: NDArray[int32]
-    label: NDArray[int8]
-    tier: NDArray[int8]
+    start_ns: NDArray[np.int64]
+    duration_ns: NDArray[np.int64]
+    edge: NDArray[np.int32]
+    residual: NDArray[np.bool_]
+    owner: NDArray[np.int32]
+    label: NDArray[np.int8]
+    tier: NDArray[np.int8]
 
     def __len__(self) -> int:
         """How many stretches there are."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from numpy import int8, int32, int64
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 NOTHING = -1  # in every integer column: the trace does not say
 
@@ -94,18 +93,18 @@ class Events:
         known: what was worked out of it already, by whoever did; a changed copy begins anew.
     """
 
-    start_ns: NDArray[int64]
-    duration_ns: NDArray[int64]
-    name: NDArray[int32]
-    lane: NDArray[int32]
-    category: NDArray[int8]
-    correlation: NDArray[int64]
-    external_id: NDArray[int64]
-    sequence: NDArray[int64]
-    forward_lane: NDArray[int32]
-    stream: NDArray[int32]
-    awaited: NDArray[int64]
-    graph_node: NDArray[int64]
+    start_ns: NDArray[np.int64]
+    duration_ns: NDArray[np.int64]
+    name: NDArray[np.int32]
+    lane: NDArray[np.int32]
+    category: NDArray[np.int8]
+    correlation: NDArray[np.int64]
+    external_id: NDArray[np.int64]
+    sequence: NDArray[np.int64]
+    forward_lane: NDArray[np.int32]
+    stream: NDArray[np.int32]
+    awaited: NDArray[np.int64]
+    graph_node: NDArray[np.int64]
     names: tuple[str, ...]
     lanes: tuple[Lane, ...]
     details: Details = field(default_factory=NoDetails)
@@ -118,6 +117,6 @@ class Events:
         return len(self.start_ns)
 
     @property
-    def end_ns(self) -> NDArray[int64]:
+    def end_ns(self) -> NDArray[np.int64]:
         """When each ended."""
         return self.start_ns + self.duration_ns

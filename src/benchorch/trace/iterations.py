@@ -6,15 +6,13 @@ import statistics
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from benchorch.domain.estimate import Estimate
 from benchorch.stats.mean_of_processes import mean
-from benchorch.trace.dag import NOBODY
-
-if TYPE_CHECKING:
-    from benchorch.trace.dag import CriticalPath, Dag, Window
-    from benchorch.trace.events import Events
+from benchorch.trace.dag import NOBODY, CriticalPath, Dag, Window
+from benchorch.trace.events import Events
 
 MOST_COMPARED = 20
 """Iterations that are compared with each other, evenly spaced: 190 pairs."""
@@ -85,8 +83,6 @@ def iterations(
 
 def critical_names(events: Events, path: CriticalPath) -> frozenset[str]:
     """What lies on a path, by name, with the class of each stretch."""
-    import numpy as np
-
     owned = path.owner != NOBODY
     codes = np.unique(events.name[path.owner[owned]])
     return frozenset(events.names[code] for code in codes.tolist())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING, Category, Events
-
-if TYPE_CHECKING:
-    from numpy import int32, int64, intp
-    from numpy.typing import NDArray
 
 _OUTSIDE_FIRST = (
     Category.SESSION,
@@ -26,15 +25,15 @@ class Spans(Protocol):
     """Stretches of time on lanes, such as `Events`; arrays have shape ``(n,)``, ends >= starts."""
 
     @property
-    def lane(self) -> NDArray[int32]:
+    def lane(self) -> NDArray[np.int32]:
         """Any numbers >= 0; spans of different lanes have nothing to do with each other."""
 
     @property
-    def start_ns(self) -> NDArray[int64]:
+    def start_ns(self) -> NDArray[np.int64]:
         """When each begins."""
 
     @property
-    def end_ns(self) -> NDArray[int64]:
+    def end_ns(self) -> NDArray[np.int64]:
         """When each ends."""
 
 
@@ -49,9 +48,9 @@ class Nesting:
         clipped: how many ends were moved so.
     """
 
-    parent: NDArray[int32]
-    depth: NDArray[int32]
-    end_ns: NDArray[int64]
+    parent: NDArray[np.int32]
+    depth: NDArray[np.int32]
+    end_ns: NDArray[np.int64]
     clipped: int
 
 
@@ -66,8 +65,6 @@ def nest(spans: Spans) -> Nesting:
     Depths are running sums of spans opened and closed; clipping is repeated until nothing
     changes. Where spans overlap so badly that this is not what a stack gives, a stack is used.
     """
-    import numpy as np
-
     order = _order(spans)
     lane, start_ns, end_ns = (spans.lane[order], spans.start_ns[order], spans.end_ns[order])
     clipped_ns = end_ns
@@ -83,10 +80,8 @@ def nest(spans: Spans) -> Nesting:
     return _unsorted(order, parent, depth, clipped_ns, int((clipped_ns != end_ns).sum()))
 
 
-def _order(spans: Spans) -> NDArray[intp]:
+def _order(spans: Spans) -> NDArray[np.intp]:
     """By lane, start and end, the longest first; ties by kind and name where those are known."""
-    import numpy as np
-
     lane, start_ns, end_ns = spans.lane, spans.start_ns, spans.end_ns
     order = np.lexsort((-end_ns, start_ns, lane))
     if not isinstance(spans, Events):
@@ -110,15 +105,15 @@ def _order(spans: Spans) -> NDArray[intp]:
 class _Keys:
     """Sorted spans on one axis: lane after lane, so that one search serves all of them."""
 
-    start: NDArray[int64]
-    base: NDArray[int64]
-    times: NDArray[int64] | None
+    start: NDArray[np.int64]
+    base: NDArray[np.int64]
+    times: NDArray[np.int64] | None
 
     @classmethod
-    def of(cls, lane: NDArray[int32], start_ns: NDArray[int64], end_ns: NDArray[int64]) -> _Keys:
+    def of(
+        cls, lane: NDArray[np.int32], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+    ) -> _Keys:
         """The axis of all spans; times become ranks where they would not fit."""
-        import numpy as np
-
         if not len(lane):
             return cls(start=start_ns, base=start_ns, times=None)
         origin, lanes = int(start_ns.min()), int(lane.max()) + 1
@@ -130,19 +125,15 @@ class _Keys:
         base = lane * np.int64(len(times))
         return cls(start=base + np.searchsorted(times, start_ns), base=base, times=times)
 
-    def after(self, end_ns: NDArray[int64]) -> NDArray[intp]:
+    def after(self, end_ns: NDArray[np.int64]) -> NDArray[np.intp]:
         """For each span the first later one that starts at its end or later, or on another lane."""
-        import numpy as np
-
         end = end_ns if self.times is None else np.searchsorted(self.times, end_ns)
         found = np.searchsorted(self.start, self.base + end)
         return np.maximum(found, np.arange(1, len(found) + 1))
 
 
-def _forest(after: NDArray[intp]) -> tuple[NDArray[intp], NDArray[int64]]:
+def _forest(after: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """Parent and depth of sorted spans, of which each holds all up to `after` it."""
-    import numpy as np
-
     n = len(after)
     opened = np.ones(n + 1, dtype=np.int64)
     opened[0] = 0
@@ -156,28 +147,24 @@ def _forest(after: NDArray[intp]) -> tuple[NDArray[intp], NDArray[int64]]:
 
 
 def _clipped(
-    parent: NDArray[intp], start_ns: NDArray[int64], end_ns: NDArray[int64]
-) -> NDArray[int64]:
+    parent: NDArray[np.intp], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Ends no later than those of parents that are still open when the span starts."""
-    import numpy as np
-
     inside = (parent >= 0) & (end_ns[parent] > start_ns)
     return np.where(inside, np.minimum(end_ns, end_ns[parent]), end_ns)
 
 
 def _is_a_stacks(
-    parent: NDArray[intp],
-    start_ns: NDArray[int64],
-    end_ns: NDArray[int64],
-    clipped_ns: NDArray[int64],
+    parent: NDArray[np.intp],
+    start_ns: NDArray[np.int64],
+    end_ns: NDArray[np.int64],
+    clipped_ns: NDArray[np.int64],
 ) -> bool:
     """Whether a stack would have clipped the same.
 
     If each span starts inside its parent and ends with it or as it did itself, spans nest, the
     parents are the innermost ones, and the ends follow one from another as on a stack.
     """
-    import numpy as np
-
     inside = parent >= 0
     holds = clipped_ns[parent] > start_ns
     expected = np.where(inside, np.minimum(end_ns, clipped_ns[parent]), end_ns)
@@ -185,11 +172,9 @@ def _is_a_stacks(
 
 
 def _stacked(
-    lane: NDArray[int32], start_ns: NDArray[int64], end_ns: NDArray[int64]
-) -> NDArray[int64]:
+    lane: NDArray[np.int32], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """The clipped ends of sorted spans, one after another."""
-    import numpy as np
-
     ends = end_ns.tolist()
     stack: list[int] = []
     last = NOTHING
@@ -204,15 +189,13 @@ def _stacked(
 
 
 def _unsorted(
-    order: NDArray[intp],
-    parent: NDArray[intp],
-    depth: NDArray[int64],
-    end_ns: NDArray[int64],
+    order: NDArray[np.intp],
+    parent: NDArray[np.intp],
+    depth: NDArray[np.int64],
+    end_ns: NDArray[np.int64],
     clipped: int,
 ) -> Nesting:
     """The same in the order that the spans came in."""
-    import numpy as np
-
     n = len(order)
     result = Nesting(
         parent=np.empty(n, dtype=np.int32),

@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import final
 
-from benchorch.trace.dag import NOBODY, Class, Dag, EdgeKind, Tier
-from benchorch.trace.graph.edge_list import edges, joined
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.trace.dag import NOBODY, Class, Dag, EdgeKind, Tier, Window
+from benchorch.trace.graph.edge_list import Edges, Found, edges, joined
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.graph.topological_order import order, positions
 
-if TYPE_CHECKING:
-    from numpy import bool_, int32, int64
-    from numpy.typing import NDArray
 
-    from benchorch.trace.dag import Window
-    from benchorch.trace.graph.edge_list import Edges, Found
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
-
-
-def times(scope: Scope) -> NDArray[int64]:
+def times(scope: Scope) -> NDArray[np.int64]:
     """The time of every point of a scope, then of the source and of the sink, (2n + 2,) in ns."""
-    import numpy as np
-
     time_ns = np.empty(2 * len(scope) + 2, dtype=np.int64)
     time_ns[0:-2:2] = scope.start_ns
     time_ns[1:-2:2] = scope.end_ns
@@ -45,24 +39,22 @@ class Wiring:
         events: the event of each of the scope's, and NOBODY.
     """
 
-    time_ns: NDArray[int64]
-    event: NDArray[int32]
-    lane: NDArray[int32]
-    is_end: NDArray[bool_]
+    time_ns: NDArray[np.int64]
+    event: NDArray[np.int32]
+    lane: NDArray[np.int32]
+    is_end: NDArray[np.bool_]
     parts: list[Edges]
-    place: NDArray[int32]
-    events: NDArray[int32]
+    place: NDArray[np.int32]
+    events: NDArray[np.int32]
     window: Window
     facts: Mapping[str, float]
     repairs: Mapping[str, int]
 
 
 def assemble(
-    scope: Scope, chains: ThreadTimelines, time_ns: NDArray[int64], found: Sequence[Found]
+    scope: Scope, chains: ThreadTimelines, time_ns: NDArray[np.int64], found: Sequence[Found]
 ) -> Wiring:
     """All that was found, and the points that it is about in their final order."""
-    import numpy as np
-
     repairs = Counter(dict(scope.repairs))
     facts = dict(scope.facts)
     for one in found:
@@ -101,8 +93,6 @@ def _wired(wiring: Wiring) -> tuple[Edges, int]:
 
 def _ends(points: int, parts: Sequence[Edges]) -> tuple[Edges, Edges]:
     """From the source to what nothing comes before, and to the sink from what nothing follows."""
-    import numpy as np
-
     led, leading = np.zeros(points, dtype=np.bool_), np.zeros(points, dtype=np.bool_)
     for part in parts:
         led[part.head] = True
@@ -126,14 +116,12 @@ def _ends(points: int, parts: Sequence[Edges]) -> tuple[Edges, Edges]:
     return from_source, to_sink
 
 
-def _by_head(head: NDArray[int32], points: int) -> tuple[NDArray[int64], NDArray[int64]]:
+def _by_head(head: NDArray[np.int32], points: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The order of edges by head, those of the same head as they come; and where heads begin.
 
     Most heads have one edge, whose place follows from how many edges come before: only the others
     need sorting.
     """
-    import numpy as np
-
     count = np.bincount(head, minlength=points)
     begins = np.cumsum(count) - count
     order = np.empty(len(head), dtype=np.int64)
@@ -150,8 +138,6 @@ def ordered(wiring: Wiring) -> Dag:
     Dependencies that would go back in time are dropped and counted. Points that nothing is known
     to come before come after the source; those that nothing comes after, before the sink.
     """
-    import numpy as np
-
     times_ns, points = wiring.time_ns, len(wiring.time_ns)
     parts, backward = _wired(wiring)
     by_head, begins = _by_head(parts.head, points)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
+from benchorch.trace.dag import Dag, Window
+from benchorch.trace.events import Events
 from benchorch.trace.graph.assemble import Wiring, assemble, ordered, times
 from benchorch.trace.graph.busy_intervals import bursts
 from benchorch.trace.graph.cuda_graph_launches import graph_launches
 from benchorch.trace.graph.data_edges import data_edges
 from benchorch.trace.graph.device_edges import device_lanes, fitted
+from benchorch.trace.graph.edge_list import Found
 from benchorch.trace.graph.launch_blocking import full_streams, locks
-from benchorch.trace.graph.point_lookup import timetable
+from benchorch.trace.graph.point_lookup import SegmentIndex, timetable
 from benchorch.trace.graph.recorded_waits import waits
 from benchorch.trace.graph.scope import scope as scope_of
+from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.stream_queues import queues
 from benchorch.trace.graph.sync_records import notes
 from benchorch.trace.graph.synchronisation import held, stream_waits, streams, syncs, unknown_waits
 from benchorch.trace.graph.thread_edges import cpu_lanes
-from benchorch.trace.graph.thread_timelines import chains
+from benchorch.trace.graph.thread_timelines import ThreadTimelines, chains
 from benchorch.trace.graph.thread_wakeups import (
     backward_after_forward,
     backward_bursts,
@@ -27,18 +32,7 @@ from benchorch.trace.graph.thread_wakeups import (
 )
 from benchorch.trace.graph.thresholds import Thresholds
 from benchorch.trace.graph.time_classes import labels
-
-if TYPE_CHECKING:
-    from numpy import int8, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.dag import Dag, Window
-    from benchorch.trace.events import Events
-    from benchorch.trace.graph.edge_list import Found
-    from benchorch.trace.graph.point_lookup import SegmentIndex
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
-    from benchorch.trace.operators.graph import OperatorGraph
+from benchorch.trace.operators.graph import OperatorGraph
 
 
 def build_dag(
@@ -82,10 +76,8 @@ def _wiring(
     return assemble(scope, chain, time_ns, [cpu_lanes(scope, chain, table, label, found), *found])
 
 
-def _devices(scope: Scope, label: NDArray[int8], thresholds: Thresholds) -> list[Found]:
+def _devices(scope: Scope, label: NDArray[np.int8], thresholds: Thresholds) -> list[Found]:
     """What devices and the calls to them depend on."""
-    import numpy as np
-
     note = notes(scope)
     queued = streams(scope, queues(scope), note)
     known, unknown = held(scope, queued, note)
@@ -104,15 +96,13 @@ def _devices(scope: Scope, label: NDArray[int8], thresholds: Thresholds) -> list
 def _threads(
     scope: Scope,
     chain: ThreadTimelines,
-    time_ns: NDArray[int64],
+    time_ns: NDArray[np.int64],
     table: SegmentIndex,
-    label: NDArray[int8],
+    label: NDArray[np.int8],
     graph: OperatorGraph | None,
     thresholds: Thresholds,
 ) -> list[Found]:
     """What threads depend on each other for; inferred only where nothing else explains a gap."""
-    import numpy as np
-
     burst = bursts(scope, chain, table, thresholds)
     known = [
         waits(scope, chain, time_ns, label, burst, table, thresholds),

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import NOBODY
+from benchorch.trace.graph.point_lookup import SegmentIndex
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
+from benchorch.trace.graph.thresholds import Thresholds
 from benchorch.trace.graph.time_classes import waiting
-
-if TYPE_CHECKING:
-    from numpy import bool_, int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.point_lookup import SegmentIndex
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
-    from benchorch.trace.graph.thresholds import Thresholds
 
 
 @final
@@ -34,21 +32,19 @@ class BusyIntervals:
         before: (b,) the stretch before each, NOBODY for a thread's first burst.
     """
 
-    start: NDArray[int64]
-    end: NDArray[int64]
-    lane: NDArray[int32]
-    gap: NDArray[bool_]
-    idle: NDArray[bool_]
-    wait: NDArray[bool_]
-    before: NDArray[int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    lane: NDArray[np.int32]
+    gap: NDArray[np.bool_]
+    idle: NDArray[np.bool_]
+    wait: NDArray[np.bool_]
+    before: NDArray[np.int64]
 
 
 def bursts(
     scope: Scope, chains: ThreadTimelines, table: SegmentIndex, thresholds: Thresholds
 ) -> BusyIntervals:
     """Bursts end where a thread idles: at the top level, in a container, or in a wait."""
-    import numpy as np
-
     owner = chains.owner
     waits = np.zeros(len(scope) + 1, dtype=np.bool_)  # the last one is NOBODY's
     waits[waiting(scope)] = True
@@ -66,15 +62,16 @@ def bursts(
 
 
 def _idle_ns(
-    lane: NDArray[int32], elapsed_ns: NDArray[int64], gap: NDArray[bool_], thresholds: Thresholds
+    lane: NDArray[np.int32],
+    elapsed_ns: NDArray[np.int64],
+    gap: NDArray[np.bool_],
+    thresholds: Thresholds,
 ) -> Iterator[tuple[slice, int]]:
     """The stretches of each lane where pauses are longer than usual, and what is no pause there.
 
     The usual pause is the median of those that may be pauses at all: a thread that waits more
     often than it pauses has long gaps only.
     """
-    import numpy as np
-
     begins = np.append(np.flatnonzero(np.diff(lane, prepend=-1)), len(lane))
     for first, last in pairwise(begins.tolist()):
         pauses = elapsed_ns[first:last][gap[first:last]]
@@ -88,17 +85,15 @@ def _between(
     scope: Scope,
     chains: ThreadTimelines,
     *,
-    gap: NDArray[bool_],
-    idle: NDArray[bool_],
-    wait: NDArray[bool_],
+    gap: NDArray[np.bool_],
+    idle: NDArray[np.bool_],
+    wait: NDArray[np.bool_],
 ) -> BusyIntervals:
     """What lies between idle stretches; a single point between two of them is none.
 
     A thread's first one is, for there it was started even if it pauses then, unless it waits.
     Where a wait begins, the burst ended with the point before: there may have been nothing after.
     """
-    import numpy as np
-
     walk = chains.walk
     begins = np.zeros(len(walk), dtype=np.bool_)
     begins[chains.first] = True

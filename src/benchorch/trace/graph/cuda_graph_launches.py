@@ -8,23 +8,18 @@ launches of the same graph: the more there are, the less is coincidence.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import Tier
 from benchorch.trace.events import NOTHING
-from benchorch.trace.graph.edge_list import found, joined
+from benchorch.trace.graph.device_edges import Fitted
+from benchorch.trace.graph.edge_list import Edges, Found, found, joined
+from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.stream_order import stream_edges
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.device_edges import Fitted
-    from benchorch.trace.graph.edge_list import Edges, Found
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.stream_queues import Queues
+from benchorch.trace.graph.stream_queues import Queues
 
 _TIGHT = 2
 """What starts within so many stream gaps after an end was waiting for it."""
@@ -33,7 +28,7 @@ _TIGHT = 2
 def graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> Found:
     """Dependencies between the lanes of launched graphs; graphs on one lane have none to learn."""
     launches = [one for one in _launches(scope) if len({*scope.lane[one].tolist()}) > 1]
-    same: defaultdict[tuple[int, ...], list[NDArray[int64]]] = defaultdict(list)
+    same: defaultdict[tuple[int, ...], list[NDArray[np.int64]]] = defaultdict(list)
     for one in launches:
         same[tuple(scope.graph_node[one].tolist())].append(one)
     learned = [_learned(scope, replays, fit) for replays in same.values()]
@@ -41,10 +36,8 @@ def graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> Found:
     return found(joined(learned), joined(outer))
 
 
-def _launches(scope: Scope) -> Iterator[NDArray[int64]]:
+def _launches(scope: Scope) -> Iterator[NDArray[np.int64]]:
     """The work of every graph launch by node."""
-    import numpy as np
-
     work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
     work = work[(scope.graph_node[work] != NOTHING) & (scope.launch[work] != NOTHING)]
     if not len(work):
@@ -54,10 +47,8 @@ def _launches(scope: Scope) -> Iterator[NDArray[int64]]:
     yield from np.split(work, begins)
 
 
-def _around(scope: Scope, queue: Queues, fit: Fitted, work: NDArray[int64]) -> Edges:
+def _around(scope: Scope, queue: Queues, fit: Fitted, work: NDArray[np.int64]) -> Edges:
     """After what is before the launch on the lane that starts first, and before what is behind."""
-    import numpy as np
-
     root = work[np.argmin(scope.start_ns[work])]
     lane = scope.lane[[root]].astype(np.int64)
     call_ns = scope.start_ns[[scope.launch[root]]]
@@ -73,10 +64,8 @@ def _around(scope: Scope, queue: Queues, fit: Fitted, work: NDArray[int64]) -> E
     return joined(parts)
 
 
-def _learned(scope: Scope, replays: list[NDArray[int64]], fit: Fitted) -> Edges:
+def _learned(scope: Scope, replays: list[NDArray[np.int64]], fit: Fitted) -> Edges:
     """From a node to one on another lane that came after it each time, and once right after it."""
-    import numpy as np
-
     work = np.stack(replays)  # (launches, nodes)
     start_ns, end_ns, lane = scope.start_ns[work], scope.end_ns[work], scope.lane[work]
     if (lane != lane[0]).any():

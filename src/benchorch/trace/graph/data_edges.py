@@ -5,26 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.edge_list import edges, found
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.edge_list import Edges, Found
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
-    from benchorch.trace.operators.graph import OperatorGraph
+from benchorch.trace.graph.edge_list import Edges, Found, edges, found
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
+from benchorch.trace.operators.graph import OperatorGraph
 
 _RUN = re.compile(r"^model_run$")
 
 
 def data_edges(
-    scope: Scope, chains: ThreadTimelines, time_ns: NDArray[int64], graph: OperatorGraph | None
+    scope: Scope, chains: ThreadTimelines, time_ns: NDArray[np.int64], graph: OperatorGraph | None
 ) -> Found:
     """What the nodes of ONNX Runtime's runs depend on, beside the order of their threads.
 
@@ -42,18 +38,16 @@ def data_edges(
     return _with_overhead(scope, chains, time_ns, found(*parts).edges)
 
 
-def _runs(scope: Scope, node: NDArray[int64]) -> NDArray[int64]:
+def _runs(scope: Scope, node: NDArray[np.int64]) -> NDArray[np.int64]:
     """In which call of the model each node ran, by time."""
-    import numpy as np
-
     starts_ns = np.sort(scope.start_ns[scope.named(_RUN, Category.SESSION)])
     return np.searchsorted(starts_ns, scope.start_ns[node], side="right")
 
 
-def _data(scope: Scope, node: NDArray[int64], run: NDArray[int64], graph: OperatorGraph) -> Edges:
+def _data(
+    scope: Scope, node: NDArray[np.int64], run: NDArray[np.int64], graph: OperatorGraph
+) -> Edges:
     """From every producer to its consumers, run by run."""
-    import numpy as np
-
     names = scope.events.names
     present = {names[at] for at in np.unique(scope.name[node]).tolist()}
     place = {one.name: at for at, one in enumerate(graph.nodes)}
@@ -71,10 +65,7 @@ def _data(scope: Scope, node: NDArray[int64], run: NDArray[int64], graph: Operat
     consumer = ran[np.tile(ends[:, 1], runs) + shift]
     both = (producer != NOTHING) & (consumer != NOTHING)
     return edges(
-        2 * producer[both] + 1,
-        2 * consumer[both],
-        kind=EdgeKind.DATA,
-        label=Class.CPU_FRAMEWORK,
+        2 * producer[both] + 1, 2 * consumer[both], kind=EdgeKind.DATA, label=Class.CPU_FRAMEWORK
     )
 
 
@@ -88,10 +79,8 @@ def _reads(graph: OperatorGraph, present: set[str]) -> Iterator[tuple[str, str]]
             yield from ((producer, node.name) for producer in sorted(reads))
 
 
-def _pool(scope: Scope, node: NDArray[int64]) -> Edges:
+def _pool(scope: Scope, node: NDArray[np.int64]) -> Edges:
     """From the executor's start to each other thread's first node, from its last to the end."""
-    import numpy as np
-
     session = scope.indices(Category.SESSION)
     session = session[np.argsort(scope.start_ns[session], kind="stable")]
     if not len(session):
@@ -115,20 +104,18 @@ def _pool(scope: Scope, node: NDArray[int64]) -> Edges:
     ).edges
 
 
-def _semantic(tail: NDArray[int64], head: NDArray[int64], kind: EdgeKind) -> Edges:
+def _semantic(tail: NDArray[np.int64], head: NDArray[np.int64], kind: EdgeKind) -> Edges:
     return edges(tail, head, kind=kind, tier=Tier.SEMANTIC, label=Class.CPU_FRAMEWORK)
 
 
 def _with_overhead(
-    scope: Scope, chains: ThreadTimelines, time_ns: NDArray[int64], several: Edges
+    scope: Scope, chains: ThreadTimelines, time_ns: NDArray[np.int64], several: Edges
 ) -> Found:
     """The same, with what the executor took after the last of what a point waited for.
 
     That is where a thread of the pool or the executor stood still until something was made on
     another thread, and where a thread begins. It took that time whichever came last.
     """
-    import numpy as np
-
     stretch = np.full(len(time_ns), NOTHING, dtype=np.int64)
     stretch[chains.head] = np.arange(len(chains.head))
     at, head = stretch[several.head], several.head

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from benchorch.trace.dag import CLASSES, Tier
+import numpy as np
 
-if TYPE_CHECKING:
-    from benchorch.trace.dag import CriticalPath, Dag
+from benchorch.trace.dag import CLASSES, CriticalPath, Dag, Tier
 
 
 def check(dag: Dag, path: CriticalPath) -> Mapping[str, bool]:
@@ -27,8 +25,6 @@ def _replays(dag: Dag) -> bool:
 
     The induction needs that tails come before heads, and that all but the source have an edge.
     """
-    import numpy as np
-
     if not bool((dag.tail < dag.head).all() and (np.diff(dag.head) >= 0).all()):
         return False
     latest = np.full(dag.points, np.iinfo(np.int64).min)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph import runtime_calls
-from benchorch.trace.graph.edge_list import edges, found, joined
+from benchorch.trace.graph.edge_list import Found, edges, found, joined
 from benchorch.trace.graph.point_lookup import moments
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.edge_list import Found
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.stream_queues import Queues
-    from benchorch.trace.graph.thresholds import Thresholds
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.stream_queues import Queues
+from benchorch.trace.graph.thresholds import Thresholds
 
 _FULL_RATIO = 0.95
 """Of what a stream held at the most; launches of graphs take several places at once."""
@@ -29,8 +24,6 @@ def full_streams(scope: Scope, queue: Queues, thresholds: Thresholds) -> Found:
     There is room again when the next piece of its work starts. How much a stream holds is what
     it held at the most, if that is much.
     """
-    import numpy as np
-
     parts, waits, floors = [], [], []
     for lane in queue.lanes:
         work = queue.work[queue.lane == lane]
@@ -62,13 +55,11 @@ def full_streams(scope: Scope, queue: Queues, thresholds: Thresholds) -> Found:
     return found(joined(parts), waits=np.concatenate(waits), floor_ns=np.concatenate(floors))
 
 
-def locks(scope: Scope, explained: NDArray[int64], thresholds: Thresholds) -> Found:
+def locks(scope: Scope, explained: NDArray[np.int64], thresholds: Thresholds) -> Found:
     """Of two long calls of different threads at once the one that ended later waited for a lock.
 
     Both take much longer than such calls do, and nothing else explains how long the later took.
     """
-    import numpy as np
-
     call = scope.named(runtime_calls.LOCKING, Category.RUNTIME)
     free = np.ones(2 * len(scope), dtype=np.bool_)
     free[explained] = False
@@ -97,11 +88,9 @@ def locks(scope: Scope, explained: NDArray[int64], thresholds: Thresholds) -> Fo
 
 
 def _long(
-    scope: Scope, call: NDArray[int64], thresholds: Thresholds
-) -> tuple[NDArray[bool_], NDArray[int64]]:
+    scope: Scope, call: NDArray[np.int64], thresholds: Thresholds
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Which calls took several times the median of their name, and that median."""
-    import numpy as np
-
     took_ns = scope.end_ns[call] - scope.start_ns[call]
     usual_ns = np.zeros(len(call), dtype=np.int64)
     for name in np.flatnonzero(np.bincount(scope.name[call])).tolist():

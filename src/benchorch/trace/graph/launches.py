@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
 
 _REMOVED_RATIO = 0.999
 """Of launches that seem to come after what they started, those that a corrected clock mends."""
@@ -17,8 +14,8 @@ _MANY_RATIO = 0.001
 
 
 def join(
-    call: NDArray[int64], call_ns: NDArray[int64], work: NDArray[int64]
-) -> tuple[NDArray[int64], int]:
+    call: NDArray[np.int64], call_ns: NDArray[np.int64], work: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], int]:
     """For each correlation of device work the index of the call with it, or NOTHING.
 
     One call may have started many kernels, as a graph launch does. Of several calls with the same
@@ -31,8 +28,6 @@ def join(
     work : int64 array, shape (d,)
         Correlations of device work.
     """
-    import numpy as np
-
     order = np.lexsort((call_ns, call))
     order = order[call[order] != NOTHING]
     known = call[order]
@@ -44,14 +39,12 @@ def join(
     return np.where(unique[at] == work, order[at], NOTHING), len(known) - len(unique)
 
 
-def skew_ns(latency_ns: NDArray[int64]) -> int:
+def skew_ns(latency_ns: NDArray[np.int64]) -> int:
     """By how much a device's clock is slow, from the times between launches and their starts.
 
     0 where hardly any launch seems to come after what it started; else the least shift that
     removes all but a thousandth of those. Integer nanoseconds, >= 0; 0 for no launch.
     """
-    import numpy as np
-
     early = -latency_ns[latency_ns < 0]
     if len(early) <= _MANY_RATIO * len(latency_ns):
         return 0

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from numpy import int64, signedinteger
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 _QUANTILE = 0.05
 """The least may be a clock's error; a twentieth of the samples lies below the floor."""
 
 
 def percentile_floors(
-    values_ns: NDArray[int64], group: NDArray[signedinteger[Any]], groups: int, missing_ns: int = 0
-) -> NDArray[int64]:
+    values_ns: NDArray[np.int64],
+    group: NDArray[np.signedinteger[Any]],
+    groups: int,
+    missing_ns: int = 0,
+) -> NDArray[np.int64]:
     """The fifth percentile of every group's samples, (groups,) in ns.
 
     An observed value, never one in between; of one or two samples the least. Groups without a
     sample get `missing_ns`.
     """
-    import numpy as np
-
     floor = np.full(groups, missing_ns, dtype=np.int64)
     order = np.lexsort((values_ns, group))
     values_ns, group = values_ns[order], group[order]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING
-
-if TYPE_CHECKING:
-    from numpy import int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
 
 
 @final
@@ -25,18 +23,18 @@ class EventIndex:
         elsewhere: (m,) the place of the last one before it that is on another lane, or NOTHING.
     """
 
-    point: NDArray[int64]
-    lane: NDArray[int32]
-    time_ns: NDArray[int64]
-    elsewhere: NDArray[int64]
+    point: NDArray[np.int64]
+    lane: NDArray[np.int32]
+    time_ns: NDArray[np.int64]
+    elsewhere: NDArray[np.int64]
 
-    def last_elsewhere(self, lane: NDArray[int32], until_ns: NDArray[int64]) -> NDArray[int64]:
+    def last_elsewhere(
+        self, lane: NDArray[np.int32], until_ns: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
         """For each lane and time the place of the last moment on another one, or NOTHING.
 
         A moment at that very time counts.
         """
-        import numpy as np
-
         at = np.searchsorted(self.time_ns, until_ns, side="right") - 1
         if not len(self.point):
             return at
@@ -44,10 +42,10 @@ class EventIndex:
         return np.where(own, self.elsewhere[at], at)
 
 
-def moments(point: NDArray[int64], lane: NDArray[int32], time_ns: NDArray[int64]) -> EventIndex:
+def moments(
+    point: NDArray[np.int64], lane: NDArray[np.int32], time_ns: NDArray[np.int64]
+) -> EventIndex:
     """These points in order of time; those of the same time in that of lanes and points."""
-    import numpy as np
-
     order = np.lexsort((point, lane, time_ns))
     point, lane, time_ns = point[order], lane[order], time_ns[order]
     begins = np.diff(lane, prepend=NOTHING) != 0
@@ -65,19 +63,17 @@ class SegmentIndex:
         starts_ns, ends_ns: (s,).
     """
 
-    lane: NDArray[int32]
-    starts_ns: NDArray[int64]
-    ends_ns: NDArray[int64]
+    lane: NDArray[np.int32]
+    starts_ns: NDArray[np.int64]
+    ends_ns: NDArray[np.int64]
 
     @property
-    def elapsed_ns(self) -> NDArray[int64]:
+    def elapsed_ns(self) -> NDArray[np.int64]:
         """How long each stretch took."""
         return self.ends_ns - self.starts_ns
 
-    def stretch_at(self, lane: NDArray[int32], at_ns: NDArray[int64]) -> NDArray[int64]:
+    def stretch_at(self, lane: NDArray[np.int32], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """The last stretch of each lane that began by then and has not ended before, or NOTHING."""
-        import numpy as np
-
         if not len(self.lane) or not len(lane):
             return np.full(len(lane), NOTHING, dtype=np.int64)
         first_ns = self.starts_ns.min()
@@ -90,7 +86,7 @@ class SegmentIndex:
         return np.where(inside, at, NOTHING)
 
 
-def timetable(scope: Scope, chains: ThreadTimelines, time_ns: NDArray[int64]) -> SegmentIndex:
+def timetable(scope: Scope, chains: ThreadTimelines, time_ns: NDArray[np.int64]) -> SegmentIndex:
     """That of all threads."""
     return SegmentIndex(
         lane=scope.lane[chains.head >> 1],

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING
+from benchorch.trace.graph.busy_intervals import BusyIntervals
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.graph.time_classes import waiting
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.busy_intervals import BusyIntervals
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
 
 _NUMBER = re.compile(r"\d+")
 
@@ -28,19 +25,17 @@ _NUMBER = re.compile(r"\d+")
 def match_fifo(
     scope: Scope,
     chains: ThreadTimelines,
-    time_ns: NDArray[int64],
-    range_: NDArray[int64],
-    tail: NDArray[int64],
+    time_ns: NDArray[np.int64],
+    range_: NDArray[np.int64],
+    tail: NDArray[np.int64],
     burst: BusyIntervals,
-) -> NDArray[int64]:
+) -> NDArray[np.int64]:
     """The point that each wait would have waited for, where it is clear; else NOTHING.
 
     Args:
         range_: (w,) ranges that wait, each thread's in order.
         tail: (w,) what they waited for, NOTHING where they did not.
     """
-    import numpy as np
-
     found = np.full(len(range_), NOTHING, dtype=np.int64)
     if not (tail == NOTHING).any() or (tail == NOTHING).all():
         return found
@@ -60,10 +55,8 @@ def match_fifo(
     return found
 
 
-def _deeds(scope: Scope, chains: ThreadTimelines, tail: NDArray[int64]) -> NDArray[int64]:
+def _deeds(scope: Scope, chains: ThreadTimelines, tail: NDArray[np.int64]) -> NDArray[np.int64]:
     """What was done last at each of some points: where something begins, what ended before it."""
-    import numpy as np
-
     before = np.full(2 * len(scope) + 1, NOTHING, dtype=np.int64)
     before[chains.head] = chains.tail
     working = np.ones(len(scope), dtype=np.bool_)
@@ -74,11 +67,9 @@ def _deeds(scope: Scope, chains: ThreadTimelines, tail: NDArray[int64]) -> NDArr
 
 
 def _alike(
-    scope: Scope, time_ns: NDArray[int64], deed: NDArray[int64], burst: BusyIntervals
-) -> Iterator[NDArray[int64]]:
+    scope: Scope, time_ns: NDArray[np.int64], deed: NDArray[np.int64], burst: BusyIntervals
+) -> Iterator[NDArray[np.int64]]:
     """All points of one thread that are like some: ends of bursts, or of what is called alike."""
-    import numpy as np
-
     lanes = np.unique(scope.lane[deed >> 1])
     if len(lanes) > 1 or len(np.unique(deed & 1)) > 1:
         return
@@ -98,14 +89,12 @@ def _folded(scope: Scope, event: int) -> str:
 
 
 def _turns(
-    known: NDArray[int64], deed: NDArray[int64], asked: int, done: NDArray[int64]
-) -> NDArray[int64] | None:
+    known: NDArray[np.int64], deed: NDArray[np.int64], asked: int, done: NDArray[np.int64]
+) -> NDArray[np.int64] | None:
     """Of so many waits the deed that each takes its turn at; None where the known ones disagree.
 
     One wait alone tells what its turn is only if there are as many deeds as waits.
     """
-    import numpy as np
-
     place: dict[int, int] = {point: at for at, point in enumerate(done.tolist())}
     places: Sequence[int] = [place.get(point, NOTHING) for point in deed.tolist()]
     shift = places[0] - int(known[0])

@@ -10,32 +10,28 @@ before is preferred to what ended earlier. What ended before the wait began was 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
-from benchorch.trace.graph.edge_list import edges, found
-from benchorch.trace.graph.point_lookup import moments
+from benchorch.trace.graph.busy_intervals import BusyIntervals
+from benchorch.trace.graph.edge_list import Found, edges, found
+from benchorch.trace.graph.point_lookup import EventIndex, SegmentIndex, moments
 from benchorch.trace.graph.queue_matching import match_fifo
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
+from benchorch.trace.graph.thresholds import Thresholds
 from benchorch.trace.graph.time_classes import waiting
-
-if TYPE_CHECKING:
-    from numpy import bool_, int8, int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.busy_intervals import BusyIntervals
-    from benchorch.trace.graph.edge_list import Found
-    from benchorch.trace.graph.point_lookup import EventIndex, SegmentIndex
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
-    from benchorch.trace.graph.thresholds import Thresholds
 
 
 def waits(
     scope: Scope,
     chains: ThreadTimelines,
-    time_ns: NDArray[int64],
-    label: NDArray[int8],
+    time_ns: NDArray[np.int64],
+    label: NDArray[np.int8],
     burst: BusyIntervals,
     table: SegmentIndex,
     thresholds: Thresholds,
@@ -48,8 +44,6 @@ def waits(
     Waiting for data that no thread of the trace loads is loading it: another process does. A short
     wait for nothing that can be seen found ready what it asked for: that is the cost of asking.
     """
-    import numpy as np
-
     stretch = np.flatnonzero(burst.wait)
     if not len(stretch):
         return found()
@@ -99,23 +93,21 @@ def waits(
 class _Asked:
     """The ranges that wait; columns of shape ``(w,)``."""
 
-    range_: NDArray[int64]
-    lane: NDArray[int32]
-    start_ns: NDArray[int64]
-    end_ns: NDArray[int64]
+    range_: NDArray[np.int64]
+    lane: NDArray[np.int32]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
 
 
 def _targets(
     scope: Scope,
-    time_ns: NDArray[int64],
+    time_ns: NDArray[np.int64],
     asked: _Asked,
     burst: BusyIntervals,
     table: SegmentIndex,
     thresholds: Thresholds,
-) -> NDArray[int64]:
+) -> NDArray[np.int64]:
     """The point that each range waited for, or NOTHING."""
-    import numpy as np
-
     ended, outermost, inner, main = _candidates(scope, time_ns, burst)
     worker = asked.lane != scope.main_lane
     woken_ns = asked.end_ns - thresholds.woken_ns
@@ -132,16 +124,14 @@ def _targets(
 
 
 def _better(
-    tail: NDArray[int64],
+    tail: NDArray[np.int64],
     known: EventIndex,
     asked: _Asked,
-    after_ns: NDArray[int64],
-    until_ns: NDArray[int64],
-    where: NDArray[bool_] | None = None,
-) -> NDArray[int64]:
+    after_ns: NDArray[np.int64],
+    until_ns: NDArray[np.int64],
+    where: NDArray[np.bool_] | None = None,
+) -> NDArray[np.int64]:
     """The last of some moments between two times, where there is no target yet."""
-    import numpy as np
-
     if not len(known.point):
         return tail
     at = known.last_elsewhere(asked.lane, until_ns)
@@ -150,18 +140,16 @@ def _better(
 
 
 def _candidates(
-    scope: Scope, time_ns: NDArray[int64], burst: BusyIntervals
+    scope: Scope, time_ns: NDArray[np.int64], burst: BusyIntervals
 ) -> tuple[EventIndex, EventIndex, EventIndex, EventIndex]:
     """Ends of bursts, of outermost events, of all; and all points of the main thread; no waits."""
-    import numpy as np
-
     working = np.ones(scope.hosts, dtype=np.bool_)
     working[waiting(scope)] = False
     event = np.flatnonzero(working)
     outermost = event[scope.depth[event] == 0]
     main = event[scope.lane[event] == scope.main_lane]
 
-    def of(points: NDArray[int64]) -> EventIndex:
+    def of(points: NDArray[np.int64]) -> EventIndex:
         return moments(points, scope.lane[points >> 1], time_ns[points])
 
     return (
@@ -174,15 +162,13 @@ def _candidates(
 
 def _rivals(
     scope: Scope,
-    time_ns: NDArray[int64],
+    time_ns: NDArray[np.int64],
     asked: _Asked,
-    tail: NDArray[int64],
+    tail: NDArray[np.int64],
     burst: BusyIntervals,
     thresholds: Thresholds,
-) -> NDArray[bool_]:
+) -> NDArray[np.bool_]:
     """Whether a burst of a third thread ended shortly before, too, or went on: it may be it."""
-    import numpy as np
-
     until_ns, after_ns = asked.end_ns, asked.end_ns - thresholds.wake_ns
     chosen = scope.lane[tail >> 1]
     rivals = np.zeros(len(tail), dtype=np.bool_)

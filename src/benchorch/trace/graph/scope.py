@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import Window
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
 from benchorch.trace.graph.lanes import HOST, among, daemons, main_lane, on_device
 from benchorch.trace.graph.launches import join, skew_ns
 from benchorch.trace.graph.profiler_overhead import with_overhead
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.nesting import nest
-
-if TYPE_CHECKING:
-    from numpy import bool_, int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.events import Events
-
 
 _OUTSIDE_FIRST = (
     Category.SESSION,
@@ -36,9 +32,9 @@ _NOTES = (Category.SYNC, Category.RECORD, Category.OVERHEAD)
 class _Spans:
     """Host events as they are nested."""
 
-    lane: NDArray[int32]
-    start_ns: NDArray[int64]
-    end_ns: NDArray[int64]
+    lane: NDArray[np.int32]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
 
 
 def scope(events: Events, window: Window | None = None) -> Scope:
@@ -48,8 +44,6 @@ def scope(events: Events, window: Window | None = None) -> Scope:
     launch does, or where it was still to be done when the window began. Threads that do no work
     are left out.
     """
-    import numpy as np
-
     streams = on_device(events)
     device = np.flatnonzero(among(events.category, DEVICE_WORK) & streams[events.lane])
     launch, duplicates = _launches(events, device)
@@ -82,10 +76,8 @@ def scope(events: Events, window: Window | None = None) -> Scope:
     )
 
 
-def _launches(events: Events, device: NDArray[int64]) -> tuple[NDArray[int64], int]:
+def _launches(events: Events, device: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     """The call that started each piece of device work, and how many calls share a correlation."""
-    import numpy as np
-
     calls = np.flatnonzero(events.category == Category.RUNTIME)
     at, duplicates = join(
         events.correlation[calls], events.start_ns[calls], events.correlation[device]
@@ -94,10 +86,10 @@ def _launches(events: Events, device: NDArray[int64]) -> tuple[NDArray[int64], i
     return np.where(found, calls[at] if len(calls) else NOTHING, NOTHING), duplicates
 
 
-def _shift_ns(events: Events, device: NDArray[int64], launch: NDArray[int64]) -> NDArray[int64]:
+def _shift_ns(
+    events: Events, device: NDArray[np.int64], launch: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """By how much the clock of each lane is to be put forward."""
-    import numpy as np
-
     number = np.array([lane.device for lane in events.lanes] or [NOTHING], dtype=np.int64)
     shift = np.zeros(len(number), dtype=np.int64)
     known = launch != NOTHING
@@ -110,11 +102,9 @@ def _shift_ns(events: Events, device: NDArray[int64], launch: NDArray[int64]) ->
 
 
 def _bounds(
-    events: Events, window: Window | None, taking_part: NDArray[int64]
+    events: Events, window: Window | None, taking_part: NDArray[np.int64]
 ) -> tuple[Window, int]:
     """The window, and when the range that marks it ended on the host."""
-    import numpy as np
-
     if window is None:
         start_ns, end_ns = events.start_ns[taking_part], events.end_ns[taking_part]
         window = Window(
@@ -138,26 +128,26 @@ def _stem(name: str) -> str:
     return name.split("*", maxsplit=1)[0]
 
 
-def _inside(events: Events, these: NDArray[int64], window: Window, last_ns: int) -> NDArray[bool_]:
+def _inside(
+    events: Events, these: NDArray[np.int64], window: Window, last_ns: int
+) -> NDArray[np.bool_]:
     """Which run inside the range: not those around all of it, but those that take no time."""
     start_ns, end_ns = events.start_ns[these], events.end_ns[these]
     begins = (start_ns < last_ns) | (start_ns == end_ns) & (start_ns == last_ns)
     ends = (end_ns > window.start_ns) | (start_ns >= window.start_ns)
     around = (start_ns < window.start_ns) & (end_ns > last_ns)
-    inside: NDArray[bool_] = begins & ends & ~around
+    inside: NDArray[np.bool_] = begins & ends & ~around
     return inside
 
 
 def _still_to_do(
     events: Events,
-    device: NDArray[int64],
-    launch: NDArray[int64],
+    device: NDArray[np.int64],
+    launch: NDArray[np.int64],
     window: Window,
     last_ns: int,
-) -> tuple[NDArray[bool_], NDArray[bool_]]:
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which device work belongs to the window, and which was launched before it."""
-    import numpy as np
-
     known = launch != NOTHING
     launched_ns = np.where(known, events.start_ns[launch] if len(events) else 0, window.start_ns)
     start_ns, end_ns = events.start_ns[device], events.end_ns[device]
@@ -168,14 +158,14 @@ def _still_to_do(
     return ours | running & (early | ~known), carried
 
 
-def _by_depth(events: Events, host: NDArray[int64], window: Window, last_ns: int) -> NDArray[int64]:
+def _by_depth(
+    events: Events, host: NDArray[np.int64], window: Window, last_ns: int
+) -> NDArray[np.int64]:
     """By lane, start and length: what begins together is one inside the other, the longer first.
 
     Times are those inside the window. Of equal events the outer kind comes first, then the lower
     name: so the order of the file does not matter.
     """
-    import numpy as np
-
     start_ns = np.maximum(events.start_ns, window.start_ns)
     host = _by_start(events.lane, start_ns, host)
     lane, start_ns = events.lane[host], start_ns[host]
@@ -193,30 +183,26 @@ def _by_depth(events: Events, host: NDArray[int64], window: Window, last_ns: int
 
 
 def _by_start(
-    lane: NDArray[int32], start_ns: NDArray[int64], these: NDArray[int64]
-) -> NDArray[int64]:
+    lane: NDArray[np.int32], start_ns: NDArray[np.int64], these: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """By lane and start, what begins together by place; files are nearly in that order."""
-    import numpy as np
-
     these = these[np.argsort(start_ns[these], kind="stable")]
     return these[np.argsort(lane[these].astype(np.uint16), kind="stable")]
 
 
 def _gather(
     events: Events,
-    order: NDArray[int64],
+    order: NDArray[np.int64],
     window: Window,
     last_ns: int,
     *,
     sizes: tuple[int, int],
-    launched: tuple[NDArray[int64], NDArray[int64], NDArray[int64]],
-    shift_ns: NDArray[int64],
+    launched: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
+    shift_ns: NDArray[np.int64],
     facts: Mapping[str, float],
     repairs: Mapping[str, int],
 ) -> Scope:
     """The scope's columns: times cut to the window, calls by their place in the scope."""
-    import numpy as np
-
     place = np.full(len(events) + 1, NOTHING, dtype=np.int64)  # its last one is NOTHING's
     place[order] = np.arange(len(order))
     launch = np.full(len(order), NOTHING, dtype=np.int64)
@@ -271,11 +257,9 @@ def _gather(
 
 
 def _after(
-    lane: NDArray[int32], start_ns: NDArray[int64], end_ns: NDArray[int64]
-) -> NDArray[int32]:
+    lane: NDArray[np.int32], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+) -> NDArray[np.int32]:
     """For each host event the first one of its lane from its end on, itself excepted."""
-    import numpy as np
-
     if not len(lane):
         return np.zeros(0, dtype=np.int32)
     first_ns = start_ns.min()
@@ -283,6 +267,6 @@ def _after(
     rank = np.cumsum(np.diff(lane, prepend=lane[0]) != 0)
     begins = rank * span_ns + (start_ns - first_ns)
     ends = rank * span_ns + (end_ns - first_ns)
-    after: NDArray[int32] = np.searchsorted(begins, ends).astype(np.int32)
+    after: NDArray[np.int32] = np.searchsorted(begins, ends).astype(np.int32)
     np.maximum(after, np.arange(1, len(lane) + 1, dtype=np.int32), out=after)
     return after

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import Window
-from benchorch.trace.events import Category
-
-if TYPE_CHECKING:
-    import re
-
-    from numpy import bool_, int8, int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.events import Events
+from benchorch.trace.events import Category, Events
 
 
 @final
@@ -45,28 +41,28 @@ class Scope:
 
     events: Events
     window: Window
-    event: NDArray[int64]
+    event: NDArray[np.int64]
     hosts: int
     works: int
-    start_ns: NDArray[int64]
-    end_ns: NDArray[int64]
-    lane: NDArray[int32]
-    name: NDArray[int32]
-    category: NDArray[int8]
-    correlation: NDArray[int64]
-    stream: NDArray[int32]
-    awaited: NDArray[int64]
-    sequence: NDArray[int64]
-    forward_lane: NDArray[int32]
-    graph_node: NDArray[int64]
-    launch: NDArray[int64]
-    carried: NDArray[bool_]
-    overhead: NDArray[int64]
-    parent: NDArray[int32]
-    depth: NDArray[int32]
-    after: NDArray[int32]
-    by_category: NDArray[int64]
-    category_from: NDArray[int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    lane: NDArray[np.int32]
+    name: NDArray[np.int32]
+    category: NDArray[np.int8]
+    correlation: NDArray[np.int64]
+    stream: NDArray[np.int32]
+    awaited: NDArray[np.int64]
+    sequence: NDArray[np.int64]
+    forward_lane: NDArray[np.int32]
+    graph_node: NDArray[np.int64]
+    launch: NDArray[np.int64]
+    carried: NDArray[np.bool_]
+    overhead: NDArray[np.int64]
+    parent: NDArray[np.int32]
+    depth: NDArray[np.int32]
+    after: NDArray[np.int32]
+    by_category: NDArray[np.int64]
+    category_from: NDArray[np.int64]
     main_lane: int
     facts: Mapping[str, float] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
@@ -85,27 +81,21 @@ class Scope:
         """The work of devices."""
         return slice(self.hosts, self.hosts + self.works)
 
-    def indices(self, *categories: Category) -> NDArray[int64]:
+    def indices(self, *categories: Category) -> NDArray[np.int64]:
         """Those of some categories, in the scope's order."""
-        import numpy as np
-
         parts = [
             self.by_category[self.category_from[one] : self.category_from[one + 1]]
             for one in categories
         ]
         return parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
 
-    def named(self, pattern: re.Pattern[str], *categories: Category) -> NDArray[int64]:
+    def named(self, pattern: re.Pattern[str], *categories: Category) -> NDArray[np.int64]:
         """Those of some categories in whose names a pattern is found."""
-        import numpy as np
-
         parts = [self.indices(one) for one in categories]
         return np.sort(np.concatenate([one[self.matches(pattern, one)] for one in parts]))
 
-    def matches(self, pattern: re.Pattern[str], these: NDArray[int64]) -> NDArray[bool_]:
+    def matches(self, pattern: re.Pattern[str], these: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether a pattern is found in the name of each; every name is looked at once."""
-        import numpy as np
-
         name = self.name[these]
         flags = np.zeros(len(self.events.names), dtype=np.bool_)
         for at in np.flatnonzero(np.bincount(name, minlength=1)).tolist():

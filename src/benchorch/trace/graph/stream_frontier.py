@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.stream_queues import Queues
+from benchorch.trace.graph.stream_queues import Queues
 
 _MOST_WAITS = 8  # since a stream's last work: more only repeat each other
 _MOST_STREAMS = 8  # that wait for each other without any work in between
@@ -31,21 +29,19 @@ class Streams:
     """
 
     queue: Queues
-    lane: NDArray[int64]
-    called_ns: NDArray[int64]
-    source: NDArray[int64]
-    recorded_ns: NDArray[int64]
+    lane: NDArray[np.int64]
+    called_ns: NDArray[np.int64]
+    source: NDArray[np.int64]
+    recorded_ns: NDArray[np.int64]
 
     def reached(
-        self, lane: NDArray[int64], at_ns: NDArray[int64]
-    ) -> tuple[NDArray[int64], NDArray[int64]]:
+        self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The work that had to be over when streams got to what was queued at some times.
 
         For each lane and time that is its last work by then, and where it was told to wait since,
         what had to be over at that event. Pairs of the question's index and a piece of work.
         """
-        import numpy as np
-
         asked = np.arange(len(lane), dtype=np.int64)
         lane, at_ns = lane.astype(np.int64), at_ns.astype(np.int64)
         pairs = []
@@ -63,10 +59,8 @@ class Streams:
         both = np.unique(np.concatenate(pairs), axis=0)
         return both[:, 0], both[:, 1]
 
-    def _since(self, lane: NDArray[int64], at_ns: NDArray[int64]) -> NDArray[int64]:
+    def _since(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Pairs of a question's index and a wait on its lane after the lane's last work by then."""
-        import numpy as np
-
         if not len(self.lane) or not len(lane):
             return np.zeros((0, 2), dtype=np.int64)
         after_ns = self.queue.launched_before(lane, at_ns)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import Class, EdgeKind, Tier
-from benchorch.trace.graph.edge_list import edges
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.device_edges import Fitted
-    from benchorch.trace.graph.edge_list import Edges
-    from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.device_edges import Fitted
+from benchorch.trace.graph.edge_list import Edges, edges
+from benchorch.trace.graph.scope_values import Scope
 
 
 def stream_edges(
-    work: NDArray[int64], then: NDArray[int64], tier: Tier, fit: Fitted, scope: Scope
+    work: NDArray[np.int64], then: NDArray[np.int64], tier: Tier, fit: Fitted, scope: Scope
 ) -> Edges:
     """From the end of each piece of work to the start of another; pairs of shape ``(n,)``."""
     return edges(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.device_edges import latest_so_far
-
-if TYPE_CHECKING:
-    from numpy import int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.scope_values import Scope
 
 
 @final
@@ -27,67 +25,59 @@ class Queues:
         lanes: the streams that have work.
     """
 
-    work: NDArray[int64]
-    lane: NDArray[int32]
-    launched_ns: NDArray[int64]
-    latest: NDArray[int64]
-    lanes: NDArray[int32]
+    work: NDArray[np.int64]
+    lane: NDArray[np.int32]
+    launched_ns: NDArray[np.int64]
+    latest: NDArray[np.int64]
+    lanes: NDArray[np.int32]
 
-    def _before(self, lane: NDArray[int64], at_ns: NDArray[int64]) -> NDArray[int64]:
+    def _before(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """How much work comes before that which was launched on a lane from some time on."""
-        import numpy as np
-
         first_ns = min(self.launched_ns.min(), at_ns.min(initial=self.launched_ns.min()))
         last_ns = max(self.launched_ns.max(), at_ns.max(initial=self.launched_ns.max()))
         span_ns = last_ns - first_ns + 1
         key = self.lane.astype(np.int64) * span_ns + self.launched_ns - first_ns
         asked = lane.astype(np.int64) * span_ns + at_ns - first_ns
-        place: NDArray[int64] = np.searchsorted(key, asked)
+        place: NDArray[np.int64] = np.searchsorted(key, asked)
         return place
 
-    def last_before(self, lane: NDArray[int64], at_ns: NDArray[int64]) -> NDArray[int64]:
+    def last_before(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of what was launched on a lane before some time, the work that ended last, or NOTHING."""
-        import numpy as np
-
         if not len(self.work):
             return np.full(len(lane), NOTHING, dtype=np.int64)
         at = self._before(lane, at_ns) - 1
-        work: NDArray[int64] = np.where(
+        work: NDArray[np.int64] = np.where(
             (at >= 0) & (self.lane[at] == lane), self.latest[at], NOTHING
         )
         return work
 
-    def launched_before(self, lane: NDArray[int64], at_ns: NDArray[int64]) -> NDArray[int64]:
+    def launched_before(
+        self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
         """When the last work before some time was launched on a lane; long ago if there is none."""
-        import numpy as np
-
         ever_ns = np.minimum(at_ns, self.launched_ns.min(initial=int(at_ns.min(initial=0)))) - 1
         if not len(self.work):
             return np.asarray(ever_ns)
         at = self._before(lane, at_ns) - 1
-        since_ns: NDArray[int64] = np.where(
+        since_ns: NDArray[np.int64] = np.where(
             (at >= 0) & (self.lane[at] == lane), self.launched_ns[at], ever_ns
         )
         return since_ns
 
-    def next_anywhere(self, at_ns: NDArray[int64]) -> NDArray[int64]:
+    def next_anywhere(self, at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """The first work that was launched on any stream from some time on, or NOTHING."""
-        import numpy as np
-
         order = np.argsort(self.launched_ns, kind="stable")
         at = np.searchsorted(self.launched_ns[order], at_ns)
-        work: NDArray[int64] = np.append(self.work[order], NOTHING)[at]
+        work: NDArray[np.int64] = np.append(self.work[order], NOTHING)[at]
         return work
 
-    def next_from(self, lane: NDArray[int64], at_ns: NDArray[int64]) -> NDArray[int64]:
+    def next_from(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """The first work that was launched on a lane from some time on, or NOTHING."""
-        import numpy as np
-
         if not len(self.work):
             return np.full(len(lane), NOTHING, dtype=np.int64)
         at = self._before(lane, at_ns)
         inside = np.minimum(at, len(self.work) - 1)
-        work: NDArray[int64] = np.where(
+        work: NDArray[np.int64] = np.where(
             (at == inside) & (self.lane[inside] == lane), self.work[inside], NOTHING
         )
         return work
@@ -95,8 +85,6 @@ class Queues:
 
 def queues(scope: Scope) -> Queues:
     """The streams' queues; work without a known launch counts as launched when it started."""
-    import numpy as np
-
     work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
     call = scope.launch[work]
     launched_ns = np.where(call != NOTHING, scope.start_ns[call], scope.start_ns[work])

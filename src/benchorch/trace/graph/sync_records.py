@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.launches import join
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.scope_values import Scope
 
 
 @final
@@ -27,16 +25,14 @@ class Notes:
         recorded: the lane on which that event was recorded.
     """
 
-    stream: NDArray[int64]
-    device: NDArray[int64]
-    record: NDArray[int64]
-    recorded: NDArray[int64]
+    stream: NDArray[np.int64]
+    device: NDArray[np.int64]
+    record: NDArray[np.int64]
+    recorded: NDArray[np.int64]
 
 
 def notes(scope: Scope) -> Notes:
     """What is known of every call; columns of the scope's length."""
-    import numpy as np
-
     calls = scope.indices(Category.RUNTIME)
     columns = {
         name: np.full(len(scope), NOTHING, dtype=np.int64)
@@ -60,20 +56,20 @@ def notes(scope: Scope) -> Notes:
     return Notes(**columns)
 
 
-def _calls(scope: Scope, calls: NDArray[int64], correlation: NDArray[int64]) -> NDArray[int64]:
+def _calls(
+    scope: Scope, calls: NDArray[np.int64], correlation: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """The call with each correlation, or NOTHING."""
-    import numpy as np
-
     at, _ = join(scope.correlation[calls], scope.start_ns[calls], correlation)
     if not len(calls):
         return at
     return np.where(at != NOTHING, calls[at], NOTHING)
 
 
-def lanes_of(scope: Scope, stream: NDArray[int64], device: NDArray[int64]) -> NDArray[int64]:
+def lanes_of(
+    scope: Scope, stream: NDArray[np.int64], device: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """The lane of each stream; where the device is not said, of the first device that has it."""
-    import numpy as np
-
     known: dict[tuple[int, int], int] = {}
     for at, lane in enumerate(scope.events.lanes):
         if lane.on_device:

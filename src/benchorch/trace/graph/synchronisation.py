@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph import runtime_calls
-from benchorch.trace.graph.edge_list import edges, found
+from benchorch.trace.graph.device_edges import Fitted
+from benchorch.trace.graph.edge_list import Found, edges, found
 from benchorch.trace.graph.percentile_floor import percentile_floors
 from benchorch.trace.graph.point_lookup import moments
+from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.stream_frontier import Streams
 from benchorch.trace.graph.stream_order import stream_edges
-from benchorch.trace.graph.sync_records import lanes_of
-
-if TYPE_CHECKING:
-    import re
-
-    from numpy import int8, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.device_edges import Fitted
-    from benchorch.trace.graph.edge_list import Found
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.stream_queues import Queues
-    from benchorch.trace.graph.sync_records import Notes
-    from benchorch.trace.graph.thresholds import Thresholds
+from benchorch.trace.graph.stream_queues import Queues
+from benchorch.trace.graph.sync_records import Notes, lanes_of
+from benchorch.trace.graph.thresholds import Thresholds
 
 
 @final
@@ -34,9 +29,9 @@ if TYPE_CHECKING:
 class Awaited:
     """Host calls and the device work that each waits for; columns of shape ``(n,)``."""
 
-    call: NDArray[int64]
-    work: NDArray[int64]
-    tier: NDArray[int8]
+    call: NDArray[np.int64]
+    work: NDArray[np.int64]
+    tier: NDArray[np.int8]
 
 
 def syncs(scope: Scope, streams: Streams, note: Notes) -> Found:
@@ -45,8 +40,6 @@ def syncs(scope: Scope, streams: Streams, note: Notes) -> Found:
     A call waited if any of its work ended after it began; then its own time is what such a call
     takes when there is nothing to wait for.
     """
-    import numpy as np
-
     parts = (
         _context(scope, streams, note),
         _stream(scope, streams, note),
@@ -78,11 +71,9 @@ def syncs(scope: Scope, streams: Streams, note: Notes) -> Found:
 
 
 def _costs(
-    scope: Scope, call: NDArray[int64], work: NDArray[int64], waited: NDArray[int64]
-) -> tuple[NDArray[int64], NDArray[int64]]:
+    scope: Scope, call: NDArray[np.int64], work: NDArray[np.int64], waited: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """By name: how long a call takes to return after its work, and when there is none to do."""
-    import numpy as np
-
     names = max(1, len(scope.events.names))
     last_ns = np.full(len(scope), np.iinfo(np.int64).min)
     np.maximum.at(last_ns, call, scope.end_ns[work])
@@ -92,9 +83,7 @@ def _costs(
     return exit_ns, percentile_floors(took_ns, scope.name[others], names)
 
 
-def _synchronising(scope: Scope) -> NDArray[int64]:
-    import numpy as np
-
+def _synchronising(scope: Scope) -> NDArray[np.int64]:
     patterns = (
         runtime_calls.CONTEXT_SYNC,
         runtime_calls.STREAM_SYNC,
@@ -104,15 +93,13 @@ def _synchronising(scope: Scope) -> NDArray[int64]:
     return np.concatenate([_named(scope, pattern) for pattern in patterns])
 
 
-def _named(scope: Scope, pattern: re.Pattern[str]) -> NDArray[int64]:
+def _named(scope: Scope, pattern: re.Pattern[str]) -> NDArray[np.int64]:
     """Host calls by name."""
     return scope.named(pattern, Category.RUNTIME)
 
 
 def _context(scope: Scope, streams: Streams, note: Notes) -> Awaited:
     """Everything that was launched before, on all streams of the device, or of all devices."""
-    import numpy as np
-
     launching = np.zeros(len(scope) + 1, dtype=np.bool_)  # the last one is NOTHING's
     launching[scope.launch[scope.device]] = True
     copies = _named(scope, runtime_calls.BLOCKING_COPY)
@@ -137,8 +124,6 @@ def _event(scope: Scope, streams: Streams, note: Notes) -> Awaited:
 
     Where the record is not known, before the call; where the stream is not, on the likeliest.
     """
-    import numpy as np
-
     call = _named(scope, runtime_calls.EVENT_SYNC)
     record = np.where(note.record[call] != NOTHING, note.record[call], call)
     return _said_or_likely(scope, streams, call, note.recorded[record], scope.start_ns[record])
@@ -147,13 +132,11 @@ def _event(scope: Scope, streams: Streams, note: Notes) -> Awaited:
 def _said_or_likely(
     scope: Scope,
     streams: Streams,
-    call: NDArray[int64],
-    lane: NDArray[int64],
-    at_ns: NDArray[int64],
+    call: NDArray[np.int64],
+    lane: NDArray[np.int64],
+    at_ns: NDArray[np.int64],
 ) -> Awaited:
     """What was queued on a lane at some time; of all lanes, where the lane is not known."""
-    import numpy as np
-
     said = lane != NOTHING
     told = _reached(streams, call[said], lane[said], at_ns[said], Tier.RECORDED)
     guessed = _likeliest(scope, streams.queue, call[~said], at_ns[~said])
@@ -166,9 +149,9 @@ def _said_or_likely(
 
 def _reached(
     streams: Streams,
-    call: NDArray[int64],
-    lane: NDArray[int64],
-    at_ns: NDArray[int64],
+    call: NDArray[np.int64],
+    lane: NDArray[np.int64],
+    at_ns: NDArray[np.int64],
     tier: Tier,
 ) -> Awaited:
     which, work = streams.reached(lane, at_ns)
@@ -176,11 +159,9 @@ def _reached(
 
 
 def _likeliest(
-    scope: Scope, queue: Queues, call: NDArray[int64], before_ns: NDArray[int64]
+    scope: Scope, queue: Queues, call: NDArray[np.int64], before_ns: NDArray[np.int64]
 ) -> Awaited:
     """The work that ended last while the call ran, over all streams; nothing where none did."""
-    import numpy as np
-
     work = np.full(len(call), NOTHING, dtype=np.int64)
     end_ns = scope.start_ns[call]
     for lane in queue.lanes:
@@ -193,8 +174,6 @@ def _likeliest(
 
 def _copies(scope: Scope) -> Awaited:
     """A copy that ended while its call still ran, as that of pageable memory does."""
-    import numpy as np
-
     work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
     work = work[scope.launch[work] != NOTHING]
     call = scope.launch[work]
@@ -203,16 +182,12 @@ def _copies(scope: Scope) -> Awaited:
     return _awaited(call[inside], work[inside], Tier.SEMANTIC)
 
 
-def _awaited(call: NDArray[int64], work: NDArray[int64], tier: Tier) -> Awaited:
-    import numpy as np
-
+def _awaited(call: NDArray[np.int64], work: NDArray[np.int64], tier: Tier) -> Awaited:
     return Awaited(call=call, work=work, tier=np.full(len(call), tier, dtype=np.int8))
 
 
 def streams(scope: Scope, queue: Queues, note: Notes) -> Streams:
     """The queues, with the waits whose event and stream are recorded."""
-    import numpy as np
-
     call = _named(scope, runtime_calls.STREAM_WAIT)
     call, lane, source = _resolved(scope, call, note)
     order = np.lexsort((scope.start_ns[call], lane))
@@ -227,24 +202,22 @@ def streams(scope: Scope, queue: Queues, note: Notes) -> Streams:
 
 
 def _resolved(
-    scope: Scope, call: NDArray[int64], note: Notes
-) -> tuple[NDArray[int64], NDArray[int64], NDArray[int64]]:
+    scope: Scope, call: NDArray[np.int64], note: Notes
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Of calls that make a stream wait those of which all is known: with lane and source."""
-    import numpy as np
-
     record, lane = note.record[call], lanes_of(scope, note.stream[call], note.device[call])
     source = np.where(record != NOTHING, note.recorded[record], NOTHING)
     known = (source != NOTHING) & (lane != NOTHING)
     return call[known], lane[known], source[known]
 
 
-def held(scope: Scope, streams: Streams, note: Notes) -> tuple[NDArray[int64], NDArray[int64]]:
+def held(
+    scope: Scope, streams: Streams, note: Notes
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The work that stream waits made wait: those whose event is known, then all others.
 
     Where not even the stream is known, that is whatever was launched next.
     """
-    import numpy as np
-
     call = _named(scope, runtime_calls.STREAM_WAIT)
     others = np.setdiff1d(call, _resolved(scope, call, note)[0])
     lane = lanes_of(scope, note.stream[others], note.device[others])
@@ -254,13 +227,13 @@ def held(scope: Scope, streams: Streams, note: Notes) -> tuple[NDArray[int64], N
     return known[known != NOTHING], np.unique(unknown[unknown != NOTHING])
 
 
-def unknown_waits(scope: Scope, work: NDArray[int64], fit: Fitted, thresholds: Thresholds) -> Found:
+def unknown_waits(
+    scope: Scope, work: NDArray[np.int64], fit: Fitted, thresholds: Thresholds
+) -> Found:
     """From the latest end on another stream to work that started later than all that is known.
 
     Only to work before which its stream was told to wait for an event that no record names.
     """
-    import numpy as np
-
     at = work - scope.hosts
     call, before = scope.launch[work], fit.before[at]
     ready_ns = np.where(call != NOTHING, scope.start_ns[call] + fit.launch_ns[at], NOTHING)

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import NOBODY, EdgeKind
-from benchorch.trace.graph.edge_list import edges, found
+from benchorch.trace.graph.edge_list import Edges, Found, edges, found
+from benchorch.trace.graph.point_lookup import SegmentIndex
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.graph.time_classes import gap_labels
-
-if TYPE_CHECKING:
-    from numpy import int8
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.edge_list import Edges, Found
-    from benchorch.trace.graph.point_lookup import SegmentIndex
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
 
 
 def cpu_lanes(
     scope: Scope,
     chains: ThreadTimelines,
     table: SegmentIndex,
-    label: NDArray[int8],
+    label: NDArray[np.int8],
     others: Sequence[Found],
 ) -> Found:
     """Each thread's own order: all that passed is weight, unless something else was waited for.
@@ -35,8 +31,6 @@ def cpu_lanes(
     others : sequence of Found
         What says where threads waited.
     """
-    import numpy as np
-
     weight_ns = table.elapsed_ns
     stretch = np.full(2 * len(scope), NOBODY, dtype=np.int32)
     stretch[chains.head] = np.arange(len(chains.head), dtype=np.int32)
@@ -57,8 +51,6 @@ def cpu_lanes(
 
 def _first(scope: Scope, chains: ThreadTimelines) -> Edges:
     """From the source to the main thread's first point: Python that ran before it."""
-    import numpy as np
-
     first = chains.walk[chains.first]
     first = first[scope.lane[first >> 1] == scope.main_lane]
     return edges(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
-if TYPE_CHECKING:
-    from numpy import int32, int64
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.scope_values import Scope
 
 _ELSEWHERE = -2  # owner of the step from one thread's last point to the next one's first
 
@@ -26,17 +25,15 @@ class ThreadTimelines:
         first: (lanes,) the place in the walk of each thread's first point.
     """
 
-    walk: NDArray[int32]
-    tail: NDArray[int32]
-    head: NDArray[int32]
-    owner: NDArray[int32]
-    first: NDArray[int64]
+    walk: NDArray[np.int32]
+    tail: NDArray[np.int32]
+    head: NDArray[np.int32]
+    owner: NDArray[np.int32]
+    first: NDArray[np.int64]
 
 
 def chains(scope: Scope) -> ThreadTimelines:
     """The stretches of every host thread."""
-    import numpy as np
-
     walk, owner = _walk(scope)
     if len(scope.overhead):
         walk, owner = _with_overhead(scope, walk, owner)
@@ -51,14 +48,12 @@ def chains(scope: Scope) -> ThreadTimelines:
     )
 
 
-def _walk(scope: Scope) -> tuple[NDArray[int32], NDArray[int32]]:
+def _walk(scope: Scope) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """All points in the order of their threads, and whose time comes after each.
 
     When event i of the order starts, i have started before it and all but the events around it
     have ended: so the place of every point is known without walking.
     """
-    import numpy as np
-
     if not scope.hosts:
         return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
     points = np.arange(0, 2 * scope.hosts, 2, dtype=np.int32)
@@ -75,11 +70,9 @@ def _walk(scope: Scope) -> tuple[NDArray[int32], NDArray[int32]]:
 
 
 def _with_overhead(
-    scope: Scope, walk: NDArray[int32], owner: NDArray[int32]
-) -> tuple[NDArray[int32], NDArray[int32]]:
+    scope: Scope, walk: NDArray[np.int32], owner: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The same with the profiler's own time taken out of whatever it falls into."""
-    import numpy as np
-
     these = scope.overhead
     first_ns, last_ns = int(scope.start_ns.min()), int(scope.end_ns.max())
     rank = np.zeros(len(scope.events.lanes), dtype=np.int64)

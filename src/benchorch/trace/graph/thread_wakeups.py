@@ -8,24 +8,19 @@ inferred, and only where every sign agrees.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.edge_list import edges, found
-from benchorch.trace.graph.point_lookup import moments
+from benchorch.trace.graph.busy_intervals import BusyIntervals
+from benchorch.trace.graph.edge_list import Edges, Found, edges, found
+from benchorch.trace.graph.point_lookup import SegmentIndex, moments
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
+from benchorch.trace.graph.thresholds import Thresholds
 from benchorch.trace.graph.time_classes import waiting
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.busy_intervals import BusyIntervals
-    from benchorch.trace.graph.edge_list import Edges, Found
-    from benchorch.trace.graph.point_lookup import SegmentIndex
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
-    from benchorch.trace.graph.thresholds import Thresholds
 
 _BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
 
@@ -36,8 +31,6 @@ def backward_after_forward(scope: Scope) -> Found:
     Operators inside each other share a number: the innermost forward one recorded it, and the
     outermost backward one is where its work begins.
     """
-    import numpy as np
-
     operator = scope.indices(Category.OPERATOR)
     operator = operator[scope.sequence[operator] != NOTHING]
     backward = scope.forward_lane[operator] != NOTHING
@@ -67,7 +60,7 @@ def backward_after_forward(scope: Scope) -> Found:
 def backward_bursts(
     scope: Scope,
     chains: ThreadTimelines,
-    time_ns: NDArray[int64],
+    time_ns: NDArray[np.int64],
     burst: BusyIntervals,
     table: SegmentIndex,
 ) -> Found:
@@ -76,8 +69,6 @@ def backward_bursts(
     That is the forward thread, where it has a single stretch around the whole burst. What it did
     before the first burst and after the last one is its own work, not waiting.
     """
-    import numpy as np
-
     operator = scope.named(_BACKWARD, Category.OPERATOR, Category.ANNOTATION)
     caller = scope.forward_lane[operator]
     operator, caller = operator[caller != NOTHING], caller[caller != NOTHING]
@@ -118,11 +109,9 @@ def backward_bursts(
 
 
 def _burst_of(
-    scope: Scope, time_ns: NDArray[int64], burst: BusyIntervals, event: NDArray[int64]
-) -> NDArray[int64]:
+    scope: Scope, time_ns: NDArray[np.int64], burst: BusyIntervals, event: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """The burst in which each event starts."""
-    import numpy as np
-
     if not len(burst.start):
         return np.zeros(0, dtype=np.int64)
     first_ns = scope.window.start_ns
@@ -132,11 +121,9 @@ def _burst_of(
     return np.maximum(np.searchsorted(key, asked, side="right") - 1, 0)
 
 
-def _first_in(stretch: NDArray[int64], lane: NDArray[int64]) -> NDArray[bool_]:
+def _first_in(stretch: NDArray[np.int64], lane: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which burst is its lane's first in a stretch; bursts come by lane and time."""
-    import numpy as np
-
-    begins: NDArray[bool_] = np.diff(stretch, prepend=-1) != 0
+    begins: NDArray[np.bool_] = np.diff(stretch, prepend=-1) != 0
     begins |= np.diff(lane, prepend=-1) != 0
     return begins
 
@@ -144,7 +131,7 @@ def _first_in(stretch: NDArray[int64], lane: NDArray[int64]) -> NDArray[bool_]:
 def regions(
     scope: Scope,
     chains: ThreadTimelines,
-    time_ns: NDArray[int64],
+    time_ns: NDArray[np.int64],
     burst: BusyIntervals,
     table: SegmentIndex,
 ) -> Found:
@@ -153,8 +140,6 @@ def regions(
     Ranges are those that somebody named: that an operator lasts longer means nothing. The main
     thread does not wait for it; its range only stays around the burst when other things change.
     """
-    import numpy as np
-
     other = np.flatnonzero(burst.lane != scope.main_lane)
     start_ns, end_ns = time_ns[burst.start[other]], time_ns[burst.end[other]]
     stretch = table.stretch_at(np.full(len(other), scope.main_lane), start_ns)
@@ -174,25 +159,23 @@ def regions(
     )
 
 
-def _around(scope: Scope, event: NDArray[int64]) -> NDArray[int64]:
+def _around(scope: Scope, event: NDArray[np.int64]) -> NDArray[np.int64]:
     """The event around each; there is none around the profiler's own time."""
-    import numpy as np
-
     hosts = event < scope.hosts
     return np.where(hosts, scope.parent[np.where(hosts, event, 0)], NOBODY)
 
 
-def _inferred(tail: NDArray[int64], head: NDArray[int64], kind: EdgeKind) -> Edges:
+def _inferred(tail: NDArray[np.int64], head: NDArray[np.int64], kind: EdgeKind) -> Edges:
     return edges(tail, head, kind=kind, tier=Tier.INFERRED, label=Class.SYNC_EXIT)
 
 
 def started(
     scope: Scope,
     chains: ThreadTimelines,
-    time_ns: NDArray[int64],
+    time_ns: NDArray[np.int64],
     burst: BusyIntervals,
     table: SegmentIndex,
-    explained: NDArray[int64],
+    explained: NDArray[np.int64],
     thresholds: Thresholds,
 ) -> Found:
     """A thread that the trace shows for the first time was started by the main one.
@@ -200,8 +183,6 @@ def started(
     That is, after the main thread's last point before it, for starting a thread takes a while; if
     the main thread waits already, after it began to.
     """
-    import numpy as np
-
     new = np.flatnonzero((burst.before == NOBODY) & (burst.lane != scope.main_lane))
     new = new[~np.isin(burst.start[new], explained)]
     if not len(new):
@@ -218,9 +199,9 @@ def started(
 def inferred(
     scope: Scope,
     chains: ThreadTimelines,
-    time_ns: NDArray[int64],
+    time_ns: NDArray[np.int64],
     burst: BusyIntervals,
-    explained: NDArray[int64],
+    explained: NDArray[np.int64],
     thresholds: Thresholds,
 ) -> Found:
     """From the end of another thread's burst to the end of a gap, where every sign agrees.
@@ -228,8 +209,6 @@ def inferred(
     The gap is long, lies between events or in a container, and nothing better explains it; the
     other thread worked during the gap, stopped shortly before it ended, and was idle then, too.
     """
-    import numpy as np
-
     gap = np.flatnonzero(burst.idle & ~burst.wait)
     gap = gap[~np.isin(chains.head[gap], explained)]
     first = burst.start[(burst.before == NOBODY) & (burst.lane != scope.main_lane)]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import DEVICE_WORK, Category
-
-if TYPE_CHECKING:
-    from numpy import bool_, int8
-    from numpy.typing import NDArray
 
 LEFT_OUT = -1
 """Of complete events that happen on no lane: they only span what others tell."""
@@ -61,9 +59,7 @@ CALLED = (Category.OPERATOR, Category.ANNOTATION, Category.OTHER)
 """What may have a place in the forward or backward pass."""
 
 
-def among(kind: NDArray[int8], categories: Sequence[Category]) -> NDArray[bool_]:
+def among(kind: NDArray[np.int8], categories: Sequence[Category]) -> NDArray[np.bool_]:
     """Which of a column of categories are some of these."""
-    import numpy as np
-
-    found: NDArray[bool_] = np.isin(kind, categories)
+    found: NDArray[np.bool_] = np.isin(kind, categories)
     return found

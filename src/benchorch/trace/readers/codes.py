@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, final
+from typing import final
 
-if TYPE_CHECKING:
-    from numpy import int32
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 
 @final
@@ -24,8 +23,6 @@ class Codes:
         """Every value so far, by its number."""
         return tuple(self._numbers)
 
-    def encoded(self, values: Sequence[Hashable]) -> NDArray[int32]:
+    def encoded(self, values: Sequence[Hashable]) -> NDArray[np.int32]:
         """The numbers of some values; TypeError if one is a list or an object."""
-        import numpy as np
-
         return np.fromiter(map(self._numbers.__getitem__, values), np.int32, len(values))

@@ -7,9 +7,11 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING
 from benchorch.trace.readers.categories import (
@@ -26,11 +28,7 @@ from benchorch.trace.readers.lanes import Labels
 from benchorch.trace.readers.records import EventArguments, Record
 from benchorch.trace.readers.values import integers, nanoseconds, word
 
-if TYPE_CHECKING:
-    from numpy import bool_, int8, int64
-    from numpy.typing import NDArray
-
-    Piece = dict[str, NDArray[Any]]
+Piece = dict[str, NDArray[Any]]
 
 ROW_BITS = 32
 """A record's place is its block's number and its row there, as one number."""
@@ -68,8 +66,6 @@ class Gathered:
 
     def add(self, rows: Sequence[Record], block: int) -> None:
         """Take the records of one block."""
-        import numpy as np
-
         first = block << ROW_BITS
         phases = [row.ph for row in rows]
         complete = [phase == _COMPLETE for phase in phases]
@@ -78,7 +74,7 @@ class Gathered:
         places = np.flatnonzero(np.array(complete, dtype=bool)) + first
         self.add_complete(list(compress(rows, complete)), places)
 
-    def add_complete(self, rows: list[Record], places: NDArray[int64]) -> None:
+    def add_complete(self, rows: list[Record], places: NDArray[np.int64]) -> None:
         """Take complete events."""
         try:
             piece = self._piece(rows, places)
@@ -101,7 +97,7 @@ class Gathered:
             halves = [at for at, phase in enumerate(phases) if phase in _HALVES]
             self.halves += ((first + at, self._plain(rows[at])) for at in halves)
 
-    def _piece(self, rows: list[Record], places: NDArray[int64]) -> Piece:
+    def _piece(self, rows: list[Record], places: NDArray[np.int64]) -> Piece:
         kind = self._kinds(rows)
         spans = kind == LEFT_OUT
         if spans.any():
@@ -117,17 +113,13 @@ class Gathered:
         }
         return self._timed(piece, rows)
 
-    def _kinds(self, rows: Sequence[Record]) -> NDArray[int8]:
-        import numpy as np
-
+    def _kinds(self, rows: Sequence[Record]) -> NDArray[np.int8]:
         codes = self.words.encoded([row.cat for row in rows])
         kinds = np.array([category(word(each)) for each in self.words.values], dtype=np.int8)
         return kinds[codes] if len(rows) else np.empty(0, dtype=np.int8)
 
     def _timed(self, piece: Piece, rows: Sequence[Record]) -> Piece:
         """With its times; records without one are dropped, durations that are none become 0."""
-        import numpy as np
-
         start, known = nanoseconds([row.ts for row in rows])
         duration, said = nanoseconds([row.dur for row in rows])
         negative = duration < 0
@@ -167,9 +159,7 @@ def _nested(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, str]:
     return {name: word(value) for name, value in values.items() if isinstance(value, list | dict)}
 
 
-def _lane_keys(rows: Sequence[Record], kind: NDArray[int8]) -> list[Hashable]:
-    import numpy as np
-
+def _lane_keys(rows: Sequence[Record], kind: NDArray[np.int8]) -> list[Hashable]:
     keys: list[Hashable] = [(row.pid, row.tid) for row in rows]
     works = among(kind, WORK).tolist()
     for at in np.flatnonzero(among(kind, ON_STREAMS)).tolist():
@@ -178,10 +168,8 @@ def _lane_keys(rows: Sequence[Record], kind: NDArray[int8]) -> list[Hashable]:
     return keys
 
 
-def _joins(args: list[EventArguments], kind: NDArray[int8]) -> Piece:
+def _joins(args: list[EventArguments], kind: NDArray[np.int8]) -> Piece:
     """What joins events, read only from the kinds of events that it may be said of."""
-    import numpy as np
-
     everyone = np.ones(len(args), dtype=bool)
     external_id = _read(args, everyone, attrgetter("external_id"))
     older = _read(args, external_id == NOTHING, attrgetter("external_id_before_1_13"))
@@ -197,11 +185,11 @@ def _joins(args: list[EventArguments], kind: NDArray[int8]) -> Piece:
 
 
 def _read(
-    args: list[EventArguments], asked: NDArray[bool_], field_of: Callable[[EventArguments], object]
-) -> NDArray[int64]:
+    args: list[EventArguments],
+    asked: NDArray[np.bool_],
+    field_of: Callable[[EventArguments], object],
+) -> NDArray[np.int64]:
     """One field as a column; NOTHING where it is not asked for."""
-    import numpy as np
-
     column = np.full(len(args), NOTHING, dtype=np.int64)
     if asked.any():
         chosen = args if asked.all() else list(compress(args, asked.tolist()))

@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.readers.columns import ROW_BITS
 from benchorch.trace.readers.records import UNREADABLE, arguments
 from benchorch.trace.readers.source import TraceFile
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
 
 _ROW = (1 << ROW_BITS) - 1
 
@@ -33,7 +32,7 @@ class JsonDetails:
 
     path: Path
     blocks: Sequence[tuple[int, int]]
-    place: NDArray[int64]
+    place: NDArray[np.int64]
 
     def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
         """The arguments of some events by index; an empty mapping for those that have none."""

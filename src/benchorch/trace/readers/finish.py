@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING, Category, Lane
 from benchorch.trace.readers.categories import ON_STREAMS, WORK, among
@@ -14,11 +17,7 @@ from benchorch.trace.readers.lanes import numbered, stream_lane, thread_lane
 from benchorch.trace.readers.pairs import paired
 from benchorch.trace.readers.values import word
 
-if TYPE_CHECKING:
-    from numpy import int8, int32, int64
-    from numpy.typing import NDArray
-
-    Columns = dict[str, NDArray[Any]]
+Columns = dict[str, NDArray[Any]]
 
 _NODE_SUFFIX = "_kernel_time"
 _FENCES = ("_fence_before", "_fence_after")
@@ -29,15 +28,13 @@ class Finished:
     """Columns under the names they have in `Events`, and the place of each event in the file."""
 
     columns: Columns
-    place: NDArray[int64]
+    place: NDArray[np.int64]
     names: tuple[str, ...]
     lanes: tuple[Lane, ...]
 
 
 def finished(gathered: Gathered) -> Finished | None:
     """The columns of everything gathered, which is used up; None if there is no event."""
-    import numpy as np
-
     if gathered.halves:
         last_ns = max((_last_end(piece) for piece in gathered.pieces), default=0)
         gathered.add_complete(*paired(gathered.halves, last_ns, gathered.repairs))
@@ -61,8 +58,6 @@ def finished(gathered: Gathered) -> Finished | None:
 
 def _joined(gathered: Gathered) -> Columns:
     """Each column in one piece, in the order of the file."""
-    import numpy as np
-
     pieces = gathered.pieces
     columns = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in [*pieces[0]]}
     pieces.clear()
@@ -72,10 +67,10 @@ def _joined(gathered: Gathered) -> Columns:
     return columns
 
 
-def _lanes(gathered: Gathered, codes: NDArray[int32]) -> tuple[NDArray[int32], tuple[Lane, ...]]:
+def _lanes(
+    gathered: Gathered, codes: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], tuple[Lane, ...]]:
     """The column of lanes by their final numbers."""
-    import numpy as np
-
     found = [_lane(key) for key in gathered.lanes.values]
     used = np.flatnonzero(np.bincount(codes, minlength=len(found))).tolist()
     ordered, index = numbered(found[code] for code in used)
@@ -94,13 +89,11 @@ def _lane(key: object) -> Lane:
 
 def _names(
     gathered: Gathered, columns: Columns
-) -> tuple[NDArray[int8], NDArray[int32], tuple[str, ...]]:
+) -> tuple[NDArray[np.int8], NDArray[np.int32], tuple[str, ...]]:
     """Categories, names by their final numbers, and the names in order.
 
     A node of ONNX Runtime is called what the graph calls it; its fences are none of it.
     """
-    import numpy as np
-
     texts = [word(value) for value in gathered.names.values]
     fences = np.array([text.endswith(_FENCES) for text in texts], dtype=bool)
     codes, category = columns["name"], columns["category"]
@@ -118,8 +111,6 @@ def _names(
 
 def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
     """Without device work that the file tells twice."""
-    import numpy as np
-
     work = np.flatnonzero(among(columns["category"], WORK))
     keys = np.stack(
         [
@@ -137,10 +128,8 @@ def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
     return {name: column[keep] for name, column in columns.items()}
 
 
-def _unambiguous(columns: Columns, repairs: Counter[str]) -> NDArray[int64]:
+def _unambiguous(columns: Columns, repairs: Counter[str]) -> NDArray[np.int64]:
     """Correlations, no two host calls with the same one: the first and outermost call keeps it."""
-    import numpy as np
-
     correlation = columns["correlation"].copy()
     calls = np.flatnonzero((columns["category"] == Category.RUNTIME) & (correlation >= 0))
     order = calls[
@@ -153,10 +142,8 @@ def _unambiguous(columns: Columns, repairs: Counter[str]) -> NDArray[int64]:
     return correlation
 
 
-def _tell_records(columns: Columns, recorded_on: NDArray[int64]) -> None:
+def _tell_records(columns: Columns, recorded_on: NDArray[np.int64]) -> None:
     """Give host calls that record an event the stream that a wait for it names."""
-    import numpy as np
-
     notes = np.flatnonzero((recorded_on >= 0) & (columns["awaited"] >= 0))
     calls = np.flatnonzero(columns["category"] == Category.RUNTIME)
     calls = calls[np.argsort(columns["correlation"][calls], kind="stable")]

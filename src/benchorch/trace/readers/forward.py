@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING
 
-if TYPE_CHECKING:
-    from numpy import int32, int64, intp
-    from numpy.typing import NDArray
-
 
 def forward_lanes(
-    sequence: NDArray[int64],
-    forward_thread: NDArray[int64],
-    lane: NDArray[int32],
-    start_ns: NDArray[int64],
-) -> NDArray[int32]:
+    sequence: NDArray[np.int64],
+    forward_thread: NDArray[np.int64],
+    lane: NDArray[np.int32],
+    start_ns: NDArray[np.int64],
+) -> NDArray[np.int32]:
     """For each event with a forward thread the lane of that thread; NOTHING for the others.
 
     PyTorch numbers threads its own way here, and says the number of none. So the thread is the
     lane on which most of the sequence numbers were seen before, by operators which are not
     backward ones; of several the first lane. All arrays have shape ``(n,)``.
     """
-    import numpy as np
-
     result = np.full(len(lane), NOTHING, dtype=np.int32)
     candidates = np.flatnonzero((forward_thread <= 0) & (sequence >= 0))
     for thread in np.unique(forward_thread[forward_thread > 0]):
@@ -35,14 +30,12 @@ def forward_lanes(
 
 
 def _lane_of(
-    backward: NDArray[intp],
-    candidates: NDArray[intp],
-    sequence: NDArray[int64],
-    lane: NDArray[int32],
-    start_ns: NDArray[int64],
+    backward: NDArray[np.intp],
+    candidates: NDArray[np.intp],
+    sequence: NDArray[np.int64],
+    lane: NDArray[np.int32],
+    start_ns: NDArray[np.int64],
 ) -> int:
-    import numpy as np
-
     if not len(backward) or not len(candidates):
         return NOTHING
     order = backward[np.lexsort((-start_ns[backward], sequence[backward]))]

@@ -13,7 +13,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.events import NOTHING, Category, Events
@@ -21,10 +24,6 @@ from benchorch.trace.readers.columns import Gathered
 from benchorch.trace.readers.finish import finished
 from benchorch.trace.readers.sqlite_file import SqliteFile
 from benchorch.trace.readers.values import MOST_NS, integer, integers, word
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
 
 WAITS = re.compile(
     r"(pthread_(cond_|join|mutex_lock|mutex_timedlock|rwlock_|barrier_wait|timedjoin)|sem_|futex"
@@ -214,8 +213,6 @@ def _gather(
     awaited: Mapping[int, int],
 ) -> None:
     """Take some rows of a table; those that never ended are left out."""
-    import numpy as np
-
     rowid, start, end, thread, device, stream, correlation, graph_node, *told = columns
     start_ns, end_ns = integers(start), integers(end)
     ended = (start_ns != NOTHING) & (end_ns != NOTHING) & (np.abs(start_ns) <= MOST_NS)
@@ -306,7 +303,7 @@ class NsightDetails:
     """
 
     path: Path
-    place: NDArray[int64]
+    place: NDArray[np.int64]
 
     def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
         """The columns of some events by index."""

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.readers.records import Record
 from benchorch.trace.readers.values import nanoseconds
 from benchorch.units import NS_PER_US
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
 
 Half = tuple[int, Record]
 
 
 def paired(
     halves: Sequence[Half], last_ns: int, repairs: Counter[str]
-) -> tuple[list[Record], NDArray[int64]]:
+) -> tuple[list[Record], NDArray[np.int64]]:
     """Complete records and the places of their begins.
 
     On each thread an end closes the last begin that is still open, in order of time. A begin
     without an end lasts to `last_ns` or the last half; an end without a begin is dropped. Both
     are counted.
     """
-    import numpy as np
-
     times, known = nanoseconds([record.ts for _, record in halves])
     order = np.lexsort((np.arange(len(halves)), times))
     open_by_thread: dict[Hashable, list[int]] = {}
