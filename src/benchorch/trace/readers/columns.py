@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, count
 from operator import attrgetter
 from typing import Any, final
 
@@ -23,7 +23,6 @@ from benchorch.trace.readers.categories import (
     among,
     category,
 )
-from benchorch.trace.readers.codes import Codes
 from benchorch.trace.readers.lanes import Labels
 from benchorch.trace.readers.records import EventArguments, Record
 from benchorch.trace.readers.values import integers, nanoseconds, word
@@ -40,6 +39,23 @@ _OTHERS = frozenset("sftiIRCbneSTpFNODPvVcaO(),")
 """Phases of what is no event on a lane: flows, instants, counters, asynchronous ranges."""
 
 _WORDS = ("ph", "cat", "name", "pid", "tid")
+
+
+@final
+class Codes:
+    """The distinct values of a column, each with its number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = defaultdict(count().__next__)
+
+    @property
+    def values(self) -> tuple[Hashable, ...]:
+        """Every value so far, by its number."""
+        return tuple(self._numbers)
+
+    def encoded(self, values: Sequence[Hashable]) -> NDArray[np.int32]:
+        """The numbers of some values; TypeError if one is a list or an object."""
+        return np.fromiter(map(self._numbers.__getitem__, values), np.int32, len(values))
 
 
 @final

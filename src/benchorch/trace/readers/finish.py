@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING, Category, Lane
 from benchorch.trace.readers.categories import ON_STREAMS, WORK, among
 from benchorch.trace.readers.columns import Gathered
-from benchorch.trace.readers.forward import forward_lanes
 from benchorch.trace.readers.lanes import numbered, stream_lane, thread_lane
-from benchorch.trace.readers.pairs import paired
-from benchorch.trace.readers.values import word
+from benchorch.trace.readers.records import Record
+from benchorch.trace.readers.values import nanoseconds, word
+from benchorch.units import NS_PER_US
 
 Columns = dict[str, NDArray[Any]]
 
@@ -157,3 +159,78 @@ def _tell_records(columns: Columns, recorded_on: NDArray[np.int64]) -> None:
 
 def _last_end(piece: Columns) -> int:
     return int((piece["start_ns"] + piece["duration_ns"]).max())
+
+
+def paired(
+    halves: Sequence[tuple[int, Record]], last_ns: int, repairs: Counter[str]
+) -> tuple[list[Record], NDArray[np.int64]]:
+    """Complete records and the places of their begins.
+
+    On each thread an end closes the last begin that is still open, in order of time. A begin
+    without an end lasts to `last_ns` or the last half; an end without a begin is dropped. Both
+    are counted.
+    """
+    times, known = nanoseconds([record.ts for _, record in halves])
+    order = np.lexsort((np.arange(len(halves)), times))
+    open_by_thread: dict[Hashable, list[int]] = {}
+    ends: dict[int, int] = {}
+    for at in order[known[order]].tolist():
+        record = halves[at][1]
+        waiting = open_by_thread.setdefault((record.pid, record.tid), [])
+        if record.ph == "B":
+            waiting.append(at)
+        elif waiting:
+            ends[waiting.pop()] = int(times[at])
+        else:
+            repairs["end without a begin"] += 1
+    last_ns = max([last_ns, *times.tolist()])
+    for at in (at for waiting in open_by_thread.values() for at in waiting):
+        ends[at] = last_ns
+        repairs["begin without an end"] += 1
+    begins = sorted(ends, key=lambda at: halves[at][0])
+    rows = [_complete(halves[at][1], ends[at] - int(times[at])) for at in begins]
+    return rows, np.array([halves[at][0] for at in begins], dtype=np.int64)
+
+
+def _complete(record: Record, duration_ns: int) -> Record:
+    return msgspec.structs.replace(record, ph="X", dur=duration_ns / NS_PER_US)
+
+
+def forward_lanes(
+    sequence: NDArray[np.int64],
+    forward_thread: NDArray[np.int64],
+    lane: NDArray[np.int32],
+    start_ns: NDArray[np.int64],
+) -> NDArray[np.int32]:
+    """For each event with a forward thread the lane of that thread; NOTHING for the others.
+
+    PyTorch numbers threads its own way here, and says the number of none. So the thread is the
+    lane on which most of the sequence numbers were seen before, by operators which are not
+    backward ones; of several the first lane. All arrays have shape ``(n,)``.
+    """
+    result = np.full(len(lane), NOTHING, dtype=np.int32)
+    candidates = np.flatnonzero((forward_thread <= 0) & (sequence >= 0))
+    for thread in np.unique(forward_thread[forward_thread > 0]):
+        backward = np.flatnonzero(forward_thread == thread)
+        found = _lane_of(backward[sequence[backward] >= 0], candidates, sequence, lane, start_ns)
+        result[backward] = found
+    return result
+
+
+def _lane_of(
+    backward: NDArray[np.intp],
+    candidates: NDArray[np.intp],
+    sequence: NDArray[np.int64],
+    lane: NDArray[np.int32],
+    start_ns: NDArray[np.int64],
+) -> int:
+    if not len(backward) or not len(candidates):
+        return NOTHING
+    order = backward[np.lexsort((-start_ns[backward], sequence[backward]))]
+    asked, first = np.unique(sequence[order], return_index=True)
+    last_start_ns = start_ns[order[first]]
+    at = np.minimum(np.searchsorted(asked, sequence[candidates]), len(asked) - 1)
+    fits = (asked[at] == sequence[candidates]) & (start_ns[candidates] < last_start_ns[at])
+    if not fits.any():
+        return NOTHING
+    return int(np.argmax(np.bincount(lane[candidates[fits]])))
