@@ -34,6 +34,14 @@ class Category(IntEnum):
 DEVICE_WORK = (Category.KERNEL, Category.COPY, Category.FILL)
 
 
+def among(column: NDArray[np.int8], categories: Sequence[int]) -> NDArray[np.bool_]:
+    """Where a column of categories has one of some."""
+    table = np.zeros(128, dtype=np.bool_)
+    table[list(categories)] = True
+    where: NDArray[np.bool_] = table[column]
+    return where
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
     """Where events happen one inside or after another: a host thread or a device's stream.
@@ -115,6 +123,11 @@ class Events:
     def __len__(self) -> int:
         """How many there are."""
         return len(self.start_ns)
+
+    @property
+    def devices(self) -> NDArray[np.int64]:
+        """Of every lane the number of its device, NOTHING for a host thread; at least one entry."""
+        return np.array([lane.device for lane in self.lanes] or [NOTHING], dtype=np.int64)
 
     @property
     def end_ns(self) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Which stretches of a trace are worth looking at one by one?"""
+"""Windows of a trace that are analysed one by one: its iterations, or all of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from benchorch.errors import TraceError
 from benchorch.trace.dag import Window
 from benchorch.trace.events import DEVICE_WORK, Category, Events
-from benchorch.trace.nesting import nest
+from benchorch.trace.nesting import Spans, nest
 
 MARKS = ("benchorch:call*", "ProfilerStep#*", "model_run")
 """Ranges that mark iterations, the most telling ones first."""
@@ -63,19 +63,13 @@ def _named(events: Events, pattern: str) -> NDArray[np.bool_]:
 def _outermost(events: Events, chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
     """The chosen events that are in no other chosen one on their lane, in order of start."""
     indices = np.flatnonzero(chosen)
-    top = indices[nest(_Chosen(events, indices)).depth == 0]
+    spans = Spans(
+        lane=events.lane[indices], start_ns=events.start_ns[indices], end_ns=events.end_ns[indices]
+    )
+    top = indices[nest(spans).depth == 0]
     order = np.lexsort((events.lane[top], events.end_ns[top], events.start_ns[top]))
     in_order: NDArray[np.intp] = top[order]
     return in_order
-
-
-class _Chosen:
-    """Some events as spans."""
-
-    def __init__(self, events: Events, indices: NDArray[np.intp]) -> None:
-        self.lane = events.lane[indices]
-        self.start_ns = events.start_ns[indices]
-        self.end_ns = events.end_ns[indices]
 
 
 def _of(events: Events, marks: NDArray[np.intp]) -> tuple[Window, ...]:

@@ -1,4 +1,4 @@
-"""From dependencies that were found to a graph that replays what was observed."""
+"""Assembly of dependencies to a graph that replays what was observed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,7 @@ from benchorch.trace.dag import NOBODY, Class, Dag, EdgeKind, Tier, Window
 from benchorch.trace.graph.edge_list import Edges, Found, edges, joined
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
-from benchorch.trace.graph.topological_order import order, positions
-
-
-def times(scope: Scope) -> NDArray[np.int64]:
-    """The time of every point of a scope, then of the source and of the sink, (2n + 2,) in ns."""
-    time_ns = np.empty(2 * len(scope) + 2, dtype=np.int64)
-    time_ns[0:-2:2] = scope.start_ns
-    time_ns[1:-2:2] = scope.end_ns
-    parts = slice(0, 2 * (scope.hosts + scope.works))
-    time_ns[-2] = scope.window.start_ns
-    time_ns[-1] = time_ns[parts].max(initial=scope.window.start_ns)
-    return time_ns
+from benchorch.trace.graph.topological_order import positions, topological_order
 
 
 @final
@@ -51,9 +40,7 @@ class Wiring:
     repairs: Mapping[str, int]
 
 
-def assemble(
-    scope: Scope, chains: ThreadTimelines, time_ns: NDArray[np.int64], found: Sequence[Found]
-) -> Wiring:
+def assemble(scope: Scope, timelines: ThreadTimelines, found: Sequence[Found]) -> Wiring:
     """All that was found, and the points that it is about in their final order."""
     repairs = Counter(dict(scope.repairs))
     facts = dict(scope.facts)
@@ -61,17 +48,17 @@ def assemble(
         repairs.update(one.repairs)
         facts.update(one.facts)
     parts = [one.edges for one in found if len(one.edges)]
-    points = order(scope, chains, time_ns, parts)
+    points = topological_order(scope, timelines, parts)
     event = np.append(scope.event, [NOBODY]).astype(np.int32)
     inner = points < 2 * len(scope)
     local = np.where(inner, points >> 1, len(scope))
     return Wiring(
-        time_ns=time_ns[points],
+        time_ns=timelines.time_ns[points],
         event=event[local],
         lane=np.append(scope.lane, NOBODY).astype(np.int32)[local],
         is_end=(inner & (points & 1 == 1)).astype(np.bool_),
         parts=parts,
-        place=positions(points, len(time_ns)),
+        place=positions(points, len(timelines.time_ns)),
         events=event,
         window=scope.window,
         facts=facts,

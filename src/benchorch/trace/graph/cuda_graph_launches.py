@@ -1,6 +1,6 @@
-"""In which order must the kernels run that one launch of a captured graph starts?
+"""Order of the kernels that one launch of a captured CUDA graph starts.
 
-A profile tells when they ran, not why. What holds for any graph: all of it comes after what is
+A profile records when they ran, not why. What holds for any graph: all of it comes after what is
 before the launch on its stream, and before what is behind it. The rest is learned from all
 launches of the same graph: the more there are, the less is coincidence.
 """
@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 
 from benchorch.trace.dag import Tier
 from benchorch.trace.events import NOTHING
-from benchorch.trace.graph.device_edges import Fitted
+from benchorch.trace.graph.device_edges import Fitted, stream_edges
 from benchorch.trace.graph.edge_list import Edges, Found, found, joined
 from benchorch.trace.graph.scope_values import Scope
-from benchorch.trace.graph.stream_order import stream_edges
 from benchorch.trace.graph.stream_queues import Queues
 
 _TIGHT = 2
 """What starts within so many stream gaps after an end was waiting for it."""
 
 
-def graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> Found:
+def cuda_graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> Found:
     """Dependencies between the lanes of launched graphs; graphs on one lane have none to learn."""
     launches = [one for one in _launches(scope) if len({*scope.lane[one].tolist()}) > 1]
     same: defaultdict[tuple[int, ...], list[NDArray[np.int64]]] = defaultdict(list)
@@ -58,9 +57,9 @@ def _around(scope: Scope, queue: Queues, fit: Fitted, work: NDArray[np.int64]) -
     last = np.array([side[np.argmax(scope.end_ns[side])] for side in sides], dtype=np.int64)
     parts = []
     if before[0] != NOTHING:
-        parts.append(stream_edges(np.repeat(before, len(first)), first, Tier.SEMANTIC, fit, scope))
+        parts.append(stream_edges(scope, np.repeat(before, len(first)), first, Tier.SEMANTIC, fit))
     if behind[0] != NOTHING:
-        parts.append(stream_edges(last, np.repeat(behind, len(last)), Tier.SEMANTIC, fit, scope))
+        parts.append(stream_edges(scope, last, np.repeat(behind, len(last)), Tier.SEMANTIC, fit))
     return joined(parts)
 
 
@@ -88,5 +87,5 @@ def _learned(scope: Scope, replays: list[NDArray[np.int64]], fit: Fitted) -> Edg
         gap_ns = (start_ns[:, then] - end_ns[:, node]).min(axis=0)
         tight = gap_ns <= _TIGHT * fit.gap_ns[work[0, then] - scope.hosts]
         pairs = work[:, node[tight]].ravel(), work[:, then[tight]].ravel()
-        parts.append(stream_edges(*pairs, Tier.INFERRED, fit, scope))
+        parts.append(stream_edges(scope, *pairs, Tier.INFERRED, fit))
     return joined(parts)

@@ -1,4 +1,4 @@
-"""What had to happen before a device could start its next piece of work?"""
+"""Edges of device work: its duration, its launch, and its order on streams."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found
-from benchorch.trace.graph.percentile_floor import percentile_floors
 from benchorch.trace.graph.scope_values import Scope
+
+_QUANTILE = 0.05
+"""The least may be a clock's error; a twentieth of the samples lies below the floor."""
 
 
 @final
@@ -34,13 +36,13 @@ class Fitted:
     gap_ns: NDArray[np.int64]
 
 
-def fitted(scope: Scope, held: NDArray[np.int64]) -> Fitted:
+def fitted(scope: Scope, delayed: NDArray[np.int64]) -> Fitted:
     """The floors of the trace itself: by device, and of launches by the function called.
 
-    What was held up by events of other streams (`held`, indices of work) says nothing about them.
+    Work that events of other streams delayed (`delayed`, its indices) says nothing about them.
     """
     work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
-    before = _latest_before(scope, work)
+    before = latest_so_far(scope.lane[work], scope.end_ns[work], work, strictly=True)
     follows = before != NOTHING
     call = scope.launch[work]
     launched = call != NOTHING
@@ -48,9 +50,10 @@ def fitted(scope: Scope, held: NDArray[np.int64]) -> Fitted:
     latency_ns = scope.start_ns[work] - called_ns
     ended_ns = np.where(follows, scope.end_ns[before], scope.window.start_ns)
     gap_ns = scope.start_ns[work] - ended_ns
-    device, devices = _devices(scope, work)
+    numbers, place = np.unique(scope.events.devices, return_inverse=True)
+    device, devices = place[scope.lane[work]], len(numbers)
     free = np.ones(len(work), dtype=np.bool_)
-    free[held - scope.hosts] = False
+    free[delayed - scope.hosts] = False
     idle = (
         free
         & launched
@@ -72,7 +75,7 @@ def fitted(scope: Scope, held: NDArray[np.int64]) -> Fitted:
     )
 
 
-def device_lanes(scope: Scope, fit: Fitted, label: NDArray[np.int8]) -> Found:
+def device_edges(scope: Scope, fit: Fitted, label: NDArray[np.int8]) -> Found:
     """Work takes its time, comes after its launch, and after what is before it on its stream."""
     launched = scope.launch[fit.work] != NOTHING
     facts = {}
@@ -146,11 +149,6 @@ def _carried(scope: Scope, fit: Fitted) -> Edges:
     )
 
 
-def _latest_before(scope: Scope, work: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of each piece of work the one on its stream that ends last of those before it."""
-    return latest_so_far(scope.lane[work], scope.end_ns[work], work, strictly=True)
-
-
 def latest_so_far(
     lane: NDArray[np.int32],
     end_ns: NDArray[np.int64],
@@ -173,16 +171,39 @@ def latest_so_far(
     return np.where(begins, NOTHING, before)
 
 
-def _devices(scope: Scope, work: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """The device of each piece of work as a small number, and how many there are."""
-    numbers = np.array([lane.device for lane in scope.events.lanes] or [NOTHING], dtype=np.int64)
-    known, place = np.unique(numbers, return_inverse=True)
-    return place[scope.lane[work]], len(known)
-
-
 def _first_of_launch(scope: Scope, work: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Where work is the first that its call started: what else a graph starts waits for it."""
     by_start = np.argsort(scope.start_ns[work], kind="stable")
     first = np.zeros(len(work), dtype=np.bool_)
     first[by_start[np.unique(scope.launch[work][by_start], return_index=True)[1]]] = True
     return first
+
+
+def stream_edges(
+    scope: Scope, work: NDArray[np.int64], then: NDArray[np.int64], tier: Tier, fit: Fitted
+) -> Edges:
+    """From the end of each piece of work to the start of another; pairs of shape ``(n,)``."""
+    return edges(
+        2 * work + 1,
+        2 * then,
+        kind=EdgeKind.SYNC,
+        tier=tier,
+        weight_ns=fit.gap_ns[then - scope.hosts],
+        label=Class.STREAM_GAP,
+    )
+
+
+def percentile_floors(
+    values_ns: NDArray[np.int64], group: NDArray[np.integer], groups: int, missing_ns: int = 0
+) -> NDArray[np.int64]:
+    """The fifth percentile of every group's samples, (groups,) in ns.
+
+    An observed value, never one in between; of one or two samples the least. Groups without a
+    sample get `missing_ns`.
+    """
+    floor = np.full(groups, missing_ns, dtype=np.int64)
+    order = np.lexsort((values_ns, group))
+    values_ns, group = values_ns[order], group[order]
+    known, first, count = np.unique(group, return_index=True, return_counts=True)
+    floor[known] = values_ns[first + ((count - 1) * _QUANTILE).astype(np.int64)]
+    return floor

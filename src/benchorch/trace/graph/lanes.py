@@ -1,4 +1,4 @@
-"""Whose lanes take part: which thread is the main one, and which only look on?"""
+"""Roles of lanes: streams, the main thread, and threads that do no work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.events import Category, Events
+from benchorch.trace.events import Category, Events, among
 
 HOST = (
     Category.OPERATOR,
@@ -22,25 +22,13 @@ _WORK = (Category.OPERATOR, Category.ANNOTATION, Category.NODE, Category.SESSION
 _STEP = re.compile(r"ProfilerStep#|benchorch:call|model_run$")
 
 
-def among(column: NDArray[np.int8], values: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Where a column of small numbers has one of some values."""
-    table = np.zeros(128, dtype=np.bool_)
-    table[list(values)] = True
-    where: NDArray[np.bool_] = table[column]
-    return where
-
-
-def on_device(events: Events) -> NDArray[np.bool_]:
-    """Of every lane whether it is a stream."""
-    return np.array([lane.on_device for lane in events.lanes], dtype=np.bool_)
-
-
-def daemons(events: Events, launching: NDArray[np.int64]) -> NDArray[np.bool_]:
+def daemons(
+    events: Events, streams: NDArray[np.bool_], launching: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Of every lane whether it is a thread that does no work: no operators, ranges or launches.
 
     Where no thread does any, as in a trace of Python frames alone, none is a daemon.
     """
-    streams = on_device(events)
     working = np.zeros(len(events.lanes), dtype=np.bool_)
     working[events.lane[among(events.category, _WORK)]] = True
     working[events.lane[launching]] = True

@@ -16,6 +16,32 @@ from benchorch.trace.events import Category, Events
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """Times and ratios that decide whether an unrecorded dependency may be inferred.
+
+    All times scale with the trace's clock: where every stamp is multiplied, so must these be.
+
+    Attributes:
+        idle_ns: a lane is idle in a gap longer than this ...
+        idle_gaps_ratio: ... and than so many times the lane's median gap.
+        wake_ns: what ended a gap ended at most this long before it.
+        woken_ns: ... and if anything did, so much before it, for a thread takes time to wake up.
+        stalled_ns: a kernel that starts so much later than is explained waited for something.
+        blocked_ratio: a call that takes so many times its median was held up.
+        queue: launches that a stream holds at least before a launch blocks.
+    """
+
+    idle_ns: int = 100_000
+    idle_gaps_ratio: float = 20.0
+    wake_ns: int = 300_000
+    woken_ns: int = 8_000
+    stalled_ns: int = 20_000
+    blocked_ratio: float = 3.0
+    queue: int = 500
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """Columns of the events of one window: first of host threads, then device work, then notes.
 
@@ -36,6 +62,7 @@ class Scope:
         after: (hosts,) the next host event that is not inside each.
         by_category, category_from: indices by category, and where each category's begin.
         main_lane: the thread whose gaps are Python at work, -1 where there is no thread.
+        thresholds: what inference needs.
         facts, repairs: for the graph's own.
     """
 
@@ -64,6 +91,7 @@ class Scope:
     by_category: NDArray[np.int64]
     category_from: NDArray[np.int64]
     main_lane: int
+    thresholds: Thresholds
     facts: Mapping[str, float] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
 

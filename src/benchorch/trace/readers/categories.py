@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
-
 from benchorch.trace.events import DEVICE_WORK, Category
 
 LEFT_OUT = -1
@@ -57,9 +52,3 @@ CALLS = (*ON_STREAMS, Category.RUNTIME, Category.OTHER)
 
 CALLED = (Category.OPERATOR, Category.ANNOTATION, Category.OTHER)
 """What may have a place in the forward or backward pass."""
-
-
-def among(kind: NDArray[np.int8], categories: Sequence[Category]) -> NDArray[np.bool_]:
-    """Which of a column of categories are some of these."""
-    found: NDArray[np.bool_] = np.isin(kind, categories)
-    return found

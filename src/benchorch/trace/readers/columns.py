@@ -13,14 +13,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.events import NOTHING
+from benchorch.trace.events import NOTHING, among
 from benchorch.trace.readers.categories import (
     CALLED,
     CALLS,
     LEFT_OUT,
     ON_STREAMS,
     WORK,
-    among,
     category,
 )
 from benchorch.trace.readers.lanes import Labels

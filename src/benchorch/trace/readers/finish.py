@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.events import NOTHING, Category, Lane
-from benchorch.trace.readers.categories import ON_STREAMS, WORK, among
+from benchorch.trace.events import NOTHING, Category, Lane, among
+from benchorch.trace.readers.categories import ON_STREAMS, WORK
 from benchorch.trace.readers.columns import Gathered
 from benchorch.trace.readers.lanes import numbered, stream_lane, thread_lane
 from benchorch.trace.readers.records import Record
