@@ -1,4 +1,4 @@
-"""Records of a JSON trace as unfinished columns: words are codes, lanes what they are called."""
+"""Records of a trace as unfinished columns: names, lanes and categories are codes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING, among
-from benchorch.trace.readers.categories import (
-    CALLED,
-    CALLS,
-    LEFT_OUT,
-    ON_STREAMS,
-    WORK,
-    category,
-)
-from benchorch.trace.readers.lanes import Labels
+from benchorch.trace.readers.categories import CALLED, CALLS, LEFT_OUT, ON_STREAMS, WORK, category
 from benchorch.trace.readers.records import EventArguments, Record
 from benchorch.trace.readers.values import integers, nanoseconds, word
 
@@ -48,7 +40,7 @@ class Codes:
         self._numbers: dict[Hashable, int] = defaultdict(count().__next__)
 
     @property
-    def values(self) -> tuple[Hashable, ...]:
+    def values(self) -> tuple[Any, ...]:
         """Every value so far, by its number."""
         return tuple(self._numbers)
 
@@ -66,6 +58,7 @@ class Gathered:
         names, lanes: what the codes of the columns stand for; a lane is ``(pid, tid)`` or, of
             something on a stream, ``(pid, tid, device, stream, whether it works)``.
         words: the categories as the file spells them.
+        thread_names: by process and thread.
         halves: records that begin or end an event, with their place.
         left_out: records that are no event on a lane, by what they are.
     """
@@ -73,7 +66,7 @@ class Gathered:
     names: Codes = field(default_factory=Codes)
     lanes: Codes = field(default_factory=Codes)
     words: Codes = field(default_factory=Codes)
-    labels: Labels = field(default_factory=Labels)
+    thread_names: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     pieces: list[Piece] = field(default_factory=list)
     halves: list[tuple[int, Record]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -100,23 +93,35 @@ class Gathered:
 
     def _add_others(self, rows: Sequence[Record], phases: list[Hashable], first: int) -> None:
         """Take what is no complete event; most of it is only counted."""
-        counts = _counted(phases)
+        try:
+            counts = Counter(phases)
+        except TypeError:  # one that is a list or an object
+            counts = Counter(phase for phase in phases if isinstance(phase, str))
         left_out = sum(counts[each] for each in _OTHERS)
-        self.count(self.left_out, "flow, instant or counter", left_out)
-        told = sum(counts[each] for each in (_COMPLETE, _METADATA, *_HALVES))
-        self.count(self.repairs, "record of an unknown kind", len(rows) - left_out - told)
+        known = sum(counts[each] for each in (_COMPLETE, _METADATA, *_HALVES))
+        self.left_out["flow, instant or counter"] += left_out
+        self.repairs["record of an unknown kind"] += len(rows) - left_out - known
         if counts[_METADATA]:
             for row in compress(rows, [phase == _METADATA for phase in phases]):
-                self.labels.add(row.name, row.pid, row.tid, row.args.name)
+                if row.name == "thread_name":
+                    self.name_thread(row.pid, row.tid, row.args.name)
         if counts["B"] or counts["E"]:
             halves = [at for at, phase in enumerate(phases) if phase in _HALVES]
             self.halves += ((first + at, self._plain(rows[at])) for at in halves)
 
+    def name_thread(self, process: object, thread: object, name: object) -> None:
+        """Keep one name of a thread."""
+        if word(name):
+            names = self.thread_names.setdefault((word(process), word(thread)), set())
+            names.add(word(name).strip())
+
     def _piece(self, rows: list[Record], places: NDArray[np.int64]) -> Piece:
-        kind = self._kinds(rows)
+        codes = self.words.encoded([row.cat for row in rows])
+        kinds = [category(word(each)) for each in self.words.values]
+        kind = np.array(kinds, dtype=np.int8)[codes]
         spans = kind == LEFT_OUT
         if spans.any():
-            self.count(self.left_out, "span", int(spans.sum()))
+            self.left_out["span"] += int(spans.sum())
             rows = list(compress(rows, (~spans).tolist()))
             kind, places = kind[~spans], places[~spans]
         piece: Piece = {
@@ -126,29 +131,15 @@ class Gathered:
             "lane": self.lanes.encoded(_lane_keys(rows, kind)),
             **_joins([row.args for row in rows], kind),
         }
-        return self._timed(piece, rows)
-
-    def _kinds(self, rows: Sequence[Record]) -> NDArray[np.int8]:
-        codes = self.words.encoded([row.cat for row in rows])
-        kinds = np.array([category(word(each)) for each in self.words.values], dtype=np.int8)
-        return kinds[codes] if len(rows) else np.empty(0, dtype=np.int8)
-
-    def _timed(self, piece: Piece, rows: Sequence[Record]) -> Piece:
-        """With its times; records without one are dropped, durations that are none become 0."""
-        start, known = nanoseconds([row.ts for row in rows])
-        duration, said = nanoseconds([row.dur for row in rows])
+        # Records without a time are dropped, durations that are none become 0.
+        piece["start_ns"], known = nanoseconds([row.ts for row in rows])
+        duration, valid = nanoseconds([row.dur for row in rows])
         negative = duration < 0
-        self.count(self.repairs, "missing duration", int((known & ~said).sum()))
-        self.count(self.repairs, "negative duration", int((known & negative).sum()))
-        self.count(self.repairs, "missing time", int((~known).sum()))
-        piece["start_ns"] = start
         piece["duration_ns"] = np.where(negative, 0, duration)
+        self.repairs["missing duration"] += int((known & ~valid).sum())
+        self.repairs["negative duration"] += int((known & negative).sum())
+        self.repairs["missing time"] += int((~known).sum())
         return piece if known.all() else {name: each[known] for name, each in piece.items()}
-
-    def count(self, counter: Counter[str], what: str, times: int) -> None:
-        """Add to a counter, which does not get an entry for what never happened."""
-        if times:
-            counter[what] += times
 
     def _plain(self, row: Record) -> Record:
         """The record with words where it has lists and objects."""
@@ -156,17 +147,9 @@ class Gathered:
         given = _nested(row.args, ("device", "stream"))
         if not wrong and not given:
             return row
-        self.count(self.repairs, "wrong type", len(wrong) + len(given))
+        self.repairs["wrong type"] += len(wrong) + len(given)
         arguments = msgspec.structs.replace(row.args, **given)
         return msgspec.structs.replace(row, **wrong, args=arguments)
-
-
-def _counted(phases: list[Hashable]) -> Counter[Hashable]:
-    """How often each phase occurs; none that is a list or an object."""
-    try:
-        return Counter(phases)
-    except TypeError:
-        return Counter(phase for phase in phases if isinstance(phase, str))
 
 
 def _nested(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, str]:

@@ -61,7 +61,7 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
         facts={
             **blocks.facts,
             "format": "kineto" if blocks.is_object else "onnx_runtime",
-            "left_out": dict(sorted(gathered.left_out.items())),
+            "left_out": dict(sorted((+gathered.left_out).items())),
         },
     )
 
