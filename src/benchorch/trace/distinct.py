@@ -1,4 +1,4 @@
-"""Which different values does a column have, and where are they?"""
+"""Distinct values of a column and their places."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Distinct:
 
 
 def distinct(column: NDArray[np.integer]) -> Distinct:
-    """What `numpy.unique` says; small numbers are looked up, which takes no sorting. n may be 0."""
+    """The same as `numpy.unique`; small numbers are looked up without sorting. n may be 0."""
     least = int(column.min(initial=0))
     span = int(column.max(initial=0)) - least + 1
     if span > COUNTED_SPAN * len(column) + 1_000:

@@ -10,14 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-NOTHING = -1  # in every integer column: the trace does not say
+NOTHING = -1  # in every integer column: not in the trace
 
 
 class Category(IntEnum):
     """What kind of thing an event is; every reader maps its own words to these."""
 
     OPERATOR = 0  # a framework's operator on the host
-    ANNOTATION = 1  # a range that somebody named: steps, ``mod:*``, ``wait:*``
+    ANNOTATION = 1  # a range that a person named: steps, ``mod:*``, ``wait:*``
     PYTHON = 2  # a Python frame
     RUNTIME = 3  # a host call into a device's runtime or driver
     KERNEL = 4  # work of a device ...
@@ -65,7 +65,7 @@ class Lane:
 
 
 class Details(Protocol):
-    """What an event says besides its columns; read again from the file when somebody asks."""
+    """What the file has of an event besides its columns; read again from it on request."""
 
     def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
         """The arguments of some events by index; an empty mapping for those that have none."""
@@ -93,12 +93,12 @@ class Events:
         sequence: joins an operator of the forward pass with those of its backward pass.
         forward_lane: lane of that forward operator.
         stream: of device work, of a synchronisation the stream it is about, and of a host call
-            that records an event the stream it does so on, where a wait for it tells.
+            that records an event the stream it does so on, where a wait for it names one.
         awaited: of a SYNC, the correlation of the event record that it waits for.
         graph_node: of device work in a launched graph, its node there.
         repairs: what had to be mended while reading, each with how often.
-        facts: what the file says of itself: device properties, versions, the profiler's schedule.
-        known: what was worked out of it already, by whoever did; a changed copy begins anew.
+        facts: metadata of the file: device properties, versions, the profiler's schedule.
+        known: results cached by whatever computed them; a changed copy begins anew.
     """
 
     start_ns: NDArray[np.int64]

@@ -37,9 +37,9 @@ class Fitted:
 
 
 def fitted(scope: Scope, delayed: NDArray[np.int64]) -> Fitted:
-    """The floors of the trace itself: by device, and of launches by the function called.
+    """5th-percentile floors of the trace: by device, and of launches by the function called.
 
-    Work that events of other streams delayed (`delayed`, its indices) says nothing about them.
+    Work that events of other streams delayed (`delayed`, its indices) does not count.
     """
     work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
     before = latest_so_far(scope.lane[work], scope.end_ns[work], work, strictly=True)

@@ -1,4 +1,4 @@
-"""Dependencies while a graph is put together, between points that have no order yet.
+"""Dependencies between points that have no order yet, while a graph is put together.
 
 Event i of a scope starts at point 2i and ends at point 2i + 1.
 """
@@ -45,7 +45,7 @@ class Edges:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Dependencies of one sort, and what they say about the chains of host threads.
+    """Dependencies of one sort, and the waits of host threads that they explain.
 
     Attributes:
         edges: the dependencies.
@@ -96,7 +96,7 @@ def found(
     facts: Mapping[str, float] | None = None,
     repairs: Mapping[str, int] | None = None,
 ) -> Found:
-    """Dependencies with nothing else to say, unless it is given; a floor holds for all waits."""
+    """Dependencies, and what else is given; one floor holds for all waits."""
     points = np.asarray(waits, dtype=np.int64)
     floors = np.broadcast_to(np.asarray(floor_ns, dtype=np.int64), points.shape)
     return Found(

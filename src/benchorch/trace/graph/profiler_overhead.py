@@ -1,4 +1,4 @@
-"""Into which thread's time does the profiler's own time fall?"""
+"""Attribution of the profiler's own time to threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchorch.trace.graph.scope_values import Scope
 def with_overhead(scope: Scope) -> Scope:
     """The scope with the profiler's intervals on the threads they name, cut to those threads.
 
-    Files give the profiler a process of its own; the thread's number says whose time it took. Cut
+    Files give the profiler a process of its own; the thread's number attributes its time. Cut
     they do not overlap; what no thread can be found for is left out.
     """
     these = scope.indices(Category.OVERHEAD)

@@ -43,14 +43,14 @@ class Thresholds:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Columns of the events of one window: first of host threads, then device work, then notes.
+    """Columns of the events of one window: first of host threads, then device work, then records.
 
     Host events come by lane, start and depth, so parents before children; device work by lane,
-    start and end; notes are records of synchronisation and of the profiler, which have no place
+    start and end; records are those of synchronisation and of the profiler, which have no place
     on a lane. Times are cut to the window.
 
     Attributes:
-        window: what is looked at.
+        window: what is analysed.
         event: (n,) indices into `events`.
         hosts, works: how many host events and how much device work there are.
         start_ns, end_ns, lane, name, category, correlation, stream, awaited, sequence,
@@ -123,7 +123,7 @@ class Scope:
         return np.sort(np.concatenate([one[self.matches(pattern, one)] for one in parts]))
 
     def matches(self, pattern: re.Pattern[str], these: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether a pattern is found in the name of each; every name is looked at once."""
+        """Whether a pattern is found in the name of each; every name is searched once."""
         name = self.name[these]
         flags = np.zeros(len(self.events.names), dtype=np.bool_)
         for at in np.flatnonzero(np.bincount(name, minlength=1)).tolist():

@@ -40,8 +40,8 @@ class Queues:
         last_ns = max(self.launched_ns.max(), at_ns.max(initial=self.launched_ns.max()))
         span_ns = last_ns - first_ns + 1
         key = self.lane.astype(np.int64) * span_ns + self.launched_ns - first_ns
-        asked = lane.astype(np.int64) * span_ns + at_ns - first_ns
-        place: NDArray[np.int64] = np.searchsorted(key, asked)
+        requested = lane.astype(np.int64) * span_ns + at_ns - first_ns
+        place: NDArray[np.int64] = np.searchsorted(key, requested)
         return place
 
     def last_before(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -113,7 +113,7 @@ class Streams:
 
     Attributes:
         queue: the work.
-        lane, called_ns: which stream waits, and when the host told it to.
+        lane, called_ns: which stream waits, and when the host called for it.
         source, recorded_ns: the stream of the event, and when the host recorded it there.
     """
 
@@ -128,20 +128,20 @@ class Streams:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The work that had to be over when streams got to what was queued at some times.
 
-        For each lane and time that is its last work by then, and where it was told to wait since,
-        what had to be over at that event. Pairs of the question's index and a piece of work.
+        For each lane and time that is its last work by then, and where it was made to wait since,
+        what had to be over at that event. Pairs of the request's index and a piece of work.
         """
-        asked = np.arange(len(lane), dtype=np.int64)
+        requested = np.arange(len(lane), dtype=np.int64)
         lane, at_ns = lane.astype(np.int64), at_ns.astype(np.int64)
         pairs = []
         for _ in range(_MOST_STREAMS):
             work = self.queue.last_before(lane, at_ns)
-            pairs.append(np.stack([asked, work], axis=1)[work != NOTHING])
+            pairs.append(np.stack([requested, work], axis=1)[work != NOTHING])
             since = self._since(lane, at_ns)
             if not len(since):
                 break
-            asked, lane, at_ns = (
-                asked[since[:, 0]],
+            requested, lane, at_ns = (
+                requested[since[:, 0]],
                 self.source[since[:, 1]],
                 self.recorded_ns[since[:, 1]],
             )
@@ -149,7 +149,7 @@ class Streams:
         return both[:, 0], both[:, 1]
 
     def _since(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Pairs of a question's index and a wait on its lane after the lane's last work by then."""
+        """Pairs of a request's index and a wait on its lane after the lane's last work by then."""
         if not len(self.lane) or not len(lane):
             return np.zeros((0, 2), dtype=np.int64)
         after_ns = self.queue.launched_before(lane, at_ns)
@@ -160,6 +160,6 @@ class Streams:
         low = np.searchsorted(key, lane * span_ns + after_ns - first_ns, side="right")
         high = np.searchsorted(key, lane * span_ns + at_ns - first_ns)
         count = np.clip(high - low, 0, _MOST_WAITS)
-        asked = np.repeat(np.arange(len(lane)), count)
-        place = np.arange(len(asked)) - np.repeat(np.cumsum(count) - count, count)
-        return np.stack([asked, np.repeat(high, count) - 1 - place], axis=1)
+        requested = np.repeat(np.arange(len(lane)), count)
+        place = np.arange(len(requested)) - np.repeat(np.cumsum(count) - count, count)
+        return np.stack([requested, np.repeat(high, count) - 1 - place], axis=1)

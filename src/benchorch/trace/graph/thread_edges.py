@@ -26,7 +26,7 @@ def thread_edges(
     label : int8 array, shape (n,)
         The class of every event's own time.
     others : sequence of Found
-        What says where threads waited.
+        Where threads waited.
     """
     owner, weight_ns = timelines.owner, timelines.elapsed_ns
     segment = np.full(2 * len(scope), NOBODY, dtype=np.int32)

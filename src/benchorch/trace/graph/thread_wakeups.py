@@ -117,7 +117,7 @@ def _interval_of(
 def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
     """A busy interval inside a range of the main thread comes after its start, before its end.
 
-    Ranges are those that somebody named: that an operator lasts longer means nothing. The main
+    Ranges are those that a person named: that an operator lasts longer means nothing. The main
     thread does not wait for it; its range only stays around the interval when other things change.
     """
     other = np.flatnonzero(busy.lane != scope.main_lane)

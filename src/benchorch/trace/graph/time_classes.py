@@ -1,4 +1,4 @@
-"""What is the time of a host thread spent on?"""
+"""Classes of the time that host threads and devices spend."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def of_category(category: Category) -> int:
 
 
 def waiting(scope: Scope) -> NDArray[np.int64]:
-    """The ranges by which a program says that it waits: ``wait:<what>``."""
+    """The ranges that a program calls ``wait:<what>``."""
     return scope.named(_WAITING, Category.ANNOTATION, Category.OPERATOR)
 
 

@@ -1,11 +1,11 @@
-"""Which words of the exporters mean which kind of event?"""
+"""Categories of events by the exporters' words for them."""
 
 from __future__ import annotations
 
 from benchorch.trace.events import DEVICE_WORK, Category
 
 LEFT_OUT = -1
-"""Of complete events that happen on no lane: they only span what others tell."""
+"""Of complete events that happen on no lane: they only span what others record."""
 
 _WORDS = {
     Category.OPERATOR: "cpu_op operator hpu_op",

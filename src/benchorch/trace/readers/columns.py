@@ -167,7 +167,7 @@ def _lane_keys(rows: Sequence[Record], kind: NDArray[np.int8]) -> list[Hashable]
 
 
 def _joins(args: list[EventArguments], kind: NDArray[np.int8]) -> Piece:
-    """What joins events, read only from the kinds of events that it may be said of."""
+    """What joins events, read only from the kinds of events that may have it."""
     everyone = np.ones(len(args), dtype=bool)
     external_id = _read(args, everyone, attrgetter("external_id"))
     older = _read(args, external_id == NOTHING, attrgetter("external_id_before_1_13"))
@@ -184,12 +184,12 @@ def _joins(args: list[EventArguments], kind: NDArray[np.int8]) -> Piece:
 
 def _read(
     args: list[EventArguments],
-    asked: NDArray[np.bool_],
+    where: NDArray[np.bool_],
     field_of: Callable[[EventArguments], object],
 ) -> NDArray[np.int64]:
-    """One field as a column; NOTHING where it is not asked for."""
+    """One field as a column; NOTHING elsewhere."""
     column = np.full(len(args), NOTHING, dtype=np.int64)
-    if asked.any():
-        chosen = args if asked.all() else list(compress(args, asked.tolist()))
-        column[asked] = integers(list(map(field_of, chosen)))
+    if where.any():
+        chosen = args if where.all() else list(compress(args, where.tolist()))
+        column[where] = integers(list(map(field_of, chosen)))
     return column

@@ -1,7 +1,7 @@
 """Profiles in JSON: PyTorch's object with ``traceEvents``, ONNX Runtime's list.
 
-Both hold the same kind of records, so one reader does: an exporter's word for the category says
-what a record is. Times are microseconds with decimals.
+Both hold the same kind of records, so one reader does: the exporter's word for the category
+decides what a record is. Times are microseconds with decimals.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ def _thread(global_id: object) -> tuple[int, int]:
 def _awaited(file: SqliteFile) -> Mapping[int, int]:
     """The correlation of the event record that each synchronisation waits for, by its own.
 
-    Newer exports say which record it is; else it is the last one of that event before the wait.
+    Newer exports name the record; else it is the last one of that event before the wait.
     """
     records = _rows(file, "CUPTI_ACTIVITY_KIND_CUDA_EVENT")
     exact = {sync: correlation for correlation, _, sync in records if sync != NOTHING}

@@ -62,7 +62,7 @@ class RecordBlocks:
     """The records of one file, in its order; once through.
 
     Attributes:
-        facts: what the file says beside its records; whole after the last block.
+        facts: what the file holds beside its records; whole after the last block.
         is_object: whether the records are in an object, as PyTorch writes them.
         repairs: what had to be mended so far.
     """
@@ -196,7 +196,7 @@ class RecordBlocks:
         self._drop(match.start(1))
 
     def _last(self) -> Iterator[RecordBlock]:
-        """The records that end the list, and what the file says after it."""
+        """The records that end the list, and what the file holds after it."""
         while self._closed and len(self._buffer) < _MOST_BYTES and self._grow():
             pass
         end, footer = _end_of_records(bytes(self._buffer[1:]))

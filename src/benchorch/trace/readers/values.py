@@ -1,4 +1,4 @@
-"""Numbers and words out of fields whose types lie: exporters write 7, 7.0, "7" and "0x7"."""
+"""Numbers and text from fields of unreliable types: exporters write 7, 7.0, "7" and "0x7"."""
 
 from __future__ import annotations
 
