@@ -7,7 +7,6 @@ from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from benchorch.domain.measurement import Calibration, Load, Observations
 from benchorch.errors import MeasureError, check_options
@@ -57,7 +56,7 @@ class OpenLoop(Scenario):
         seed: of all schedules; null draws one for every process, and it is recorded.
     """
 
-    pairing: ClassVar[str] = "none"
+    pairing = "none"
 
     arrivals: Kind = "poisson"
     cv: float = 2.0
