@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 
-from benchorch.host.canary import square
 from benchorch.host.interference import steal_ratio, usage
 from benchorch.host.pinning import pinned
+from benchorch.host.reference_workload import square
 from benchorch.units import NS_PER_MS, NS_PER_S, ns_to_s
 
 A_RATIO = 1.02
@@ -24,7 +24,7 @@ A_STEAL_RATIO = 0.005
 
 _QUANTUM_NS = NS_PER_MS
 _LEAST_QUANTA = 100
-_GROUP = 25  # quanta that are as long together as a canary
+_GROUP = 25  # quanta that are together as long as the reference workload
 _DRIFT_RATIOS = {"A": 0.0, "B": 0.05, "C": 0.10}
 _WIDENING = 3.0
 _WIDEST_RATIO = 0.25

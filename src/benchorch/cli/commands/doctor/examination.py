@@ -25,7 +25,7 @@ from benchorch.hardware.cpu import CpuClock
 from benchorch.hardware.cuda import CudaHardware
 from benchorch.host.advice import BAD, GOOD, NOTE, HostFinding, Looks, findings
 from benchorch.host.environment import describe_host, physical_cores
-from benchorch.host.interference import Surroundings
+from benchorch.host.interference import Interference
 from benchorch.host.noise_grade import Grade, grade
 from benchorch.host.pinning import placement
 from benchorch.run.planner import new_plan_id, plan_jobs
@@ -120,7 +120,7 @@ class Examination:
 def examine(say: Say, extent: Extent = FULL) -> Examination:
     """Look at the machine and at benchorch on it; nothing is changed."""
     began_s = time.monotonic()
-    surroundings = Surroundings()
+    interference = Interference()
     parts = _Parts(say)
     say("machine: a second of equal pieces of work")
     graded = grade()
@@ -143,7 +143,7 @@ def examine(say: Say, extent: Extent = FULL) -> Examination:
             f"overhead: {extent.processes} processes of a trial, and as many bare ones",
             lambda: _overhead(plan, Path(scratch)),
         )
-    looks = _looks(graded, surroundings)
+    looks = _looks(graded, interference)
     return Examination(
         host=looks.host,
         grade=graded,
@@ -188,14 +188,14 @@ def _overhead(plan: Plan | None, directory: Path) -> Overhead:
     return overhead(plan, trials[0], directory)
 
 
-def _looks(graded: Grade, surroundings: Surroundings) -> Looks:
+def _looks(graded: Grade, interference: Interference) -> Looks:
     cores = physical_cores()
     return Looks(
         host=describe_host(),
         threads=cores,  # what a trial uses where nobody says otherwise
         cores=cores,
         placement=placement(cores),
-        conditions=surroundings.conditions(None, None, (), {}),
+        conditions=interference.conditions(None, None, (), {}),
         grade=graded,
         calibration=CpuClock().calibrate(),
         device=_device_state(),
