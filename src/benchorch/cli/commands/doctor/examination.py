@@ -23,7 +23,7 @@ from benchorch.domain.trial import Plan
 from benchorch.errors import BenchorchError
 from benchorch.hardware.cpu import CpuClock
 from benchorch.hardware.cuda import CudaHardware
-from benchorch.host.advice import BAD, GOOD, NOTE, HostFinding, Looks, findings
+from benchorch.host.advice import BAD, GOOD, NOTE, HostFinding, HostReadings, findings
 from benchorch.host.environment import describe_host, physical_cores
 from benchorch.host.interference import Interference
 from benchorch.host.noise_grade import Grade, grade
@@ -188,9 +188,9 @@ def _overhead(plan: Plan | None, directory: Path) -> Overhead:
     return overhead(plan, trials[0], directory)
 
 
-def _looks(graded: Grade, interference: Interference) -> Looks:
+def _looks(graded: Grade, interference: Interference) -> HostReadings:
     cores = physical_cores()
-    return Looks(
+    return HostReadings(
         host=describe_host(),
         threads=cores,  # what a trial uses where nobody says otherwise
         cores=cores,
