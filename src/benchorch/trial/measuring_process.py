@@ -15,10 +15,10 @@ from benchorch.domain.measurement import Conditions, Memory, Paired, ProcessReco
 from benchorch.domain.result import EnergyRecord
 from benchorch.domain.trial import ConfigNode
 from benchorch.domain.verdict import Verdict
-from benchorch.host.canary import canary_ns
-from benchorch.host.interference import Surroundings
+from benchorch.host.interference import Interference
 from benchorch.host.memory import own_peak_bytes, own_rss_bytes, reset_own_peak
 from benchorch.host.pinning import pin
+from benchorch.host.reference_workload import reference_ns
 from benchorch.interfaces.conversion import ModuleStep, StateStep
 from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.stats.pairs import ALTERNATED
@@ -143,8 +143,8 @@ def observe(subject: Subject, say: Say) -> ProcessRecord:
 def _under_watch(subject: Subject) -> tuple[ProcessMeasurement, Conditions]:
     """Measure between two canaries, and tell what else the machine did meanwhile."""
     chain = subject.chain
-    surroundings = Surroundings()
-    look = canary_ns if chain.protocol.canary_tolerance_ratio is not None else lambda: None
+    interference = Interference()
+    look = reference_ns if chain.protocol.canary_tolerance_ratio is not None else lambda: None
     before_ns = look()
     with subject.executable.calling():
         measured = measure(
@@ -157,7 +157,7 @@ def _under_watch(subject: Subject) -> tuple[ProcessMeasurement, Conditions]:
         )
     after_ns = look()
     state = chain.hardware.meter().device_state()
-    return measured, surroundings.conditions(before_ns, after_ns, subject.cpus, state)
+    return measured, interference.conditions(before_ns, after_ns, subject.cpus, state)
 
 
 def measure_paired(request: ConfigNode, subject: Subject, say: Say) -> Paired:

@@ -16,7 +16,7 @@ from benchorch.domain.measurement import Paired, ProcessRecord
 from benchorch.domain.result import Failure
 from benchorch.domain.trial import ConfigNode
 from benchorch.domain.verdict import Verdict
-from benchorch.host.canary import disturbance
+from benchorch.host.reference_workload import disturbance
 from benchorch.stats.between_processes import headline_ns
 from benchorch.stats.pairs import ADJACENT, ALTERNATED, interferes, log_ratios
 
