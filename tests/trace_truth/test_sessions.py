@@ -40,7 +40,7 @@ def built(operators: tuple[Operator, ...], threads: int, place: Path) -> tuple[E
 def test_a_session_replays_exactly_and_takes_no_less_than_its_longest_chain(
     seed: int, threads: int, tmp_path: Path
 ) -> None:
-    """I1 to I5, and I14."""
+    """Also no shorter than the longest chain of data."""
     operators = draw(seed)
     _, dag = built(operators, threads, tmp_path)
     assert all(check(dag, critical_path(dag)).values())
