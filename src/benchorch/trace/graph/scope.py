@@ -52,16 +52,16 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     launched_before[place[device[carried]]] = True
 
     lane = events.lane[order]
-    latest = np.full(len(order), last_ns, dtype=np.int64)
-    latest[hosts : hosts + works] = np.iinfo(np.int64).max
-    shift = shift_ns[lane] if shift_ns.any() else 0
-    start_ns = np.clip(events.start_ns[order] + shift, window.start_ns, latest)
-    end_ns = np.clip(events.end_ns[order] + shift, window.start_ns, latest)
+    latest_ns = np.full(len(order), last_ns, dtype=np.int64)
+    latest_ns[hosts : hosts + works] = np.iinfo(np.int64).max
+    start_ns, end_ns = (
+        np.clip(column[order] + shift_ns[lane], window.start_ns, latest_ns)
+        for column in (events.start_ns, events.end_ns)
+    )
     tree = nest(Spans(lane=lane[:hosts], start_ns=start_ns[:hosts], end_ns=end_ns[:hosts]))
     end_ns[:hosts] = tree.end_ns
     taking_part = np.zeros(len(events.lanes), dtype=np.bool_)
     taking_part[lane[:hosts]] = True
-    category = events.category[order]
     repairs = {"duplicate_correlations": duplicates, "clipped_children": tree.clipped}
     scope = Scope(
         events=events,
@@ -73,9 +73,7 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         end_ns=end_ns,
         lane=lane,
         name=events.name[order],
-        category=category,
-        by_category=np.argsort(category, kind="stable"),
-        category_from=np.insert(np.cumsum(np.bincount(category, minlength=len(Category))), 0, 0),
+        category=events.category[order],
         correlation=events.correlation[order],
         stream=events.stream[order],
         awaited=events.awaited[order],
