@@ -108,7 +108,7 @@ def test_operators_that_compute_and_that_dispatch_have_different_classes() -> No
 
 @st.composite
 def traces(draw: st.DrawFn) -> Events:
-    """Anything a damaged file may say."""
+    """Anything that a damaged file may hold."""
     rows = draw(
         st.lists(
             st.builds(

@@ -112,7 +112,7 @@ def test_backward_work_is_forked_and_joined_by_its_caller() -> None:
 
 
 def joined(*, ended_us: int = 900, gap_us: int = 1000, holder: str = "top") -> list[object]:
-    """A gap of the main thread's in which a worker stops, with nothing that says why."""
+    """A gap of the main thread's in which a worker stops, without a recorded reason."""
     around = [op("around", 0, 1300 * US)] if holder == "leaf" else []
     before = [] if holder == "leaf" else [op("before", 0, 100 * US)]
     return [
