@@ -126,7 +126,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Await:
-    """The thread stands still until another thread signals; a ``wait:`` range where that is recorded."""
+    """The thread waits until another one signals; a ``wait:`` range where that is recorded."""
 
     flag: str
     what: str = "join"
