@@ -1,4 +1,4 @@
-"""What a result may not depend on, and how it scales: invariants I16 to I19 and I21."""
+"""Invariances of an analysis: what it may not depend on, and how it scales."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ STYLES = {
 SEEDS = each_of(range(6), 3)
 
 
-def stretches(found: Analysed) -> list[tuple[str, int, str, str]]:
-    """The path in words: whose time, how long, what class, how well known."""
+def segments(found: Analysed) -> list[tuple[str, int, str, str]]:
+    """The path in words: owner, duration, class, how well known."""
     path = found.path
     return [
         (
@@ -45,7 +45,7 @@ def stretches(found: Analysed) -> list[tuple[str, int, str, str]]:
 
 def classes(found: Analysed) -> Counter[str]:
     times: Counter[str] = Counter()
-    for _, ns, label, _ in stretches(found):
+    for _, ns, label, _ in segments(found):
         times[label] += ns
     return times
 
@@ -63,19 +63,19 @@ def classes(found: Analysed) -> Counter[str]:
 )
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_i16_neither_the_clock_nor_names_of_lanes_nor_the_order_of_rows_matter(
+def test_neither_the_clock_nor_names_of_lanes_nor_the_order_of_rows_matter(
     seed: int, style: Style, recording: Recording, tmp_path: Path
 ) -> None:
     program = draw(seed, style)
     (_, plain), (_, other) = analysed(program, tmp_path), analysed(program, tmp_path, recording)
-    assert stretches(other) == stretches(plain)
+    assert segments(other) == segments(plain)
     assert sorted(other.dag.weight_ns) == sorted(plain.dag.weight_ns)
 
 
 @pytest.mark.parametrize("scale", [3, 10])
 @pytest.mark.parametrize("style", [Style(), Style(graphs=True), Style(device=False)])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_i17_a_slower_clock_gives_the_same_path_so_many_times_as_long(
+def test_a_slower_clock_gives_the_same_path_so_many_times_as_long(
     seed: int, style: Style, scale: int, tmp_path: Path
 ) -> None:
     program = draw(seed, style)
@@ -88,8 +88,8 @@ def test_i17_a_slower_clock_gives_the_same_path_so_many_times_as_long(
         stalled_ns=thresholds.stalled_ns * scale,
     )
     _, slower = analysed(program, tmp_path, Recording(scale=scale), longer)
-    assert stretches(slower) == [
-        (name, ns * scale, label, tier) for name, ns, label, tier in stretches(plain)
+    assert segments(slower) == [
+        (name, ns * scale, label, tier) for name, ns, label, tier in segments(plain)
     ]
 
 
@@ -104,7 +104,7 @@ def repeated(program: Program, times: int) -> Program:
 
 @pytest.mark.parametrize("style", [Style(), Style(device=False)], ids=["device", "host"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_i18_copies_one_after_another_have_the_classes_of_one(
+def test_copies_one_after_another_have_the_classes_of_one(
     seed: int, style: Style, tmp_path: Path
 ) -> None:
     program = draw(seed, style)
@@ -137,7 +137,7 @@ def rewritten(steps: tuple[Step, ...], wrapped: bool) -> tuple[Step, ...]:
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["split", "wrapped"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_i19_splitting_an_operator_or_wrapping_it_changes_no_class(
+def test_splitting_an_operator_or_wrapping_it_changes_no_class(
     seed: int, wrapped: bool, tmp_path: Path
 ) -> None:
     program = draw(seed, Style(device=False))
@@ -150,7 +150,7 @@ def test_i19_splitting_an_operator_or_wrapping_it_changes_no_class(
 
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_i21_the_makespan_lies_between_those_of_host_and_device_alone_and_their_sum(
+def test_the_makespan_lies_between_those_of_host_and_device_alone_and_their_sum(
     seed: int, style: Style, tmp_path: Path
 ) -> None:
     _, found = analysed(draw(seed, style), tmp_path)
@@ -165,6 +165,6 @@ def test_i21_the_makespan_lies_between_those_of_host_and_device_alone_and_their_
     assert max(host_ns, device_ns) <= dag.makespan_ns <= host_ns + device_ns
 
 
-def test_i21_a_program_of_one_thread_is_all_host(tmp_path: Path) -> None:
+def test_a_program_of_one_thread_is_all_host(tmp_path: Path) -> None:
     _, found = analysed(draw(0, Style(device=False)), tmp_path)
     assert not set(classes(found)) & {Class.GPU_COMPUTE.value, Class.LAUNCH_LATENCY.value}

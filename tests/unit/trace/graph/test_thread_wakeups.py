@@ -46,7 +46,7 @@ def test_a_tie_of_both_ways_replays() -> None:
     assert_sound(build_dag(trace(diamond(500, 500))))
 
 
-def test_a_wait_ends_with_a_burst_that_goes_on_to_wait_itself() -> None:
+def test_a_wait_ends_with_a_busy_interval_that_goes_on_to_wait_itself() -> None:
     events = trace(
         op("main", 0, 10 * US),
         note("wait:result", 20 * US, 330 * US),
@@ -81,13 +81,13 @@ def test_a_wait_for_data_that_other_processes_load_is_loading() -> None:
     assert spent(dag) == {Class.CPU_COMPUTE: 10 * US, Class.DATA_LOADING: 490 * US}
 
 
-def test_a_wait_for_nothing_that_can_be_seen_is_unexplained() -> None:
+def test_a_wait_for_nothing_in_the_trace_is_unexplained() -> None:
     dag = build_dag(trace(op("main", 0, 10 * US), note("wait:reply", 10 * US, 500 * US)))
     assert_sound(dag)
     assert spent(dag) == {Class.CPU_COMPUTE: 10 * US, Class.UNEXPLAINED: 490 * US}
 
 
-def test_a_backward_burst_is_spawned_and_joined_by_its_caller() -> None:
+def test_backward_work_is_forked_and_joined_by_its_caller() -> None:
     events = trace(
         op("aten::mm", 0, 100 * US, sequence=7),
         op("loss", 110 * US, 120 * US),
@@ -112,7 +112,7 @@ def test_a_backward_burst_is_spawned_and_joined_by_its_caller() -> None:
 
 
 def joined(*, ended_us: int = 900, gap_us: int = 1000, holder: str = "top") -> list[object]:
-    """A gap of the main thread's in which a worker stops, with nothing that says why."""
+    """A gap of the main thread's in which a worker stops, without a recorded reason."""
     around = [op("around", 0, 1300 * US)] if holder == "leaf" else []
     before = [] if holder == "leaf" else [op("before", 0, 100 * US)]
     return [
@@ -123,7 +123,7 @@ def joined(*, ended_us: int = 900, gap_us: int = 1000, holder: str = "top") -> l
     ]
 
 
-def test_a_gap_that_ends_with_another_threads_burst_waited_for_it() -> None:
+def test_a_gap_that_ends_with_another_threads_busy_interval_waited_for_it() -> None:
     dag = build_dag(trace(joined(ended_us=1050)))
     assert_sound(dag)
     start = point(dag, 1, end=False)
@@ -143,7 +143,7 @@ def test_a_gap_of_the_main_thread_is_python_unless_every_sign_agrees() -> None:
         assert chain[2] == dag.time_ns[start] - 100 * US
 
 
-def test_a_burst_stays_inside_the_range_around_it() -> None:
+def test_a_busy_interval_stays_inside_the_range_around_it() -> None:
     events = trace(
         note("step", 0, 900 * US),
         op("main", 0, 890 * US),

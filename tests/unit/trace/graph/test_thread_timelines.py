@@ -56,7 +56,7 @@ def test_a_worker_without_a_reason_to_start_is_unexplained() -> None:
     assert dag.residual_ns[start] == 50
 
 
-def test_the_profilers_own_time_is_nobody_elses() -> None:
+def test_the_profilers_own_time_belongs_to_no_other_event() -> None:
     overhead = Made(
         name="Activity Buffer Request",
         lane="main profiler",
@@ -91,7 +91,7 @@ def test_an_empty_trace_has_a_source_and_a_sink() -> None:
     assert_sound(dag)
 
 
-def test_an_operator_that_computes_is_told_from_one_that_dispatches() -> None:
+def test_operators_that_compute_and_that_dispatch_have_different_classes() -> None:
     host = build_dag(
         trace(op("aten::linear", 0, 100), op("aten::t", 5, 10), op("aten::addmm", 12, 98))
     )
@@ -108,7 +108,7 @@ def test_an_operator_that_computes_is_told_from_one_that_dispatches() -> None:
 
 @st.composite
 def traces(draw: st.DrawFn) -> Events:
-    """Anything a damaged file may say."""
+    """Anything that a damaged file may hold."""
     rows = draw(
         st.lists(
             st.builds(

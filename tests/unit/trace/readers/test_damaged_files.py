@@ -1,4 +1,4 @@
-"""Whatever is in a file: events that hold together, or a sentence; never anything else."""
+"""Fuzzed files: consistent events or a TraceError, whatever is in a file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SETTINGS = settings(
 )
 
 
-def holds_together(events: Events) -> None:
+def assert_consistent(events: Events) -> None:
     assert len(events) > 0
     for name in COLUMNS:
         assert getattr(events, name).shape == (len(events),)
@@ -50,12 +50,12 @@ def holds_together(events: Events) -> None:
         assert window.start_ns <= window.end_ns
 
 
-def read_or_refuse(path: Path, block_bytes: int) -> None:
+def read_or_reject(path: Path, block_bytes: int) -> None:
     try:
         events = read_json(path, block_bytes)
     except TraceError:
         return
-    holds_together(events)
+    assert_consistent(events)
 
 
 @st.composite
@@ -84,7 +84,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 def test_a_damaged_profile(tmp_path: Path, text: bytes, block_bytes: int, packed: bool) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(gzip.compress(text, 1) if packed else text)
-    read_or_refuse(path, block_bytes)
+    read_or_reject(path, block_bytes)
 
 
 @SETTINGS
@@ -95,7 +95,7 @@ def test_a_damaged_packing(tmp_path: Path, at: int, value: int, cut: bool) -> No
     packed[at] = value
     path = tmp_path / "t.json.gz"
     path.write_bytes(packed[:at] if cut else packed)
-    read_or_refuse(path, 1000)
+    read_or_reject(path, 1000)
 
 
 ANYTHING = st.recursive(
@@ -124,10 +124,10 @@ ANYTHING = st.recursive(
     ),
     st.booleans(),
 )
-def test_records_whose_types_lie(tmp_path: Path, lies: list[Any], kept: bool) -> None:
+def test_records_of_wrong_types(tmp_path: Path, lies: list[Any], kept: bool) -> None:
     path = tmp_path / "t.json"
     path.write_text(json.dumps({"traceEvents": [*lies, *(steps(1) if kept else [])]}))
-    read_or_refuse(path, 10**6)
+    read_or_reject(path, 10**6)
 
 
 @SETTINGS
@@ -146,7 +146,7 @@ COLUMN_NAMES = ["start", "end", "globalTid", "deviceId", "streamId", "correlatio
 
 @settings(SETTINGS, max_examples=40)
 @given(st.sampled_from(TABLES), st.lists(st.lists(CELLS, min_size=7, max_size=7), min_size=1))
-def test_tables_whose_types_lie(
+def test_tables_of_wrong_types(
     tmp_path_factory: pytest.TempPathFactory, table: Any, cells: list[list[Any]]
 ) -> None:
     rows = [dict(zip(COLUMN_NAMES, row, strict=True)) for row in cells]
@@ -155,7 +155,7 @@ def test_tables_whose_types_lie(
         events = read_events(path)
     except TraceError:
         return
-    holds_together(events)
+    assert_consistent(events)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_tables_whose_types_lie(
         b'{"ph":"X","ts":1}' + b" " * 10**7,
     ],
 )
-def test_hostile_text_is_read_or_refused(tmp_path: Path, records: bytes) -> None:
+def test_hostile_text_is_read_or_rejectd(tmp_path: Path, records: bytes) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(b'{"traceEvents":[' + records)
-    read_or_refuse(path, 2**20)
+    read_or_reject(path, 2**20)

@@ -89,7 +89,7 @@ def test_nodes_that_took_less_than_the_clock_shows_keep_their_order() -> None:
         assert edge[0] is EdgeKind.DATA
 
 
-def test_a_graph_that_knows_none_of_the_nodes_adds_nothing() -> None:
+def test_a_graph_with_none_of_the_nodes_adds_nothing() -> None:
     dag = build_dag(trace(note("step", 0, 10), op("aten::mm", 1, 5)), graph=GRAPH)
     assert_sound(dag)
     assert not (dag.kind == EdgeKind.DATA).any()
