@@ -139,7 +139,7 @@ class NvidiaMeter(Meter):
         if isinstance(self.driver, str):
             return self.driver
         if self.driver.joules() is None and self.driver.watts() is None:
-            return "the driver tells neither energy nor power of this device."
+            return "the driver reports neither energy nor power of this device."
         return None
 
     @property

@@ -77,7 +77,7 @@ def _grade(looks: Looks) -> Iterator[HostFinding]:
     if grade.letter != "C":
         yield HostFinding(subject="grade", seen=seen, weight=GOOD if grade.letter == "A" else NOTE)
         return
-    how = "comparisons in turns hold here, absolute times do not"
+    how = "interleaved comparisons hold here, absolute times do not"
     if looks.host.get("virtual_machine"):
         how += "; a dedicated host or a bare-metal instance has no unseen neighbours"
     yield HostFinding(subject="grade", seen=seen, weight=BAD, advice=how)

@@ -96,7 +96,8 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         action="append",
         default=[],
-        help="YAML or JSON of changes (docs/whatif.md), or Amdahl4ML's speedups.json; repeatable",
+        help="YAML or JSON of changes (docs/analysis/what-if.md), or Amdahl4ML's speedups.json; "
+        "repeatable",
     )
     add(
         "--trial",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from benchorch.config.components import MOVED
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.results.compare.stored_run import StoredTrial
@@ -110,8 +111,10 @@ def definition_of(spec: ConfigNode) -> Mapping[str, Json]:
 
 
 def _without_place(value: Json) -> Json:
-    found = _NAMED_BY_CONTENT.fullmatch(value) if isinstance(value, str) else None
-    return found[1] if found else value
+    if not isinstance(value, str):
+        return value
+    found = _NAMED_BY_CONTENT.fullmatch(value)
+    return found[1] if found else MOVED.get(value, value)
 
 
 def excused_by(factors: Collection[str]) -> frozenset[str]:

@@ -17,7 +17,7 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError
 from benchorch.journal import run_directory
-from benchorch.journal.lock import is_driven
+from benchorch.journal.lock import is_running
 from benchorch.journal.registry import find_invocation
 from benchorch.progress import Say, counted, silent
 from benchorch.results.compare import export
@@ -115,7 +115,7 @@ def stored(
 
 def refuse_running(directory: Path, plan: Plan) -> None:
     """ConfigError where another process is still adding to this run."""
-    if not is_driven(directory):
+    if not is_running(directory):
         return
     done = len({str(line["trial_id"]) for line in _lines(directory)})
     problem = (
