@@ -111,7 +111,7 @@ def test_the_verdict_is_whole_and_a_prediction_can_be_read_again(folder):
     assert 0 < said["predicted_ns"] < said["makespan_ns"]
 
 
-def test_pictures_are_xml_without_scripts_and_not_too_full(folder):
+def test_charts_are_xml_without_scripts_and_of_limited_size(folder):
     _, _out, paths = folder
     pictures = [path for path in paths if path.suffix == ".svg"]
     assert [path.name for path in pictures] == ["icicle.svg", "icicle_whatif.svg"]
@@ -203,7 +203,7 @@ def test_a_stem_keeps_windows_apart(folder, tmp_path):
     assert all(path.name.startswith("call0.") for path in first)
 
 
-def test_a_directory_that_cannot_be_made_is_said(folder, tmp_path):
+def test_a_directory_that_cannot_be_made_is_an_error(folder, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
         write(folder[0], tmp_path / "file" / "below")
