@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchorch.cli.commands.status import facts, run_parser
-from benchorch.cli.commands.sweep_status import SweepStatus, read_sweep
+from benchorch.cli.commands.sweep_status import State, SweepStatus, read_sweep
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.journal.lock import is_coordinator_process, is_running
@@ -18,6 +18,7 @@ from benchorch.journal.registry import find_invocation
 
 YES = ("y", "yes")
 UNCHANGED = Reply(text="Nothing was changed.", data={"changed": False}, exit_code=1)
+_PAST = {State.ENDED: "has ended", State.INTERRUPTED: "was interrupted", State.DEAD: "died"}
 _LOOK_S = 0.2
 _WAIT_S = 120.0
 
