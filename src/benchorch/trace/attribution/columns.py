@@ -6,17 +6,16 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import int32, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.measured import OwnerTimes
 from benchorch.trace.attribution.workloads import OperatorWork
 from benchorch.trace.distinct import ascending
 from benchorch.trace.events import NOTHING
-
-if TYPE_CHECKING:
-    from numpy import int32, int64
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +46,6 @@ def columns(
     owner: NDArray[int32],
 ) -> Columns:
     """Those of one table; `owner` is (E,) the event that each edge belongs to."""
-    import numpy as np
-
     part = np.append(entities.part, NOTHING)
     times_ns = _by_occurrence(entities, measured.total_ns)
     happened = _happened(entities, measured, times_ns)
@@ -75,8 +72,6 @@ def occurrences(entities: Entities, measured: OwnerTimes) -> Iterator[tuple[int,
 
 def _happened(entities: Entities, measured: OwnerTimes, times_ns: NDArray[int64]) -> NDArray[int64]:
     """The events that are an occurrence, in the window or with time there."""
-    import numpy as np
-
     own = entities.instance == np.arange(len(entities.part))
     return np.flatnonzero(own & (measured.in_window[:-1] | (times_ns > 0)))
 
@@ -107,8 +102,6 @@ def _times(measured: OwnerTimes) -> dict[str, NDArray[int64]]:
 
 def _by_occurrence(entities: Entities, time_ns: NDArray[int64]) -> NDArray[int64]:
     """Of every event the time of all that has it as its occurrence, (n,)."""
-    import numpy as np
-
     known = np.flatnonzero(entities.instance >= 0)
     return np.bincount(
         entities.instance[known], weights=time_ns[known], minlength=len(entities.part)
@@ -117,8 +110,6 @@ def _by_occurrence(entities: Entities, time_ns: NDArray[int64]) -> NDArray[int64
 
 def _by_part(part: NDArray[int64], time_ns: NDArray[int64]) -> NDArray[int64]:
     """Sums of a column by part; the first entry is that of no part."""
-    import numpy as np
-
     return np.bincount(part + 1, weights=time_ns).astype(np.int64)
 
 
@@ -142,8 +133,6 @@ def _parts_of(entities: Entities) -> Mapping[int, Mapping[int, float]]:
 
 def _split(values: NDArray[int64], part: NDArray[int64]) -> dict[int, NDArray[int64]]:
     """Values by part; both are in order of the part."""
-    import numpy as np
-
     begins = np.flatnonzero(np.diff(part, prepend=NOTHING - 1))
     pieces = np.split(values, begins[1:])
     return dict(zip(part[begins].tolist(), pieces, strict=False))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.gains import Cut, Gains
 from benchorch.trace.dag import CLASSES, Class, Dag, EdgeKind
 from benchorch.trace.events import Lane
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
 
 HOST = (
     *(Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME, Class.CPU_PYTHON),
@@ -43,8 +42,6 @@ def counterfactuals(
     once; the floor is the machine's or else the shortest launch of the trace. ``sync``: no host
     thread waits for a device or for another thread.
     """
-    import numpy as np
-
     dag = gains.dag
     cuts: dict[str, Cut] = {}
     for name, classes in GROUPS.items():
@@ -62,8 +59,6 @@ def counterfactuals(
 
 def of_classes(dag: Dag, classes: Collection[Class]) -> NDArray[bool_]:
     """The edges whose weight is spent on one of these, (E,)."""
-    import numpy as np
-
     wanted = np.array([one in classes for one in CLASSES], dtype=np.bool_)
     chosen: NDArray[bool_] = wanted[dag.label] & (dag.weight_ns > 0)
     return chosen
@@ -71,8 +66,6 @@ def of_classes(dag: Dag, classes: Collection[Class]) -> NDArray[bool_]:
 
 def _launch_excess(dag: Dag, floor_ns: float | None) -> NDArray[int64]:
     """What each launch takes beyond the floor, and each gap on a stream, (E,) in ns."""
-    import numpy as np
-
     launches = of_classes(dag, (Class.LAUNCH_LATENCY,))
     gaps = of_classes(dag, (Class.STREAM_GAP,))
     if floor_ns is None:
@@ -83,8 +76,6 @@ def _launch_excess(dag: Dag, floor_ns: float | None) -> NDArray[int64]:
 
 def _host_waits(dag: Dag, lanes: Collection[Lane]) -> NDArray[bool_]:
     """Dependencies by which a host thread waits for another lane, (E,)."""
-    import numpy as np
-
     on_device = np.array([*(lane.on_device for lane in lanes), True])  # lane -1: source and sink
     waits: NDArray[bool_] = np.isin(dag.kind, WAITS) & ~on_device[dag.lane[dag.head]]
     return waits

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy import int64
+from numpy.typing import NDArray
+
+from benchorch.trace.attribution.owners import Owners
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
 from benchorch.trace.operators.provenance import is_fused
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.attribution.owners import Owners
 
 Shares = Mapping[int, float]
 
@@ -70,8 +68,6 @@ def operators(events: Events, owned: Owners, type_of: Mapping[int, str]) -> Enti
 
 def kernels(events: Events, owned: Owners) -> Entities:
     """By the name of the device work, and of the fused kernels that a compiler made for a host."""
-    import numpy as np
-
     fused = np.array([is_fused(name) for name in events.names] or [False], dtype=np.bool_)
     on_host = (events.category == Category.OPERATOR) & fused[events.name]
     chosen = np.isin(events.category, DEVICE_WORK) | on_host
@@ -88,8 +84,6 @@ def by_key(
         key_of: the row's name for a code.
         code: (n,) of every event as an occurrence, NOTHING for those that are none.
     """
-    import numpy as np
-
     belongs = occurrence >= 0
     belongs[belongs] = code[occurrence[belongs]] >= 0
     codes = code[occurrence[belongs]]
@@ -109,6 +103,4 @@ def by_key(
 
 
 def _by_name(events: Events, occurrence: NDArray[int64]) -> Entities:
-    import numpy as np
-
     return by_key(occurrence, lambda code: events.names[code], events.name.astype(np.int64))

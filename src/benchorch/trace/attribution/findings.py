@@ -5,7 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution import entities, layers, nodes
 from benchorch.trace.attribution.columns import occurrences
@@ -27,10 +30,6 @@ from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.provenance import Provenance, is_fused
 from benchorch.trace.operators.roofline import Peaks
 from benchorch.units import format_seconds, ns_to_s
-
-if TYPE_CHECKING:
-    from numpy import bool_
-    from numpy.typing import NDArray
 
 UNEXPLAINED_RATIO = 0.1
 """Of the makespan: residuals beyond it are said, on the path or not."""
@@ -159,8 +158,6 @@ def _with_graph(
 
 def _tried(events: Events, in_window: NDArray[bool_], rows: Sequence[EntityRow]) -> set[str]:
     """The conversions whose marks the window bears: fused kernels, narrow operands, nodes."""
-    import numpy as np
-
     codes = np.flatnonzero(np.bincount(events.name[in_window[: len(events)]]))
     found: set[str] = set()
     if any(is_fused(events.names[code]) for code in codes):
@@ -186,8 +183,6 @@ def _by_tier(path: CriticalPath) -> dict[str, int]:
 
 def _busy_ns(dag: Dag, device: bool) -> int:
     """How long at least one stream worked or, without a device, at least one thread."""
-    import numpy as np
-
     chosen = (dag.kind == EdgeKind.WORK) if device else (dag.weight_ns > 0)
     start_ns = dag.time_ns[dag.tail[chosen]]
     order = np.argsort(start_ns, kind="stable")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy import bool_, float64, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.critical_path.contraction import Contracted, whole
 from benchorch.trace.critical_path.replay import NEVER, steps
 from benchorch.trace.dag import Dag
-
-if TYPE_CHECKING:
-    from numpy import bool_, float64, int64
-    from numpy.typing import NDArray
 
 LEVELS = 2
 """By how much a graph for small savings reaches less far than the next larger one."""
@@ -32,8 +32,6 @@ class Cut:
     @staticmethod
     def of(cut_ns: NDArray[int64]) -> Cut:
         """From a column for all edges, (E,)."""
-        import numpy as np
-
         edges = np.flatnonzero(cut_ns)
         return Cut(edges=edges, ns=cut_ns[edges])
 
@@ -115,8 +113,6 @@ class Gains:
         What nobody waits for any more has to be finished all the same: the replay ends with the
         last point, not with the sink.
         """
-        import numpy as np
-
         if not dropped.any():
             return 0
         every = whole(self.dag)
@@ -129,8 +125,6 @@ class Gains:
 
 def _makespans_ns(graph: Contracted, cuts: Sequence[Cut]) -> list[int]:
     """With each of some cuts."""
-    import numpy as np
-
     length_ns = np.empty((len(cuts), len(graph.first)), dtype=np.int64)
     for row, cut in zip(length_ns, cuts, strict=True):
         row[:] = graph.lengths(whole(graph.dag).shortened(cut.edges, cut.ns))
@@ -147,8 +141,6 @@ def gains(dag: Dag) -> Gains:
 
 
 def _gains(dag: Dag) -> Gains:
-    import numpy as np
-
     # Not those of the path's stretches: edges of no length have none, but belong to it too.
     every = whole(dag)
     along = every.way(every.observed_lengths(), every.observed_elapsed())
@@ -161,7 +153,5 @@ def _gains(dag: Dag) -> Gains:
 
 def part_of(weight_ns: NDArray[int64], share: NDArray[float64] | float) -> NDArray[int64]:
     """A share of each weight, rounded down: (E,) in ns, never more than the weight."""
-    import numpy as np
-
     part: NDArray[int64] = np.floor(weight_ns * share).astype(np.int64)
     return part

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.entities import Entities, Shares
 from benchorch.trace.attribution.owners import Owners, inherited, module_names
@@ -17,10 +20,6 @@ from benchorch.trace.operators.repeated_layers import (
     structures,
     tandem_repeats,
 )
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
 
 LONGEST_SEQUENCE = 20_000
 """Operators that are searched for repeats; a window of more has other tables to be read by."""
@@ -37,8 +36,6 @@ def modules(
     In compiled code no range is inside, but the graph knows where each node comes from; a kernel
     of several modules is shared by them as it is by its nodes.
     """
-    import numpy as np
-
     code, names = module_names(events, owned)
     rows = {name: number for number, name in enumerate(names)}
     shares: list[Shares] = [{number: 1.0} for number in range(len(names))]
@@ -127,8 +124,6 @@ def _nearest(name: str, names: Sequence[str]) -> str:
 
 def _runs(events: Events, owned: Owners, in_window: NDArray[bool_]) -> Entities:
     """Operators that follow each other again and again; each copy of a run is one occurrence."""
-    import numpy as np
-
     outermost = np.where(owned.parent >= 0, owned.operator[owned.parent], NOTHING) == NOTHING
     chosen = np.flatnonzero(
         (events.category == Category.OPERATOR) & outermost & in_window[: len(events)]
@@ -153,8 +148,6 @@ def _inheriting(
     owned: Owners, row: NDArray[int64], first: NDArray[int64], names: tuple[str, ...]
 ) -> Entities:
     """Rows of operators, for all that they call and launch too."""
-    import numpy as np
-
     part = inherited(owned.parent, row)
     return Entities(
         names=names,

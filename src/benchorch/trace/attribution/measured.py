@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_, int32, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.critical_path.path import binding_edges
 from benchorch.trace.critical_path.slack import near_critical
 from benchorch.trace.dag import NOBODY, CriticalPath, Dag, EdgeKind
-
-if TYPE_CHECKING:
-    from numpy import bool_, int32, int64
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +37,6 @@ class OwnerTimes:
 
 def measured(dag: Dag, path: CriticalPath, slack_ns: NDArray[int64], events: int) -> OwnerTimes:
     """What the graph and its path say of each of so many events."""
-    import numpy as np
-
     near = near_critical(slack_ns, dag.makespan_ns)
     device = dag.kind == EdgeKind.WORK
     in_window = np.zeros(events + 1, dtype=np.bool_)
@@ -60,8 +57,6 @@ def _blame(dag: Dag, events: int) -> NDArray[int64]:
     A point waits where the edge that held it up comes from another lane, from when its own lane
     would have let it go on.
     """
-    import numpy as np
-
     lane, never = dag.lane, np.iinfo(np.int64).min
     earliest = dag.time_ns[dag.tail] + dag.weight_ns + dag.residual_ns[dag.head]
     binding = binding_edges(dag, np.flatnonzero(earliest == dag.time_ns[dag.head]))
@@ -80,7 +75,5 @@ def _blame(dag: Dag, events: int) -> NDArray[int64]:
 
 def _summed(owner: NDArray[int32], time_ns: NDArray[int64], events: int) -> NDArray[int64]:
     """Integers by owner, exactly: sums of less than 2**53 ns (104 days) fit a double."""
-    import numpy as np
-
     place = np.where(owner == NOBODY, events, owner)
     return np.bincount(place, weights=time_ns, minlength=events + 1).astype(np.int64)

@@ -6,7 +6,10 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.entities import Entities, Shares
 from benchorch.trace.attribution.owners import MODULE, Owners, inherited
@@ -15,10 +18,6 @@ from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.operators.grouping import plain_op
 from benchorch.trace.operators.provenance import Provenance, fused_ops, is_fused, kernel_of
 from benchorch.trace.operators.shapes import ITEM_BYTES, integers, spelled
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
 
 _TIMED = "_kernel_time"  # what ONNX Runtime adds to a node's name
 _FUSED = "fused "  # and what it puts before that of a node with its activation
@@ -38,8 +37,6 @@ def graph_nodes(
     that its name lists. Where a kernel did several nodes' work, each has a share by the
     bytes of its result, or an equal one where the graph does not say how many.
     """
-    import numpy as np
-
     nodes = {node.name: node for node in graph.nodes} if graph else {}
     found: dict[int, tuple[str, ...]] = {}
     found.update(_of_eager(events, owned, graph) if graph else {})
@@ -65,8 +62,6 @@ def _of_onnx_runtime(
     events: Events, nodes: Mapping[str, OperatorNode]
 ) -> dict[int, tuple[str, ...]]:
     """Nodes say their names; one that the runtime fused keeps its first part's before a slash."""
-    import numpy as np
-
     chosen = np.flatnonzero(events.category == Category.NODE)
     named = {
         int(code): (_known(events.names[code].removesuffix(_TIMED), nodes),)
@@ -90,8 +85,6 @@ def _of_compiled(
     events: Events, owned: Owners, provenance: Sequence[Provenance]
 ) -> dict[int, tuple[str, ...]]:
     """Kernels in compiled code, each by which of its graph's calls of that kernel it is."""
-    import numpy as np
-
     call = inherited(owned.parent, _marked(events, lambda name: name.startswith(_COMPILED_CALL)))
     said = _by_graph(events, call, provenance)
     chosen = np.flatnonzero(_kernels(events, owned, call, provenance))
@@ -114,8 +107,6 @@ def _by_graph(
     Graphs are first called in the order in which they were compiled; where there are more or
     fewer than are known, nothing says which is which.
     """
-    import numpy as np
-
     calls = np.unique(call[call >= 0])
     in_order = calls[np.argsort(events.start_ns[calls], kind="stable")]
     graphs = list(dict.fromkeys(events.name[in_order].tolist()))
@@ -128,8 +119,6 @@ def _kernels(
     events: Events, owned: Owners, call: NDArray[int64], provenance: Sequence[Provenance]
 ) -> NDArray[bool_]:
     """Fused kernels by their names, and all else that compiled graphs call themselves."""
-    import numpy as np
-
     called = {name for one in provenance for name in one.calls}
     device = np.isin(events.category, DEVICE_WORK)
     operator = events.category == Category.OPERATOR
@@ -142,8 +131,6 @@ def _kernels(
 
 def _of_eager(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int, tuple[str, ...]]:
     """The k-th call of an operator in a module's range is the graph's k-th such node there."""
-    import numpy as np
-
     nodes: dict[tuple[str, str], list[str]] = defaultdict(list)
     for node in graph.nodes:
         nodes[node.module, plain_op(node.op)].append(node.name)
@@ -165,8 +152,6 @@ def _of_eager(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int, 
 
 def _marked(events: Events, wanted: Callable[[str], bool]) -> NDArray[int64]:
     """Of each event whose name is wanted its index, (n,); NOTHING of the others."""
-    import numpy as np
-
     names = np.array([wanted(name) for name in events.names] or [False], dtype=np.bool_)
     return np.where(names[events.name], np.arange(len(events)), NOTHING)
 

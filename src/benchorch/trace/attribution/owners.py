@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
 from benchorch.trace.nesting import nest
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
 
 MODULE = "mod:"
 """How the name of a range around a module's forward pass begins."""
@@ -46,8 +45,6 @@ def owners(events: Events) -> Owners:
 
 
 def _owners(events: Events) -> Owners:
-    import numpy as np
-
     parent = parents(events)
     own = np.arange(len(events), dtype=np.int64)
     is_operator = np.isin(events.category, (Category.OPERATOR, Category.NODE))
@@ -68,8 +65,6 @@ def parents(events: Events) -> NDArray[int64]:
 
     Device work whose host call is not in the trace belongs to the operator with its external id.
     """
-    import numpy as np
-
     parent = np.array(nest(events).parent, dtype=np.int64)
     device = np.flatnonzero(np.isin(events.category, DEVICE_WORK))
     calls = np.flatnonzero(events.category == Category.RUNTIME)
@@ -84,8 +79,6 @@ def parents(events: Events) -> NDArray[int64]:
 
 def _joined(key: NDArray[int64], among: NDArray[int64], wanted: NDArray[int64]) -> NDArray[int64]:
     """The last of the chosen events with each wanted key; NOTHING for a key that none has."""
-    import numpy as np
-
     known = among[key[among] != NOTHING]
     if not len(known):
         return np.full(len(wanted), NOTHING, dtype=np.int64)
@@ -101,8 +94,6 @@ def inherited(parent: NDArray[int64], value: NDArray[int64]) -> NDArray[int64]:
     Ancestors are doubled: after k rounds every event has looked 2**k levels up. In a broken trace
     an event may be its own ancestor; the number of rounds ends that search too.
     """
-    import numpy as np
-
     found = value.astype(np.int64)
     if not (value != NOTHING).any():
         return found
@@ -118,8 +109,6 @@ def inherited(parent: NDArray[int64], value: NDArray[int64]) -> NDArray[int64]:
 
 
 def _named_modules(events: Events) -> NDArray[bool_]:
-    import numpy as np
-
     named = np.array([name.startswith(MODULE) for name in events.names] or [False])
     ranges = np.isin(events.category, (Category.ANNOTATION, Category.OPERATOR))
     marked: NDArray[bool_] = ranges & named[events.name]
@@ -128,8 +117,6 @@ def _named_modules(events: Events) -> NDArray[bool_]:
 
 def _forward_operators(events: Events) -> NDArray[int64]:
     """Of a backward operator the last operator of the forward pass with its sequence number."""
-    import numpy as np
-
     found = np.full(len(events), NOTHING, dtype=np.int64)
     known = (events.category == Category.OPERATOR) & (events.sequence >= 0)
     backward = known & _backward_names(events)
@@ -147,8 +134,6 @@ def _forward_operators(events: Events) -> NDArray[int64]:
 
 def _backward_names(events: Events) -> NDArray[bool_]:
     """Autograd's nodes, and all else of which the trace names a forward thread."""
-    import numpy as np
-
     named = np.array(
         [name.startswith("autograd::engine") or "Backward" in name for name in events.names]
         or [False]
@@ -159,8 +144,6 @@ def _backward_names(events: Events) -> NDArray[bool_]:
 
 def module_names(events: Events, owned: Owners) -> tuple[NDArray[int64], tuple[str, ...]]:
     """Of each event the number of its module's qualified name, (n,), and the names by number."""
-    import numpy as np
-
     used = np.flatnonzero(np.bincount(events.name[owned.module[owned.module >= 0]]))
     names = tuple(events.names[code].removeprefix(MODULE) or ROOT for code in used)
     code = np.where(

@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy import int64
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.columns import Columns, columns
 from benchorch.trace.attribution.entities import Entities
@@ -16,10 +20,6 @@ from benchorch.trace.distinct import ascending
 from benchorch.trace.events import NOTHING
 from benchorch.trace.findings import EntityRow
 from benchorch.trace.operators.repeated_layers import outlier
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
 
 Saved = tuple[int, int]
 """Of the makespan: were something free, and were it twice as fast."""
@@ -92,8 +92,6 @@ class Ledger:
 
     def _row(self, name: str, found: Columns, row: int, saved: Saved) -> EntityRow:
         """One entity's."""
-        import numpy as np
-
         pieces = [found.occurrences[part] for part in found.parts[row] if part in found.occurrences]
         events = np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.int64)
         times_ns = found.times_ns[events].astype(np.float64)
@@ -168,8 +166,6 @@ class Ledger:
 
     def _cut(self, parts: Mapping[int, float], edges_of: Mapping[int, NDArray[int64]]) -> Cut:
         """What is cut where the share of each of some parts is free."""
-        import numpy as np
-
         weight_ns, none = self.gains.dag.weight_ns, np.zeros(0, dtype=np.int64)
         pieces = [(edges_of.get(part, none), share) for part, share in parts.items()]
         return Cut(
@@ -180,8 +176,6 @@ class Ledger:
 
 def _by_part(edge_part: NDArray[int64]) -> Mapping[int, NDArray[int64]]:
     """The edges of each part, in order."""
-    import numpy as np
-
     order = ascending(edge_part)
     parts, begins = np.unique(edge_part[order], return_index=True)
     return dict(zip(parts.tolist(), np.split(order, begins[1:]), strict=False))

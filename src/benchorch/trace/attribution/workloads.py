@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.owners import Owners, inherited
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
 from benchorch.trace.operators.flops import RULES, ArithmeticWork, work
 from benchorch.trace.operators.roofline import Peaks, RooflinePosition, standing
 from benchorch.trace.operators.shapes import recorded
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
 
 MOST_TOLD = 50_000
 """Events whose arguments are read: about 100 MB of them."""
@@ -48,8 +47,6 @@ def telling(events: Events, owned: Owners, in_window: NDArray[bool_]) -> NDArray
     operator calls on its way is part of its work. Of a window with more than `MOST_TOLD` of them
     those names are left out that cost the least.
     """
-    import numpy as np
-
     marked = _outermost(owned, _marked(events))
     wanted = np.flatnonzero((marked >= 0) & in_window[: len(events)])
     if len(wanted) <= MOST_TOLD:
@@ -84,8 +81,6 @@ def op_type(name: str, arguments: Mapping[str, object]) -> str:
 
 def _marked(events: Events) -> NDArray[int64]:
     """Nodes, and operators with a rule, by their index, (n,); NOTHING for all else."""
-    import numpy as np
-
     ruled = np.array([_ruled(name) for name in events.names] or [False], dtype=np.bool_)
     operators = (events.category == Category.OPERATOR) & ruled[events.name]
     chosen = operators | (events.category == Category.NODE)
@@ -116,8 +111,6 @@ def _workload(
 
 def _device_ns(events: Events, owned: Owners) -> NDArray[int64]:
     """Of every event the device work that it launched, itself or in what it calls, (n,)."""
-    import numpy as np
-
     device = np.flatnonzero(np.isin(events.category, DEVICE_WORK))
     cause = inherited(owned.parent, _outermost(owned, _marked(events)))[device]
     known = cause >= 0
@@ -129,8 +122,6 @@ def _device_ns(events: Events, owned: Owners) -> NDArray[int64]:
 
 def _outermost(owned: Owners, marked: NDArray[int64]) -> NDArray[int64]:
     """Only those marks that are not inside of another."""
-    import numpy as np
-
     above = np.where(owned.parent >= 0, inherited(owned.parent, marked)[owned.parent], NOTHING)
     return np.where(above == NOTHING, marked, NOTHING)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_
+from numpy.typing import NDArray
 
 from benchorch.trace.analysed import Analysed
 from benchorch.trace.attribution.owners import owners
@@ -14,10 +17,6 @@ from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Events
 from benchorch.trace.operators.operator_kinds import family
 from benchorch.trace.operators.shapes import recorded
-
-if TYPE_CHECKING:
-    from numpy import bool_
-    from numpy.typing import NDArray
 
 COST_OF: Mapping[Class, str] = {
     **dict.fromkeys((Class.CPU_FRAMEWORK, Class.CPU_PYTHON, Class.PROFILER), "framework"),
@@ -69,8 +68,6 @@ class PathSums:
 
 def path_sums(analysed: Analysed) -> PathSums:
     """The path of an analysis, taken apart."""
-    import numpy as np
-
     path, events = analysed.path, analysed.events
     costs: Counter[str] = Counter()
     working = np.zeros(len(path), dtype=np.bool_)
@@ -93,8 +90,6 @@ def path_sums(analysed: Analysed) -> PathSums:
 
 def _work(events: Events, path: CriticalPath, working: NDArray[bool_]) -> dict[str, KindTime]:
     """Stretches of work by the family of the operator that they belong to."""
-    import numpy as np
-
     owner = path.owner[working].astype(np.int64)
     operator = owners(events).operator[owner]
     operator = np.where(owner == NOBODY, NOTHING, np.where(operator == NOTHING, owner, operator))
@@ -133,8 +128,6 @@ def _between_regions(analysed: Analysed) -> NDArray[bool_]:
 
     None where there are fewer than two regions: then nothing was broken.
     """
-    import numpy as np
-
     events, path, window = analysed.events, analysed.path, analysed.dag.window
     named = np.array([name.startswith(_COMPILED) for name in events.names] or [False])
     regions = np.flatnonzero(named[events.name])

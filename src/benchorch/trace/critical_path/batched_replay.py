@@ -10,13 +10,13 @@ last. That is a thousand steps over long vectors instead of a million over singl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy import int32, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.critical_path.replay import NEVER
-
-if TYPE_CHECKING:
-    from numpy import int32, int64
-    from numpy.typing import NDArray
 
 SEGMENT = 512
 """Junctions of one."""
@@ -54,8 +54,6 @@ class BatchedReplay:
 
     def makespans_ns(self, length_ns: NDArray[int64]) -> NDArray[int64]:
         """With each row of lengths >= 0, (W, K) in ns, the makespan, (W,)."""
-        import numpy as np
-
         scenarios, segments = len(length_ns), len(self.opened)
         lengths = np.zeros((length_ns.shape[1] + 1, 1, scenarios), dtype=np.int64)
         lengths[:-1, 0] = length_ns.T
@@ -77,8 +75,6 @@ class BatchedReplay:
 
     def _joined(self, flat_ns: NDArray[int64]) -> NDArray[int64]:
         """From the source, which alone is open at first, through all segments to the sink."""
-        import numpy as np
-
         open_ns = np.full(flat_ns.shape[1:], -NEVER, dtype=np.int64)
         open_ns[0] = 0
         for handed_on in self.handed_on:
@@ -94,8 +90,6 @@ def batched_replay(
 
     Every junction but the first is taken to have a chain into it.
     """
-    import numpy as np
-
     last = np.zeros(junctions, dtype=np.int64)
     np.maximum.at(last, tail, head)
     starts = _starts(last, segment)
@@ -140,8 +134,6 @@ def _starts(last: NDArray[int64], segment: int) -> NDArray[int64]:
 
     The first begins after the source, which is open there; so every chain ends in a segment.
     """
-    import numpy as np
-
     junctions = len(last)
     begun = np.arange(junctions)[last > 0]
     change = np.bincount(begun + 1, minlength=junctions + 2)
@@ -156,8 +148,6 @@ def _starts(last: NDArray[int64], segment: int) -> NDArray[int64]:
 
 def _fronts(starts: NDArray[int64], last: NDArray[int64]) -> list[NDArray[int64]]:
     """The junctions that are open where each segment begins, in order."""
-    import numpy as np
-
     fronts: list[NDArray[int64]] = []
     before, begin = np.zeros(0, dtype=np.int64), 0
     for start in starts.tolist():
@@ -173,8 +163,6 @@ def _turns(starts: NDArray[int64], last: NDArray[int64]) -> int:
     A junction has to be known up to the one that its last chain leads to or, if that is in a later
     segment, up to its segment's end.
     """
-    import numpy as np
-
     junctions = len(last)
     own = np.arange(int(starts[0]), junctions)
     within = np.searchsorted(starts, own, side="right")
@@ -197,8 +185,6 @@ class _Table:
         self, junction: NDArray[int64] | NDArray[int32], within: NDArray[int64]
     ) -> NDArray[int64]:
         """The row of each junction as its segment sees it: one of its own, or one that is open."""
-        import numpy as np
-
         begin = self.starts[within]
         place = self.open_most + (junction - begin) % self.turns
         earlier = np.flatnonzero(junction < begin)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
-if TYPE_CHECKING:
-    from numpy import bool_, int32, int64
-    from numpy.typing import NDArray
+import numpy as np
+from numpy import bool_, int32, int64
+from numpy.typing import NDArray
 
 
 @final
@@ -27,8 +27,6 @@ def chains_of(
     tail: NDArray[int32], head: NDArray[int32], points: int, kept: NDArray[bool_] | None
 ) -> EdgeChains:
     """Of a graph's edges, or some of them, those taken together between which nothing meets."""
-    import numpy as np
-
     edges = None if kept is None else np.flatnonzero(kept)
     if edges is not None:
         tail, head = tail[edges], head[edges]
@@ -58,8 +56,6 @@ def _first_edges(
     tail: NDArray[int32], head: NDArray[int32], inner: NDArray[bool_]
 ) -> NDArray[int32]:
     """The edge that the chain of each begins with, (E,), by doubling how far one looks back."""
-    import numpy as np
-
     own = np.arange(len(tail), dtype=np.int32)
     into = np.zeros(len(inner), dtype=np.int32)
     into[head] = own

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
-from benchorch.trace.critical_path.batched_replay import batched_replay
+import numpy as np
+from numpy import bool_, int32, int64
+from numpy.typing import NDArray
+
+from benchorch.trace.critical_path.batched_replay import BatchedReplay, batched_replay
 from benchorch.trace.critical_path.chains import chains_of
 from benchorch.trace.critical_path.path import binding_edges, walk_back
 from benchorch.trace.critical_path.replay import NEVER, steps
-
-if TYPE_CHECKING:
-    from numpy import bool_, int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.critical_path.batched_replay import BatchedReplay
-    from benchorch.trace.dag import Dag
+from benchorch.trace.dag import Dag
 
 LEAST_ABREAST = 4_096
 """Junctions below which all of it is fast anyway."""
@@ -62,8 +60,6 @@ class Contracted:
     @property
     def sizes(self) -> NDArray[int64]:
         """How many pieces each chain has, (K,)."""
-        import numpy as np
-
         return np.diff(self.first, append=len(self.pieces))
 
     def lengths(self, piece_ns: NDArray[int64]) -> NDArray[int64]:
@@ -71,8 +67,6 @@ class Contracted:
 
         Those of edges are what `steps` says.
         """
-        import numpy as np
-
         if not len(self.first):
             return np.zeros(0, dtype=np.int64)
         return np.add.reduceat(piece_ns[self.pieces], self.first)
@@ -86,8 +80,6 @@ class Contracted:
 
     def chain_of(self, edges: NDArray[int64]) -> NDArray[int32]:
         """The chain that each of some edges is a piece of, -1 where it is of none."""
-        import numpy as np
-
         if "chain" not in self.known:
             chain = np.full(self.dag.edges, -1, dtype=np.int32)
             chain[self.pieces] = np.repeat(np.arange(len(self.first), dtype=np.int32), self.sizes)
@@ -100,8 +92,6 @@ class Contracted:
 
         Sums are of doubles, which are exact up to a hundred days.
         """
-        import numpy as np
-
         observed_ns = self.observed_lengths()
         place = self.chain_of(edges) + 1  # 0: of no chain
         less_ns = np.bincount(place, by_ns, len(observed_ns) + 1)[1:]
@@ -123,8 +113,6 @@ class Contracted:
         Where the graph is no row of narrow segments, a chain is at least looked at only once for
         all of them, for what looking at it twice costs.
         """
-        import numpy as np
-
         if len(self.points) > LEAST_ABREAST and (plan := self._abreast()):
             return plan.makespans_ns(length_ns)
         if len(length_ns) <= FEW:
@@ -142,8 +130,6 @@ class Contracted:
 
     def _abreast(self) -> BatchedReplay | None:
         """Its segments, once for each graph, if they can be swept side by side."""
-        import numpy as np
-
         if "abreast" not in self.known:
             reached = np.bincount(self.head, minlength=len(self.points))[1:].all()
             plan = batched_replay(self.tail, self.head, len(self.points)) if reached else None
@@ -162,8 +148,6 @@ class Contracted:
         return found
 
     def _slack(self) -> NDArray[int64]:
-        import numpy as np
-
         length_ns = self.observed_lengths()
         rest_ns = [-NEVER] * len(self.points)
         rest_ns[-1] = 0
@@ -213,8 +197,6 @@ class Contracted:
         self, length_ns: NDArray[int64], elapsed_ns: Sequence[int] | NDArray[int64]
     ) -> NDArray[int64]:
         """The chains of the critical path, from what `lengths` and `elapsed` say."""
-        import numpy as np
-
         at_ns = np.asarray(elapsed_ns, dtype=np.int64)
         tight = self.last[at_ns[self.tail] + length_ns == at_ns[self.head]]
         holding = np.searchsorted(self.last, binding_edges(self.dag, tight))
@@ -222,8 +204,6 @@ class Contracted:
 
     def pieces_of(self, chains: NDArray[int64]) -> NDArray[int64]:
         """The pieces of some chains, one after another."""
-        import numpy as np
-
         length = self.sizes[chains]
         begins = self.first[chains] - (np.cumsum(length) - length)
         places = np.repeat(begins, length) + np.arange(length.sum())

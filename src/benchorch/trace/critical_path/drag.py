@@ -11,16 +11,13 @@ Source: Devaux, *Total Project Control*, 1999, for the quantity, an activity's d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.critical_path.replay import NEVER
 from benchorch.trace.critical_path.slack import slack
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.dag import Dag
+from benchorch.trace.dag import Dag
 
 
 def drag(dag: Dag, slack_ns: NDArray[int64] | None = None) -> NDArray[int64]:
@@ -34,8 +31,6 @@ def drag(dag: Dag, slack_ns: NDArray[int64] | None = None) -> NDArray[int64]:
         (E,) nanoseconds: ``0 <= drag <= weight``, above 0 only on edges that every longest way
         shares. Takes O(E + V log V).
     """
-    import numpy as np
-
     spare_ns = slack(dag) if slack_ns is None else slack_ns
     critical = spare_ns == 0
     alone = critical & (_crossings(dag, critical)[dag.tail] == 1)
@@ -54,8 +49,6 @@ def drag(dag: Dag, slack_ns: NDArray[int64] | None = None) -> NDArray[int64]:
 
 def _crossings(dag: Dag, chosen: NDArray[bool_]) -> NDArray[int64]:
     """How many of the chosen edges cross the cut behind each point, (V,)."""
-    import numpy as np
-
     begun = np.bincount(dag.tail[chosen], minlength=dag.points)
     ended = np.bincount(dag.head[chosen], minlength=dag.points)
     return np.cumsum(begun - ended)
@@ -70,8 +63,6 @@ def least_over(
     of two, and these hand their values down to their halves: a sparse table turned around, so that
     n intervals take O(n + size log size). Empty intervals cover nothing.
     """
-    import numpy as np
-
     covering = end > first
     first, end, value = first[covering], end[covering], value[covering]
     level = np.frexp(end - first)[1] - 1  # the power of two that fits in

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import int64
+from numpy.typing import NDArray
 
 from benchorch.trace.critical_path.contraction import whole
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.dag import Dag
+from benchorch.trace.dag import Dag
 
 
 def explained(dag: Dag) -> Dag:
     """The graph with the times of a replay without unexplained rests, once for each graph."""
-    import numpy as np
-
     if "explained" not in dag.known:
         rests = np.broadcast_to(np.int64(0), dag.points)
         dag.known["explained"] = replace(dag, time_ns=_times(dag), residual_ns=rests)
@@ -27,8 +23,6 @@ def explained(dag: Dag) -> Dag:
 
 def _times(dag: Dag) -> NDArray[int64]:
     """When each point would come, (V,): at the ends of chains by a replay, between them by sums."""
-    import numpy as np
-
     graph = whole(dag)
     length_ns = graph.lengths(dag.weight_ns)
     junction_ns = dag.time_ns[0] + np.array(graph.elapsed(length_ns), dtype=np.int64)

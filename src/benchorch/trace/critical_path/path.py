@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy import int32, int64
+from numpy.typing import NDArray
 
-from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, EdgeKind, Tier
-
-if TYPE_CHECKING:
-    from numpy import int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.dag import Dag
-
+from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag, EdgeKind, Tier
 
 STRIDE_DOUBLINGS = 5
 """Of a walk: a stride of 32 steps costs five looks at every point, and spares 31 in 32 later."""
@@ -25,8 +20,6 @@ def critical_path(dag: Dag) -> CriticalPath:
     chain, launch, stream, ...), then the lower index of the tail's event, then of the edge. So one
     trace has one path. Stretches of no length are left out; a graph of one point has none.
     """
-    import numpy as np
-
     earliest = dag.time_ns[dag.tail] + dag.weight_ns + dag.residual_ns[dag.head]
     tight = np.flatnonzero(earliest == dag.time_ns[dag.head])
     edges = walk_back(dag.tail, dag.head, binding_edges(dag, tight), dag.points)
@@ -40,8 +33,6 @@ def binding_edges(dag: Dag, tight: NDArray[int64]) -> NDArray[int64]:
         dag: whose edges they are.
         tight: the edges to choose from, ascending: those that let their head come no sooner.
     """
-    import numpy as np
-
     if not len(tight):
         return tight
     rank = dag.kind[tight].astype(np.int64) + len(EdgeKind) * (dag.tier[tight] >= Tier.INFERRED)
@@ -66,8 +57,6 @@ def walk_back(
         binding: the edges that hold points up, at most one for each point.
         points: how many there are; what holds up none of them is the first.
     """
-    import numpy as np
-
     held_by = np.full(points, -1, dtype=np.int64)
     held_by[head[binding]] = binding
     before = np.arange(points, dtype=np.int32)  # the first one stays where it is
@@ -99,8 +88,6 @@ def path_along(
         edges: from the source, each one's tail the head of the one before.
         weight_ns: (E,), residual_ns: (V,): of the whole graph, as `replay` takes them.
     """
-    import numpy as np
-
     both_ns = np.empty(2 * len(edges), dtype=np.int64)
     both_ns[::2], both_ns[1::2] = weight_ns[edges], residual_ns[dag.head[edges]]
     took_time = np.flatnonzero(both_ns)

@@ -7,13 +7,11 @@ every observed time comes out again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.dag import Dag
+from benchorch.trace.dag import Dag
 
 NEVER = 2**62
 """Nanoseconds (146 years) that stand for "no matter how long"; two sums of it still fit 64 bits."""
@@ -42,8 +40,6 @@ def replay(
         Dependencies to be without. Where none would be left into a point, they stay as an order
         without weight: nothing else says when that point could be.
     """
-    import numpy as np
-
     step_ns = steps(dag, weight_ns, residual_ns, dropped)
     time_ns = [int(dag.time_ns[0])] * dag.points
     for tail, head, step in zip(
@@ -65,8 +61,6 @@ def steps(
 
     The arguments are those of `replay`.
     """
-    import numpy as np
-
     weight = dag.weight_ns if weight_ns is None else weight_ns
     residual = dag.residual_ns if residual_ns is None else residual_ns
     step = weight + residual[dag.head]

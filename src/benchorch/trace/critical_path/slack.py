@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.critical_path.contraction import whole
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.dag import Dag
+from benchorch.trace.dag import Dag
 
 NEAR_RATIO = 0.01
 """Of the makespan: with less than this to spare, an edge is as good as critical."""
@@ -34,8 +31,6 @@ def slack(dag: Dag) -> NDArray[int64]:
 
 def _slack(dag: Dag) -> NDArray[int64]:
     """What a chain has to spare, each of its edges has."""
-    import numpy as np
-
     small = whole(dag)
     spare_ns = np.empty(dag.edges, dtype=np.int64)
     spare_ns[small.pieces] = np.repeat(small.slack(), small.sizes)

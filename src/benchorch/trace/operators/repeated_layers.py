@@ -6,11 +6,10 @@ import re
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from numpy import float64, int64
-    from numpy.typing import NDArray
+import numpy as np
+from numpy import float64, int64
+from numpy.typing import NDArray
 
 _NUMBER = re.compile(r"(?<![^./_])\d+(?![^./_])")
 FAR = 5.0
@@ -102,8 +101,6 @@ def tandem_repeats(sequence: Sequence[Hashable]) -> tuple[RepeatedRun, ...]:
     Of two periods that cover the same the shorter one counts, so ``abababab`` is four ``ab``. A
     sequence of n takes O(n * `LONGEST_RUN`) comparisons.
     """
-    import numpy as np
-
     codes = {symbol: number for number, symbol in enumerate(dict.fromkeys(sequence))}
     numbers = np.array([codes[symbol] for symbol in sequence])
     same = {length: _agreeing(numbers, length) for length in _periods(len(numbers))}
@@ -133,8 +130,6 @@ def _periods(count: int) -> range:
 
 def _agreeing(numbers: NDArray[int64], length: int) -> list[int]:
     """From each place on, how many entries equal those one period later; for the last one none."""
-    import numpy as np
-
     place = np.arange(len(numbers) - length + 1)
     differs = np.append(numbers[:-length] != numbers[length:], True)
     until = np.minimum.accumulate(np.where(differs, place, len(numbers))[::-1])[::-1]
@@ -154,8 +149,6 @@ def outlier(values: NDArray[float64]) -> int:
     int
         Its index, the first of equals; -1 where none is far or for n < 3.
     """
-    import numpy as np
-
     if len(values) < 3:
         return -1
     distances = np.abs(values - np.median(values))

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy import float64
+from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.events import Category
+from benchorch.trace.operators.graph import OperatorNode
 from benchorch.trace.operators.grouping import by_pattern, plain_op
+from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.patterns import suggest
+from benchorch.trace.whatif.scenario import Hypothesis
 from benchorch.trace.whatif.selector_values import WORK
 from benchorch.trace.whatif.transforms import Transform
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.operators.graph import OperatorNode
-    from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Hypothesis
 
 
 @final
@@ -37,8 +36,6 @@ class NodeSpeedups(Transform):
 
     def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """Everything that the node's operator does and launches, in the same proportion."""
-        import numpy as np
-
         left = self._left(basis)
         ratio = np.append(left, 1.0)[basis.dag.owner]
         return scenario.scaled(basis.labelled(*WORK), ratio)
@@ -67,8 +64,6 @@ class NodeSpeedups(Transform):
 
     def _left(self, basis: Basis) -> NDArray[float64]:
         """The part of its time that each event keeps, (n,): by its node, else by its operator."""
-        import numpy as np
-
         by_type = {plain_op(name): speedup for name, speedup in self.by_type.items()}
         events = basis.events
         of_name = np.ones(len(events.names) + 1)
@@ -130,8 +125,6 @@ def _grouped(basis: Basis) -> list[tuple[OperatorNode, tuple[str, ...]]]:
 
 def _operators(basis: Basis) -> Mapping[int, str]:
     """The plain type of each operator's name in the trace, by the number of the name."""
-    import numpy as np
-
     events = basis.events
     codes = np.unique(events.name[events.category == Category.OPERATOR]).tolist()
     return {code: plain_op(events.names[code]) for code in codes}

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
+
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.analysed import Replayable
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import Owners, module_names, owners
-from benchorch.trace.dag import CLASSES
-from benchorch.trace.events import NOTHING
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.dag import Class, CriticalPath, Dag
-    from benchorch.trace.events import Events
-    from benchorch.trace.operators.graph import OperatorGraph
-    from benchorch.trace.operators.roofline import Peaks
+from benchorch.trace.dag import CLASSES, Class, CriticalPath, Dag
+from benchorch.trace.events import NOTHING, Events
+from benchorch.trace.operators.graph import OperatorGraph
+from benchorch.trace.operators.roofline import Peaks
 
 DEEPEST = 1_000
 """Levels that are looked at; in a broken trace an event may seem to lie in itself."""
@@ -53,8 +50,6 @@ class Basis:
 
     def within(self, chosen: NDArray[bool_]) -> NDArray[int64]:
         """The outermost chosen event that each is, or is part of, (n,); NOTHING for none."""
-        import numpy as np
-
         parent = self.owned.parent
         root = np.where(chosen, np.arange(len(parent), dtype=np.int64), NOTHING)
         told = np.append(chosen, False)
@@ -73,8 +68,6 @@ class Basis:
 
     def labelled(self, *classes: Class) -> NDArray[bool_]:
         """The edges whose weight is spent on one of some classes, (E,)."""
-        import numpy as np
-
         if classes not in self.known:
             meant = np.array([one in classes for one in CLASSES])
             self.known[classes] = meant[self.dag.label]
@@ -83,8 +76,6 @@ class Basis:
 
     def owned_by(self, chosen: NDArray[bool_]) -> NDArray[bool_]:
         """The edges whose weight belongs to chosen events, (E,)."""
-        import numpy as np
-
         return np.append(chosen, False)[self.dag.owner]
 
 

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_, int32
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.workloads import op_type
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
 from benchorch.trace.operators.shapes import recorded
+from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.patterns import flags, matcher
+from benchorch.trace.whatif.selector_values import Selector
 from benchorch.trace.windows import windows
-
-if TYPE_CHECKING:
-    from numpy import bool_, int32
-    from numpy.typing import NDArray
-
-    from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.selector_values import Selector
 
 _OPTIMIZER = "/^Optimizer\\.(step|zero_grad)/"
 
 
 def fitting_all(basis: Basis, selector: Selector) -> NDArray[bool_] | None:
     """The events that fit all conditions, (n,); None where there is none."""
-    import numpy as np
-
     conditions = list(_conditions(basis, selector))
     chosen = np.logical_and.reduce(conditions) if conditions else None
     if selector.dtype or selector.shape:
@@ -35,8 +31,6 @@ def fitting_all(basis: Basis, selector: Selector) -> NDArray[bool_] | None:
 
 def _conditions(basis: Basis, selector: Selector) -> Iterator[NDArray[bool_]]:
     """Of each condition that is given the events that fit, (n,)."""
-    import numpy as np
-
     events = basis.events
     if selector.name:
         yield flags(events.names, selector.name)[events.name]
@@ -73,8 +67,6 @@ def device_names(basis: Basis) -> Collection[str]:
 
 
 def _codes_of(basis: Basis, *categories: Category) -> NDArray[int32]:
-    import numpy as np
-
     return np.unique(basis.events.name[np.isin(basis.events.category, categories)])
 
 
@@ -91,8 +83,6 @@ def _of_operator(basis: Basis, pattern: str) -> NDArray[bool_]:
 
 def _types(basis: Basis) -> Sequence[str]:
     """Of each name the operator's type, as the first node of that name says it."""
-    import numpy as np
-
     events = basis.events
     nodes = np.flatnonzero(events.category == Category.NODE)
     first = nodes[np.unique(events.name[nodes], return_index=True)[1]].tolist()
@@ -106,8 +96,6 @@ def _types(basis: Basis) -> Sequence[str]:
 
 def _in_module(basis: Basis, pattern: str) -> NDArray[bool_]:
     """Events of a module whose name fits, or of one inside it."""
-    import numpy as np
-
     fits = matcher(pattern)
 
     def inside(name: str) -> bool:
@@ -120,8 +108,6 @@ def _in_module(basis: Basis, pattern: str) -> NDArray[bool_]:
 
 
 def _on_lane(basis: Basis, pattern: str) -> NDArray[bool_]:
-    import numpy as np
-
     fits = matcher(pattern)
     return np.array(
         [
@@ -134,8 +120,6 @@ def _on_lane(basis: Basis, pattern: str) -> NDArray[bool_]:
 
 def _of_node(basis: Basis, pattern: str) -> NDArray[bool_]:
     """By the operator graph's node, or by the number of a kernel in a launched graph."""
-    import numpy as np
-
     nodes = basis.nodes()
     fits = flags(nodes.names, pattern)
     parts = np.array([*(any(fits[row] for row in part) for part in nodes.shares), False])
@@ -155,8 +139,6 @@ def _in_phase(basis: Basis, phase: str) -> NDArray[bool_]:
 
 def _in_iteration(basis: Basis, iteration: int) -> NDArray[bool_]:
     """Host events that start in a window, and the device work that they launch."""
-    import numpy as np
-
     every = windows(basis.events, None)
     if not 0 <= iteration < len(every):
         return np.zeros(len(basis.events), dtype=np.bool_)
@@ -169,8 +151,6 @@ def _in_iteration(basis: Basis, iteration: int) -> NDArray[bool_]:
 
 def _of_tensors(basis: Basis, selector: Selector, chosen: NDArray[bool_]) -> NDArray[bool_]:
     """Events whose innermost operator was given such tensors; only the chosen are looked at."""
-    import numpy as np
-
     operators = np.unique(basis.owned.operator[chosen])
     said = basis.events.details.read(operators[operators != NOTHING].tolist())
     right = np.zeros(len(chosen) + 1, dtype=np.bool_)

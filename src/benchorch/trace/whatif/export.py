@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TypeAlias, final
 
-from benchorch.trace.critical_path.contraction import contract, whole
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
+
+from benchorch.trace.critical_path.contraction import Contracted, contract, whole
 from benchorch.trace.critical_path.replay import NEVER, steps
 from benchorch.trace.critical_path.slack import slack
+from benchorch.trace.dag import Dag
 from benchorch.trace.distinct import distinct
 from benchorch.trace.events import NOTHING
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.critical_path.contraction import Contracted
-    from benchorch.trace.dag import Dag
 
 MOST_JUNCTIONS = 20_000
 
@@ -70,8 +68,6 @@ def exported(
     slack_ns: NDArray[int64] | None = None,
 ) -> Exported:
     """The graph for a page; ways with the most to spare are left out until it is small enough."""
-    import numpy as np
-
     spare_ns = slack(dag) if slack_ns is None else slack_ns
     kept, exact_ns = _small(dag, spare_ns, most_junctions)
     small = contract(dag, kept)
@@ -97,8 +93,6 @@ def exported(
 
 def _small(dag: Dag, spare_ns: NDArray[int64], most: int) -> tuple[NDArray[bool_], int | None]:
     """The edges of the least slack that make so few junctions, and how much may be saved."""
-    import numpy as np
-
     chains = whole(dag)
     of_chain = spare_ns[chains.last]  # and of all its edges
     live = of_chain < NEVER // 2
@@ -115,8 +109,6 @@ def _small(dag: Dag, spare_ns: NDArray[int64], most: int) -> tuple[NDArray[bool_
 
 def _junctions(chains: Contracted, kept: NDArray[bool_]) -> int:
     """How many would be left of the graph with these of its chains, (K,)."""
-    import numpy as np
-
     inward = np.bincount(chains.head[kept], minlength=len(chains.points))
     outward = np.bincount(chains.tail[kept], minlength=len(chains.points))
     return int(((inward + outward > 0) & ~((inward == 1) & (outward == 1))).sum())
@@ -124,8 +116,6 @@ def _junctions(chains: Contracted, kept: NDArray[bool_]) -> int:
 
 def _atoms(dag: Dag, groups: Mapping[str, Grouping]) -> tuple[NDArray[int64], NDArray[int64]]:
     """The atom of each edge, NOTHING where it is in no group, and each atom's rows, (A, groups)."""
-    import numpy as np
-
     columns = [row for _, row in groups.values()] or [np.full(dag.edges, NOTHING)]
     code = np.zeros(dag.edges, dtype=np.int64)
     for (rows, _), column in zip(groups.values(), columns, strict=False):
@@ -142,8 +132,6 @@ def _on_chains(
     small: Contracted, atom_of_edge: NDArray[int64], atoms: int
 ) -> tuple[NDArray[int64], NDArray[int64], NDArray[int64]]:
     """What each chain has of each atom: atoms, chains in order, and nanoseconds."""
-    import numpy as np
-
     chain = np.repeat(np.arange(len(small.tail)), small.sizes)
     atom = atom_of_edge[small.pieces]
     known = atom >= 0

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy import bool_, float64, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.owners import inherited
 from benchorch.trace.attribution.workloads import telling, workloads
 from benchorch.trace.dag import Class
 from benchorch.trace.events import DEVICE_WORK, NOTHING
+from benchorch.trace.operators.roofline import RooflinePosition
+from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.whatif.scenario import Hypothesis
 from benchorch.trace.whatif.selector import select
 from benchorch.trace.whatif.selector_values import WORK
 from benchorch.trace.whatif.transforms import OnSelection, Transform
-
-if TYPE_CHECKING:
-    from numpy import bool_, float64, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.operators.roofline import RooflinePosition
-    from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Hypothesis
 
 _NO_PEAKS = "what the machine can do is not known: measure its peaks first."
 _MOVED = (Class.GPU_COPY, Class.GPU_MEMORY)
@@ -35,8 +34,6 @@ class Roofline(OnSelection):
 
     def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """Where no rule or no shapes are known, nothing changes; the note says how much that is."""
-        import numpy as np
-
         known = _standings(basis)
         edges = select(basis, self.select).edges
         left = np.ones(len(basis.events) + 1)
@@ -90,8 +87,6 @@ def _faster(
 
 def _bound_by(basis: Basis, side: str) -> NDArray[bool_]:
     """The edges of work that a side of the roofline limits."""
-    import numpy as np
-
     known = _standings(basis)
     limited = np.zeros(len(basis.events) + 1, dtype=np.bool_)
     limited[[event for event, standing in known.items() if standing.bound == side]] = True
@@ -102,8 +97,6 @@ def _bound_by(basis: Basis, side: str) -> NDArray[bool_]:
 
 def _standings(basis: Basis) -> Mapping[int, RooflinePosition]:
     """Of each operator in the window whose work is known, where it stands; none without peaks."""
-    import numpy as np
-
     if basis.peaks is None:
         return {}
     in_window = np.zeros(len(basis.events) + 1, dtype=np.bool_)
@@ -121,8 +114,6 @@ def _causes(
 
     That is its device work, or all of its own call where it has none.
     """
-    import numpy as np
-
     mark = np.full(len(basis.events), NOTHING, dtype=np.int64)
     mark[list(known)] = list(known)
     cause = np.append(inherited(basis.owned.parent, mark), NOTHING)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_
+from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
-
-if TYPE_CHECKING:
-    from numpy import bool_
-    from numpy.typing import NDArray
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
@@ -34,8 +33,6 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 def flags(names: Iterable[str], pattern: str) -> NDArray[bool_]:
     """Of each name whether it fits; the array has one entry more, False, for index -1."""
-    import numpy as np
-
     fits = matcher(pattern)
     return np.array([*(fits(name) for name in names), False], dtype=np.bool_)
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy import int8, int32, int64
+from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.analysed import Replayable
 from benchorch.trace.attribution.gains import gains
 from benchorch.trace.critical_path.explained import explained
 from benchorch.trace.dag import CLASSES, Tier
+from benchorch.trace.operators.roofline import Peaks
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.prediction import Moved, Prediction
 from benchorch.trace.whatif.scenario import Hypothesis, unchanged
@@ -23,12 +28,6 @@ from benchorch.trace.whatif.simulation import (
 )
 from benchorch.trace.whatif.sweep import SensitivitySweep, sweep
 from benchorch.trace.whatif.transforms import Speedup, Transform
-
-if TYPE_CHECKING:
-    from numpy import int8, int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.operators.roofline import Peaks
 
 MOST_MOVED = 20
 UNNAMED = "(between events)"
@@ -143,15 +142,11 @@ def _observed(basis: Basis) -> _Observed:
 
 def _sums(column: NDArray[int8], ns: NDArray[int64], size: int) -> NDArray[int64]:
     """Time by the value of a column; as doubles, which are exact up to a hundred days."""
-    import numpy as np
-
     return np.bincount(column, weights=ns, minlength=size).astype(np.int64)
 
 
 def _named(basis: Basis, owner: NDArray[int32], ns: NDArray[int64]) -> NDArray[int64]:
     """Time by the name of its owner; the last entry is that of none."""
-    import numpy as np
-
     nobody = len(basis.events.names)
     column = np.where(owner >= 0, basis.events.name[owner], nobody)
     return np.bincount(column, weights=ns, minlength=nobody + 1).astype(np.int64)
@@ -194,8 +189,6 @@ def _without_residual(basis: Basis, scenario: Hypothesis, predicted_ns: int) -> 
 
 def _moved(basis: Basis, before: NDArray[int64], more: PieceTimes) -> tuple[Moved, ...]:
     """What gained and lost time on the path, by name."""
-    import numpy as np
-
     change = _named(basis, more.owner, more.ns)
     order = np.argsort(-np.abs(change), kind="stable")[:MOST_MOVED].tolist()
     names = (*basis.events.names, UNNAMED)
@@ -227,8 +220,6 @@ def _bound_path(basis: Basis, scenario: Hypothesis) -> float | None:
 
 def _bound_work(basis: Basis, scenario: Hypothesis) -> float | None:
     """The same by all that is saved anywhere, which is looser."""
-    import numpy as np
-
     if scenario.dropped.any():
         return None
     edges, rest_ns = scenario.reweighted, unchanged(basis.dag).residual_ns

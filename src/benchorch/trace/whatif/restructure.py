@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import EdgeKind
 from benchorch.trace.events import DEVICE_WORK, NOTHING
+from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.whatif.scenario import Hypothesis
 from benchorch.trace.whatif.selector import select
 from benchorch.trace.whatif.transforms import OnSelection, into, removed_with
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Hypothesis
 
 _DEVICE_ONLY = "no device work is among it."
 
@@ -26,8 +25,6 @@ class OnDeviceWork(OnSelection):
 
     def work(self, basis: Basis) -> NDArray[bool_]:
         """The device work that was chosen, itself or in what was chosen, (n,)."""
-        import numpy as np
-
         within = select(basis, self.select).root != NOTHING
         in_graph = np.zeros(len(basis.events) + 1, dtype=np.bool_)
         in_graph[basis.dag.event] = True
@@ -51,8 +48,6 @@ class Fuse(OnDeviceWork):
 
     def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """No launch, dispatch or gap for any but the first of each run of neighbours."""
-        import numpy as np
-
         work = self.work(basis)
         run = _runs(basis, work)
         firsts = np.unique(run[work], return_index=True)[1]
@@ -78,8 +73,6 @@ class CudaGraph(OnDeviceWork):
 
     def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """Launches after the first of each range are not waited for."""
-        import numpy as np
-
         work = self.work(basis)
         root = select(basis, self.select).root
         order = np.flatnonzero(work)
@@ -106,8 +99,6 @@ class Overlap(OnDeviceWork):
 
     def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """What came before it on its stream now holds up what came after it, and who waited."""
-        import numpy as np
-
         dag, work = basis.dag, np.append(self.work(basis), False)
         leaves, enters = work[dag.event[dag.tail]], work[dag.event[dag.head]]
         order = dag.kind == EdgeKind.STREAM
@@ -126,8 +117,6 @@ class Overlap(OnDeviceWork):
 
 def _runs(basis: Basis, work: NDArray[bool_]) -> NDArray[int64]:
     """The number of the run of neighbours on a stream that chosen work is in, (n,)."""
-    import numpy as np
-
     events, dag = basis.events, basis.dag
     in_graph = np.zeros(len(events) + 1, dtype=np.bool_)
     in_graph[dag.event] = True
@@ -141,8 +130,6 @@ def _runs(basis: Basis, work: NDArray[bool_]) -> NDArray[int64]:
 
 def _longest(basis: Basis, work: NDArray[bool_], run: NDArray[int64]) -> NDArray[bool_]:
     """Of each run the longest, the first of equals, (n,)."""
-    import numpy as np
-
     chosen = np.flatnonzero(work)
     order = chosen[np.lexsort((-basis.events.duration_ns[chosen], run[chosen]))]
     found = np.zeros(len(work), dtype=np.bool_)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.dag import Dag
-    from benchorch.trace.whatif.scenario import Hypothesis
-
+from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind, Tier
+from benchorch.trace.whatif.scenario import Hypothesis
 
 Changed: TypeAlias = "tuple[NDArray[int64], NDArray[int64], NDArray[bool_] | None]"
 """Weights, residuals and dropped edges, in the order that `steps` takes them."""
@@ -24,8 +21,6 @@ def rewired(dag: Dag, scenario: Hypothesis) -> tuple[Dag, Changed]:
 
     Without additions it is the graph itself.
     """
-    import numpy as np
-
     weight_ns = np.rint(scenario.weight_ns).astype(np.int64)
     residual_ns = np.rint(scenario.residual_ns).astype(np.int64)
     dropped = scenario.dropped if scenario.dropped.any() else None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, final
+from typing import final
 
-if TYPE_CHECKING:
-    from numpy import bool_, float64, int32, int64
-    from numpy.typing import NDArray
+import numpy as np
+from numpy import bool_, float64, int32, int64
+from numpy.typing import NDArray
 
-    from benchorch.trace.dag import Dag
+from benchorch.trace.dag import Dag
 
 
 @final
@@ -41,8 +41,6 @@ class Hypothesis:
 
     def scaled(self, edges: NDArray[bool_], ratio: float | NDArray[float64]) -> Hypothesis:
         """With the weights of some edges times a ratio; one for all, or one for each of E."""
-        import numpy as np
-
         places = np.flatnonzero(edges)
         weight_ns = self.weight_ns.copy()
         weight_ns[places] *= ratio[places] if isinstance(ratio, np.ndarray) else ratio
@@ -61,8 +59,6 @@ class Hypothesis:
     @property
     def reweighted(self) -> NDArray[int64]:
         """The edges with another weight than observed, ascending."""
-        import numpy as np
-
         if "edges" not in self.known:
             observed_ns = unchanged(self.dag).weight_ns
             self.known["edges"] = np.flatnonzero(self.weight_ns != observed_ns)
@@ -72,8 +68,6 @@ class Hypothesis:
         self, tail: NDArray[int64], head: NDArray[int32], weight_ns: NDArray[int64]
     ) -> Hypothesis:
         """With more dependencies that there were not."""
-        import numpy as np
-
         more = (tail, head.astype(np.int64), weight_ns)
         if self.added is None:
             return replace(self, added=more)
@@ -89,8 +83,6 @@ class Hypothesis:
 
 def unchanged(dag: Dag) -> Hypothesis:
     """Everything as observed, once for each graph; not to be written to."""
-    import numpy as np
-
     if "unchanged" not in dag.known:
         dag.known["unchanged"] = Hypothesis(
             dag=dag,

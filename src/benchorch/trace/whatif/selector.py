@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
 
 from benchorch.trace.events import NOTHING
+from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.conditions import device_names, fitting_all, operator_names, time_limits
 from benchorch.trace.whatif.patterns import matcher, suggest
 from benchorch.trace.whatif.selector_values import WORK, Selection, Selector
-
-if TYPE_CHECKING:
-    from benchorch.trace.whatif.basis import Basis
 
 
 def select(basis: Basis, selector: Selector) -> Selection:
@@ -22,8 +20,6 @@ def select(basis: Basis, selector: Selector) -> Selection:
 
 
 def _selected(basis: Basis, selector: Selector) -> Selection:
-    import numpy as np
-
     chosen = fitting_all(basis, selector)
     everything = np.ones(len(basis.events), dtype=np.bool_) if chosen is None else chosen
     own = np.where(everything, np.arange(len(basis.events), dtype=np.int64), NOTHING)

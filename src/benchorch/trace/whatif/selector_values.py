@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import Class
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
 
 PHASES = ("forward", "backward", "optimizer")
 

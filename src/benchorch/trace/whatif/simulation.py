@@ -9,26 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy import bool_, int8, int32, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.gains import gains
-from benchorch.trace.critical_path.contraction import contract, whole
+from benchorch.trace.critical_path.contraction import Contracted, contract, whole
 from benchorch.trace.critical_path.explained import explained
 from benchorch.trace.critical_path.path import path_along
 from benchorch.trace.critical_path.replay import steps
-from benchorch.trace.dag import CLASSES, NOBODY, Class, Tier
+from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag, Tier
+from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.rewiring import rewired
-from benchorch.trace.whatif.scenario import unchanged
-
-if TYPE_CHECKING:
-    from numpy import bool_, int8, int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.critical_path.contraction import Contracted
-    from benchorch.trace.dag import CriticalPath, Dag
-    from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Hypothesis
-    from benchorch.trace.whatif.transforms import Transform
+from benchorch.trace.whatif.scenario import Hypothesis, unchanged
+from benchorch.trace.whatif.transforms import Transform
 
 
 @final
@@ -93,8 +89,6 @@ def outcome(basis: Basis, scenario: Hypothesis) -> HypothesisOutcome:
 
 def path_of(basis: Basis, scenario: Hypothesis) -> CriticalPath:
     """The path of an outcome."""
-    import numpy as np
-
     if not scenario.only_weights:
         return _replayed(basis, scenario)[1]
     gained, lost = _Near(basis.dag, scenario).detour()
@@ -121,14 +115,10 @@ class _Near:
 
     def weight_ns(self, edges: NDArray[int64]) -> NDArray[int64]:
         """The new ones of some edges."""
-        import numpy as np
-
         return np.rint(self.scenario.weight_ns[edges]).astype(np.int64)
 
     def detour(self) -> tuple[NDArray[int64], NDArray[int64]]:
         """The edges that the path has gained, and those that it has lost."""
-        import numpy as np
-
         before = self.gains.is_on_path[self.graph.last]
         after = before
         if self.elapsed_ns[-1] != self.left_ns:
@@ -138,15 +128,11 @@ class _Near:
 
     def _edges(self, chosen: NDArray[bool_]) -> NDArray[int64]:
         """Those of some of the graph's chains."""
-        import numpy as np
-
         return whole(self.dag).pieces_of(self.graph.pieces_of(np.flatnonzero(chosen)))
 
 
 def _more(near: _Near, gained: NDArray[int64], lost: NDArray[int64]) -> PieceTimes:
     """What a path has more: less on edges with another weight, then what it gained and lost."""
-    import numpy as np
-
     dag = near.dag
     edges = np.concatenate((near.on_path, gained, lost))
     weight_ns = (-near.spared_ns, near.weight_ns(gained), -near.weight_ns(lost))
@@ -161,8 +147,6 @@ def _more(near: _Near, gained: NDArray[int64], lost: NDArray[int64]) -> PieceTim
 
 def _instead(basis: Basis, path: CriticalPath) -> PieceTimes:
     """All of a new path, and none of the observed one."""
-    import numpy as np
-
     both = {
         entry.name: np.append(getattr(path, entry.name), getattr(basis.path, entry.name))
         for entry in fields(PieceTimes)
@@ -173,8 +157,6 @@ def _instead(basis: Basis, path: CriticalPath) -> PieceTimes:
 
 def _replayed(basis: Basis, scenario: Hypothesis) -> tuple[int, CriticalPath]:
     """The makespan and the path of a replay of all of it."""
-    import numpy as np
-
     dag, changed = rewired(basis.dag, scenario)
     weight_ns, residual_ns, dropped = changed
     total_ns, edges = _graph(basis, dag).longest(steps(dag, *changed))

@@ -6,22 +6,21 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TypeAlias, final
+
+import numpy as np
+from numpy import float64, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.workloads import op_type
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
 from benchorch.trace.operators.shapes import recorded
+from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.patterns import suggest
+from benchorch.trace.whatif.scenario import Hypothesis
 from benchorch.trace.whatif.selector import select
 from benchorch.trace.whatif.selector_values import WORK
 from benchorch.trace.whatif.transforms import OnSelection
-
-if TYPE_CHECKING:
-    from numpy import float64, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Hypothesis
 
 _SIDES = 3  # a thread's own work, calls into the runtime, and a device's work
 Key: TypeAlias = tuple[str, ...]
@@ -42,8 +41,6 @@ class Swap(OnSelection):
 
     def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """The note says how much of the chosen work was found there."""
-        import numpy as np
-
         asked = select(basis, self.select).edges
         unit, side = _units(basis)
         ours = _times(basis, unit, side, scenario.weight_ns)
@@ -77,8 +74,6 @@ class Swap(OnSelection):
 
 def _units(basis: Basis) -> tuple[NDArray[int64], NDArray[int64]]:
     """The operator each edge works for, NOTHING for none, and on which side, (E,)."""
-    import numpy as np
-
     nodes = basis.nodes()
     of_event = np.where(nodes.part >= 0, nodes.instance, basis.owned.operator)
     unit = np.append(of_event, NOTHING)[basis.dag.owner]
@@ -93,8 +88,6 @@ def _times(
     basis: Basis, unit: NDArray[int64], side: NDArray[int64], weight_ns: NDArray[float64]
 ) -> NDArray[float64]:
     """Of each event what is done for it by side, (n + 1, sides)."""
-    import numpy as np
-
     size, known = len(basis.events) + 1, unit >= 0
     place = _SIDES * unit[known] + side[known]
     sums = np.bincount(place, weights=weight_ns[known], minlength=_SIDES * size)
@@ -103,8 +96,6 @@ def _times(
 
 def _medians(basis: Basis) -> Mapping[Key, Times]:
     """By what is the same, over all that are."""
-    import numpy as np
-
     unit, side = _units(basis)
     times = _times(basis, unit, side, basis.dag.weight_ns.astype(np.float64))
     found: dict[Key, list[Times]] = defaultdict(list)
@@ -119,8 +110,6 @@ def _medians(basis: Basis) -> Mapping[Key, Times]:
 
 def _keys(basis: Basis, unit: NDArray[int64]) -> Mapping[int, tuple[Key, ...]]:
     """By operator that does something in the window, what makes another one the same as it."""
-    import numpy as np
-
     events = basis.events
     operators = np.unique(unit[unit >= 0]).tolist()
     said = events.details.read(operators)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy import bool_, float64, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import Class, EdgeKind
 from benchorch.trace.events import DEVICE_WORK, NOTHING
+from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.whatif.scenario import Hypothesis
 from benchorch.trace.whatif.selector import problems, select
 from benchorch.trace.whatif.selector_values import Selection, Selector
-
-if TYPE_CHECKING:
-    from numpy import bool_, float64, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Hypothesis
 
 HOST = (Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME, Class.CPU_PYTHON)
 
@@ -69,8 +68,6 @@ class SetTime(OnSelection):
 
     def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """Events without any time get it on their first piece."""
-        import numpy as np
-
         selection = select(basis, self.select)
         root, total_ns = _totals(basis, scenario, selection)
         ratio = np.divide(
@@ -89,8 +86,6 @@ class AddTime(OnSelection):
 
     def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """Longer: its longest piece. Shorter: all pieces in proportion."""
-        import numpy as np
-
         selection = select(basis, self.select)
         root, total_ns = _totals(basis, scenario, selection)
         if self.add_ns >= 0:
@@ -107,8 +102,6 @@ class Remove(OnSelection):
 
     def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """The weights of all that to 0; the order of what is left stays."""
-        import numpy as np
-
         gone = removed_with(basis, select(basis, self.select).root != NOTHING)
         device = np.isin(basis.events.category, DEVICE_WORK)
         starts = into(basis, gone & device, EdgeKind.LAUNCH, EdgeKind.STREAM)
@@ -136,8 +129,6 @@ class LaunchLatency(Transform):
 
     def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
         """The same for every launch."""
-        import numpy as np
-
         launches = basis.dag.kind == EdgeKind.LAUNCH
         return replace(scenario, weight_ns=np.where(launches, self.latency_ns, scenario.weight_ns))
 
@@ -172,8 +163,6 @@ def _given(value: Transform | Selector) -> str:
 
 def removed_with(basis: Basis, work: NDArray[bool_]) -> NDArray[bool_]:
     """Some events, of device work among them the host calls, and the operators' own time."""
-    import numpy as np
-
     device = np.flatnonzero(work & np.isin(basis.events.category, DEVICE_WORK))
     gone = np.append(work, False)
     gone[basis.owned.parent[device]] = True
@@ -183,8 +172,6 @@ def removed_with(basis: Basis, work: NDArray[bool_]) -> NDArray[bool_]:
 
 def into(basis: Basis, work: NDArray[bool_], *kinds: EdgeKind) -> NDArray[bool_]:
     """The edges of some kinds that lead to the start of some events, (E,)."""
-    import numpy as np
-
     begins = np.append(work, False)[basis.dag.event] & ~basis.dag.is_end
     found: NDArray[bool_] = np.isin(basis.dag.kind, kinds) & begins[basis.dag.head]
     return found
@@ -194,8 +181,6 @@ def _totals(
     basis: Basis, scenario: Hypothesis, selection: Selection
 ) -> tuple[NDArray[int64], NDArray[float64]]:
     """The chosen event that each edge counts towards, (E,), and the sum of each, (n + 1,)."""
-    import numpy as np
-
     found = np.append(selection.root, NOTHING)[basis.dag.owner]
     root: NDArray[int64] = np.where(selection.edges, found, NOTHING)
     meant = root >= 0
@@ -208,8 +193,6 @@ def _lengthened(
     scenario: Hypothesis, root: NDArray[int64], more_ns: NDArray[float64]
 ) -> Hypothesis:
     """With so much more on the longest edge of each event; the first of equals."""
-    import numpy as np
-
     meant = np.flatnonzero(root >= 0)
     order = meant[np.lexsort((meant, -scenario.weight_ns[meant], root[meant]))]
     longest = order[np.flatnonzero(np.diff(root[order], prepend=NOTHING))]
