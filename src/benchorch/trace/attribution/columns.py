@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy import int32, int64
 from numpy.typing import NDArray
 
 from benchorch.trace.attribution.entities import Entities
@@ -31,9 +30,9 @@ class Columns:
         works: of each row what its operators had to compute.
     """
 
-    edge_part: NDArray[int64]
-    times_ns: NDArray[int64]
-    occurrences: Mapping[int, NDArray[int64]]
+    edge_part: NDArray[np.int64]
+    times_ns: NDArray[np.int64]
+    occurrences: Mapping[int, NDArray[np.int64]]
     parts: Mapping[int, Mapping[int, float]]
     rows: Mapping[str, Sequence[int]]
     works: Mapping[int, Sequence[OperatorWork]]
@@ -43,7 +42,7 @@ def columns(
     entities: Entities,
     measured: OwnerTimes,
     workloads: Mapping[int, OperatorWork],
-    owner: NDArray[int32],
+    owner: NDArray[np.int32],
 ) -> Columns:
     """Those of one table; `owner` is (E,) the event that each edge belongs to."""
     part = np.append(entities.part, NOTHING)
@@ -70,7 +69,9 @@ def occurrences(entities: Entities, measured: OwnerTimes) -> Iterator[tuple[int,
     yield from zip(chosen.tolist(), times_ns[chosen].tolist(), strict=True)
 
 
-def _happened(entities: Entities, measured: OwnerTimes, times_ns: NDArray[int64]) -> NDArray[int64]:
+def _happened(
+    entities: Entities, measured: OwnerTimes, times_ns: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """The events that are an occurrence, in the window or with time there."""
     own = entities.instance == np.arange(len(entities.part))
     return np.flatnonzero(own & (measured.in_window[:-1] | (times_ns > 0)))
@@ -90,7 +91,7 @@ def divided(total: int, shares: Mapping[int, float]) -> dict[int, int]:
     return found
 
 
-def _times(measured: OwnerTimes) -> dict[str, NDArray[int64]]:
+def _times(measured: OwnerTimes) -> dict[str, NDArray[np.int64]]:
     return {
         "total": measured.total_ns,
         "on_path": measured.on_path_ns,
@@ -100,7 +101,7 @@ def _times(measured: OwnerTimes) -> dict[str, NDArray[int64]]:
     }
 
 
-def _by_occurrence(entities: Entities, time_ns: NDArray[int64]) -> NDArray[int64]:
+def _by_occurrence(entities: Entities, time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     """Of every event the time of all that has it as its occurrence, (n,)."""
     known = np.flatnonzero(entities.instance >= 0)
     return np.bincount(
@@ -108,12 +109,12 @@ def _by_occurrence(entities: Entities, time_ns: NDArray[int64]) -> NDArray[int64
     ).astype(np.int64)
 
 
-def _by_part(part: NDArray[int64], time_ns: NDArray[int64]) -> NDArray[int64]:
+def _by_part(part: NDArray[np.int64], time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sums of a column by part; the first entry is that of no part."""
     return np.bincount(part + 1, weights=time_ns).astype(np.int64)
 
 
-def _by_row(entities: Entities, by_part: NDArray[int64]) -> list[int]:
+def _by_row(entities: Entities, by_part: NDArray[np.int64]) -> list[int]:
     """The same by row, parts divided; the last entry is that of no row."""
     sums = [0] * (len(entities.names) + 1)
     sums[-1] = int(by_part[0])
@@ -131,7 +132,7 @@ def _parts_of(entities: Entities) -> Mapping[int, Mapping[int, float]]:
     return found
 
 
-def _split(values: NDArray[int64], part: NDArray[int64]) -> dict[int, NDArray[int64]]:
+def _split(values: NDArray[np.int64], part: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
     """Values by part; both are in order of the part."""
     begins = np.flatnonzero(np.diff(part, prepend=NOTHING - 1))
     pieces = np.split(values, begins[1:])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 import numpy as np
-from numpy import bool_, int64
 from numpy.typing import NDArray
 
 from benchorch.trace.attribution.gains import Cut, Gains
@@ -57,14 +56,14 @@ def counterfactuals(
     return found
 
 
-def of_classes(dag: Dag, classes: Collection[Class]) -> NDArray[bool_]:
+def of_classes(dag: Dag, classes: Collection[Class]) -> NDArray[np.bool_]:
     """The edges whose weight is spent on one of these, (E,)."""
     wanted = np.array([one in classes for one in CLASSES], dtype=np.bool_)
-    chosen: NDArray[bool_] = wanted[dag.label] & (dag.weight_ns > 0)
+    chosen: NDArray[np.bool_] = wanted[dag.label] & (dag.weight_ns > 0)
     return chosen
 
 
-def _launch_excess(dag: Dag, floor_ns: float | None) -> NDArray[int64]:
+def _launch_excess(dag: Dag, floor_ns: float | None) -> NDArray[np.int64]:
     """What each launch takes beyond the floor, and each gap on a stream, (E,) in ns."""
     launches = of_classes(dag, (Class.LAUNCH_LATENCY,))
     gaps = of_classes(dag, (Class.STREAM_GAP,))
@@ -74,8 +73,8 @@ def _launch_excess(dag: Dag, floor_ns: float | None) -> NDArray[int64]:
     return np.where(launches, excess, np.where(gaps, dag.weight_ns, 0))
 
 
-def _host_waits(dag: Dag, lanes: Collection[Lane]) -> NDArray[bool_]:
+def _host_waits(dag: Dag, lanes: Collection[Lane]) -> NDArray[np.bool_]:
     """Dependencies by which a host thread waits for another lane, (E,)."""
     on_device = np.array([*(lane.on_device for lane in lanes), True])  # lane -1: source and sink
-    waits: NDArray[bool_] = np.isin(dag.kind, WAITS) & ~on_device[dag.lane[dag.head]]
+    waits: NDArray[np.bool_] = np.isin(dag.kind, WAITS) & ~on_device[dag.lane[dag.head]]
     return waits

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy import int64
 from numpy.typing import NDArray
 
 from benchorch.trace.attribution.owners import Owners
@@ -31,9 +30,9 @@ class Entities:
     """
 
     names: tuple[str, ...]
-    part: NDArray[int64]
+    part: NDArray[np.int64]
     shares: tuple[Shares, ...]
-    instance: NDArray[int64]
+    instance: NDArray[np.int64]
 
     def renamed(self, names: Sequence[str]) -> Entities:
         """The same with other names, in the order of the rows; rows of one name become one."""
@@ -75,7 +74,7 @@ def kernels(events: Events, owned: Owners) -> Entities:
 
 
 def by_key(
-    occurrence: NDArray[int64], key_of: Callable[[int], str], code: NDArray[int64]
+    occurrence: NDArray[np.int64], key_of: Callable[[int], str], code: NDArray[np.int64]
 ) -> Entities:
     """By what the occurrence's code stands for; an empty name stands for nothing.
 
@@ -102,5 +101,5 @@ def by_key(
     )
 
 
-def _by_name(events: Events, occurrence: NDArray[int64]) -> Entities:
+def _by_name(events: Events, occurrence: NDArray[np.int64]) -> Entities:
     return by_key(occurrence, lambda code: events.names[code], events.name.astype(np.int64))

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy import bool_
 from numpy.typing import NDArray
 
 from benchorch.trace.attribution import entities, layers, nodes
@@ -156,7 +155,7 @@ def _with_graph(
     )
 
 
-def _tried(events: Events, in_window: NDArray[bool_], rows: Sequence[EntityRow]) -> set[str]:
+def _tried(events: Events, in_window: NDArray[np.bool_], rows: Sequence[EntityRow]) -> set[str]:
     """The conversions whose marks the window bears: fused kernels, narrow operands, nodes."""
     codes = np.flatnonzero(np.bincount(events.name[in_window[: len(events)]]))
     found: set[str] = set()

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
-from numpy import bool_, int64
 from numpy.typing import NDArray
 
 from benchorch.trace.attribution.entities import Entities, Shares
@@ -61,7 +60,7 @@ def folds(
     by_module: Entities,
     noded: Entities,
     workloads: Mapping[int, OperatorWork],
-    in_window: NDArray[bool_],
+    in_window: NDArray[np.bool_],
 ) -> Entities:
     """What is the same again and again as one row: of modules, of nodes, or of operators."""
     if by_module.names:
@@ -122,7 +121,7 @@ def _nearest(name: str, names: Sequence[str]) -> str:
     return next((one for one in outer if one in names), "")
 
 
-def _runs(events: Events, owned: Owners, in_window: NDArray[bool_]) -> Entities:
+def _runs(events: Events, owned: Owners, in_window: NDArray[np.bool_]) -> Entities:
     """Operators that follow each other again and again; each copy of a run is one occurrence."""
     outermost = np.where(owned.parent >= 0, owned.operator[owned.parent], NOTHING) == NOTHING
     chosen = np.flatnonzero(
@@ -145,7 +144,7 @@ def _runs(events: Events, owned: Owners, in_window: NDArray[bool_]) -> Entities:
 
 
 def _inheriting(
-    owned: Owners, row: NDArray[int64], first: NDArray[int64], names: tuple[str, ...]
+    owned: Owners, row: NDArray[np.int64], first: NDArray[np.int64], names: tuple[str, ...]
 ) -> Entities:
     """Rows of operators, for all that they call and launch too."""
     part = inherited(owned.parent, row)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy import bool_, int32, int64
 from numpy.typing import NDArray
 
 from benchorch.trace.critical_path.path import binding_edges
@@ -27,15 +26,15 @@ class OwnerTimes:
         in_window: whether the event has a point in the graph.
     """
 
-    total_ns: NDArray[int64]
-    on_path_ns: NDArray[int64]
-    near_path_ns: NDArray[int64]
-    device_ns: NDArray[int64]
-    blame_ns: NDArray[int64]
-    in_window: NDArray[bool_]
+    total_ns: NDArray[np.int64]
+    on_path_ns: NDArray[np.int64]
+    near_path_ns: NDArray[np.int64]
+    device_ns: NDArray[np.int64]
+    blame_ns: NDArray[np.int64]
+    in_window: NDArray[np.bool_]
 
 
-def measured(dag: Dag, path: CriticalPath, slack_ns: NDArray[int64], events: int) -> OwnerTimes:
+def measured(dag: Dag, path: CriticalPath, slack_ns: NDArray[np.int64], events: int) -> OwnerTimes:
     """What the graph and its path say of each of so many events."""
     near = near_critical(slack_ns, dag.makespan_ns)
     device = dag.kind == EdgeKind.WORK
@@ -51,7 +50,7 @@ def measured(dag: Dag, path: CriticalPath, slack_ns: NDArray[int64], events: int
     )
 
 
-def _blame(dag: Dag, events: int) -> NDArray[int64]:
+def _blame(dag: Dag, events: int) -> NDArray[np.int64]:
     """Waiting charged to what ended it: the event at the tail of a point's binding edge.
 
     A point waits where the edge that held it up comes from another lane, from when its own lane
@@ -73,7 +72,7 @@ def _blame(dag: Dag, events: int) -> NDArray[int64]:
     return _summed(dag.event[dag.tail[binding]], np.maximum(waited_ns, 0), events)
 
 
-def _summed(owner: NDArray[int32], time_ns: NDArray[int64], events: int) -> NDArray[int64]:
+def _summed(owner: NDArray[np.int32], time_ns: NDArray[np.int64], events: int) -> NDArray[np.int64]:
     """Integers by owner, exactly: sums of less than 2**53 ns (104 days) fit a double."""
     place = np.where(owner == NOBODY, events, owner)
     return np.bincount(place, weights=time_ns, minlength=events + 1).astype(np.int64)

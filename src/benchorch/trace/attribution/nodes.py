@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from numpy import bool_, int64
 from numpy.typing import NDArray
 
 from benchorch.trace.attribution.entities import Entities, Shares
@@ -100,7 +99,7 @@ def _of_compiled(
 
 
 def _by_graph(
-    events: Events, call: NDArray[int64], provenance: Sequence[Provenance]
+    events: Events, call: NDArray[np.int64], provenance: Sequence[Provenance]
 ) -> dict[int, Provenance]:
     """What is known of each compiled graph, by the code of its calls' name.
 
@@ -116,8 +115,8 @@ def _by_graph(
 
 
 def _kernels(
-    events: Events, owned: Owners, call: NDArray[int64], provenance: Sequence[Provenance]
-) -> NDArray[bool_]:
+    events: Events, owned: Owners, call: NDArray[np.int64], provenance: Sequence[Provenance]
+) -> NDArray[np.bool_]:
     """Fused kernels by their names, and all else that compiled graphs call themselves."""
     called = {name for one in provenance for name in one.calls}
     device = np.isin(events.category, DEVICE_WORK)
@@ -125,7 +124,7 @@ def _kernels(
     direct = operator & (owned.parent >= 0) & (owned.parent == call)
     fused = _marked(events, is_fused) >= 0
     known = _marked(events, lambda name: kernel_of(name) in called) >= 0
-    chosen: NDArray[bool_] = (fused & (device | operator)) | direct | (known & device)
+    chosen: NDArray[np.bool_] = (fused & (device | operator)) | direct | (known & device)
     return chosen
 
 
@@ -150,7 +149,7 @@ def _of_eager(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int, 
     return found
 
 
-def _marked(events: Events, wanted: Callable[[str], bool]) -> NDArray[int64]:
+def _marked(events: Events, wanted: Callable[[str], bool]) -> NDArray[np.int64]:
     """Of each event whose name is wanted its index, (n,); NOTHING of the others."""
     names = np.array([wanted(name) for name in events.names] or [False], dtype=np.bool_)
     return np.where(names[events.name], np.arange(len(events)), NOTHING)

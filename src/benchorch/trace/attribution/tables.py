@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
-from numpy import int64
 from numpy.typing import NDArray
 
 from benchorch.trace.attribution.columns import Columns, columns
@@ -164,7 +163,7 @@ class Ledger:
             saved[row] = drag, halves[row]
         return saved
 
-    def _cut(self, parts: Mapping[int, float], edges_of: Mapping[int, NDArray[int64]]) -> Cut:
+    def _cut(self, parts: Mapping[int, float], edges_of: Mapping[int, NDArray[np.int64]]) -> Cut:
         """What is cut where the share of each of some parts is free."""
         weight_ns, none = self.gains.dag.weight_ns, np.zeros(0, dtype=np.int64)
         pieces = [(edges_of.get(part, none), share) for part, share in parts.items()]
@@ -174,7 +173,7 @@ class Ledger:
         )
 
 
-def _by_part(edge_part: NDArray[int64]) -> Mapping[int, NDArray[int64]]:
+def _by_part(edge_part: NDArray[np.int64]) -> Mapping[int, NDArray[np.int64]]:
     """The edges of each part, in order."""
     order = ascending(edge_part)
     parts, begins = np.unique(edge_part[order], return_index=True)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy import bool_, int64
 from numpy.typing import NDArray
 
 from benchorch.trace.attribution.owners import Owners, inherited
@@ -40,7 +39,7 @@ class OperatorWork:
     standing: RooflinePosition | None = None
 
 
-def telling(events: Events, owned: Owners, in_window: NDArray[bool_]) -> NDArray[int64]:
+def telling(events: Events, owned: Owners, in_window: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The events whose arguments say what was computed, in order.
 
     They are the outermost operators of the window for which a rule is known: what such an
@@ -79,7 +78,7 @@ def op_type(name: str, arguments: Mapping[str, object]) -> str:
     return str(arguments.get("op_name") or name)
 
 
-def _marked(events: Events) -> NDArray[int64]:
+def _marked(events: Events) -> NDArray[np.int64]:
     """Nodes, and operators with a rule, by their index, (n,); NOTHING for all else."""
     ruled = np.array([_ruled(name) for name in events.names] or [False], dtype=np.bool_)
     operators = (events.category == Category.OPERATOR) & ruled[events.name]
@@ -109,7 +108,7 @@ def _workload(
     )
 
 
-def _device_ns(events: Events, owned: Owners) -> NDArray[int64]:
+def _device_ns(events: Events, owned: Owners) -> NDArray[np.int64]:
     """Of every event the device work that it launched, itself or in what it calls, (n,)."""
     device = np.flatnonzero(np.isin(events.category, DEVICE_WORK))
     cause = inherited(owned.parent, _outermost(owned, _marked(events)))[device]
@@ -120,7 +119,7 @@ def _device_ns(events: Events, owned: Owners) -> NDArray[int64]:
     return sums.astype(np.int64)
 
 
-def _outermost(owned: Owners, marked: NDArray[int64]) -> NDArray[int64]:
+def _outermost(owned: Owners, marked: NDArray[np.int64]) -> NDArray[np.int64]:
     """Only those marks that are not inside of another."""
     above = np.where(owned.parent >= 0, inherited(owned.parent, marked)[owned.parent], NOTHING)
     return np.where(above == NOTHING, marked, NOTHING)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy import bool_
 from numpy.typing import NDArray
 
 from benchorch.trace.analysed import Analysed
@@ -88,7 +87,7 @@ def path_sums(analysed: Analysed) -> PathSums:
     )
 
 
-def _work(events: Events, path: CriticalPath, working: NDArray[bool_]) -> dict[str, KindTime]:
+def _work(events: Events, path: CriticalPath, working: NDArray[np.bool_]) -> dict[str, KindTime]:
     """Stretches of work by the family of the operator that they belong to."""
     owner = path.owner[working].astype(np.int64)
     operator = owners(events).operator[owner]
@@ -123,7 +122,7 @@ def _kernel(events: Events, event: int, op: str) -> str:
     return events.names[events.name[event]] if on_device else op
 
 
-def _between_regions(analysed: Analysed) -> NDArray[bool_]:
+def _between_regions(analysed: Analysed) -> NDArray[np.bool_]:
     """Which stretches lie after the first compiled region of a call, before the last, in none.
 
     None where there are fewer than two regions: then nothing was broken.
@@ -141,5 +140,5 @@ def _between_regions(analysed: Analysed) -> NDArray[bool_]:
     start, end = events.start_ns[order], np.maximum.accumulate(events.end_ns[order])
     before = np.searchsorted(start, path.start_ns, side="right") - 1
     ended = np.where(before >= 0, path.start_ns >= end[np.maximum(before, 0)], False)
-    between: NDArray[bool_] = ended & (path.start_ns < start[-1])
+    between: NDArray[np.bool_] = ended & (path.start_ns < start[-1])
     return between

@@ -12,7 +12,6 @@ Source: Devaux, *Total Project Control*, 1999, for the quantity, an activity's d
 from __future__ import annotations
 
 import numpy as np
-from numpy import bool_, int64
 from numpy.typing import NDArray
 
 from benchorch.trace.critical_path.replay import NEVER
@@ -20,7 +19,7 @@ from benchorch.trace.critical_path.slack import slack
 from benchorch.trace.dag import Dag
 
 
-def drag(dag: Dag, slack_ns: NDArray[int64] | None = None) -> NDArray[int64]:
+def drag(dag: Dag, slack_ns: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """The makespan less that of a replay where the edge has no weight, exactly, for each edge.
 
     Args:
@@ -47,7 +46,7 @@ def drag(dag: Dag, slack_ns: NDArray[int64] | None = None) -> NDArray[int64]:
     return result
 
 
-def _crossings(dag: Dag, chosen: NDArray[bool_]) -> NDArray[int64]:
+def _crossings(dag: Dag, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
     """How many of the chosen edges cross the cut behind each point, (V,)."""
     begun = np.bincount(dag.tail[chosen], minlength=dag.points)
     ended = np.bincount(dag.head[chosen], minlength=dag.points)
@@ -55,8 +54,8 @@ def _crossings(dag: Dag, chosen: NDArray[bool_]) -> NDArray[int64]:
 
 
 def least_over(
-    first: NDArray[int64], end: NDArray[int64], value: NDArray[int64], size: int
-) -> NDArray[int64]:
+    first: NDArray[np.int64], end: NDArray[np.int64], value: NDArray[np.int64], size: int
+) -> NDArray[np.int64]:
     """The least value among the intervals that cover each of 0 .. size - 1; `NEVER` for none.
 
     Every interval ``[first, end)`` is covered by two, perhaps overlapping, whose length is a power

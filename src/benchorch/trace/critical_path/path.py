@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy import int32, int64
 from numpy.typing import NDArray
 
 from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag, EdgeKind, Tier
@@ -26,7 +25,7 @@ def critical_path(dag: Dag) -> CriticalPath:
     return path_along(dag, edges, dag.weight_ns, dag.residual_ns)
 
 
-def binding_edges(dag: Dag, tight: NDArray[int64]) -> NDArray[int64]:
+def binding_edges(dag: Dag, tight: NDArray[np.int64]) -> NDArray[np.int64]:
     """Of each point that comes no sooner because of some edges the one that counts, ascending.
 
     Args:
@@ -45,8 +44,8 @@ def binding_edges(dag: Dag, tight: NDArray[int64]) -> NDArray[int64]:
 
 
 def walk_back(
-    tail: NDArray[int32], head: NDArray[int32], binding: NDArray[int64], points: int
-) -> NDArray[int64]:
+    tail: NDArray[np.int32], head: NDArray[np.int32], binding: NDArray[np.int64], points: int
+) -> NDArray[np.int64]:
     """The edges from the first point to the last by which holds each up, in order of time.
 
     The walk goes in strides, which are worked out for all points at once; the steps of all
@@ -79,7 +78,7 @@ def walk_back(
 
 
 def path_along(
-    dag: Dag, edges: NDArray[int64], weight_ns: NDArray[int64], residual_ns: NDArray[int64]
+    dag: Dag, edges: NDArray[np.int64], weight_ns: NDArray[np.int64], residual_ns: NDArray[np.int64]
 ) -> CriticalPath:
     """The stretches that edges which follow each other make, with these weights and residuals.
 

@@ -8,7 +8,6 @@ every observed time comes out again.
 from __future__ import annotations
 
 import numpy as np
-from numpy import bool_, int64
 from numpy.typing import NDArray
 
 from benchorch.trace.dag import Dag
@@ -19,10 +18,10 @@ NEVER = 2**62
 
 def replay(
     dag: Dag,
-    weight_ns: NDArray[int64] | None = None,
-    residual_ns: NDArray[int64] | None = None,
-    dropped: NDArray[bool_] | None = None,
-) -> NDArray[int64]:
+    weight_ns: NDArray[np.int64] | None = None,
+    residual_ns: NDArray[np.int64] | None = None,
+    dropped: NDArray[np.bool_] | None = None,
+) -> NDArray[np.int64]:
     """The time of every point, in nanoseconds on the trace's clock; the makespan is last - first.
 
     Without changes it is `dag.time_ns`, to the nanosecond. Linear in the number of edges: one
@@ -53,10 +52,10 @@ def replay(
 
 def steps(
     dag: Dag,
-    weight_ns: NDArray[int64] | None = None,
-    residual_ns: NDArray[int64] | None = None,
-    dropped: NDArray[bool_] | None = None,
-) -> NDArray[int64]:
+    weight_ns: NDArray[np.int64] | None = None,
+    residual_ns: NDArray[np.int64] | None = None,
+    dropped: NDArray[np.bool_] | None = None,
+) -> NDArray[np.int64]:
     """How long after its tail each edge lets its head come, (E,) in ns; ``-NEVER`` of no matter.
 
     The arguments are those of `replay`.

@@ -8,7 +8,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy import float64, int64
 from numpy.typing import NDArray
 
 _NUMBER = re.compile(r"(?<![^./_])\d+(?![^./_])")
@@ -128,7 +127,7 @@ def _periods(count: int) -> range:
     return range(1, min(LONGEST_RUN, count // 2) + 1)
 
 
-def _agreeing(numbers: NDArray[int64], length: int) -> list[int]:
+def _agreeing(numbers: NDArray[np.int64], length: int) -> list[int]:
     """From each place on, how many entries equal those one period later; for the last one none."""
     place = np.arange(len(numbers) - length + 1)
     differs = np.append(numbers[:-length] != numbers[length:], True)
@@ -137,7 +136,7 @@ def _agreeing(numbers: NDArray[int64], length: int) -> list[int]:
     return agreeing
 
 
-def outlier(values: NDArray[float64]) -> int:
+def outlier(values: NDArray[np.float64]) -> int:
     """Which is farthest from the median, if it is far: beyond `FAR` times the median distance.
 
     Parameters

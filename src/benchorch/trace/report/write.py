@@ -127,7 +127,7 @@ def _whatifs(basis: Basis, folder: _Folder, above: Ancestry, whatifs: Sequence[A
     names = _file_names([one.prediction.name for one in whatifs])
     for number, (name, one) in enumerate(zip(names, whatifs, strict=True)):
         folder.text(f"whatif/{name}.json", to_json(one.prediction))
-        path = path_of(basis, one.scenario)
+        path = path_of(basis, one.hypothesis)
         picture = icicle_change(above.pieces(basis.path), above.pieces(path))
         folder.text(f"icicle_whatif{f'_{number + 1}' if number else ''}.svg", alone(picture))
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy import float64
 from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
@@ -15,9 +14,8 @@ from benchorch.trace.events import Category
 from benchorch.trace.operators.graph import OperatorNode
 from benchorch.trace.operators.grouping import by_pattern, plain_op
 from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.whatif.hypothesis import Hypothesis
 from benchorch.trace.whatif.patterns import suggest
-from benchorch.trace.whatif.scenario import Hypothesis
-from benchorch.trace.whatif.selector_values import WORK
 from benchorch.trace.whatif.transforms import Transform
 
 
@@ -34,11 +32,11 @@ class NodeSpeedups(Transform):
     by_id: Mapping[int, float]
     by_type: Mapping[str, float]
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Everything that the node's operator does and launches, in the same proportion."""
         left = self._left(basis)
         ratio = np.append(left, 1.0)[basis.dag.owner]
-        return scenario.scaled(basis.labelled(*WORK), ratio)
+        return hypothesis.scaled(basis.work, ratio)
 
     def __str__(self) -> str:
         ids = [f"op_id {number}, speedup {speedup:g}" for number, speedup in self.by_id.items()]
@@ -62,7 +60,7 @@ class NodeSpeedups(Transform):
             if not 0 <= number < len(nodes)
         ]
 
-    def _left(self, basis: Basis) -> NDArray[float64]:
+    def _left(self, basis: Basis) -> NDArray[np.float64]:
         """The part of its time that each event keeps, (n,): by its node, else by its operator."""
         by_type = {plain_op(name): speedup for name, speedup in self.by_type.items()}
         events = basis.events
@@ -76,7 +74,7 @@ class NodeSpeedups(Transform):
         for number, (node, members) in enumerate(_grouped(basis)):
             found = self.by_id.get(number, by_type.get(plain_op(node.op), 1.0))
             speedup.update(dict.fromkeys(members, found))
-        nodes = basis.nodes()
+        nodes = basis.nodes
         by_node = [
             sum(share / speedup.get(nodes.names[row], 1.0) for row, share in part.items())
             for part in nodes.shares

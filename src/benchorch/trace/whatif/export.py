@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TypeAlias, final
 
 import numpy as np
-from numpy import bool_, int64
 from numpy.typing import NDArray
 
 from benchorch.trace.critical_path.contraction import Contracted, contract, whole
@@ -25,7 +24,7 @@ from benchorch.trace.events import NOTHING
 
 MOST_JUNCTIONS = 20_000
 
-Grouping: TypeAlias = "tuple[Sequence[str], NDArray[int64]]"
+Grouping: TypeAlias = "tuple[Sequence[str], NDArray[np.int64]]"
 """Names of rows, and for each edge of the graph the row that its weight belongs to, or NOTHING."""
 
 
@@ -65,7 +64,7 @@ def exported(
     dag: Dag,
     groups: Mapping[str, Grouping],
     most_junctions: int = MOST_JUNCTIONS,
-    slack_ns: NDArray[int64] | None = None,
+    slack_ns: NDArray[np.int64] | None = None,
 ) -> Exported:
     """The graph for a page; ways with the most to spare are left out until it is small enough."""
     spare_ns = slack(dag) if slack_ns is None else slack_ns
@@ -91,7 +90,9 @@ def exported(
     )
 
 
-def _small(dag: Dag, spare_ns: NDArray[int64], most: int) -> tuple[NDArray[bool_], int | None]:
+def _small(
+    dag: Dag, spare_ns: NDArray[np.int64], most: int
+) -> tuple[NDArray[np.bool_], int | None]:
     """The edges of the least slack that make so few junctions, and how much may be saved."""
     chains = whole(dag)
     of_chain = spare_ns[chains.last]  # and of all its edges
@@ -107,14 +108,14 @@ def _small(dag: Dag, spare_ns: NDArray[int64], most: int) -> tuple[NDArray[bool_
     return spare_ns <= values[low], int(values[low + 1])
 
 
-def _junctions(chains: Contracted, kept: NDArray[bool_]) -> int:
+def _junctions(chains: Contracted, kept: NDArray[np.bool_]) -> int:
     """How many would be left of the graph with these of its chains, (K,)."""
     inward = np.bincount(chains.head[kept], minlength=len(chains.points))
     outward = np.bincount(chains.tail[kept], minlength=len(chains.points))
     return int(((inward + outward > 0) & ~((inward == 1) & (outward == 1))).sum())
 
 
-def _atoms(dag: Dag, groups: Mapping[str, Grouping]) -> tuple[NDArray[int64], NDArray[int64]]:
+def _atoms(dag: Dag, groups: Mapping[str, Grouping]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The atom of each edge, NOTHING where it is in no group, and each atom's rows, (A, groups)."""
     columns = [row for _, row in groups.values()] or [np.full(dag.edges, NOTHING)]
     code = np.zeros(dag.edges, dtype=np.int64)
@@ -129,12 +130,12 @@ def _atoms(dag: Dag, groups: Mapping[str, Grouping]) -> tuple[NDArray[int64], ND
 
 
 def _on_chains(
-    small: Contracted, atom_of_edge: NDArray[int64], atoms: int
-) -> tuple[NDArray[int64], NDArray[int64], NDArray[int64]]:
+    small: Contracted, atom_of_edge: NDArray[np.int64], atoms: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """What each chain has of each atom: atoms, chains in order, and nanoseconds."""
     chain = np.repeat(np.arange(len(small.tail)), small.sizes)
-    atom = atom_of_edge[small.pieces]
+    atom = atom_of_edge[small.edges]
     known = atom >= 0
     key, place = np.unique(chain[known] * max(atoms, 1) + atom[known], return_inverse=True)
-    ns = np.bincount(place, weights=small.dag.weight_ns[small.pieces[known]], minlength=len(key))
+    ns = np.bincount(place, weights=small.dag.weight_ns[small.edges[known]], minlength=len(key))
     return key % max(atoms, 1), key // max(atoms, 1), ns.astype(np.int64)

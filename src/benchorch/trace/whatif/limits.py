@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy import bool_, float64, int64
 from numpy.typing import NDArray
 
 from benchorch.trace.attribution.owners import inherited
@@ -16,9 +15,8 @@ from benchorch.trace.dag import Class
 from benchorch.trace.events import DEVICE_WORK, NOTHING
 from benchorch.trace.operators.roofline import RooflinePosition
 from benchorch.trace.whatif.basis import Basis
-from benchorch.trace.whatif.scenario import Hypothesis
+from benchorch.trace.whatif.hypothesis import Hypothesis
 from benchorch.trace.whatif.selector import select
-from benchorch.trace.whatif.selector_values import WORK
 from benchorch.trace.whatif.transforms import OnSelection, Transform
 
 _NO_PEAKS = "what the machine can do is not known: measure its peaks first."
@@ -32,7 +30,7 @@ class Roofline(OnSelection):
 
     efficiency_ratio: float
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Where no rule or no shapes are known, nothing changes; the note says how much that is."""
         known = _standings(basis)
         edges = select(basis, self.select).edges
@@ -40,8 +38,8 @@ class Roofline(OnSelection):
         for event, standing in known.items():
             left[event] = min(1.0, standing.efficiency_ratio / self.efficiency_ratio)
         cause, counted = _causes(basis, known)
-        note = _coverage("roofline", scenario.weight_ns, edges & counted, edges)
-        return scenario.scaled(edges & counted, left[cause]).noting(note)
+        note = _coverage("roofline", hypothesis.weight_ns, edges & counted, edges)
+        return hypothesis.scaled(edges & counted, left[cause]).noting(note)
 
     def problems(self, basis: Basis) -> list[str]:
         """That there are no peaks, or the selector finds nothing."""
@@ -56,22 +54,22 @@ class Bandwidth(Transform):
 
     speedup: float
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Work of which neither side is known keeps its time."""
         moved = basis.labelled(*_MOVED) | _bound_by(basis, "memory")
-        return _faster(basis, scenario, moved, self.speedup, "bandwidth")
+        return _faster(basis, hypothesis, moved, self.speedup, "bandwidth")
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArithmeticSpeed(Transform):
+class Clock(Transform):
     """Arithmetic is so many times as fast: what its operations limit."""
 
     speedup: float
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Work of which neither side is known keeps its time."""
-        return _faster(basis, scenario, _bound_by(basis, "compute"), self.speedup, "clock")
+        return _faster(basis, hypothesis, _bound_by(basis, "compute"), self.speedup, "clock")
 
     def problems(self, basis: Basis) -> list[str]:
         """That nobody knows what arithmetic limits."""
@@ -79,19 +77,19 @@ class ArithmeticSpeed(Transform):
 
 
 def _faster(
-    basis: Basis, scenario: Hypothesis, edges: NDArray[bool_], speedup: float, what: str
+    basis: Basis, hypothesis: Hypothesis, edges: NDArray[np.bool_], speedup: float, what: str
 ) -> Hypothesis:
-    note = _coverage(what, scenario.weight_ns, edges, basis.labelled(*WORK))
-    return scenario.scaled(edges, 1.0 / speedup).noting(note)
+    note = _coverage(what, hypothesis.weight_ns, edges, basis.work)
+    return hypothesis.scaled(edges, 1.0 / speedup).noting(note)
 
 
-def _bound_by(basis: Basis, side: str) -> NDArray[bool_]:
+def _bound_by(basis: Basis, side: str) -> NDArray[np.bool_]:
     """The edges of work that a side of the roofline limits."""
     known = _standings(basis)
     limited = np.zeros(len(basis.events) + 1, dtype=np.bool_)
     limited[[event for event, standing in known.items() if standing.bound == side]] = True
     cause, counted = _causes(basis, known)
-    edges: NDArray[bool_] = counted & limited[cause] & basis.labelled(*WORK)
+    edges: NDArray[np.bool_] = counted & limited[cause] & basis.work
     return edges
 
 
@@ -109,7 +107,7 @@ def _standings(basis: Basis) -> Mapping[int, RooflinePosition]:
 
 def _causes(
     basis: Basis, known: Mapping[int, RooflinePosition]
-) -> tuple[NDArray[int64], NDArray[bool_]]:
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Which known operator each edge works for, (E,), and whether its time is what was judged.
 
     That is its device work, or all of its own call where it has none.
@@ -121,12 +119,12 @@ def _causes(
     launching = np.zeros(len(cause), dtype=np.bool_)
     launching[cause[device]] = True
     of_edge = cause[basis.dag.owner]
-    counted: NDArray[bool_] = (of_edge >= 0) & (device[basis.dag.owner] | ~launching[of_edge])
+    counted: NDArray[np.bool_] = (of_edge >= 0) & (device[basis.dag.owner] | ~launching[of_edge])
     return of_edge, counted
 
 
 def _coverage(
-    what: str, weight_ns: NDArray[float64], found: NDArray[bool_], asked: NDArray[bool_]
+    what: str, weight_ns: NDArray[np.float64], found: NDArray[np.bool_], asked: NDArray[np.bool_]
 ) -> str:
     """How much of the time that was asked for a change applies to, for people."""
     total = float(weight_ns[asked].sum())

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from numpy import bool_
 from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
@@ -31,7 +30,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     return lambda name: name == pattern or whole.fullmatch(name) is not None
 
 
-def flags(names: Iterable[str], pattern: str) -> NDArray[bool_]:
+def flags(names: Iterable[str], pattern: str) -> NDArray[np.bool_]:
     """Of each name whether it fits; the array has one entry more, False, for index -1."""
     fits = matcher(pattern)
     return np.array([*(fits(name) for name in names), False], dtype=np.bool_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from numpy import bool_, int64
+import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.dag import Class
@@ -65,6 +65,6 @@ class Selection:
         edges: (E,) the edges whose weight is meant.
     """
 
-    chosen: NDArray[bool_]
-    root: NDArray[int64]
-    edges: NDArray[bool_]
+    chosen: NDArray[np.bool_]
+    root: NDArray[np.int64]
+    edges: NDArray[np.bool_]

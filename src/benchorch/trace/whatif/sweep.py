@@ -9,7 +9,7 @@ from typing import final
 
 from benchorch.errors import TraceError
 from benchorch.trace.whatif.basis import Basis
-from benchorch.trace.whatif.scenario import unchanged
+from benchorch.trace.whatif.hypothesis import unchanged
 from benchorch.trace.whatif.selector import problems, select
 from benchorch.trace.whatif.selector_values import Selector
 from benchorch.trace.whatif.simulation import makespan_ns
