@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from benchorch.trace.attribution.measured import OwnerTimes
 from benchorch.trace.attribution.owners import Owners
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
 from benchorch.trace.operators.provenance import is_fused
@@ -33,6 +34,18 @@ class Entities:
     part: NDArray[np.int64]
     shares: tuple[Shares, ...]
     instance: NDArray[np.int64]
+
+    def occurrences(self, measured: OwnerTimes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Occurrences in the window, in order, and (n,) the time of each event as an occurrence.
+
+        That is its own, and that of all events that have it as their occurrence.
+        """
+        known = np.flatnonzero(self.instance >= 0)
+        times_ns = np.bincount(
+            self.instance[known], weights=measured.total_ns[known], minlength=len(self.part)
+        ).astype(np.int64)
+        own = self.instance == np.arange(len(self.part))
+        return np.flatnonzero(own & (measured.in_window[:-1] | (times_ns > 0))), times_ns
 
     def renamed(self, names: Sequence[str]) -> Entities:
         """The same with other names, in the order of the rows; rows of one name become one."""

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.attribution import entities, layers, nodes
-from benchorch.trace.attribution.columns import occurrences
 from benchorch.trace.attribution.counterfactuals import DEVICE, counterfactuals, of_classes
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.gains import gains
@@ -221,10 +220,11 @@ def _observed(
     """
     times: dict[str, list[float]] = {}
     ran: dict[str, list[Interval]] = {}
-    for event, time_ns in occurrences(noded, felt):
+    found, times_ns = noded.occurrences(felt)
+    for event in found.tolist():
         start, end = int(events.start_ns[event]), int(events.end_ns[event])
         for row, share in noded.shares[int(noded.part[event])].items():
-            times.setdefault(noded.names[row], []).append(time_ns * share)
+            times.setdefault(noded.names[row], []).append(int(times_ns[event]) * share)
             ran.setdefault(noded.names[row], []).append((start, end))
     return {name: round(statistics.median(found)) for name, found in times.items()}, ran
 
