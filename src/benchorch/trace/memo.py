@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 
 class Memoizing(Protocol):
-    """A value with room for what is worked out of it; a changed copy begins with none."""
+    """A value that carries results worked out of it; a changed copy begins with none."""
 
     @property
     def known(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What would be saved if a kind of cost were gone: the questions that a verdict rests on."""
+"""Makespan saved without each kind of cost: the counterfactuals that a verdict rests on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GROUPS: Mapping[str, tuple[Class, ...]] = {
     "copies": (Class.GPU_COPY,),
     "communication": (Class.GPU_COMM,),
 }
-"""Costs by name; ``launch`` and ``sync`` are asked in other ways."""
+"""Costs by name; ``launch`` and ``sync`` are computed apart."""
 
 WAITS = (EdgeKind.SYNC, EdgeKind.WAIT, EdgeKind.JOIN)
 

@@ -1,4 +1,4 @@
-"""What the rows of a table are, and which events belong to each."""
+"""Rows of a table, and the events that belong to each."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Entities:
 
 
 def operators(events: Events, owned: Owners, type_of: Mapping[int, str]) -> Entities:
-    """By the innermost operator: its own time, its launches and their device work.
+    """Rows by the innermost operator: its own time, its launches and their device work.
 
     Args:
         events: n of them.
@@ -79,7 +79,7 @@ def operators(events: Events, owned: Owners, type_of: Mapping[int, str]) -> Enti
 
 
 def kernels(events: Events, owned: Owners) -> Entities:
-    """By the name of the device work, and of the fused kernels that a compiler made for a host."""
+    """Rows by the name of the device work, and of fused kernels compiled for a host."""
     fused = np.array([is_fused(name) for name in events.names] or [False], dtype=np.bool_)
     on_host = (events.category == Category.OPERATOR) & fused[events.name]
     chosen = np.isin(events.category, DEVICE_WORK) | on_host
@@ -89,7 +89,7 @@ def kernels(events: Events, owned: Owners) -> Entities:
 def by_key(
     occurrence: NDArray[np.int64], key_of: Callable[[int], str], code: NDArray[np.int64]
 ) -> Entities:
-    """By what the occurrence's code stands for; an empty name stands for nothing.
+    """Rows by the name of the occurrence's code; an empty name is no row.
 
     Args:
         occurrence: (n,) index of the event that each belongs to, or NOTHING.

@@ -1,4 +1,4 @@
-"""By how much would the makespan shrink if some events took less time? Exactly, by replay."""
+"""Exact gain of the makespan if some events took less time, by replay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHAINS_AT_ONCE = 2**22
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """By how much some edges are shorter: their numbers, each once, and nanoseconds of each."""
+    """Shorter edges: their numbers, each once, and the nanoseconds cut from each."""
 
     edges: NDArray[np.int64]
     ns: NDArray[np.int64]
@@ -110,8 +110,8 @@ class Gains:
     def saved_by_not_waiting(self, dropped: NDArray[np.bool_]) -> int:
         """The makespan less that of a replay without the dropped dependencies, (E,).
 
-        What nobody waits for any more has to be finished all the same: the replay ends with the
-        last point, not with the sink.
+        Work that no thread waits for any more has to be finished all the same: the replay ends
+        with the last point, not with the sink.
         """
         if not dropped.any():
             return 0
@@ -124,7 +124,7 @@ class Gains:
 
 
 def _makespans_ns(graph: Contracted, cuts: Sequence[Cut]) -> list[int]:
-    """With each of some cuts."""
+    """Makespan with each cut."""
     length_ns = np.empty((len(cuts), len(graph.first)), dtype=np.int64)
     for row, cut in zip(length_ns, cuts, strict=True):
         row[:] = graph.lengths(whole(graph.dag).shortened(cut.edges, cut.ns))

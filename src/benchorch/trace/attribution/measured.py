@@ -1,4 +1,4 @@
-"""Whose time is it: what every event cost in the window, and how much of it the makespan felt."""
+"""Attribution of the window's time, and of the critical path, to events."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from benchorch.trace.dag import NOBODY, CriticalPath, Dag, EdgeKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerTimes:
-    """Time in ns by owner; arrays have shape (n + 1,), the last entry is that of nobody.
+    """Time in ns by owner; arrays have shape (n + 1,), the last entry is the time of none.
 
     Attributes:
         total_ns: rigid time in the window: work, overhead, gaps; waiting is not part of it.
-        on_path_ns: of it, on the critical path, with the unexplained rest of the path as nobody's:
-            it sums to the makespan.
+        on_path_ns: of it, on the critical path, with the unexplained time of the path as that of
+            none: it sums to the makespan.
         near_path_ns: of it, on edges with less than a hundredth of the makespan to spare.
         device_ns: of it, work of a device.
         blame_ns: how long other lanes stood still until something of this event let them go on.
@@ -35,7 +35,7 @@ class OwnerTimes:
 
 
 def measured(dag: Dag, path: CriticalPath, slack_ns: NDArray[np.int64], events: int) -> OwnerTimes:
-    """What the graph and its path say of each of so many events."""
+    """Time of each of so many events in the graph and on its path."""
     near = near_critical(slack_ns, dag.makespan_ns)
     device = dag.kind == EdgeKind.WORK
     in_window = np.zeros(events + 1, dtype=np.bool_)

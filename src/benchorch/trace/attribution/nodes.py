@@ -1,4 +1,4 @@
-"""Which nodes of the model's graph did an event do the work of?"""
+"""Nodes of the model's graph that each event did the work of."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def graph_nodes(
     graph: OperatorGraph | None = None,
     provenance: Sequence[Provenance] = (),
 ) -> Entities:
-    """By node: ONNX Runtime says so itself, a compiler in its provenance, eager code in its order.
+    """Rows by node: ONNX Runtime's by name, a compiler's by provenance, eager code's by order.
 
     Without provenance a row is an operator of the compiled code: a fused kernel is shared by those
     that its name lists. Where a kernel did several nodes' work, each has a share by the
@@ -60,7 +60,7 @@ def graph_nodes(
 def _of_onnx_runtime(
     events: Events, nodes: Mapping[str, OperatorNode]
 ) -> dict[int, tuple[str, ...]]:
-    """Nodes say their names; one that the runtime fused keeps its first part's before a slash."""
+    """Nodes by name; one that the runtime fused keeps its first part's before a slash."""
     chosen = np.flatnonzero(events.category == Category.NODE)
     named = {
         int(code): (_known(events.names[code].removesuffix(_TIMED), nodes),)
@@ -104,7 +104,7 @@ def _by_graph(
     """What is known of each compiled graph, by the code of its calls' name.
 
     Graphs are first called in the order in which they were compiled; where there are more or
-    fewer than are known, nothing says which is which.
+    fewer than are known, none is matched.
     """
     calls = np.unique(call[call >= 0])
     in_order = calls[np.argsort(events.start_ns[calls], kind="stable")]
@@ -166,7 +166,7 @@ def _shares(
 
 
 def _bytes(node: OperatorNode) -> float | None:
-    """Of its results, from what the graph says of them: ``float32[8, 128]``."""
+    """Size of its results, from their description in the graph: ``float32[8, 128]``."""
     listed = _RESULT.findall(node.attributes.get("shape", ""))
     sizes = [(spelled(dtype), integers(shape)) for dtype, shape in listed]
     if not sizes or not all(dtype for dtype, _ in sizes):

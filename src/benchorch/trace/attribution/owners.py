@@ -1,4 +1,4 @@
-"""Who is behind an event: which host call started it, which operator and module it belongs to."""
+"""Attribution of events: the host call that started each, its operator and its module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODULE = "mod:"
 """How the name of a range around a module's forward pass begins."""
 
 ROOT = "(model)"
-"""What the module without a name is called: the one that was asked for."""
+"""The name of the module without one: the model that was profiled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

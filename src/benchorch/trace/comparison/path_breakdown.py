@@ -1,4 +1,4 @@
-"""What one critical path was spent on: kinds of cost and, where it is work, of operators."""
+"""Breakdown of a critical path by kind of cost and, where it is work, by kind of operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchorch.trace.attribution.owners import owners
 from benchorch.trace.attribution.workloads import op_type
 from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Events
-from benchorch.trace.operators.operator_kinds import family
+from benchorch.trace.operators.operator_kinds import operator_kind
 from benchorch.trace.operators.shapes import recorded
 
 COST_OF: Mapping[Class, str] = {
@@ -33,7 +33,7 @@ _COMPILED = "Torch-Compiled Region"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindTime:
-    """Time of one family of operators on a path.
+    """Time of one kind of operator on a path.
 
     Attributes:
         time_ns: summed.
@@ -52,7 +52,7 @@ class PathSums:
 
     Attributes:
         costs: ns by kind of cost.
-        work: by family of operator.
+        work: by kind of operator.
     """
 
     costs: Mapping[str, int]
@@ -88,7 +88,7 @@ def path_sums(analysed: Analysed) -> PathSums:
 
 
 def _work(events: Events, path: CriticalPath, working: NDArray[np.bool_]) -> dict[str, KindTime]:
-    """Stretches of work by the family of the operator that they belong to."""
+    """Segments of work by the kind of the operator that they belong to."""
     owner = path.owner[working].astype(np.int64)
     operator = owners(events).operator[owner]
     operator = np.where(owner == NOBODY, NOTHING, np.where(operator == NOTHING, owner, operator))
@@ -100,7 +100,7 @@ def _work(events: Events, path: CriticalPath, working: NDArray[np.bool_]) -> dic
     for event, caller, took in zip(owner.tolist(), operator.tolist(), durations, strict=True):
         said = arguments.get(caller, {}) if caller >= 0 else {}
         name = events.names[events.name[caller]] if caller >= 0 else ""
-        kind = family(op_type(name, said)) if name else "between events"
+        kind = operator_kind(op_type(name, said)) if name else "between events"
         call = recorded(said)
         times[kind] += took
         dtypes[kind][call.dtype if call else ""] += took
@@ -123,9 +123,9 @@ def _kernel(events: Events, event: int, op: str) -> str:
 
 
 def _between_regions(analysed: Analysed) -> NDArray[np.bool_]:
-    """Which stretches lie after the first compiled region of a call, before the last, in none.
+    """The segments after the first compiled region of a call, before the last, and in none.
 
-    None where there are fewer than two regions: then nothing was broken.
+    Without two regions there are none: the graph was not broken.
     """
     events, path, window = analysed.events, analysed.path, analysed.dag.window
     named = np.array([name.startswith(_COMPILED) for name in events.names] or [False])

@@ -1,4 +1,4 @@
-"""By how much would the makespan shrink if one piece took no time?
+"""Drag of each edge: how much the makespan would shrink if the edge took no time.
 
 Every way from source to sink crosses the cut behind a point exactly once, as points are numbered
 in topological order. A way that avoids an edge crosses the cut behind the edge's tail by another
@@ -24,7 +24,7 @@ def drag(dag: Dag, slack_ns: NDArray[np.int64] | None = None) -> NDArray[np.int6
 
     Args:
         dag: of E edges; without any, the answer is empty.
-        slack_ns: what `slack` says, if it has been asked already.
+        slack_ns: the result of `slack`, if there is one already.
 
     Returns:
         (E,) nanoseconds: ``0 <= drag <= weight``, above 0 only on edges that every longest way

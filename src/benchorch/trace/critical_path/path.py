@@ -1,4 +1,4 @@
-"""Which chain of stretches does the makespan consist of?"""
+"""Critical path: the chain of segments that the makespan consists of."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag, EdgeKind, Tier
 
 STRIDE_DOUBLINGS = 5
-"""Of a walk: a stride of 32 steps costs five looks at every point, and spares 31 in 32 later."""
+"""Doublings of a walk's stride: 32 steps cost five visits of every point and spare 31 in 32."""
 
 
 def critical_path(dag: Dag) -> CriticalPath:
@@ -17,7 +17,7 @@ def critical_path(dag: Dag) -> CriticalPath:
     Of several edges that held up the same point the first in this order counts: one that is
     recorded or meant before one that is inferred, then the kinds as `EdgeKind` lists them (work,
     chain, launch, stream, ...), then the lower index of the tail's event, then of the edge. So one
-    trace has one path. Stretches of no length are left out; a graph of one point has none.
+    trace has one path. Segments of no length are left out; a graph of one point has none.
     """
     earliest = dag.time_ns[dag.tail] + dag.weight_ns + dag.residual_ns[dag.head]
     tight = np.flatnonzero(earliest == dag.time_ns[dag.head])
@@ -26,7 +26,7 @@ def critical_path(dag: Dag) -> CriticalPath:
 
 
 def binding_edges(dag: Dag, tight: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of each point that comes no sooner because of some edges the one that counts, ascending.
+    """The binding edge of each point that some edges hold up, ascending.
 
     Args:
         dag: whose edges they are.
@@ -80,7 +80,7 @@ def walk_back(
 def path_along(
     dag: Dag, edges: NDArray[np.int64], weight_ns: NDArray[np.int64], residual_ns: NDArray[np.int64]
 ) -> CriticalPath:
-    """The stretches that edges which follow each other make, with these weights and residuals.
+    """The path along edges that follow each other, with these weights and residuals.
 
     Args:
         dag: whose edges they are.

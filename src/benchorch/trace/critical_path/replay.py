@@ -1,6 +1,6 @@
-"""When would every point come, had some pieces taken longer or shorter, or not been waited for?
+"""Replay of a graph: the time of every point with other weights or without some dependencies.
 
-Between two points passes at least a *step*: the edge's weight and then the unexplained rest of its
+Between two points passes at least a *step*: the edge's weight and then the unexplained time of its
 head. A point comes as late as the latest of the edges into it lets it, so with the observed steps
 every observed time comes out again.
 """
@@ -37,7 +37,7 @@ def replay(
         Instead of the observed residuals.
     dropped : bool array, shape (E,)
         Dependencies to be without. Where none would be left into a point, they stay as an order
-        without weight: nothing else says when that point could be.
+        without weight: nothing else determines the time of that point.
     """
     step_ns = steps(dag, weight_ns, residual_ns, dropped)
     time_ns = [int(dag.time_ns[0])] * dag.points

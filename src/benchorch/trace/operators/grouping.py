@@ -1,4 +1,4 @@
-"""Which operators of a graph belong together: those that one kernel often does, or one module.
+"""Groups of a graph's operators: those that one kernel often does, or one module.
 
 A group never makes a cycle: what it is merged into stays a graph that can be drawn and walked.
 """

@@ -1,4 +1,4 @@
-"""What is the same again and again: layers of a model, runs of operators, and the odd one out."""
+"""Repeated-layer detection: equal layers, runs of operators, and the outlier among them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _NUMBER = re.compile(r"(?<![^./_])\d+(?![^./_])")
-FAR = 5.0
+FAR_DISTANCES = 5.0
 """Median distances from the median; of normal values one in 1,300 is as far."""
 
 LONGEST_RUN = 64
@@ -20,7 +20,7 @@ LONGEST_RUN = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedRun:
-    """A stretch of a sequence that is repeated without anything between.
+    """A part of a sequence that is repeated without anything between.
 
     Attributes:
         start: where its first copy begins.
@@ -38,7 +38,7 @@ class RepeatedRun:
         return self.start + self.length * self.copies
 
 
-def folded(name: str) -> str:
+def starred(name: str) -> str:
     """A name with ``*`` for its numbers: ``layers.*.norm`` for ``layers.3.norm``, ``linear_*``.
 
     A number is a whole part of the name, between dots, slashes or underscores: ``conv1`` is none.
@@ -46,8 +46,8 @@ def folded(name: str) -> str:
     return _NUMBER.sub("*", name)
 
 
-def folded_names(names: Sequence[str], structure: Mapping[str, Hashable]) -> dict[str, str]:
-    """What each name folds to: numbers starred, then siblings of one structure joined.
+def repeated_names(names: Sequence[str], structure: Mapping[str, Hashable]) -> dict[str, str]:
+    """The row of each name: numbers starred, then siblings of one structure joined.
 
     Modules of one parent and one structure, such as the projections of an attention, are one row:
     ``layers.*.attention.{key,query,value}``.
@@ -56,9 +56,9 @@ def folded_names(names: Sequence[str], structure: Mapping[str, Hashable]) -> dic
         names: qualified names.
         structure: of those whose structure is known, what must be equal for two to be one.
     """
-    starred = {name: folded(name) for name in names}
+    row_of = {name: starred(name) for name in names}
     kinds: dict[str, set[Hashable]] = defaultdict(set)
-    for name, row in starred.items():
+    for name, row in row_of.items():
         if name in structure:
             kinds[row].add(structure[name])
     siblings: dict[tuple[str, Hashable], list[str]] = defaultdict(list)
@@ -66,7 +66,7 @@ def folded_names(names: Sequence[str], structure: Mapping[str, Hashable]) -> dic
         if len(kind) == 1:  # one that differs among its own copies is not joined with others
             siblings[row.rpartition(".")[0], next(iter(kind))].append(row)
     joined = {row: _joined(rows) for rows in siblings.values() for row in rows if len(rows) > 1}
-    return {name: joined.get(row, row) for name, row in starred.items()}
+    return {name: joined.get(row, row) for name, row in row_of.items()}
 
 
 def _joined(rows: Sequence[str]) -> str:
@@ -95,7 +95,7 @@ def structures(
 
 
 def tandem_repeats(sequence: Sequence[Hashable]) -> tuple[RepeatedRun, ...]:
-    """Stretches that follow themselves, from the left; each takes the period that covers most.
+    """Tandem repeats, from the left; each takes the period that covers most.
 
     Of two periods that cover the same the shorter one counts, so ``abababab`` is four ``ab``. A
     sequence of n takes O(n * `LONGEST_RUN`) comparisons.
@@ -137,7 +137,7 @@ def _agreeing(numbers: NDArray[np.int64], length: int) -> list[int]:
 
 
 def outlier(values: NDArray[np.float64]) -> int:
-    """Which is farthest from the median, if it is far: beyond `FAR` times the median distance.
+    """The value farthest from the median, if it is far: beyond `FAR_DISTANCES` median distances.
 
     Parameters
     ----------
@@ -152,4 +152,4 @@ def outlier(values: NDArray[np.float64]) -> int:
         return -1
     distances = np.abs(values - np.median(values))
     far = int(np.argmax(distances))
-    return far if distances[far] > FAR * np.median(distances) else -1
+    return far if distances[far] > FAR_DISTANCES * np.median(distances) else -1

@@ -83,7 +83,7 @@ class NodeSpeedups(Transform):
 
 
 def node_speedups(listed: object) -> NodeSpeedups:
-    """What stands under ``speedups``; entries with neither an id nor a type say nothing."""
+    """The change under ``speedups``; entries with neither an id nor a type are ignored."""
     problems: list[str] = []
     by_id: dict[int, float] = {}
     by_type: dict[str, float] = {}

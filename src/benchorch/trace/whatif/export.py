@@ -1,9 +1,9 @@
-"""What does a page need to answer what-ifs itself? A small graph, and who owns which time in it.
+"""A small graph for a page that answers what-ifs itself, with the owners of its time.
 
 A reader of the arrays sweeps over the edges in order: the length of edge k is ``fixed_ns[k]`` plus
 ``ns[i] * scale[atom[i]]`` for i from ``first[k]`` to ``first[k + 1]``, and its head comes no
 sooner than its tail plus that length. An atom's scale is the product of what its row of each
-grouping is scaled by. The last junction's time is the makespan.
+grouping is scaled by. The time of the last branch node is the makespan.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchorch.trace.dag import Dag
 from benchorch.trace.distinct import distinct
 from benchorch.trace.events import NOTHING
 
-MOST_JUNCTIONS = 20_000
+MOST_BRANCH_NODES = 20_000
 
 Grouping: TypeAlias = "tuple[Sequence[str], NDArray[np.int64]]"
 """Names of rows, and for each edge of the graph the row that its weight belongs to, or NOTHING."""
@@ -31,11 +31,10 @@ Grouping: TypeAlias = "tuple[Sequence[str], NDArray[np.int64]]"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """J junctions, K edges sorted by head, and A atoms: work that scales as one.
+    """B branch nodes, K edges sorted by head, and A atoms: work that scales as one.
 
     Attributes:
-        junctions: J.
-        tail, head: (K,) numbers of junctions; 0 is the source, J - 1 the sink.
+        tail, head: (K,) numbers of branch nodes; 0 is the source, B - 1 the sink.
         fixed_ns: (K,) time in no group.
         first: (K + 1,) where the edge's entries in `atom` and `ns` begin.
         atom, ns: work on edges.
@@ -47,7 +46,7 @@ class Exported:
             page's answer and ``makespan_ns - exact_gain_ns``. None where nothing was left out.
     """
 
-    junctions: int
+    junctions: int  # number of branch nodes, under the name that pages read
     tail: tuple[int, ...]
     head: tuple[int, ...]
     fixed_ns: tuple[int, ...]
@@ -63,12 +62,12 @@ class Exported:
 def exported(
     dag: Dag,
     groups: Mapping[str, Grouping],
-    most_junctions: int = MOST_JUNCTIONS,
+    most_branch_nodes: int = MOST_BRANCH_NODES,
     slack_ns: NDArray[np.int64] | None = None,
 ) -> Exported:
     """The graph for a page; ways with the most to spare are left out until it is small enough."""
     spare_ns = slack(dag) if slack_ns is None else slack_ns
-    kept, exact_ns = _small(dag, spare_ns, most_junctions)
+    kept, exact_ns = _small(dag, spare_ns, most_branch_nodes)
     small = contract(dag, kept)
     atom_of_edge, row_of_atom = _atoms(dag, groups)
     atom, chain, ns = _on_chains(small, atom_of_edge, len(row_of_atom))
@@ -93,22 +92,22 @@ def exported(
 def _small(
     dag: Dag, spare_ns: NDArray[np.int64], most: int
 ) -> tuple[NDArray[np.bool_], int | None]:
-    """The edges of the least slack that make so few junctions, and how much may be saved."""
+    """The edges of the least slack that make so few branch nodes, and how much may be saved."""
     chains = whole(dag)
     of_chain = spare_ns[chains.last]  # and of all its edges
     live = of_chain < NEVER // 2
     values = np.unique(of_chain[live])
-    if len(values) < 2 or _junctions(chains, live) <= most:
+    if len(values) < 2 or _branch_nodes(chains, live) <= most:
         return spare_ns < NEVER // 2, None
     low, high = 0, len(values) - 1  # what is critical stays however much it is; not all does
     while high - low > 1:
         middle = (low + high) // 2
-        fits = _junctions(chains, of_chain <= values[middle]) <= most
+        fits = _branch_nodes(chains, of_chain <= values[middle]) <= most
         low, high = (middle, high) if fits else (low, middle)
     return spare_ns <= values[low], int(values[low + 1])
 
 
-def _junctions(chains: Contracted, kept: NDArray[np.bool_]) -> int:
+def _branch_nodes(chains: Contracted, kept: NDArray[np.bool_]) -> int:
     """How many would be left of the graph with these of its chains, (K,)."""
     inward = np.bincount(chains.head[kept], minlength=len(chains.points))
     outward = np.bincount(chains.tail[kept], minlength=len(chains.points))

@@ -1,4 +1,4 @@
-"""What if work were as fast as its machine allows, or the machine faster?"""
+"""Changes of the machine's limits: work at the roofline, faster memory, faster arithmetic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.attribution.owners import inherited
-from benchorch.trace.attribution.workloads import telling, workloads
+from benchorch.trace.attribution.workloads import events_with_rules, workloads
 from benchorch.trace.dag import Class
 from benchorch.trace.events import DEVICE_WORK, NOTHING
 from benchorch.trace.operators.roofline import RooflinePosition
@@ -31,18 +31,18 @@ class Roofline(OnSelection):
     efficiency_ratio: float
 
     def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
-        """Where no rule or no shapes are known, nothing changes; the note says how much that is."""
-        known = _standings(basis)
+        """Where no rule or no shapes are known, nothing changes; the note has the share."""
+        known = _positions(basis)
         edges = select(basis, self.select).edges
         left = np.ones(len(basis.events) + 1)
-        for event, standing in known.items():
-            left[event] = min(1.0, standing.efficiency_ratio / self.efficiency_ratio)
+        for event, position in known.items():
+            left[event] = min(1.0, position.efficiency_ratio / self.efficiency_ratio)
         cause, counted = _causes(basis, known)
         note = _coverage("roofline", hypothesis.weight_ns, edges & counted, edges)
         return hypothesis.scaled(edges & counted, left[cause]).noting(note)
 
     def problems(self, basis: Basis) -> list[str]:
-        """That there are no peaks, or the selector finds nothing."""
+        """Peaks that are missing, or a selector that finds nothing."""
         missing = [] if basis.peaks else [f"roofline: {_NO_PEAKS}"]
         return missing + OnSelection.problems(self, basis)
 
@@ -72,7 +72,7 @@ class Clock(Transform):
         return _faster(basis, hypothesis, _bound_by(basis, "compute"), self.speedup, "clock")
 
     def problems(self, basis: Basis) -> list[str]:
-        """That nobody knows what arithmetic limits."""
+        """Peaks that are missing."""
         return [] if basis.peaks else [f"clock: {_NO_PEAKS}"]
 
 
@@ -85,24 +85,24 @@ def _faster(
 
 def _bound_by(basis: Basis, side: str) -> NDArray[np.bool_]:
     """The edges of work that a side of the roofline limits."""
-    known = _standings(basis)
+    known = _positions(basis)
     limited = np.zeros(len(basis.events) + 1, dtype=np.bool_)
-    limited[[event for event, standing in known.items() if standing.bound == side]] = True
+    limited[[event for event, position in known.items() if position.bound == side]] = True
     cause, counted = _causes(basis, known)
     edges: NDArray[np.bool_] = counted & limited[cause] & basis.work
     return edges
 
 
-def _standings(basis: Basis) -> Mapping[int, RooflinePosition]:
+def _positions(basis: Basis) -> Mapping[int, RooflinePosition]:
     """Of each operator in the window whose work is known, where it stands; none without peaks."""
     if basis.peaks is None:
         return {}
     in_window = np.zeros(len(basis.events) + 1, dtype=np.bool_)
     in_window[basis.dag.owner] = True
-    events = telling(basis.events, basis.owned, in_window[:-1])
+    events = events_with_rules(basis.events, basis.owned, in_window[:-1])
     arguments = basis.events.details.read(events.tolist())
     calls = workloads(basis.events, basis.owned, arguments, basis.peaks)
-    return {event: call.standing for event, call in calls.items() if call.standing}
+    return {event: call.position for event, call in calls.items() if call.position}
 
 
 def _causes(
@@ -126,7 +126,7 @@ def _causes(
 def _coverage(
     what: str, weight_ns: NDArray[np.float64], found: NDArray[np.bool_], asked: NDArray[np.bool_]
 ) -> str:
-    """How much of the time that was asked for a change applies to, for people."""
+    """Sentence with the share of the requested time that a change applies to."""
     total = float(weight_ns[asked].sum())
     share = float(weight_ns[found & asked].sum()) / total if total else 0.0
     return f"{what}: applies to {share:.0%} of the work; for the rest the limits are not known."

@@ -1,4 +1,4 @@
-"""Does a name fit what was asked for: exactly, with wildcards, or by a regular expression?"""
+"""Matching of names: exactly, with wildcards, or by a regular expression."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchorch.errors import TraceError
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """What says whether a name fits.
+    """The predicate of a pattern.
 
     ``/gemm|conv/`` is searched for as a regular expression; ``*`` and ``?`` in anything else stand
     for any characters and for one; the rest has to be the same. A name fits itself, whatever

@@ -19,7 +19,7 @@ from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.hypothesis import Hypothesis, unchanged
 from benchorch.trace.whatif.prediction import Moved, Prediction
 from benchorch.trace.whatif.simulation import (
-    PieceTimes,
+    SegmentTimes,
     explained_ns,
     hypothesis_of,
     makespan_ns,
@@ -159,7 +159,7 @@ def _without_residual(basis: Basis, hypothesis: Hypothesis, predicted_ns: int) -
     return round(basis.dag.makespan_ns * after / before) if before else predicted_ns
 
 
-def _moved(basis: Basis, more: PieceTimes) -> tuple[Moved, ...]:
+def _moved(basis: Basis, more: SegmentTimes) -> tuple[Moved, ...]:
     """The largest differences between the paths, by name."""
     before = _named(basis, basis.path.owner, basis.path.duration_ns)
     change = _named(basis, more.owner, more.ns)

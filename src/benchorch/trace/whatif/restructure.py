@@ -1,4 +1,4 @@
-"""What if work were launched or ordered in another way?"""
+"""Changes of launches and order: fusion, CUDA graphs, overlap."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OnDeviceWork(OnSelection):
         return found & in_graph[:-1]
 
     def problems(self, basis: Basis) -> list[str]:
-        """That nothing was found, or nothing that runs on a device."""
+        """A selection without work, or without work of a device."""
         found = OnSelection.problems(self, basis)
         return found or ([] if self.work(basis).any() else [_DEVICE_ONLY])
 

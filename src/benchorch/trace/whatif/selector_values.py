@@ -1,4 +1,4 @@
-"""The values of a what-if selector: which events, and what it found."""
+"""Values of a what-if's selection: its conditions and its result."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Selector:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What a selector found.
+    """The result of a selector.
 
     Attributes:
         chosen: (n,) the events that fit.

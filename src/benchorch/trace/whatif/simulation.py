@@ -26,8 +26,8 @@ from benchorch.trace.whatif.transforms import Transform
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PieceTimes:
-    """Time of D pieces of a path: what each belongs to, as an edge's columns say, and how long."""
+class SegmentTimes:
+    """Time of D segments of a path, with the columns of their edges."""
 
     label: NDArray[np.int8]
     tier: NDArray[np.int8]
@@ -38,7 +38,7 @@ class PieceTimes:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypothesisOutcome:
-    """What a hypothesis leads to.
+    """The outcome of a hypothesis.
 
     Attributes:
         makespan_ns: the new one.
@@ -47,7 +47,7 @@ class HypothesisOutcome:
     """
 
     makespan_ns: int
-    more: PieceTimes
+    more: SegmentTimes
     path: CriticalPath | None = None
 
 
@@ -60,17 +60,17 @@ def hypothesis_of(basis: Basis, changes: Sequence[Transform]) -> Hypothesis:
 
 
 def makespan_ns(basis: Basis, hypothesis: Hypothesis) -> int:
-    """Of a replay with the hypothesis's weights; for when that alone is wanted."""
+    """The makespan of a replay with the hypothesis's weights."""
     if hypothesis.only_weights:
-        return _Near(basis.dag, hypothesis).elapsed_ns[-1]
+        return _NearReplay(basis.dag, hypothesis).elapsed_ns[-1]
     dag, changed = hypothesis.rewired()
     return _graph(basis, dag).makespan_ns(steps(dag, *changed))
 
 
 def explained_ns(basis: Basis, hypothesis: Hypothesis) -> int:
-    """The makespan without unexplained rests."""
+    """The makespan without unexplained time."""
     if hypothesis.same_dependencies:
-        return _Near(explained(basis.dag), hypothesis).elapsed_ns[-1]
+        return _NearReplay(explained(basis.dag), hypothesis).elapsed_ns[-1]
     return makespan_ns(basis, replace(hypothesis, residual_ns=hypothesis.residual_ns * 0.0))
 
 
@@ -79,7 +79,7 @@ def outcome(basis: Basis, hypothesis: Hypothesis) -> HypothesisOutcome:
     if not hypothesis.only_weights:
         total_ns, path = _replayed(basis, hypothesis)
         return HypothesisOutcome(makespan_ns=total_ns, more=_instead(basis, path), path=path)
-    near = _Near(basis.dag, hypothesis)
+    near = _NearReplay(basis.dag, hypothesis)
     gained, lost = near.detour()
     return HypothesisOutcome(makespan_ns=near.elapsed_ns[-1], more=_more(near, gained, lost))
 
@@ -88,15 +88,15 @@ def path_of(basis: Basis, hypothesis: Hypothesis) -> CriticalPath:
     """The path of an outcome."""
     if not hypothesis.only_weights:
         return _replayed(basis, hypothesis)[1]
-    gained, lost = _Near(basis.dag, hypothesis).detour()
+    gained, lost = _NearReplay(basis.dag, hypothesis).detour()
     on_path = gains(basis.dag).is_on_path.copy()
     on_path[gained], on_path[lost] = True, False
     weight_ns = np.rint(hypothesis.weight_ns).astype(np.int64)
     return path_along(basis.dag, np.flatnonzero(on_path), weight_ns, basis.dag.residual_ns)
 
 
-class _Near:
-    """A replay of a graph, of which only weights differ, on the chains that can matter to it."""
+class _NearReplay:
+    """Replay of a graph with other weights on the chains that can matter to it."""
 
     def __init__(self, dag: Dag, hypothesis: Hypothesis) -> None:
         self.dag, self.hypothesis, self.gains = dag, hypothesis, gains(dag)
@@ -128,13 +128,13 @@ class _Near:
         return whole(self.dag).edges_of(self.graph.edges_of(np.flatnonzero(chosen)))
 
 
-def _more(near: _Near, gained: NDArray[np.int64], lost: NDArray[np.int64]) -> PieceTimes:
-    """What a path has more: less on edges with another weight, then what it gained and lost."""
+def _more(near: _NearReplay, gained: NDArray[np.int64], lost: NDArray[np.int64]) -> SegmentTimes:
+    """Additional time of a path: saved on reweighted edges, then gained and lost edges."""
     dag = near.dag
     edges = np.concatenate((near.on_path, gained, lost))
     weight_ns = (-near.spared_ns, near.weight_ns(gained), -near.weight_ns(lost))
     rest_ns = dag.residual_ns[dag.head[gained]].sum() - dag.residual_ns[dag.head[lost]].sum()
-    return PieceTimes(
+    return SegmentTimes(
         label=np.append(dag.label[edges], np.int8(CLASSES.index(Class.UNEXPLAINED))),
         tier=np.append(dag.tier[edges], np.int8(Tier.UNEXPLAINED)),
         owner=np.append(dag.owner[edges], np.int32(NOBODY)),
@@ -142,14 +142,14 @@ def _more(near: _Near, gained: NDArray[np.int64], lost: NDArray[np.int64]) -> Pi
     )
 
 
-def _instead(basis: Basis, path: CriticalPath) -> PieceTimes:
+def _instead(basis: Basis, path: CriticalPath) -> SegmentTimes:
     """All of a new path, and none of the observed one."""
     both = {
         entry.name: np.append(getattr(path, entry.name), getattr(basis.path, entry.name))
-        for entry in fields(PieceTimes)
+        for entry in fields(SegmentTimes)
         if entry.name != "ns"
     }
-    return PieceTimes(**both, ns=np.append(path.duration_ns, -basis.path.duration_ns))
+    return SegmentTimes(**both, ns=np.append(path.duration_ns, -basis.path.duration_ns))
 
 
 def _replayed(basis: Basis, hypothesis: Hypothesis) -> tuple[int, CriticalPath]:

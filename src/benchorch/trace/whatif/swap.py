@@ -1,4 +1,4 @@
-"""What if work took as long as in another trial?"""
+"""Change of work to the times of another trial."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Swap(OnSelection):
     trial: str
 
     def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
-        """The note says how much of the chosen work was found there."""
+        """The note has the share of the chosen work that was found there."""
         asked = select(basis, self.select).edges
         unit, side = _units(basis)
         ours = _times(basis, unit, side, hypothesis.weight_ns)
@@ -60,9 +60,9 @@ class Swap(OnSelection):
         return hypothesis.scaled(edges, ratio[unit, side]).noting(note)
 
     def problems(self, basis: Basis) -> list[str]:
-        """That the other trial is not at hand, or the selector finds nothing."""
+        """A trial that is missing, or a selector that finds nothing."""
         known = ", ".join(basis.others) or "none"
-        missing = f"swap: no trial {self.trial!r} is at hand; there is {known}."
+        missing = f"swap: no trial {self.trial!r} was given; there is {known}."
         missing += suggest(self.trial, basis.others)
         return [
             *([] if self.trial in basis.others else [missing]),

@@ -1,4 +1,4 @@
-"""How much does each further speedup of the same work bring, and where does it stop to?"""
+"""Sensitivity of the makespan to further speedups of the same work, and its knee."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What could be changed about how long things take?"""
+"""Changes of how long work takes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Transform(ABC):
         """The hypothesis with the change made."""
 
     def problems(self, basis: Basis) -> list[str]:
-        """Why it cannot be asked of this trace, each a sentence; nothing where it can."""
+        """Sentences why the change does not apply to this trace; none where it does."""
         return []
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class OnSelection(Transform):
     select: Selector = field(default_factory=Selector)
 
     def problems(self, basis: Basis) -> list[str]:
-        """That the selector finds nothing."""
+        """A selector that finds nothing."""
         return problems(basis, self.select)
 
 
@@ -134,7 +134,7 @@ class LaunchLatency(Transform):
         )
 
     def problems(self, basis: Basis) -> list[str]:
-        """That nothing is launched."""
+        """A trace without launches."""
         return [] if (basis.dag.kind == EdgeKind.LAUNCH).any() else ["nothing is launched here."]
 
 
@@ -151,7 +151,7 @@ class Residual(Transform):
 
 
 def _given(value: Transform | Selector) -> str:
-    """What of it is not as it is by default, in words."""
+    """The attributes that differ from their defaults, in words."""
     listed = []
     for one in fields(value):
         said = getattr(value, one.name)
