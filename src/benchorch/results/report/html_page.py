@@ -22,7 +22,7 @@ from benchorch.trace.report.markup import element, escaped, shortened
 _PAGES = Path(svg.__file__).parent
 STYLE = "".join(
     file.read_text(encoding="utf-8")
-    for file in (_PAGES / "drawing.css", _PAGES / "report.css", Path(__file__).parent / "page.css")
+    for file in (_PAGES / "svg.css", _PAGES / "report.css", Path(__file__).parent / "page.css")
 )
 
 MOST_BYTES = 2_900_000

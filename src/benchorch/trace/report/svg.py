@@ -8,7 +8,7 @@ from pathlib import Path
 from benchorch.trace.report.colors import WHITE, heat, text_on
 from benchorch.trace.report.markup import element, escaped
 
-STYLE = (Path(__file__).parent / "drawing.css").read_text(encoding="utf-8")
+STYLE = (Path(__file__).parent / "svg.css").read_text(encoding="utf-8")
 CHARACTER_PX = 6.6
 """Mean width of a character at 12 px; what is measured by it has room to spare."""
 
