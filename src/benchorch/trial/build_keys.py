@@ -44,7 +44,7 @@ class Keys:
     """The build keys of one trial.
 
     Args:
-        chain: the trial's components.
+        setup: the trial's components.
         threads: threads per call, which some compilers fix in what they build.
         directory: the invocation's own.
         load: loads the model; None where nothing may be found out, and `Unknown` is raised for
@@ -53,17 +53,17 @@ class Keys:
 
     def __init__(
         self,
-        chain: TrialSetup,
+        setup: TrialSetup,
         *,
         threads: int,
         directory: Path,
         load: Callable[[], torch.nn.Module] | None,
     ) -> None:
-        self._chain = chain
+        self._setup = setup
         self._threads = threads
         self._notes = directory / NOTES
         self._load = load
-        self._asked: ConfigNode = {"model": repr(chain.model), "workload": repr(chain.workload)}
+        self._asked: ConfigNode = {"model": repr(setup.model), "workload": repr(setup.workload)}
 
     def find_out(self) -> None:
         """Note what all trials of this model and machine will ask for."""
@@ -71,26 +71,26 @@ class Keys:
 
     def reference(self, inputs: int) -> BuildKey:
         """Of the outputs that conversions are compared with, for so many seeded inputs."""
-        plain = replace(self._chain, steps=(), nodes={"steps": {}})
-        seed = self._chain.workload.seed
+        plain = replace(self._setup, steps=(), nodes={"steps": {}})
+        seed = self._setup.workload.seed
         fields: dict[str, Json] = {
             **plain.key(self._identity, 0, {}).fields,
             "reference": {"version": _REFERENCE_VERSION, "inputs": inputs},
             "input_values": self._digests(
-                "inputs", inputs, lambda index: self._chain.example(seed + index).arrays
+                "inputs", inputs, lambda index: self._setup.example(seed + index).arrays
             ),
         }
         return BuildKey(fields=fields)
 
     def after(self, n_steps: int) -> BuildKey:
         """Of what so many steps leave, the digests of what they were calibrated on included."""
-        steps = [step for _, step in self._chain.steps[:n_steps]]
-        key = self._chain.key(self._identity, n_steps, self._facts)
+        steps = [step for _, step in self._setup.steps[:n_steps]]
+        key = self._setup.key(self._identity, n_steps, self._facts)
         count = max((step.calibrated_on for step in steps), default=0)
         if not count:
             return key
         # Their values determine scales.
-        seen = self._digests("calibration", count, self._chain.calibration)
+        seen = self._digests("calibration", count, self._setup.calibration)
         return BuildKey(fields={**key.fields, "calibration": seen})
 
     @cached_property
@@ -99,13 +99,13 @@ class Keys:
 
     @cached_property
     def _facts(self) -> ConfigNode:
-        asked = {"hardware": repr(self._chain.hardware)}
-        found = self._known("hardware", asked, lambda: dict(self._chain.hardware.facts()))
+        asked = {"hardware": repr(self._setup.hardware)}
+        found = self._known("hardware", asked, lambda: dict(self._setup.hardware.facts()))
         return {**cast(ConfigNode, found), "threads": self._threads}
 
     def _find_identity(self) -> Json:
         """What the model is; found by loading it where it cannot be told, once an invocation."""
-        declared = self._chain.model.identity()
+        declared = self._setup.model.identity()
         if declared is not None:
             return dict(declared)
         with suppress(Unknown):
