@@ -5,7 +5,7 @@ Nothing here fails a trial: what is missing is a sentence in its record.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
@@ -17,20 +17,39 @@ from benchorch.host.peaks import known_peaks
 from benchorch.interfaces.profiler import Profiler
 from benchorch.trace.operators.roofline import Peaks
 from benchorch.trial import stages
-from benchorch.trial.stages import (
-    BuiltTrial,
-    ExplainRequest,
-    PeaksRequest,
-    ProfileRequest,
-    Stage,
-    StageFailed,
-)
+from benchorch.trial.stages import BuiltTrial, ProfileRequest, Stage, StageFailed
 
 FOLDER = "profile"
 """Of a trial's folder, what a profiler wrote; the analysis has one beside it."""
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeaksRequest:
+    """Measure what this machine can do at best."""
+
+    device: str
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainRequest:
+    """Find the critical path of a profile's trace.
+
+    Attributes:
+        folder: the trial's own.
+    """
+
+    folder: Path
+    profile: ProfileRecord
+    peaks: Peaks | None
+
+
+PEAKS = Stage(name="peaks", request=PeaksRequest, reply=Peaks)
+# Its partial reply is a whole one: drawing pages may end the process.
+EXPLAIN = Stage(name="explain", request=ExplainRequest, reply=BottleneckVerdict)
 
 
 class RunStage(Protocol):
@@ -80,7 +99,7 @@ def profiled(
         return ProfileRecord(unavailable=f"not profiled: {_sentence(failed.failure)}")
     peaks = _peaks(trial, device, run)
     try:
-        bottleneck = run(stages.EXPLAIN, ExplainRequest(folder=folder, profile=record, peaks=peaks))
+        bottleneck = run(EXPLAIN, ExplainRequest(folder=folder, profile=record, peaks=peaks))
     except StageFailed as failed:
         # A page that cannot be drawn does not cost what the trace shows.
         partial = failed.partial if isinstance(failed.partial, BottleneckVerdict) else None
@@ -96,7 +115,7 @@ def _peaks(trial: BuiltTrial, device: str, run: RunStage) -> Peaks | None:
     measured = known_peaks(device, trial.threads)
     try:
         request = PeaksRequest(device=device, threads=trial.threads)
-        return beside(measured or run(stages.PEAKS, request), declared)
+        return beside(measured or run(PEAKS, request), declared)
     except StageFailed:
         return declared
 

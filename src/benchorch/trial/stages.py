@@ -1,4 +1,7 @@
-"""The stages of a trial: what each requests of a process, and what that process replies."""
+"""The stages of a trial: what each requests of a process, and what that process replies.
+
+Every measuring process imports this; `profile_stage` has the stages that come after measuring.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,11 @@ from typing import Generic, Protocol, TypeVar
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.measurement import ProcessRecord
-from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
+from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.result import BuildRecord, EnergyRecord, Failure, ModelCounts
 from benchorch.domain.session import Session
 from benchorch.domain.trial import ConfigNode
 from benchorch.domain.verdict import Verdict
-from benchorch.trace.operators.roofline import Peaks
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
@@ -151,31 +153,7 @@ class ProfileRequest:
     directory: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeaksRequest:
-    """Measure what this machine can do at best."""
-
-    device: str
-    threads: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainRequest:
-    """Find the critical path of a profile's trace.
-
-    Attributes:
-        folder: the trial's own.
-    """
-
-    folder: Path
-    profile: ProfileRecord
-    peaks: Peaks | None
-
-
 BUILD = Stage(name="build", request=BuildStageRequest, reply=Built)
 MEASURE = Stage(name="measure", request=MeasureRequest, reply=MeasureReply)
 ENERGY = Stage(name="energy", request=BuiltTrial, reply=EnergyRecord)
 PROFILE = Stage(name="profile", request=ProfileRequest, reply=ProfileRecord)
-PEAKS = Stage(name="peaks", request=PeaksRequest, reply=Peaks)
-# Its partial reply is a whole one: drawing pages may end the process.
-EXPLAIN = Stage(name="explain", request=ExplainRequest, reply=BottleneckVerdict)

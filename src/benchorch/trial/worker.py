@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchorch.config.components import make
 from benchorch.config.trial_setup import open_trial, parity_inputs
@@ -24,10 +24,15 @@ from benchorch.formatting import interval_text
 from benchorch.host.processes import child_channel
 from benchorch.interfaces.store import Store
 from benchorch.results.metrics.single_process import provisional
-from benchorch.trace.operators.roofline import Peaks
 from benchorch.trial import measuring_process, stages
 from benchorch.trial.build import build
 from benchorch.trial.stages import Built, MeasureReply, Reporter
+
+if TYPE_CHECKING:
+    from benchorch.trace.operators.roofline import Peaks
+    from benchorch.trial.profile_stage import ExplainRequest, PeaksRequest
+
+Answer = Callable[[Any, Reporter], object]
 
 _OUT_OF_MEMORY = ("outofmemory", "out of memory", "can't allocate memory", "bad_alloc", "bad alloc")
 
@@ -79,14 +84,14 @@ def _profile(request: stages.ProfileRequest, report: Reporter) -> ProfileRecord:
     return profile(request, report.send_message)
 
 
-def _peaks(request: stages.PeaksRequest, report: Reporter) -> Peaks:
+def _peaks(request: PeaksRequest, report: Reporter) -> Peaks:
     from benchorch.host.peaks import find_peaks
 
     report.send_message("measuring what this machine can do at best")
     return find_peaks(request.device, request.threads)
 
 
-def _explain(request: stages.ExplainRequest, report: Reporter) -> BottleneckVerdict:
+def _explain(request: ExplainRequest, report: Reporter) -> BottleneckVerdict:
     from benchorch.trial.explain import analyse, bottleneck_of, draw
 
     analysed = analyse(
@@ -100,14 +105,23 @@ def _explain(request: stages.ExplainRequest, report: Reporter) -> BottleneckVerd
     return bottleneck
 
 
-_STAGES: Mapping[str, tuple[type[Any], Callable[[Any, Reporter], object]]] = {
+def _explain_stages() -> Mapping[str, tuple[type[Any], Answer]]:
+    from benchorch.trial.profile_stage import ExplainRequest, PeaksRequest
+
+    return {"peaks": (PeaksRequest, _peaks), "explain": (ExplainRequest, _explain)}
+
+
+_STAGES: Mapping[str, tuple[type[Any], Answer]] = {
     "build": (stages.BuildStageRequest, _build),
     "measure": (stages.MeasureRequest, _measure),
     "energy": (stages.BuiltTrial, _energy),
     "profile": (stages.ProfileRequest, _profile),
-    "peaks": (stages.PeaksRequest, _peaks),
-    "explain": (stages.ExplainRequest, _explain),
 }
+
+
+def _stage(name: str) -> tuple[type[Any], Answer]:
+    """The type of a stage's request, and what answers it."""
+    return _STAGES.get(name) or _explain_stages()[name]
 
 
 def failure_of(stage: str, error: BaseException) -> Failure:
@@ -147,7 +161,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 def attempt(stage: str, make_request: Callable[[], object], report: Reporter) -> object | Failure:
     """The reply to a request, or why there is none."""
     try:
-        return _STAGES[stage][1](make_request(), report)
+        return _stage(stage)[1](make_request(), report)
     except Exception as error:  # every failure is reported as a result
         traceback.print_exc()
         return failure_of(stage, error)
@@ -160,7 +174,7 @@ def main() -> None:
     child_channel.show_where_it_hangs()
     parent = child_channel.Channel()
     stage = sys.argv[1]
-    found = attempt(stage, lambda: child_channel.read_request(_STAGES[stage][0]), parent)
+    found = attempt(stage, lambda: child_channel.read_request(_stage(stage)[0]), parent)
     if isinstance(found, Failure):
         parent.send_failure(found)
     else:
