@@ -12,8 +12,8 @@ TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help bench test test-slow coverage check ui bench-overheads conversions install clean \
-  provision provision-plan status destroy test-terraform test-chaos rehearse
+.PHONY: help bench test test-slow coverage check docs reference ui bench-overheads conversions \
+  install clean provision provision-plan status destroy test-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
 help: ## this list
@@ -23,18 +23,18 @@ help: ## this list
 bench: $(VENV)/.installed ## BERT-base through four conversions on this machine
 	@$(RUN) benchorch recipes/bert.yaml
 
-# Beside each other, a file to a process. What times the machine comes after them, alone, and so do
-# Ray's clusters, which end as a whole when one of their servers does not come up in time.
-BESIDE := -m "not (slow or alone or ray_cluster)" --numprocesses auto --maxprocesses 4 --dist loadfile
-ALONE := -m "(alone or ray_cluster) and not slow"
+# Test files run in parallel. Ray clusters run after them, one at a time: a cluster ends as a whole
+# when one of its servers does not start in time.
+PARALLEL := -m "not (slow or ray_cluster)" --numprocesses auto --maxprocesses 4 --dist loadfile
+CLUSTERS := -m "ray_cluster and not slow"
 
 test: $(VENV)/.installed-dev ## the tests
-	@$(RUN) pytest $(BESIDE)
-	@$(RUN) pytest $(ALONE)
+	@$(RUN) pytest $(PARALLEL)
+	@$(RUN) pytest $(CLUSTERS)
 
 coverage: $(VENV)/.installed-dev ## the tests, with the branches they take in every process; twice as long
-	@$(RUN) pytest $(BESIDE) --cov --cov-fail-under 0 --cov-report=
-	@$(RUN) pytest $(ALONE) --cov --cov-append
+	@$(RUN) pytest $(PARALLEL) --cov --cov-fail-under 0 --cov-report=
+	@$(RUN) pytest $(CLUSTERS) --cov --cov-append
 
 test-slow: $(VENV)/.installed-dev ## the tests that take minutes
 	@$(RUN) pytest -m slow
@@ -45,11 +45,17 @@ SEEDS ?= 3
 test-chaos: $(VENV)/.installed-dev ## sweeps that are harmed on purpose, with SEEDS=3 seeds; takes three quarters of an hour
 	@BENCHORCH_CHAOS_SEEDS=$(SEEDS) $(RUN) pytest tests/chaos -q
 
-check: $(VENV)/.installed-dev ## lint, format, types, layers
+check: $(VENV)/.installed-dev docs ## lint, format, types, layers, the documentation's links
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy
 	@$(VENV)/bin/lint-imports
+
+docs: $(VENV)/.installed-dev ## the documentation as a site, in build/site; fails on a broken link
+	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict --quiet
+
+reference: $(VENV)/.installed ## the pages of docs/reference that follow from the code
+	@$(VENV)/bin/python scripts/write_reference.py
 
 ui: $(VENV)/.installed ## the MLflow UI over the local results
 	@$(RUN) benchorch ui
@@ -57,7 +63,7 @@ ui: $(VENV)/.installed ## the MLflow UI over the local results
 bench-overheads: $(VENV)/.installed-dev ## what benchorch itself costs, as ratios
 	@for script in benchmarks/*.py; do echo "== $$script"; $(VENV)/bin/python $$script || exit 1; done
 
-conversions: $(VENV)/.installed ## every conversion on small models, into docs/conversions.md; takes hours
+conversions: $(VENV)/.installed ## every conversion on small models, into docs/reference/conversions-table.md; takes hours
 	@$(VENV)/bin/python scripts/write_conversions.py
 
 # STACK names the stack; ARGS are further words for scripts/provision.py, e.g. ARGS="--var most_zones=2".
@@ -105,5 +111,5 @@ $(VENV)/.installed: $(TORCH_STAMP) pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(TORCH_STAMP) pyproject.toml constraints.txt
 	@echo "Installing benchorch, its sweeper and the developer's tools ..."
-	@$(INSTALL) --editable '.[dev,sweep]'
+	@$(INSTALL) --editable '.[dev,docs,sweep]'
 	@touch $@ $(VENV)/.installed
