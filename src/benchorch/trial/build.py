@@ -39,7 +39,7 @@ _MODEL_FILE = "model.json"
 # Outputs in float64 are kept up to this size for each input, and made where this many times the
 # model's size is free.
 _REFEREE_BYTES = 64 * 2**20
-_REFEREE_ROOM = 6
+_REFEREE_FACTOR = 6
 
 
 def build(
@@ -356,11 +356,11 @@ def referee_file(reference: Path, index: int) -> Path:
 def _write_referee(
     setup: TrialSetup, module: torch.nn.Module, out: Path, inputs: int, threads: int
 ) -> None:
-    """What a copy of the model computes in float64, where it can and there is room for it."""
+    """What a copy of the model computes in float64, where it can and memory allows it."""
     import numpy as np
 
     state = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))
-    if available_memory_bytes() < _REFEREE_ROOM * state:
+    if available_memory_bytes() < _REFEREE_FACTOR * state:
         return
     try:
         wide = copy.deepcopy(module).double()

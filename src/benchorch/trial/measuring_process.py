@@ -168,7 +168,7 @@ def measure_paired(baseline: Baseline, seed: int, loaded: LoadedTrial, say: Say)
     with closing(executable), loaded.executable.calling(), executable.calling():
         calls = [executable.bind(batch) for batch in loaded.batches]
         calls[0]()
-        say("alternating with the baseline")
+        say("interleaving with the baseline")
         found = interleave(
             loaded.calls,
             calls,

@@ -13,7 +13,7 @@ from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.measurement import Paired, ProcessRecord
 from benchorch.domain.verdict import Verdict
 from benchorch.host.canary import disturbance
-from benchorch.stats.between_processes import headline_ns
+from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.pairs import ADJACENT, ALTERNATED, interferes, log_ratios
 from benchorch.trial.stages import (
     Baseline,
@@ -104,9 +104,9 @@ class Repetitions:
         delta_ratio = self._setup.protocol.delta_ratio
         enough_to_judge = len(valid) >= LEAST_TO_JUDGE and self._setup.protocol.pairing == "auto"
         if self._design == ALTERNATED and enough_to_judge and interferes(valid, delta_ratio):
-            self._fall_back("alternating with the baseline changed the candidate's own speed")
+            self._fall_back("interleaving with the baseline changed the candidate's own speed")
         return self._setup.stopping.enough_processes(
-            [headline_ns(record) for record in valid],
+            [primary_ns(record) for record in valid],
             elapsed_s,
             self._log_ratios(valid),
             delta_ratio,

@@ -231,7 +231,7 @@ def test_alternation_that_changes_the_candidates_own_speed_is_given_up() -> None
 
     found = run(Children(answer), count=8)
     assert designs(found) == ["alternated"] * 5 + ["adjacent"] * 3
-    assert found.pairing.startswith("adjacent: alternating with the baseline changed")
+    assert found.pairing.startswith("adjacent: interleaving with the baseline changed")
 
 
 def test_a_design_that_was_asked_for_alone_has_no_other_to_fall_back_to() -> None:

@@ -62,7 +62,7 @@ def _cause(ended: ChildExit) -> tuple[str, str, str]:
         return _killed(ended)
     if ended.code < 0:
         name = _signal_name(-ended.code)
-        return f"crash:{name}", f"{ended.stage} was ended by {name}.", "The log says where."
+        return f"crash:{name}", f"{ended.stage} was ended by {name}.", "See the log for where."
     message = f"{ended.stage} ended with exit code {ended.code} and without a reply."
     return f"exit:{ended.code}", message, "The log may say why."
 
@@ -71,12 +71,12 @@ def _timeout(ended: ChildExit) -> tuple[str, str, str]:
     limit = format_seconds(ended.timeout_s)
     last = textwrap.shorten(ended.last_message or "none", _PHRASE_LENGTH, placeholder=" ...")
     message = f"{ended.stage} did not end within {limit}; last message: {last}."
-    return "timeout", message, "The log says where it was; raise its limit if it needs longer."
+    return "timeout", message, "The log shows where it was; raise its limit if it needs longer."
 
 
 def _killed(ended: ChildExit) -> tuple[str, str, str]:
     """SIGKILL from outside: the kernel's, for want of memory, unless its own count denies it."""
-    held = f"it held {format_bytes(ended.last_bytes)} when last ended."
+    held = f"it held {format_bytes(ended.last_bytes)} at the last reading."
     if ended.kernel_killed is False:
         message = f"{ended.stage} was killed from outside (SIGKILL); {held}"
         return "crash:SIGKILL", message, "The kernel counts no out-of-memory kill; look who did."
