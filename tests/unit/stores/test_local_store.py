@@ -18,8 +18,8 @@ from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError, StoreError
 from benchorch.stores import manifest as manifests
+from benchorch.stores.artifact_directory import MARKER
 from benchorch.stores.local import LocalStore
-from benchorch.stores.shelf import MARKER
 
 KEY = BuildKey(fields={"model": "mlp", "steps": [{"_target_": "x.Y", "opset": 20}], "lr": 0.1})
 

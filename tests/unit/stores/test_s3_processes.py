@@ -135,7 +135,7 @@ build(machine('a'), write)
 """,
     "in the middle of a file": """
 store = machine('a')
-client = store._tiers.objects._client()
+client = store.objects._client()
 client.meta.events.register('before-call.s3.CompleteMultipartUpload', lambda **_: die())
 build(store, write)
 """,
@@ -236,7 +236,7 @@ def test_a_clock_that_is_wrong_takes_no_lease_from_the_living_and_leaves_none_to
         "date_time_string",
         lambda self, timestamp=None: plain(self, (datetime.now(UTC) + skew).timestamp()),
     )
-    objects = bucket.machine("a")._tiers.objects
+    objects = bucket.machine("a").objects
     assert try_lease(objects, KEY.digest, 60)
     written = bucket.s3.head_object(Bucket=bucket.name, Key=f"store/{LEASE}")["LastModified"]
     assert abs(written - datetime.now(UTC) - skew) < timedelta(minutes=5)
