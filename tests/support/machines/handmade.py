@@ -77,9 +77,9 @@ _HEAD_TAGS = [
 def _cluster(kinds: Sequence[str], idle_s: float, place: Mapping[str, Any]) -> str:
     offers = [
         NodeType(
-            post=Placement(kind=kind, market=market),
-            most=1,
-            node_type=f"{kind}-{market.replace('_', '-')}",
+            placement=Placement(kind=kind, market=market),
+            max_nodes=1,
+            name=f"{kind}-{market.replace('_', '-')}",
         )
         for kind in kinds
         for market in Market
@@ -88,10 +88,10 @@ def _cluster(kinds: Sequence[str], idle_s: float, place: Mapping[str, Any]) -> s
     content = yaml.safe_load(cluster_file(NAME, provider, offers, idle_s=idle_s))
     for offer in offers:
         content["available_node_types"][offer.node_type]["node_config"] = {
-            "InstanceType": offer.post.kind,
+            "InstanceType": offer.placement.kind,
             "ImageId": IMAGE,
-            "UserData": _script("worker").replace("{instance_type}", offer.post.kind),
-            **({"InstanceMarketOptions": _SPOT} if offer.post.market is Market.SPOT else {}),
+            "UserData": _script("worker").replace("{instance_type}", offer.placement.kind),
+            **({"InstanceMarketOptions": _SPOT} if offer.placement.market is Market.SPOT else {}),
             **place,
         }
     return str(yaml.safe_dump(content))

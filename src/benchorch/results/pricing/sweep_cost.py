@@ -112,11 +112,11 @@ def prices_of(plan: Plan, spec: ConfigNode) -> tuple[Price, ...]:
 
 def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, Expected]:
     """What each trial is expected to take, by its id; what several need is built by the first."""
-    from benchorch.executors.scheduling.duration_forecast import forecasts, remembered
+    from benchorch.executors.scheduling.duration_forecast import forecasts, past_durations
 
     asked = plan.trials if trials is None else trials
     market = Market(str(cast(ConfigNode, plan.session["pricing"])["market"]))
-    told = forecasts(asked, remembered()) if asked else {}
+    told = forecasts(asked, past_durations()) if asked else {}
     there: set[str] = set()
     found = {}
     for trial in asked:
