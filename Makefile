@@ -23,18 +23,18 @@ help: ## this list
 bench: $(VENV)/.installed ## BERT-base through four conversions on this machine
 	@$(RUN) benchorch recipes/bert.yaml
 
-# Beside each other, a file to a process. What times the machine comes after them, alone, and so do
-# Ray's clusters, which end as a whole when one of their servers does not come up in time.
-BESIDE := -m "not (slow or alone or ray_cluster)" --numprocesses auto --maxprocesses 4 --dist loadfile
-ALONE := -m "(alone or ray_cluster) and not slow"
+# Test files run in parallel. Ray clusters run after them, one at a time: a cluster ends as a whole
+# when one of its servers does not start in time.
+PARALLEL := -m "not (slow or ray_cluster)" --numprocesses auto --maxprocesses 4 --dist loadfile
+CLUSTERS := -m "ray_cluster and not slow"
 
 test: $(VENV)/.installed-dev ## the tests
-	@$(RUN) pytest $(BESIDE)
-	@$(RUN) pytest $(ALONE)
+	@$(RUN) pytest $(PARALLEL)
+	@$(RUN) pytest $(CLUSTERS)
 
 coverage: $(VENV)/.installed-dev ## the tests, with the branches they take in every process; twice as long
-	@$(RUN) pytest $(BESIDE) --cov --cov-fail-under 0 --cov-report=
-	@$(RUN) pytest $(ALONE) --cov --cov-append
+	@$(RUN) pytest $(PARALLEL) --cov --cov-fail-under 0 --cov-report=
+	@$(RUN) pytest $(CLUSTERS) --cov --cov-append
 
 test-slow: $(VENV)/.installed-dev ## the tests that take minutes
 	@$(RUN) pytest -m slow

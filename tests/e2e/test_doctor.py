@@ -34,9 +34,8 @@ def test_what_is_being_done_is_said_apart_from_the_answer(examined):
     ]
 
 
-def test_it_stays_within_two_minutes_and_leaves_nothing_behind(examined):
-    place, data, _ = examined
-    assert data["elapsed_s"] < 120
+def test_it_leaves_nothing_behind(examined):
+    place, _, _ = examined
     assert {path.name for path in place.path.iterdir()} <= {"my_zoo.py", "state"}
 
 

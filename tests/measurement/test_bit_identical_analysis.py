@@ -1,4 +1,4 @@
-"""O7: whatever was published follows again, to the last bit, from the raw series on disk."""
+"""Whatever was published follows again, to the last bit, from the raw series on disk."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def lines(run: Path) -> dict[str, Mapping[str, Any]]:
     return {line["trial_id"]: line for line in map(json.loads, written)}
 
 
-def test_o7_what_is_read_back_is_what_was_observed(run: Path) -> None:
+def test_what_is_read_back_is_what_was_observed(run: Path) -> None:
     assert tuple(run_directory.read_results(run)) == RESULTS
 
 
-def test_o7_every_published_metric_follows_again_to_the_last_bit(run: Path) -> None:
+def test_every_published_metric_follows_again_to_the_last_bit(run: Path) -> None:
     found = {one.trial_id: one for one in run_directory.read_results(run)}
     for trial_id, line in lines(run).items():
         again = found[trial_id]
@@ -77,13 +77,13 @@ def test_o7_every_published_metric_follows_again_to_the_last_bit(run: Path) -> N
     assert len(lines(run)[FAST.trial_id]["metrics"]) > 20
 
 
-def test_o7_the_published_table_follows_again_letter_by_letter(run: Path, tmp_path: Path) -> None:
+def test_the_published_table_follows_again_letter_by_letter(run: Path, tmp_path: Path) -> None:
     again = tmp_path / "table.md"
     report.run([str(run), "--output", str(again)])
     assert again.read_text() == (run / run_directory.TABLE).read_text()
 
 
-def test_o7_what_is_exported_is_what_was_derived(run: Path, tmp_path: Path) -> None:
+def test_what_is_exported_is_what_was_derived(run: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
     report.run([str(run), "--json", "--output", str(kept)])
     derived = derive(run, "run")
@@ -94,7 +94,7 @@ def test_o7_what_is_exported_is_what_was_derived(run: Path, tmp_path: Path) -> N
         assert {key: exported[trial_id][key] for key in told} == told
 
 
-def test_o7_the_order_in_which_trials_ended_changes_nothing(run: Path, tmp_path: Path) -> None:
+def test_the_order_in_which_trials_ended_changes_nothing(run: Path, tmp_path: Path) -> None:
     turned = tmp_path / "turned"
     turned.mkdir()
     run_directory.write_plan(turned, run_directory.read_plan(run))

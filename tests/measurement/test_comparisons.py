@@ -59,19 +59,19 @@ def two_percent(**fields: float) -> Verdicts:
     return compared(Node(**fields), 600, log_ratio=math.log(1.02))  # type: ignore[arg-type]
 
 
-def test_a1_identical_sides_seldom_differ_in_any_cell_with_all_looks_and_a_death_in_five() -> None:
+def test_identical_sides_seldom_differ_in_any_cell_with_all_looks_and_a_death_in_five() -> None:
     shares = [compared(node, 200, deaths=True, seed=i).different for i, node in enumerate(CELLS)]
     assert max(shares) <= 0.05 + 3.5 * standard_error(0.05, 200)
     assert np.mean(shares) <= 0.05 + 2 * standard_error(0.05, 200 * len(CELLS))
 
 
 @pytest.mark.parametrize("pairs", [3, 5, 8, 20])
-def test_a1_identical_sides_seldom_differ_in_any_number_of_pairs(pairs: int) -> None:
+def test_identical_sides_seldom_differ_in_any_number_of_pairs(pairs: int) -> None:
     share = compared(Node(), 2000, pairs=pairs).different
     assert share <= 0.05 + 2 * standard_error(0.05, 2000)
 
 
-def test_a1_holds_from_blocks_to_verdict_where_both_drift_in_one_process() -> None:
+def test_holds_from_blocks_to_verdict_where_both_drift_in_one_process() -> None:
     rng = np.random.default_rng(0)
     different = sum(whole_session(rng).verdict in ("faster", "slower") for _ in range(200))
     assert different / 200 <= 0.05 + 2 * standard_error(0.05, 200)
@@ -93,31 +93,31 @@ def whole_session(rng: np.random.Generator, log_ratio: float = 0.0) -> Compariso
     return found
 
 
-def test_a2_nothing_is_called_materially_faster_that_is_not() -> None:
+def test_nothing_is_called_materially_faster_that_is_not() -> None:
     for pairs in (None, 8, 20):
         assert compared(Node(), 600, pairs=pairs).material <= 0.005
 
 
-def test_a2_a_difference_that_just_matters_is_seldom_called_none() -> None:
+def test_a_difference_that_just_matters_is_seldom_called_none() -> None:
     for pairs in (None, 20, 40):
         found = compared(Node(), 600, pairs=pairs, log_ratio=math.log(1.01))
         assert found.equivalent <= 0.05 + 2 * standard_error(0.05, 600)
 
 
-def test_a3_ten_pairs_find_two_percent_and_thirty_find_one() -> None:
+def test_ten_pairs_find_two_percent_and_thirty_find_one() -> None:
     ten = compared(Node(), 1000, pairs=10, log_ratio=math.log(1.02))
     thirty = compared(Node(), 1000, pairs=30, log_ratio=math.log(1.01))
     assert min(ten.faster, thirty.faster) >= 0.9 - 2 * standard_error(0.9, 1000)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.01])
-def test_a3_looks_find_two_percent_in_a_dozen_pairs(spread: float) -> None:
+def test_looks_find_two_percent_in_a_dozen_pairs(spread: float) -> None:
     found = two_percent(process_spread=spread)
     assert found.faster >= 0.99 - 2 * standard_error(0.99, 600)
     assert found.pairs <= 12
 
 
-def test_a3_looks_find_two_percent_in_forty_pairs_on_a_noisy_machine() -> None:
+def test_looks_find_two_percent_in_forty_pairs_on_a_noisy_machine() -> None:
     assert two_percent(process_spread=0.03).faster >= 0.55 - 2 * standard_error(0.55, 600)
 
 
@@ -131,7 +131,7 @@ def both(values: Sequence[float]) -> list[Pair]:
 
 
 @given(times)
-def test_a4_swapping_the_two_flips_the_verdict_and_inverts_the_ratio(values: list[float]) -> None:
+def test_swapping_the_two_flips_the_verdict_and_inverts_the_ratio(values: list[float]) -> None:
     one = judged(both(values))
     other = judged([Pair(pair.theirs, pair.ours) for pair in both(values)])
     assert other.verdict == FLIPPED.get(one.verdict, one.verdict)
@@ -149,7 +149,7 @@ def test_a4_swapping_the_two_flips_the_verdict_and_inverts_the_ratio(values: lis
 
 
 @given(times, st.randoms())
-def test_a4_the_order_of_pairs_changes_nothing(values: list[float], random: object) -> None:
+def test_the_order_of_pairs_changes_nothing(values: list[float], random: object) -> None:
     met = both(values)
     shuffled = list(met)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -157,7 +157,7 @@ def test_a4_the_order_of_pairs_changes_nothing(values: list[float], random: obje
 
 
 @given(times, st.integers(-40, 40))
-def test_a4_another_unit_changes_nothing(values: list[float], power: int) -> None:
+def test_another_unit_changes_nothing(values: list[float], power: int) -> None:
     """Powers of two scale without rounding, so that nothing at all may change."""
     scaled = [Pair(pair.ours * 2.0**power, pair.theirs * 2.0**power) for pair in both(values)]
     one, other = judged(both(values)), judged(scaled)
@@ -172,12 +172,12 @@ def judged(met: Sequence[Pair]) -> Comparison:
 
 
 @pytest.mark.parametrize("alpha", [0.05, LOOK_ALPHA])
-def test_a5_forty_identical_candidates_seldom_have_a_winner(alpha: float) -> None:
+def test_forty_identical_candidates_seldom_have_a_winner(alpha: float) -> None:
     share = false_winners(200, 40, 8, alpha)
     assert share <= 0.05 + 2 * standard_error(0.05, 200)
 
 
-def test_a5_a_table_of_results_is_read_together() -> None:
+def test_a_table_of_results_is_read_together() -> None:
     rng = np.random.default_rng(1)
     results = {"baseline": trial(name="baseline")}
     for i in range(10):
@@ -208,18 +208,18 @@ def table_trial(rng: np.random.Generator, log_ratio: float) -> TrialResult:
 
 @pytest.mark.parametrize("log_ratio", [0.0, 0.02])
 @pytest.mark.parametrize("pairs", [8, 20, None])
-def test_a6_the_interval_of_the_ratio_holds_the_truth(pairs: int | None, log_ratio: float) -> None:
+def test_the_interval_of_the_ratio_holds_the_truth(pairs: int | None, log_ratio: float) -> None:
     share = compared(Node(), 1000, pairs=pairs, log_ratio=log_ratio).covered
     assert share >= 0.94 - 2 * standard_error(0.94, 1000)
 
 
-def test_a7_a_verdict_may_be_read_whenever_the_budget_ends() -> None:
+def test_a_verdict_may_be_read_whenever_the_budget_ends() -> None:
     assert interrupted(Node(), 800) <= 0.05 + 2 * standard_error(0.05, 800)
     # One who stops at the first p below 5 % is wrong five times as often: the test can fail.
     assert naive_peeking(Node(), 400) >= 0.15
 
 
-def test_a7_looks_at_five_percent_each_would_be_wrong_more_often_than_ours() -> None:
+def test_looks_at_five_percent_each_would_be_wrong_more_often_than_ours() -> None:
     """The two are compared on the same sessions, where all six looks are taken."""
     naive_rule = Precision(target_ratio=0.99, look_alpha=0.05, min_pairs=5)
     ours = Precision(target_ratio=0.99, min_pairs=5)
@@ -230,7 +230,7 @@ def test_a7_looks_at_five_percent_each_would_be_wrong_more_often_than_ours() -> 
     assert naive >= 0.10
 
 
-def test_a8_who_goes_first_is_balanced_over_a_hundred_thousand_pairs_of_turns() -> None:
+def test_who_goes_first_is_balanced_over_a_hundred_thousand_pairs_of_turns() -> None:
     clock = VirtualClock()
     order: list[int] = []
 
@@ -294,24 +294,24 @@ def refused(result: TrialResult, baseline: TrialResult | None = None) -> str:
     return found.reason
 
 
-def test_a10_pairs_without_any_fault_have_a_verdict() -> None:
+def test_pairs_without_any_fault_have_a_verdict() -> None:
     found = summarise(trial(*twice_as_fast()), None).speedup
     assert found is not None
     assert (found.verdict, found.reason) == ("faster", "")
 
 
-def test_a10_sides_measured_one_after_the_other_have_none() -> None:
+def test_sides_measured_one_after_the_other_have_none() -> None:
     ours = trial(*twice_as_fast(paired=None))
     baseline = trial(*(process(times_of(2 + i / 1000)) for i in range(8)), name="baseline")
     assert refused(ours, baseline).startswith("not interleaved")
 
 
-def test_a10_different_threads_have_none() -> None:
+def test_different_threads_have_none() -> None:
     baseline = trial(*twice_as_fast(facts={"threads": 4}, paired=None), name="baseline")
     assert refused(trial(*twice_as_fast()), baseline).startswith("threads differ")
 
 
-def test_a10_wrong_outputs_have_not_even_a_ratio() -> None:
+def test_wrong_outputs_have_not_even_a_ratio() -> None:
     wrong = Verdict(passed=False, reasons=("far off",), outputs=(), tolerance_ratio=1e-3)
     assert summarise(trial(*twice_as_fast(), parity=wrong), None).speedup is None
     baseline = trial(*twice_as_fast(), name="baseline", parity=wrong)
@@ -319,7 +319,7 @@ def test_a10_wrong_outputs_have_not_even_a_ratio() -> None:
 
 
 @pytest.mark.parametrize("design", ["alternated", "adjacent"])
-def test_a10_a_candidate_that_drifts_for_ever_has_none(design: str) -> None:
+def test_a_candidate_that_drifts_for_ever_has_none(design: str) -> None:
     """It begins a fifth faster than the baseline and ends a fifth slower."""
     records = []
     for i in range(8):
@@ -333,7 +333,7 @@ def test_a10_a_candidate_that_drifts_for_ever_has_none(design: str) -> None:
     assert refused(trial(*records)).startswith("no steady state")
 
 
-def test_a10_a_candidate_that_alternating_disturbs_has_none() -> None:
+def test_a_candidate_that_alternating_disturbs_has_none() -> None:
     records = [
         alternated(process(times_of(1 + i / 1000)), times_of(1.3 + i / 1000), times_of(2))
         for i in range(8)
@@ -341,5 +341,5 @@ def test_a10_a_candidate_that_alternating_disturbs_has_none() -> None:
     assert "changes the candidate's own speed" in refused(trial(*records))
 
 
-def test_a10_two_pairs_are_too_few() -> None:
+def test_two_pairs_are_too_few() -> None:
     assert "2 of the 3 pairs" in refused(trial(*twice_as_fast()[:2]))

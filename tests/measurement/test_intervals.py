@@ -45,34 +45,34 @@ FINE = [name for name in INDEPENDENT if name != "quantised"]
 
 @pytest.mark.parametrize("n", [30, 100, 500])
 @pytest.mark.parametrize("name", INDEPENDENT)
-def test_i1_order_statistics_hold_the_median_of_independent_calls(name: str, n: int) -> None:
+def test_order_statistics_hold_the_median_of_independent_calls(name: str, n: int) -> None:
     share = order_statistics_cover(INDEPENDENT[name], n, 3000)
     assert share >= 0.940 - 2 * standard_error(0.94, 3000)
 
 
 @pytest.mark.parametrize("processes", [5, 20])
 @pytest.mark.parametrize("name", CELLS)
-def test_i2_the_headline_holds_the_median_whatever_the_calls_are_like(
+def test_the_headline_holds_the_median_whatever_the_calls_are_like(
     name: str, processes: int
 ) -> None:
     share = headline_covers(CELLS[name], 100, processes, 1500)
     assert share >= 0.935 - 2 * standard_error(0.935, 1500)
 
 
-def test_i2_the_headline_holds_on_a_drifting_machine_if_trials_take_turns() -> None:
+def test_the_headline_holds_on_a_drifting_machine_if_trials_take_turns() -> None:
     share = headline_covers_drift(4, 10, 2000)
     assert share >= 0.935 - 2 * standard_error(0.935, 2000)
 
 
 @pytest.mark.parametrize("n", [368, 1000])
 @pytest.mark.parametrize("name", FINE)
-def test_i3_the_interval_of_p99_holds_it_over_pooled_calls(name: str, n: int) -> None:
+def test_the_interval_of_p99_holds_it_over_pooled_calls(name: str, n: int) -> None:
     share = order_statistics_cover(INDEPENDENT[name], n, 2000, 0.99)
     assert share >= 0.94 - 2 * standard_error(0.94, 2000)
 
 
 @pytest.mark.parametrize("name", FINE)
-def test_i3_the_interval_of_p99_holds_it_over_processes(name: str) -> None:
+def test_the_interval_of_p99_holds_it_over_processes(name: str) -> None:
     share = p99_covers(INDEPENDENT[name], 10, 1000)
     assert share >= 0.94 - 2 * standard_error(0.94, 1000)
 
@@ -81,7 +81,7 @@ def processes_of(times: Array) -> list[ProcessRecord]:
     return [process(row) for row in times]
 
 
-def test_i3_p99_is_never_given_below_368_queries() -> None:
+def test_p99_is_never_given_below_368_queries() -> None:
     rng = np.random.default_rng(0)
     for n in (1, 36, 183):
         metrics = latency_metrics(processes_of(normal(rng, (2, n))))
@@ -90,7 +90,7 @@ def test_i3_p99_is_never_given_below_368_queries() -> None:
 
 
 @pytest.mark.parametrize("rho", [0.5, 0.9])
-def test_i3_p99_is_never_given_for_fewer_than_368_queries_worth_of_correlated_ones(
+def test_p99_is_never_given_for_fewer_than_368_queries_worth_of_correlated_ones(
     rho: float,
 ) -> None:
     rng = np.random.default_rng(0)
@@ -101,7 +101,7 @@ def test_i3_p99_is_never_given_for_fewer_than_368_queries_worth_of_correlated_on
 
 @pytest.mark.parametrize("spread", [0.005, 0.008, 0.012, 0.02, 0.04])
 @pytest.mark.parametrize("tail", ["normal", "t3"])
-def test_i4_intervals_hold_although_the_trial_stopped_as_soon_as_they_were_narrow(
+def test_intervals_hold_although_the_trial_stopped_as_soon_as_they_were_narrow(
     spread: float, tail: str
 ) -> None:
     found = stopped_trials(spread, 1000, tail)
@@ -109,25 +109,25 @@ def test_i4_intervals_hold_although_the_trial_stopped_as_soon_as_they_were_narro
     assert found.too_wide == 0
 
 
-def test_i4_is_about_trials_that_stop_at_different_looks() -> None:
+def test_is_about_trials_that_stop_at_different_looks() -> None:
     assert stopped_trials(0.005, 200).converged == 1
     assert 0.05 < stopped_trials(0.025, 200).converged < 0.95
 
 
 @pytest.mark.parametrize("n", [30, 100, 500])
 @pytest.mark.parametrize("rho", [0.3, 0.5, 0.9])
-def test_i5_correlated_calls_are_not_counted_as_independent(rho: float, n: int) -> None:
+def test_correlated_calls_are_not_counted_as_independent(rho: float, n: int) -> None:
     found = single_processes(rho, n, 1000)
     # Never, as far as a thousand series can tell: one in a thousand at most.
     assert found.as_independent <= 0.001
 
 
-def test_i5_independent_calls_are() -> None:
+def test_independent_calls_are() -> None:
     assert single_processes(0.0, 500, 500).as_independent >= 0.95
 
 
 @pytest.mark.parametrize("rho", [0.3, 0.5])
-def test_i5_medians_of_stretches_hold_the_median_of_correlated_calls(rho: float) -> None:
+def test_medians_of_stretches_hold_the_median_of_correlated_calls(rho: float) -> None:
     found = single_processes(rho, 1000, 500)
     assert found.by_stretches >= 0.9
     assert found.covered >= 0.93 - 2 * standard_error(0.93, 500)
@@ -135,12 +135,12 @@ def test_i5_medians_of_stretches_hold_the_median_of_correlated_calls(rho: float)
 
 @pytest.mark.parametrize("n", [100, 500, 3000])
 @pytest.mark.parametrize("draw", [pareto, heavy])
-def test_i6_a_mean_of_a_tail_without_variance_is_refused(draw: object, n: int) -> None:
+def test_a_mean_of_a_tail_without_variance_is_refused(draw: object, n: int) -> None:
     share = mean_refused(draw, n, 500)  # type: ignore[arg-type]
     assert share >= 0.95 - 2 * standard_error(0.95, 500)
 
 
-def test_i6_a_mean_of_a_light_tail_is_given_with_students_interval() -> None:
+def test_a_mean_of_a_light_tail_is_given_with_students_interval() -> None:
     assert mean_refused(normal, 500, 500) <= 0.05
     rng = np.random.default_rng(0)
     covered = 0
@@ -152,7 +152,7 @@ def test_i6_a_mean_of_a_light_tail_is_given_with_students_interval() -> None:
 
 
 @pytest.mark.parametrize("processes", [5, 10, 20])
-def test_i7_the_headline_is_hardly_wider_than_that_of_one_who_knows_the_spread(
+def test_the_headline_is_hardly_wider_than_that_of_one_who_knows_the_spread(
     processes: int,
 ) -> None:
     # The median of 4000 widths is known to within 1 %; Student's own is 1.30 at 5.
@@ -160,11 +160,11 @@ def test_i7_the_headline_is_hardly_wider_than_that_of_one_who_knows_the_spread(
 
 
 @pytest.mark.parametrize("n", [30, 100, 500])
-def test_i7_so_is_that_of_a_single_process(n: int) -> None:
+def test_so_is_that_of_a_single_process(n: int) -> None:
     assert single_width(n, 4000) <= 1.3
 
 
-def test_i8_variances_of_calls_processes_and_nodes_are_told_apart() -> None:
+def test_variances_of_calls_processes_and_nodes_are_told_apart() -> None:
     found = mean_components(400)
     for variance, spread in zip(found, (0.02, 0.01, 0.03), strict=True):
         # One estimate of a node's variance, from six, scatters by 70 %; the mean of 400 by 3.5 %.

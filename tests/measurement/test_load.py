@@ -75,7 +75,7 @@ def responses_ms(
 
 
 @pytest.mark.parametrize("utilisation", [0.5, 0.7, 0.8, 0.9])
-def test_q1_the_generator_is_the_queue_to_the_nanosecond(utilisation: float) -> None:
+def test_the_generator_is_the_queue_to_the_nanosecond(utilisation: float) -> None:
     served = only(run(Server(rate_per_s=1000 * utilisation, duration_s=20, seed=1)))
     due = served.due_ns
     expected = completions_ns(due, np.full(due.size, MS, dtype=np.int64), 1) - due
@@ -86,7 +86,7 @@ def test_q1_the_generator_is_the_queue_to_the_nanosecond(utilisation: float) -> 
 @pytest.mark.parametrize(
     ("utilisation", "band"), [(0.5, 0.01), (0.7, 0.01), (0.8, 0.015), (0.9, 0.03)]
 )
-def test_q1_mean_response_is_that_of_theory(utilisation: float, band: float) -> None:
+def test_mean_response_is_that_of_theory(utilisation: float, band: float) -> None:
     # The mean of four million arrivals scatters by 0.06, 0.14, 0.25 and 0.5 % (one s.e.).
     seen = np.mean([responses_ms(utilisation, seed).mean() for seed in SEEDS])
     expected = 1 + utilisation / (2 * (1 - utilisation))
@@ -101,7 +101,7 @@ def test_q1_mean_response_is_that_of_theory(utilisation: float, band: float) -> 
     ("utilisation", "exact", "band"),
     [(0.5, 4.336, 0.01), (0.7, 7.485, 0.01), (0.8, 11.356, 0.02), (0.9, 22.898, 0.05)],
 )
-def test_q2_p99_is_that_of_theory(utilisation: float, exact: float, band: float) -> None:
+def test_p99_is_that_of_theory(utilisation: float, exact: float, band: float) -> None:
     # Over four million arrivals p99 scatters by 0.2, 0.4, 0.5 and 1.5 % (one s.e.).
     seen = np.mean([np.quantile(responses_ms(utilisation, seed), 0.99) for seed in SEEDS])
     assert response_quantile(utilisation, 0.99) == pytest.approx(exact, abs=5e-4)
@@ -114,7 +114,7 @@ def test_q2_p99_is_that_of_theory(utilisation: float, exact: float, band: float)
 @pytest.mark.parametrize(
     ("utilisation", "mean_band", "p99_band"), [(0.5, 0.01, 0.02), (0.8, 0.03, 0.05)]
 )
-def test_q3_service_that_varies_is_m_m_1(
+def test_service_that_varies_is_m_m_1(
     utilisation: float, mean_band: float, p99_band: float
 ) -> None:
     # Bands are three s.e. over two million arrivals: 0.2 and 0.7 % of the mean, 0.4 and 1.4 %.
@@ -127,7 +127,7 @@ def test_q3_service_that_varies_is_m_m_1(
 
 
 @pytest.mark.parametrize("servers", [2, 4, 8])
-def test_q3_servers_side_by_side_are_m_d_c(servers: int) -> None:
+def test_servers_side_by_side_are_m_d_c(servers: int) -> None:
     # At 0.8 over half a million arrivals the mean scatters by less than 0.6 %, p99 by 1.5 %.
     found = responses_ms(0.8, 1, servers=servers, count=MILLION // 2)
     assert found.mean() == pytest.approx(mean_response(0.8, servers), rel=0.02)
@@ -136,7 +136,7 @@ def test_q3_servers_side_by_side_are_m_d_c(servers: int) -> None:
 
 
 @pytest.mark.parametrize("servers", [2, 4, 8])
-def test_q3_threads_are_that_queue_to_the_nanosecond(servers: int) -> None:
+def test_threads_are_that_queue_to_the_nanosecond(servers: int) -> None:
     due = schedule(0.9, 4000, 5, servers=servers)
     clock = Lockstep(servers=servers)
     line = LockstepLine(due.tolist(), clock)
@@ -162,7 +162,7 @@ def batches_by_hand(
 
 
 @pytest.mark.parametrize("utilisation", [0.7, 2.5])
-def test_q3_a_server_of_batches_is_its_reference(utilisation: float) -> None:
+def test_a_server_of_batches_is_its_reference(utilisation: float) -> None:
     clock = BatchingClock(drain_ns=800_000)
     scenario = Server(rate_per_s=1000 * utilisation, duration_s=4, max_batch=8, seed=2)
     served = only(run(scenario, constant(clock, 0.2), clock))
@@ -181,7 +181,7 @@ def stalling(clock: QuickClock) -> Callable[[], object]:
     return varying(clock, (200 * MS if n % 500 == 499 else MS for n in range(10**6)))
 
 
-def test_q4_a_stall_delays_all_who_come_while_it_lasts() -> None:
+def test_a_stall_delays_all_who_come_while_it_lasts() -> None:
     clock = QuickClock()
     observed = run(Server(rate_per_s=450, duration_s=110, seed=1), stalling(clock), clock)
     p99 = load_metrics([process(observed)])["response_ms/p99"]
@@ -190,7 +190,7 @@ def test_q4_a_stall_delays_all_who_come_while_it_lasts() -> None:
     assert p99.value > 150
 
 
-def test_q4_a_closed_loop_does_not_see_it() -> None:
+def test_a_closed_loop_does_not_see_it() -> None:
     clock = QuickClock()
     closed = SingleStream().run(
         [stalling(clock)],
@@ -206,7 +206,7 @@ def test_q4_a_closed_loop_does_not_see_it() -> None:
 
 
 @pytest.mark.parametrize("utilisation", [0.5, 0.9])
-def test_q5_live_the_run_is_its_own_replay(utilisation: float) -> None:
+def test_live_the_run_is_its_own_replay(utilisation: float) -> None:
     clock, ends = CpuClock(), list[int]()
 
     def call() -> None:
@@ -235,7 +235,7 @@ def test_q5_live_the_run_is_its_own_replay(utilisation: float) -> None:
     assert (served.started_ns >= served.due_ns).all()
 
 
-def test_q5_without_lateness_the_replay_differs_and_with_it_it_does_not() -> None:
+def test_without_lateness_the_replay_differs_and_with_it_it_does_not() -> None:
     served = only(run(Server(rate_per_s=700, duration_s=10, seed=1), clock=QuickClock(late_ns=MS)))
     punctual = completions_ns(served.due_ns, served.duration_ns, 1) - served.due_ns
     assert punctual.mean() < 0.95 * served.response_ns.mean()
@@ -243,7 +243,7 @@ def test_q5_without_lateness_the_replay_differs_and_with_it_it_does_not() -> Non
 
 
 @pytest.mark.parametrize("fault", ["served before it was due", "two at once by one server"])
-def test_q5_a_series_that_cannot_be_is_found_out(fault: str) -> None:
+def test_a_series_that_cannot_be_is_found_out(fault: str) -> None:
     observed = run(Server(rate_per_s=700, duration_s=5, seed=1))
     assert not any("contradict" in doubt for doubt in load_doubts([process(observed)]))
     shift = -500_000 if fault.startswith("served") else 0
@@ -261,7 +261,7 @@ def test_q5_a_series_that_cannot_be_is_found_out(fault: str) -> None:
 # --- Q6 -------------------------------------------------------------------------------------------
 
 
-def test_q6_a_late_generator_is_told_and_hides_nothing() -> None:
+def test_a_late_generator_is_told_and_hides_nothing() -> None:
     scenario = Server(rate_per_s=70, duration_s=120, seed=1)
     prompt, late = QuickClock(), QuickClock(late_ns=MS)
     on_time = run(scenario, constant(prompt, 10.0), prompt)
@@ -287,7 +287,7 @@ def test_q6_a_late_generator_is_told_and_hides_nothing() -> None:
         ("bursty", "f12fd3bbbcefb50e"),
     ],
 )
-def test_q7_a_seed_is_one_schedule_everywhere(kind: Kind, digest: str) -> None:
+def test_a_seed_is_one_schedule_everywhere(kind: Kind, digest: str) -> None:
     due = Arrivals(kind=kind).due_ns(10_000, 300.0, 11)
     again = Arrivals(kind=kind).due_ns(10_000, 300.0, 11)
     other = Arrivals(kind=kind).due_ns(10_000, 300.0, 12)
@@ -298,7 +298,7 @@ def test_q7_a_seed_is_one_schedule_everywhere(kind: Kind, digest: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_q7_poisson_gaps_are_exponential_at_the_rate_asked_for(seed: int) -> None:
+def test_poisson_gaps_are_exponential_at_the_rate_asked_for(seed: int) -> None:
     due = np.asarray(Arrivals().due_ns(100_000, 250.0, seed))
     gaps_s = np.diff(due, prepend=0) / 1e9
     # One seed in a hundred would fail; these are fixed.
@@ -307,7 +307,7 @@ def test_q7_poisson_gaps_are_exponential_at_the_rate_asked_for(seed: int) -> Non
 
 
 @pytest.mark.parametrize("cv", [1.0, 2.0, 5.0])
-def test_q7_bursty_gaps_have_the_variation_asked_for(cv: float) -> None:
+def test_bursty_gaps_have_the_variation_asked_for(cv: float) -> None:
     due = np.asarray(Arrivals(kind="bursty", cv=cv).due_ns(1_000_000, 1000.0, 1))
     gaps = np.diff(due)
     # Bursts of a hundred queries: a million hold some ten thousand, which scatter by about 1 %.
@@ -319,7 +319,7 @@ def test_q7_bursty_gaps_have_the_variation_asked_for(cv: float) -> None:
 
 
 @pytest.mark.parametrize(("utilisation", "grows"), [(1.05, True), (0.98, False)])
-def test_q8_overload_is_told_from_a_busy_queue(utilisation: float, grows: bool) -> None:
+def test_overload_is_told_from_a_busy_queue(utilisation: float, grows: bool) -> None:
     # At 95 % right, a hundred seeds scatter by 2.2 (one s.e.); 95 is asked of them all the same.
     right = 0
     for seed in range(100):
@@ -330,7 +330,7 @@ def test_q8_overload_is_told_from_a_busy_queue(utilisation: float, grows: bool) 
     assert right >= 95
 
 
-def test_q8_an_overloaded_trial_has_no_quantiles_of_responses() -> None:
+def test_an_overloaded_trial_has_no_quantiles_of_responses() -> None:
     observed = run(Server(rate_per_s=1050, duration_s=20, seed=1))
     metrics = load_metrics([process(observed)])
     assert not [name for name in metrics if name.startswith(("response", "queueing"))]
@@ -338,7 +338,7 @@ def test_q8_an_overloaded_trial_has_no_quantiles_of_responses() -> None:
     assert load_doubts([process(observed)])[0].startswith("Unstable")
 
 
-def test_q8_a_rate_far_beyond_reach_is_given_up_in_time() -> None:
+def test_a_rate_far_beyond_reach_is_given_up_in_time() -> None:
     clock = QuickClock()
     observed = run(Server(rate_per_s=20_000, duration_s=10, seed=1), clock=clock)
     assert clock.true_ns < 25e9
@@ -363,7 +363,7 @@ def plain_bisection(seed: int, length: int) -> tuple[float, int]:
     return 1000 * (low + high) / 2, used
 
 
-def test_q9_the_search_finds_the_highest_rate_with_fewer_calls() -> None:
+def test_the_search_finds_the_highest_rate_with_fewer_calls() -> None:
     assert response_quantile(BEST_RATE / 1000, 0.99) == pytest.approx(10, rel=1e-3)
     found, used = [], []
     for seed in range(10):
@@ -384,7 +384,7 @@ def test_q9_the_search_finds_the_highest_rate_with_fewer_calls() -> None:
     assert np.mean(used) <= 0.6 * np.mean([calls for _, calls in plain])
 
 
-def test_q9_a_target_below_the_service_time_ends_with_a_verdict() -> None:
+def test_a_target_below_the_service_time_ends_with_a_verdict() -> None:
     observed = run(PeakRate(target_ms=0.9, seed=1))
     assert peak_of(observed) is None
     assert {load.purpose for load in observed.loads} == {"capacity"}
@@ -395,7 +395,7 @@ def test_q9_a_target_below_the_service_time_ends_with_a_verdict() -> None:
 # --- Q10 ------------------------------------------------------------------------------------------
 
 
-def test_q10_the_curve_rises_and_every_point_has_its_interval_or_is_unstable() -> None:
+def test_the_curve_rises_and_every_point_has_its_interval_or_is_unstable() -> None:
     processes = [
         process(
             run(ThroughputLatency(duration_s=8, fractions=(0.1, 0.5, 0.8, 0.9, 1.1), seed=seed))
@@ -418,7 +418,7 @@ def test_q10_the_curve_rises_and_every_point_has_its_interval_or_is_unstable() -
 # --- I3 -------------------------------------------------------------------------------------------
 
 
-def test_i3_the_slo_rule_asks_for_as_many_queries_as_mlperf() -> None:
+def test_the_slo_rule_asks_for_as_many_queries_as_mlperf() -> None:
     ratios = (0.9, 0.95, 0.97, 0.99, 0.999)
     assert [queries_needed(ratio) for ratio in ratios] == [44, 90, 152, 459, 4603]
     assert [queries_needed(ratio, 1) for ratio in ratios] == [64, 130, 219, 662, 6636]
@@ -426,7 +426,7 @@ def test_i3_the_slo_rule_asks_for_as_many_queries_as_mlperf() -> None:
 
 @pytest.mark.parametrize("violations", [0, 1, 5])
 @pytest.mark.parametrize("ratio", [0.9, 0.99, 0.999])
-def test_i3_the_slo_is_met_from_exactly_there_on(ratio: float, violations: int) -> None:
+def test_the_slo_is_met_from_exactly_there_on(ratio: float, violations: int) -> None:
     needed = queries_needed(ratio, violations)
     enough = ExceedanceCount(violations=violations, queries=needed)
     one_less = ExceedanceCount(violations=violations, queries=needed - 1)

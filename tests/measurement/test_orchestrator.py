@@ -75,7 +75,7 @@ def composer() -> Composer:
 # O1
 
 
-def test_o1_each_artifact_is_built_once_over_failures_doubles_and_lost_nodes(
+def test_each_artifact_is_built_once_over_failures_doubles_and_lost_nodes(
     tmp_path: Path,
 ) -> None:
     seen = benchmark("build_once").run(trials=500, nodes=24, seed=1, root=tmp_path / "store")
@@ -411,7 +411,7 @@ def _ignore(event: Event) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_o2_no_two_trials_overlap_on_a_slot_whatever_joins_or_dies(
+def test_no_two_trials_overlap_on_a_slot_whatever_joins_or_dies(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ray, _ = simulated_sweep(seed, monkeypatch)
@@ -420,7 +420,7 @@ def test_o2_no_two_trials_overlap_on_a_slot_whatever_joins_or_dies(
     assert len(ray.begun) > 120  # trials were begun again
 
 
-def test_o3_a_pair_never_spans_nodes_and_is_redone_whole_after_a_loss(
+def test_a_pair_never_spans_nodes_and_is_redone_whole_after_a_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     again = 0
@@ -436,7 +436,7 @@ def test_o3_a_pair_never_spans_nodes_and_is_redone_whole_after_a_loss(
     assert again > 20
 
 
-def test_o3_a_trial_carries_all_that_its_baseline_is_made_of(composer: Composer) -> None:
+def test_a_trial_carries_all_that_its_baseline_is_made_of(composer: Composer) -> None:
     """So the node that measures it needs no other trial, nor its result."""
     from benchorch.run.planner import plan_jobs
 
@@ -454,7 +454,7 @@ def test_o3_a_trial_carries_all_that_its_baseline_is_made_of(composer: Composer)
 
 
 @pytest.mark.parametrize(("trials", "nodes", "most"), [(10_000, 100, 1.02), (3_000, 300, 1.03)])
-def test_o4_the_makespan_is_near_its_lower_bound_although_durations_are_guessed(
+def test_the_makespan_is_near_its_lower_bound_although_durations_are_guessed(
     trials: int, nodes: int, most: float
 ) -> None:
     scheduling = benchmark("scheduling")
@@ -467,7 +467,7 @@ def test_o4_the_makespan_is_near_its_lower_bound_although_durations_are_guessed(
     assert seen.held_s <= 0.65 * naive.held_s
 
 
-def test_o4_failures_and_lost_nodes_stretch_the_makespan_little_and_build_nothing_twice() -> None:
+def test_failures_and_lost_nodes_stretch_the_makespan_little_and_build_nothing_twice() -> None:
     scheduling = benchmark("scheduling")
     sweep = scheduling.make_sweep(5_000, 50, 7)
     seen = scheduling.run_policy("faulty", sweep, 7)
@@ -477,7 +477,7 @@ def test_o4_failures_and_lost_nodes_stretch_the_makespan_little_and_build_nothin
     assert seen.lost > 0
 
 
-def test_o4_the_same_seed_gives_the_same_schedule() -> None:
+def test_the_same_seed_gives_the_same_schedule() -> None:
     scheduling = benchmark("scheduling")
 
     def schedule(seed: int) -> object:
@@ -570,7 +570,7 @@ def killed_at(call: int, act: Callable[[], None]) -> bool:
         os._exit(0)
 
 
-def test_o5_a_driver_killed_anywhere_repeats_no_finished_trial_and_loses_none(
+def test_a_driver_killed_anywhere_repeats_no_finished_trial_and_loses_none(
     composer: Composer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -616,7 +616,7 @@ class Ending(Executor):
             self.ended = True
 
 
-def test_o5_an_executor_ends_at_once_when_a_result_cannot_be_kept(
+def test_an_executor_ends_at_once_when_a_result_cannot_be_kept(
     composer: Composer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -662,7 +662,7 @@ def key_of(chain: TrialSetup, facts: Mapping[str, Json] = FACTS) -> str:
         "conversion=export",
     ],
 )
-def test_o6_whatever_changes_the_files_changes_the_key(composer: Composer, word: str) -> None:
+def test_whatever_changes_the_files_changes_the_key(composer: Composer, word: str) -> None:
     assert key_of(chain_of(composer)) != key_of(chain_of(composer, word))
 
 
@@ -675,14 +675,14 @@ def test_o6_whatever_changes_the_files_changes_the_key(composer: Composer, word:
         ("threads", 2),
     ],
 )
-def test_o6_what_a_compiler_takes_from_the_hardware_changes_the_key(
+def test_what_a_compiler_takes_from_the_hardware_changes_the_key(
     composer: Composer, fact: str, value: Json
 ) -> None:
     chain = chain_of(composer)
     assert key_of(chain) != key_of(chain, {**FACTS, fact: value})
 
 
-def test_o6_a_changed_package_or_step_changes_the_key(
+def test_a_changed_package_or_step_changes_the_key(
     composer: Composer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from benchorch.host import environment
@@ -699,7 +699,7 @@ def test_o6_a_changed_package_or_step_changes_the_key(
     assert key_of(chain) == before
 
 
-def test_o6_one_byte_of_the_weights_changes_the_key_and_touching_the_file_does_not(
+def test_one_byte_of_the_weights_changes_the_key_and_touching_the_file_does_not(
     composer: Composer, tmp_path: Path
 ) -> None:
     import numpy as np
@@ -717,7 +717,7 @@ def test_o6_one_byte_of_the_weights_changes_the_key_and_touching_the_file_does_n
     assert key_of(chain) != before
 
 
-def test_o6_the_users_own_code_changes_the_key_and_touching_it_does_not(
+def test_the_users_own_code_changes_the_key_and_touching_it_does_not(
     composer: Composer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from benchorch.frameworks.module_fingerprint import content_identity
@@ -759,11 +759,11 @@ def test_o6_the_users_own_code_changes_the_key_and_touching_it_does_not(
         "hardware.conversions=[eager]",
     ],
 )
-def test_o6_how_it_is_measured_leaves_the_key_alone(composer: Composer, word: str) -> None:
+def test_how_it_is_measured_leaves_the_key_alone(composer: Composer, word: str) -> None:
     assert key_of(chain_of(composer)) == key_of(chain_of(composer, word))
 
 
-def test_o6_the_order_of_configuration_keys_leaves_the_key_alone(composer: Composer) -> None:
+def test_the_order_of_configuration_keys_leaves_the_key_alone(composer: Composer) -> None:
     config = composer.cells(WORDS)[0].config
 
     def turned(node: Json) -> Json:

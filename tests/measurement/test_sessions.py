@@ -17,7 +17,7 @@ FLIPPED = {"faster": "slower", "slower": "faster", "lower": "higher", "higher": 
 
 @pytest.mark.parametrize("metric", [LATENCY, THROUGHPUT, "peak_rss_bytes/max", "load_s/p50"])
 @pytest.mark.parametrize("call_ns", [4e5, 1e6, 1.03e6, 3e6])
-def test_a4_swapping_the_two_inverts_the_ratio_and_flips_the_verdict(
+def test_swapping_the_two_inverts_the_ratio_and_flips_the_verdict(
     metric: str, call_ns: float
 ) -> None:
     a, b = once("a", canaries_ns=(CANARY_NS, 1.01 * CANARY_NS)), once("b", call_ns, rss=10**9)
@@ -30,7 +30,7 @@ def test_a4_swapping_the_two_inverts_the_ratio_and_flips_the_verdict(
     assert one.p_value == other.p_value
 
 
-def test_a10_sequential_data_without_canaries_have_a_ratio_and_no_verdict() -> None:
+def test_sequential_data_without_canaries_have_a_ratio_and_no_verdict() -> None:
     for a, b in ((None, (CANARY_NS, CANARY_NS)), ((CANARY_NS, CANARY_NS), None), (None, None)):
         found = verdict(once("a", canaries_ns=a), once("b", 9e6, canaries_ns=b))
         assert found.verdict == "refused"
@@ -40,7 +40,7 @@ def test_a10_sequential_data_without_canaries_have_a_ratio_and_no_verdict() -> N
         assert found.ratio.low is None
 
 
-def test_a10_without_canaries_two_conversions_are_told_how_to_meet() -> None:
+def test_without_canaries_two_conversions_are_told_how_to_meet() -> None:
     fast = once("b", 5e5, of=FAST, canaries_ns=None)
     found = verdict(once("a"), fast, LATENCY, "conversion")
     assert "python -m benchorch model=mlp conversion=[eager,fast] baseline=eager" in found.remedy
@@ -51,7 +51,7 @@ def test_a10_without_canaries_two_conversions_are_told_how_to_meet() -> None:
     [({"packages": {"torch": "2.14.0"}}, "environment.packages.torch: 2.13.0 in A, 2.14.0 in B"),
      ({"host": "node-2"}, "environment.host: node-1 in A, node-2 in B")],
 )  # fmt: skip
-def test_a10_mismatched_manifests_have_no_verdict_and_are_named(
+def test_mismatched_manifests_have_no_verdict_and_are_named(
     environment: dict[str, Any], field: str
 ) -> None:
     found = verdict(once("a"), once("b", 9e6, environment=environment))
@@ -60,12 +60,12 @@ def test_a10_mismatched_manifests_have_no_verdict_and_are_named(
     assert found.refused_for[0].field in field
 
 
-def test_a10_a_named_factor_may_differ() -> None:
+def test_a_named_factor_may_differ() -> None:
     b = once("b", 9e6, environment={"packages": {"torch": "2.14.0"}})
     assert verdict(once("a"), b, LATENCY, "packages").verdict == "slower"
 
 
-def test_a10_unsteady_sides_have_no_verdict() -> None:
+def test_unsteady_sides_have_no_verdict() -> None:
     for steady in ((True, False), (False, True), (False, False)):
         found = verdict(once("a", steady=steady[0]), once("b", 9e6, steady=steady[1]))
         assert found.verdict == "inconclusive"
@@ -73,13 +73,13 @@ def test_a10_unsteady_sides_have_no_verdict() -> None:
         assert not found.is_evidence
 
 
-def test_a10_an_uneven_machine_has_no_verdict_over_sequential_data() -> None:
+def test_an_uneven_machine_has_no_verdict_over_sequential_data() -> None:
     found = verdict(once("a"), once("b", 9e6, grade="C"))
     assert found.verdict == "inconclusive"
     assert "grade C" in found.reason
 
 
-def test_a10_outputs_that_differ_have_no_verdict() -> None:
+def test_outputs_that_differ_have_no_verdict() -> None:
     found = verdict(once("a"), once("b", 1e5, parity=DISAGREES))
     assert found.verdict == "refused"
     assert "the outputs in B" in found.reason

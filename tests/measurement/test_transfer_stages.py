@@ -1,4 +1,4 @@
-"""C7: stages of a known cost, 40 % of it hidden when nothing is drained in between."""
+"""Stages of a known cost, 40 % of it hidden when nothing is drained in between."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def passes_of(device: str = "cuda") -> Any:
     return split(Issues(engines), Loader(engines), clock=engines, device=device, passes=PASSES)  # type: ignore[arg-type]
 
 
-def test_c7_each_stage_is_told_exactly() -> None:
+def test_each_stage_is_told_exactly() -> None:
     assert passes_of().stages_ns == {
         "h2d": (ms_to_ns(COPY_IN_MS),) * PASSES,
         "compute": (ms_to_ns(COMPUTE_MS),) * PASSES,
@@ -86,18 +86,18 @@ def test_c7_each_stage_is_told_exactly() -> None:
     }
 
 
-def test_c7_the_overlap_is_told_to_a_thousandth() -> None:
+def test_the_overlap_is_told_to_a_thousandth() -> None:
     assert overlap_ratio(passes_of()) == pytest.approx(OVERLAP_RATIO, abs=0.001)
 
 
-def test_c7_loading_data_is_in_no_stage_and_not_end_to_end() -> None:
+def test_loading_data_is_in_no_stage_and_not_end_to_end() -> None:
     found = passes_of()
     together = (COPY_IN_MS + COMPUTE_MS + COPY_OUT_MS) * (1 - OVERLAP_RATIO)
     assert set(found.joined_ns) == {ms_to_ns(together)}
     assert max(max(stage) for stage in found.stages_ns.values()) < ms_to_ns(LOADING_MS)
 
 
-def test_c7_the_metrics_of_a_trial_say_the_same() -> None:
+def test_the_metrics_of_a_trial_say_the_same() -> None:
     processes = tuple(
         ProcessRecord(
             load_s=1.0,
@@ -125,5 +125,5 @@ def test_c7_the_metrics_of_a_trial_say_the_same() -> None:
     assert metrics["d2h_bytes_per_s/p50"].value == pytest.approx(16 / 0.002)
 
 
-def test_c7_on_the_cpu_the_copies_are_absent_not_zero() -> None:
+def test_on_the_cpu_the_copies_are_absent_not_zero() -> None:
     assert tuple(passes_of("cpu").stages_ns) == ("prepare", "compute", "post")

@@ -15,7 +15,7 @@ SERIES = 250
 
 
 @pytest.mark.parametrize("name", SETTLING)
-def test_w1_the_steady_median_is_right_wherever_there_is_one(name: str) -> None:
+def test_the_steady_median_is_right_wherever_there_is_one(name: str) -> None:
     found = settle(name, SERIES)
     # The 95th percentile of 250 errors lies between the true 92nd and 98th in 19 of 20 cases.
     assert np.quantile(found.errors, 0.95) <= 0.005
@@ -23,24 +23,24 @@ def test_w1_the_steady_median_is_right_wherever_there_is_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["drift", "square wave"])
-def test_w2_a_series_that_never_settles_is_refused(name: str) -> None:
+def test_a_series_that_never_settles_is_refused(name: str) -> None:
     found = settle(name, SERIES)
     assert found.lost / SERIES >= 0.99 - 2 * standard_error(0.99, SERIES)
 
 
-def test_w3_a_flat_series_is_kept_whole() -> None:
+def test_a_flat_series_is_kept_whole() -> None:
     found = settle("flat", 2 * SERIES)
     assert 1 - (found.cut + found.lost) / (2 * SERIES) >= 0.95
     assert found.lost / (2 * SERIES) <= 0.02
 
 
-def test_w4_the_search_takes_milliseconds_and_grows_no_faster_than_the_series() -> None:
+def test_the_search_takes_milliseconds_and_grows_no_faster_than_the_series() -> None:
     assert detector_cpu_s(400) <= 0.02
     # Ten times the blocks: n log n allows 11.7 times the work, a quadratic search 100.
     assert detector_cpu_s(400_000) <= 11.7 * max(detector_cpu_s(40_000), 0.005)
 
 
-def test_w5_a_steady_state_begins_after_the_last_compilation_however_flat_the_series() -> None:
+def test_a_steady_state_begins_after_the_last_compilation_however_flat_the_series() -> None:
     rng = np.random.default_rng(0)
     series = 5e6 * (1 + 0.01 * rng.standard_normal(400))
     assert stability(series).start == 0
@@ -50,7 +50,7 @@ def test_w5_a_steady_state_begins_after_the_last_compilation_however_flat_the_se
 
 
 @pytest.mark.parametrize(("before", "shape"), [(2.0, Shape.WARMUP), (0.5, Shape.SLOWDOWN)])
-def test_w5_what_came_before_the_compilation_gives_the_series_its_shape(
+def test_what_came_before_the_compilation_gives_the_series_its_shape(
     before: float, shape: Shape
 ) -> None:
     rng = np.random.default_rng(0)

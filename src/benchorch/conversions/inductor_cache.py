@@ -57,7 +57,7 @@ class InductorCompile(FileStep):
         """Writes ``cache.bin`` (empty where Inductor keeps nothing) and ``options.json``."""
         if self.dynamic is False and request.example.dynamic:
             raise BuildError(
-                "dynamic=false leaves no size open, but workload.dynamic asks for "
+                "dynamic=false leaves no size open, but workload.dynamic requires "
                 f"{', '.join(request.example.dynamic)}.",
                 remedy="conversion.steps.inductor.dynamic=null",
             )

@@ -69,8 +69,8 @@ class OnnxExport(FileStep):
             self._write(request, module)
         elif self.opset is not None:
             raise BuildError(
-                f"the model is an ONNX file, whose opset stays as it is; opset {self.opset} is "
-                "asked for.",
+                f"the model is an ONNX file, whose opset stays as it is; opset {self.opset} was "
+                "requested.",
                 remedy="conversion.steps.onnx.opset=null",
             )
         else:

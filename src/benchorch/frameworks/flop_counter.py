@@ -1,4 +1,4 @@
-"""How many parameters, multiply-accumulates and floating-point operations does a model have?
+"""Parameters, multiply-accumulates and floating-point operations of a model.
 
 The convention, for every operator that torch's dispatcher sees in one call (docs/resources.md):
 

@@ -1,4 +1,4 @@
-"""What does the report of Lightning's ``Trainer(profiler=...)`` say, whichever profiler wrote it?
+"""Reader of the reports of Lightning's ``Trainer(profiler=...)``, for each of its profilers.
 
 Reports are text, in a file of their own or within a log: a line ``FIT Profiler Report``, then the
 table of `SimpleProfiler`, or a ``Profile stats for:`` section for each action of `AdvancedProfiler`

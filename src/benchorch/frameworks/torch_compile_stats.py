@@ -1,4 +1,4 @@
-"""What did torch.compile do in this process since the model was loaded?"""
+"""What torch.compile did in this process since the model was loaded."""
 
 from __future__ import annotations
 

@@ -99,8 +99,8 @@ class DeclaredHardware(Hardware):
             return unplayable
         here = host.declared_kind()
         if here is None:
-            return f"{self.kind} was asked for; this machine does not say what it is."
-        return None if here == self.kind else f"{self.kind} was asked for; this is {here}."
+            return f"{self.kind} was requested; the kind of this machine is not declared."
+        return None if here == self.kind else f"{self.kind} was requested; this machine is {here}."
 
     def cpu_facts(self) -> dict[str, Json]:
         """The processor's part of `facts`."""

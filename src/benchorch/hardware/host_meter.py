@@ -1,4 +1,4 @@
-"""What does a machine without an accelerator count about itself besides time?"""
+"""Energy and memory counters of a machine without an accelerator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does an NVIDIA GPU count about itself besides time?
+"""Energy, clocks and memory of an NVIDIA GPU, from NVML.
 
 NVML, the driver's library, tells it; torch's allocator adds its own peaks. Nothing here changes a
 setting of the device.
@@ -139,7 +139,7 @@ class NvidiaMeter(Meter):
         if isinstance(self.driver, str):
             return self.driver
         if self.driver.joules() is None and self.driver.watts() is None:
-            return "the driver tells neither energy nor power of this device."
+            return "the driver reports neither energy nor power of this device."
         return None
 
     @property

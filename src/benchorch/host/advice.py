@@ -1,4 +1,4 @@
-"""What about this machine sways a measurement, and what would change that?
+"""Properties of this machine that disturb a measurement, and how to change them.
 
 Each finding rests on values that were read; where the platform does not tell, it says so. Nothing
 is changed here.
@@ -77,7 +77,7 @@ def _grade(looks: Looks) -> Iterator[HostFinding]:
     if grade.letter != "C":
         yield HostFinding(subject="grade", seen=seen, weight=GOOD if grade.letter == "A" else NOTE)
         return
-    how = "comparisons in turns hold here, absolute times do not"
+    how = "interleaved comparisons hold here, absolute times do not"
     if looks.host.get("virtual_machine"):
         how += "; a dedicated host or a bare-metal instance has no unseen neighbours"
     yield HostFinding(subject="grade", seen=seen, weight=BAD, advice=how)

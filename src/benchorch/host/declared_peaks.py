@@ -1,4 +1,4 @@
-"""What does its maker say a machine can do? Beside what was measured, or where nothing was."""
+"""Peak rates that a manufacturer declares, beside or instead of measured ones."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def git_revision(path: Path) -> str | None:
 
 
 def available_memory_bytes(root: Path = ROOT) -> int:
-    """What a new process can use now: the machine's free memory or the control group's room."""
+    """Memory that a new process can use: the machine's free part or the control group's."""
     available = _meminfo(root).get("MemAvailable")
     if available is None:
         import psutil

@@ -1,4 +1,4 @@
-"""How much memory has this process resident, and how much had it at most?"""
+"""Resident memory of this process, now and at its peak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How even is this machine's speed? A, B or C, from one second of spinning.
+"""Noise level of this machine, A, B or C, from one second of spinning.
 
 The thresholds are those of the measurement protocol: work of 1 ms repeated for a second, its 99th
 percentile over its median, and the time that a hypervisor took away.
@@ -35,10 +35,10 @@ class Grade:
     """How far absolute times of this machine can be trusted.
 
     Attributes:
-        letter: ``A`` quiet; ``B`` usable; ``C`` only for comparisons in turns.
+        letter: ``A`` quiet; ``B`` usable; ``C`` only for interleaved comparisons.
         p99_over_p50: of a millisecond of fixed work.
-        steal_ratio: share of the wanted processor time that the hypervisor gave to somebody else;
-            None where the system does not tell.
+        steal_ratio: share of the wanted processor time that the hypervisor gave to other guests;
+            None where the system does not report it.
         level_spread_ratio: robust standard deviation of the speed from one 25 ms to the next.
         reasons: why it is not better; empty for an A.
         elapsed_s: what looking took.
@@ -52,7 +52,7 @@ class Grade:
     elapsed_s: float
 
     def tolerance_ratio(self, asked_ratio: float) -> float:
-        """What may be asked of this machine's canaries; never less than what is asked for.
+        """Tolerance of this machine's reference workload; never below the requested one.
 
         An A is held to that. A B gets at least 5 %, a C 10 %: such machines drift by as much from
         one process to the next, and on a C refusing everything beyond 2 % left models' medians
@@ -115,7 +115,7 @@ def _timed(turns: range) -> int:
 
 
 def _level_spread(quanta_ns: Sequence[int]) -> float:
-    """Spread of the lower quartiles of stretches as long as a canary, as a canary sees them."""
+    """Spread of the lower quartiles of intervals as long as the reference workload."""
     starts = range(0, len(quanta_ns) - _GROUP + 1, _GROUP)
     levels = [math.log(sorted(quanta_ns[s : s + _GROUP])[_GROUP // 4]) for s in starts]
     middle = statistics.median(levels)

@@ -1,4 +1,4 @@
-"""What can this machine do at best? Matrix products of each dtype, and memory, as measured here.
+"""Measured peak rates of this machine: matrix products of each dtype, and memory.
 
 Measured once for a device, a number of threads and a version of torch, then read from the user's
 own state directory: a roofline from a data sheet would promise what no library here delivers.

@@ -1,4 +1,4 @@
-"""Which processors should a measuring process keep to?
+"""Choice of the processors that a measuring process is pinned to.
 
 Memory follows: pages are taken from the node of the processor that first writes to them.
 """

@@ -91,7 +91,7 @@ class Runtime(ABC):
         consumes: the formats it loads.
         requires: distributions it imports.
         version: raised whenever the same artifact begins to be called in another way.
-        cohabits: whether it can be alternated with another runtime inside one process.
+        cohabits: whether it can be interleaved with another runtime inside one process.
     """
 
     consumes: ClassVar[tuple[Format, ...]]

@@ -15,7 +15,7 @@ class Scenario(ABC):
     """One of MLPerf's ways of issuing queries.
 
     Class attributes:
-        pairing: how a trial meets its baseline at best: ``alternated`` inside a process,
+        pairing: the narrowest pairing with the baseline: ``alternated`` inside a process,
             ``adjacent`` processes where the scenario itself is what is compared, or ``none``.
     """
 

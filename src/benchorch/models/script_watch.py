@@ -1,4 +1,4 @@
-"""Which modules does a running script call, with what, and how often?
+"""Record of the modules that a running script calls, their inputs and call counts.
 
 Every call of a module passes one method of torch.nn.Module, so watching that one sees all of them,
 however they are bound. Modules that other modules call are let through at once.

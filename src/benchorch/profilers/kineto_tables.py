@@ -1,4 +1,4 @@
-"""Which operators take most of a call's time and memory? PyTorch's tables, as text and CSV."""
+"""PyTorch's tables of operators by time and memory, as text and CSV."""
 
 from __future__ import annotations
 

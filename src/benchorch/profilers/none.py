@@ -18,8 +18,8 @@ class NoProfiler(Profiler):
 
     def unavailable(self, device: str) -> str | None:
         """Always: nothing is to be recorded."""
-        return "no profile was asked for: profiler=auto"
+        return "no profile was requested: profiler=auto"
 
     def capture(self, request: CaptureRequest) -> CapturedProfile:
         """Nothing can be recorded by it."""
-        raise MeasureError("No profile was asked for.", kind="no_profiler", remedy="profiler=auto")
+        raise MeasureError("No profile was requested.", kind="no_profiler", remedy="profiler=auto")

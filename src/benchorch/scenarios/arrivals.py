@@ -25,8 +25,8 @@ class Arrivals:
     """How the gaps between queries are distributed.
 
     Attributes:
-        kind: ``poisson`` (independent users), ``constant`` (a metronome) or ``bursty`` (times of
-            many queries and times of few take turns).
+        kind: ``poisson`` (independent users), ``constant`` (a metronome) or ``bursty`` (periods of
+            many queries and of few in alternation).
         cv: of the gaps of a bursty stream: their standard deviation over their mean, which is 1
             where arrivals are Poisson.
     """

@@ -1,4 +1,4 @@
-"""All calls are there from the start: how many are done a second?"""
+"""Throughput of calls that are all available from the start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_BLOCK_S = 0.1
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offline(Scenario):
-    """MLPerf's offline: throughput with everything at hand.
+    """MLPerf's offline: throughput of queries that are all available.
 
     Calls are issued without waiting for each other, and a block is over when the device has done
     all of its own. Garbage is collected as it would be in service, and noted.

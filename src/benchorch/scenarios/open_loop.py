@@ -63,7 +63,7 @@ class LoadRun:
         self._served = Served()
 
     def capacity_per_s(self) -> float:
-        """How many queries a second it can serve at all, each issued as soon as there is room."""
+        """Capacity in queries per second: each is issued as soon as a server is free."""
         round_size = self._servers * self._max_batch
         least = LEAST_ROUNDS * round_size
         self._back_to_back(least, _NEVER_NS)

@@ -1,4 +1,4 @@
-"""How many queries a second can it serve while responses stay within a target?"""
+"""Highest query rate whose response times stay within a target."""
 
 from __future__ import annotations
 

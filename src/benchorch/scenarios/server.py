@@ -1,4 +1,4 @@
-"""Queries arrive when they arrive: how long do they wait for an answer?"""
+"""Response times of queries that arrive by a schedule."""
 
 from __future__ import annotations
 

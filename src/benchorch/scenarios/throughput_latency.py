@@ -1,4 +1,4 @@
-"""How do response times grow with the rate, up to all it can serve?"""
+"""Response times as a function of the query rate, up to capacity."""
 
 from __future__ import annotations
 

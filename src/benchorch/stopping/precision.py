@@ -30,7 +30,7 @@ class Precision(Stopping):
 
     Over processes: at `looks` alone, each at an error rate so small that all of them together err
     in one of twenty cases. Enough is where the median's interval is within the target and, for a
-    trial that meets its baseline, at least `min_pairs` pairs give a verdict. Once `budget_s` is
+    trial paired with its baseline, at least `min_pairs` pairs give a verdict. Once `budget_s` is
     spent no process is added beyond `min_processes`.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""What is a graph called with: which tensors by which names, which weights, which numbers?"""
+"""Arguments of a graph: named tensors, weights and numbers."""
 
 from __future__ import annotations
 

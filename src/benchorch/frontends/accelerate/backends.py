@@ -1,4 +1,4 @@
-"""Which backends is a profile about, and can each be had? Told before any of it runs."""
+"""Backends of a profile, checked for availability before anything runs."""
 
 from __future__ import annotations
 

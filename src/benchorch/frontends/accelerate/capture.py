@@ -1,4 +1,4 @@
-"""Which graphs does a function consist of, and what were they called with? Dynamo tells."""
+"""Capture of a function's graphs and of the arguments of each call, by Dynamo."""
 
 from __future__ import annotations
 

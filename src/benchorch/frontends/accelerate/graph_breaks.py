@@ -1,4 +1,4 @@
-"""Where does a function fall into several graphs, and why? Dynamo's own log tells."""
+"""Graph breaks of a function and their reasons, from Dynamo's log."""
 
 from __future__ import annotations
 

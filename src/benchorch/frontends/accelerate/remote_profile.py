@@ -1,4 +1,4 @@
-"""``with remote_profile(...)``: what would this function cost there, Python's code included?"""
+"""``with remote_profile(...)``: the cost of a function on other machines, its Python included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a captured graph get to another machine? As an exported program and its inputs.
+"""Transfer of a captured graph to another machine, as an exported program and its inputs.
 
 What cannot travel stays here, with the reason in words.
 """

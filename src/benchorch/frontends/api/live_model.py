@@ -1,4 +1,4 @@
-"""How does a module that lives only in this process travel? As an exported program and tensors.
+"""Transfer of a module that exists only in this process, as an exported program and tensors.
 
 Nothing is pickled: a trial's process reads the graph, its weights and the inputs from files, and
 needs none of the user's classes.
@@ -82,7 +82,7 @@ def _by_name(inputs: object, names: Sequence[str] | None) -> Mapping[str, object
         raise ConfigError(["inputs: is empty; give the tensors that the model is called with."])
     values = inputs if isinstance(inputs, tuple | list) else (inputs,)
     if names is None:
-        raise ConfigError(["inputs: give a dict, {'x': tensor}: nothing else tells their names."])
+        raise ConfigError(["inputs: the arguments have no names here; give a dict: {'x': tensor}."])
     if not values or len(values) > len(names):
         raise ConfigError(
             [f"inputs: {len(values)} given; the model takes {', '.join(names) or 'none by name'}."]

@@ -1,4 +1,4 @@
-"""Which models does a script have? Runs it in a process of its own, of which nothing is left."""
+"""Discovery of the models in a script, which runs in a process of its own."""
 
 from __future__ import annotations
 
