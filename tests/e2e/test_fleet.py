@@ -1,4 +1,4 @@
-"""A fleet rehearsed on this machine: Ray's own autoscaler hires, and nothing is left afterwards."""
+"""A simulated fleet on this machine: launched by Ray's own autoscaler, and nothing is left."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Each is tested here over the real code, with the world around it simulated and reduced. What needs
 real processes is tested where those are:
 
-- O1: ``unit/stores/test_store_processes.py`` (eight builders, killed builders);
+- O1: ``unit/stores/test_local_processes.py`` (eight builders, killed builders);
   ``benchmarks/build_once.py`` is the full run of the test here.
 - O2: ``e2e/test_ray_cluster.py`` (a cluster's nodes, one of two kinds, another sweep's slot).
 - O3: ``unit/test_processes.py`` (pairs inside processes and of adjacent ones),

@@ -219,7 +219,7 @@ def _address_problems(address: str) -> list[str]:
         problems.append(
             f"address is {address!r}, but RAY_AUTH_MODE is "
             f"{os.environ.get('RAY_AUTH_MODE', 'not set')!r}: a cluster without token "
-            "authentication runs anybody's code. Set RAY_AUTH_MODE=token and the cluster's token "
-            "(RAY_AUTH_TOKEN_PATH, or `ray get-auth-token`) here and on every node."
+            "authentication runs code from any client. Set RAY_AUTH_MODE=token and the cluster's "
+            "token (RAY_AUTH_TOKEN_PATH, or `ray get-auth-token`) here and on every node."
         )
     return problems

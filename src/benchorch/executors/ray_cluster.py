@@ -348,7 +348,7 @@ def _resolved(address: str) -> str:
 
 
 _NO_HEAD = (
-    "Start the cluster's head (`ray start --head`; `make status` says where a stack's is), or name "
+    "Start the cluster's head (`ray start --head`; `make status` shows a stack's), or name "
     "another executor.address"
 )
 

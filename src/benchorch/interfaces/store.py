@@ -86,7 +86,7 @@ class Store(ABC):
 
     @abstractmethod
     def trim(self) -> Sequence[str]:
-        """Evict the least recently used artifacts until the quota is met; the keys.
+        """Evict the least recently used artifacts until the quota is kept; the keys.
 
         What may be in use stays, and an evicted artifact's manifest is kept.
         """

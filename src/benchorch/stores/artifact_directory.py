@@ -104,7 +104,7 @@ class DirectoryStore(Store):
         return self.directory.in_use()
 
     def trim(self) -> Sequence[str]:
-        """Evict the least recently used artifacts from the directory until the quota is met."""
+        """Evict the least recently used artifacts from the directory until the quota is kept."""
         return self.directory.trim()
 
 
@@ -115,7 +115,7 @@ class ArtifactDirectory:
 
     Args:
         root: the directory, absolute; made when first needed.
-        quota_gib: how much may be held when nobody uses it; None for any amount.
+        quota_gib: size limit while unused; None for no limit.
     """
 
     root: Path
@@ -321,7 +321,7 @@ class ArtifactDirectory:
                 self.trim()
 
     def trim(self) -> Sequence[str]:
-        """Evict least recently used artifacts until the quota is met; what may be in use stays."""
+        """Evict least recently used artifacts until the quota is kept; what may be in use stays."""
         if self.quota_gib is None or not (self.root / MARKER).exists():
             return []
         self._prepare()

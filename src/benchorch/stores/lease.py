@@ -1,8 +1,8 @@
 """Build leases: which of all machines that share a store may build a key.
 
 The first to write the lease has it. Its holder renews it; its age is judged by the storage
-service's clock, never by a machine's own, so clock skew takes nothing from anybody. An expired
-lease is taken over by a write that is conditional on the expired one, so only one taker succeeds.
+service's clock, never by a machine's own, so clock skew takes no lease from a living holder. An
+expired lease is taken over by a write that is conditional on it, so only one taker succeeds.
 
 A holder that was only slow then builds beside another. That costs time and nothing else: every
 build is published whole.

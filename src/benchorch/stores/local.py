@@ -19,8 +19,8 @@ class LocalStore(DirectoryStore):
 
     Args:
         root: the directory; ``~`` is the user's own. Made when first needed.
-        quota_gib: how much artifacts and compilers' caches may hold when nobody uses them; the
-            least recently used are evicted. 0 keeps none, null keeps all.
+        quota_gib: size limit of unused artifacts and compilers' caches; the least recently used
+            are evicted. 0 keeps none, null keeps all.
     """
 
     def find(self, key: str) -> Artifact | None:

@@ -61,8 +61,8 @@ class S3Store(TieredStore):
     Args:
         url: ``s3://bucket/prefix``; None where none is configured, which is a problem.
         root: the directory; ``~`` is the user's own. Made when first needed.
-        quota_gib: how much the directory may hold when nobody uses it; null for any amount. The
-            bucket has lifecycle rules of its own.
+        quota_gib: size limit of the directory while unused; null for none. The bucket has
+            lifecycle rules of its own.
         lease_s: how long a builder may be silent before another machine builds in its place.
     """
 
