@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from benchorch.journal.lock import read_driver
+from benchorch.journal.lock import read_coordinator
 from chaos.drill import (
     EXPECTED,
     KINDS,
@@ -192,7 +192,7 @@ def test_a_killed_head_ends_the_coordinator_in_words_and_a_new_head_takes_the_sw
         assert time.monotonic() - killed_s < 50, drill.stderr()
         assert f"The head of the Ray cluster at {first.address} has not" in drill.stderr()
         assert until(lambda: not drill.orphans(), 5)  # though their nodes live on
-        status = read_driver(drill.run_directory)
+        status = read_coordinator(drill.run_directory)
         assert status is not None
         assert bool(status.ended_at) == bool(drill.lines())
     finally:

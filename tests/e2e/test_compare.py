@@ -8,7 +8,7 @@ import pytest
 
 SHORT = ("stopping=fixed", "stopping.processes=2", "stopping.calls=5", "stopping.window_s=0.05")
 SHORT += ("profiler=none",)
-PLAIN = ("tracking=none", "protocol.split_passes=0", "protocol.pair_window_s=0.1")
+PLAIN = ("recorder=none", "protocol.split_passes=0", "protocol.pair_window_s=0.1")
 
 
 @pytest.fixture(scope="module")

@@ -243,7 +243,7 @@ def _experiment(client: MlflowClient, recorder: Mlflow) -> str:
     if found.lifecycle_stage == "deleted":
         raise RecordError(
             f"the experiment {name!r} is deleted: restore it, or choose another with "
-            "tracking.experiment=NAME"
+            "recorder.experiment=NAME"
         )
     return str(found.experiment_id)
 

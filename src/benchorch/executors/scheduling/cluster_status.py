@@ -59,7 +59,7 @@ def explain_no_capacity(
         return NoCapacity(
             failure="no_node",
             reason=undeclared[0].upper() + undeclared[1:].rstrip("."),
-            remedy="Declare it in the cluster's fleet (docs/fleet.md), or change executor.market.",
+            remedy="Declare it in the fleet (docs/cloud/fleet.md), or change executor.market.",
         )
     if launches.stopped:
         return NoCapacity(
