@@ -18,44 +18,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.result import Failure, Outcome, TrialResult
-from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.errors import RecordError
 from benchorch.journal import run_directory
 from benchorch.recorders.mlflow import Mlflow, create_store
+from support.recorded_trials import PLAN, SUMMARY, TRIAL
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-TRIAL = Trial(
-    trial_id="00000000000000aa",
-    labels={"model": "mlp", "workload.batch_size": "8"},
-    spec={"model": {"width": 8}},
-)
-PLAN = Plan(
-    plan_id="20261120-101500-1f3a",
-    name="night run",
-    trials=(TRIAL,),
-    skips=(Skip(labels={"model": "bert"}, reason="no GPU"),),
-    session={},
-)
 RESULT = TrialResult(
     trial_id=TRIAL.trial_id,
     labels=TRIAL.labels,
     outcome=Outcome.OK,
     started_at="2026-11-20T10:15:00+00:00",
     ended_at="2026-11-20T10:16:00+00:00",
-)
-SUMMARY = Summary(
-    metrics={
-        "latency_ms/p50": Estimate(
-            value=2.0, low=1.0, high=3.0, level_ratio=0.95, n=5, unit="ms", method="median"
-        )
-    },
-    speedup=None,
-    steady=True,
 )
 
 
@@ -264,7 +242,7 @@ def test_a_deleted_experiment_is_named_with_what_to_do(
 
 
 def test_a_database_that_cannot_be_made_is_a_record_error(directory: Path) -> None:
-    with pytest.raises(RecordError, match="did not take it"):
+    with pytest.raises(RecordError, match="did not record it"):
         Mlflow(uri=f"sqlite:///{directory / 'plan.json' / 'mlflow.db'}").open(PLAN, directory)
 
 

@@ -18,8 +18,8 @@ from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError, StoreError
 from benchorch.stores import manifest as manifests
+from benchorch.stores.artifact_directory import MARKER
 from benchorch.stores.local import LocalStore
-from benchorch.stores.shelf import MARKER
 
 KEY = BuildKey(fields={"model": "mlp", "steps": [{"_target_": "x.Y", "opset": 20}], "lr": 0.1})
 
@@ -563,11 +563,3 @@ def test_only_what_exists_is_deleted(store: LocalStore) -> None:
     store.scratch("0" * 64)
     with pytest.raises(StoreError, match="there is no 0000"):
         store.delete("0" * 64)
-
-
-def test_scratch_belongs_to_one_key_and_stays(store: LocalStore) -> None:
-    scratch = store.scratch(KEY.digest)
-    (scratch / "note").write_text("")
-    assert store.scratch(KEY.digest) == scratch
-    assert (scratch / "note").exists()
-    assert store.scratch("0" * 64) != scratch

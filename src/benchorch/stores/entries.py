@@ -1,4 +1,4 @@
-"""What is known of an entry on the disk, be it readable or not?"""
+"""What is known of an entry on the disk, be it readable or not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
-from benchorch.files import write_json
+from benchorch.errors import StoreError
 from benchorch.interfaces.store import Entry
 from benchorch.stores.manifest import (
     QUARANTINED,
@@ -26,23 +26,29 @@ REASON = "reason.json"
 
 
 def entry_at(directory: Path) -> Entry:
-    """What is known of an entry, be it readable or not."""
+    """The entry in a directory; one without a sensible manifest counts as quarantined."""
     key = key_of(directory)
     try:
         manifest = read_manifest(directory)
     except CorruptEntry as error:
         manifest = unreadable(key, str(error))
     if directory.parent.name == QUARANTINE:
-        reason, at = _reason(directory)
-        created_at = manifest.created_at or at
+        note = b""
+        with suppress(OSError):
+            note = (directory / REASON).read_bytes()
+        reason, at = parse_reason(note)
         manifest = replace(
-            manifest, key=key, state=QUARANTINED, detail=reason, created_at=created_at
+            manifest,
+            key=key,
+            state=QUARANTINED,
+            detail=reason,
+            created_at=manifest.created_at or at,
         )
     return to_entry(manifest, directory)
 
 
 def unreadable(key: str, detail: str, created_at: str = "") -> Manifest:
-    """What stands for a manifest that makes no sense."""
+    """A stand-in for a manifest that makes no sense."""
     return Manifest(
         key=key,
         name="(unreadable)",
@@ -54,29 +60,17 @@ def unreadable(key: str, detail: str, created_at: str = "") -> Manifest:
     )
 
 
-def write_reason(directory: Path, reason: str) -> None:
-    """Write down beside an entry that was set aside why it was."""
-    write_json(directory / REASON, note_of(reason))
-
-
-def note_of(reason: str) -> dict[str, Json]:
-    """What is written down of an entry that is set aside now."""
+def quarantine_note(reason: str) -> dict[str, Json]:
+    """The content of a quarantined entry's `REASON`."""
     return {"reason": reason, "at": now()}
 
 
-def reason_in(data: bytes) -> tuple[str, str]:
-    """Why an entry was set aside, and when, as such a note has it."""
+def parse_reason(data: bytes) -> tuple[str, str]:
+    """Why and when an entry was quarantined, from the content of its `REASON`."""
     with suppress(ValueError, KeyError, TypeError):
         note = json.loads(data)
         return str(note["reason"]), str(note["at"])
-    return "the reason was not written down", ""
-
-
-def _reason(directory: Path) -> tuple[str, str]:
-    try:
-        return reason_in((directory / REASON).read_bytes())
-    except OSError:
-        return reason_in(b"")
+    return "the reason was not recorded", ""
 
 
 def key_of(directory: Path) -> str:
@@ -87,3 +81,10 @@ def key_of(directory: Path) -> str:
 def is_key(text: str) -> bool:
     """Whether it is a SHA-256 in hexadecimal digits; nothing else may become part of a path."""
     return re.fullmatch("[0-9a-f]{64}", text) is not None
+
+
+def check_key(key: str) -> str:
+    """The key itself; StoreError for anything else."""
+    if not is_key(key):
+        raise StoreError(f"{key!r} is not a key: expected 64 hexadecimal digits.")
+    return key

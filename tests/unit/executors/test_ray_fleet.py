@@ -19,7 +19,7 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.executors.ray_fleet import RayFleet
-from benchorch.executors.scheduling.agent import AgentReport, News, Outfit
+from benchorch.executors.scheduling.agent import AgentReport, AgentSetup, AgentUpdate
 from benchorch.executors.scheduling.capacity import CapacityRules, MarketPolicy
 from benchorch.executors.scheduling.cluster_file import (
     KIND_LABEL,
@@ -27,12 +27,12 @@ from benchorch.executors.scheduling.cluster_file import (
     NodeType,
     Placement,
 )
-from benchorch.executors.scheduling.cluster_status import PendingNode
-from benchorch.executors.scheduling.dispatcher import Patience, dispatch
-from benchorch.executors.scheduling.file_transfer import Luggage, Packed
+from benchorch.executors.scheduling.cluster_status import LaunchStatus
+from benchorch.executors.scheduling.dispatcher import RetryLimits, dispatch
+from benchorch.executors.scheduling.file_transfer import FolderContent, ShippedFiles
 
 KIND = "g5.xlarge"
-PATIENCE = Patience(max_attempts=2, wait_s=900, start_s=120)
+LIMITS = RetryLimits(max_attempts=2, wait_s=900, start_s=120)
 BOOT_S = 30
 
 
@@ -78,15 +78,15 @@ class Actor:
         return found
 
     @property
-    def where(self) -> Any:
+    def node_id(self) -> Any:
         return self.method(lambda: self.node and self.node.node_id, lambda: 0.5)
 
     @property
-    def news(self) -> Any:
-        def told() -> News:
-            return News(notice=self.ray.notice if self.node is self.ray.machines[0] else "")
+    def update(self) -> Any:
+        def updated() -> AgentUpdate:
+            return AgentUpdate(notice=self.ray.notice if self.node is self.ray.machines[0] else "")
 
-        return self.method(told, lambda: 0.01)
+        return self.method(updated, lambda: 0.01)
 
     @property
     def run(self) -> Any:
@@ -115,18 +115,18 @@ class LaunchingRay:
         self.launched: list[tuple[float, str]] = []
         self.gone: set[str] = set()
         self.notice = ""
-        self.files: Packed | None = None
+        self.files: FolderContent | None = None
         self.silent = ""
         self.most_pending = 0
         self.coming = 0
-        self._agenda: list[tuple[float, Callable[[], None]]] = []
+        self._timers: list[tuple[float, Callable[[], None]]] = []
         self._inbox: deque[Any] = deque()
 
     # what happens by itself
 
     def after(self, delay_s: float, act: Callable[[], None]) -> None:
-        self._agenda.append((self.clock_s + delay_s, act))
-        self._agenda.sort(key=lambda one: one[0])
+        self._timers.append((self.clock_s + delay_s, act))
+        self._timers.sort(key=lambda one: one[0])
 
     def autoscale(self) -> None:
         pending = [a for a in self.actors if a.alive and a.node is None]
@@ -183,7 +183,7 @@ class LaunchingRay:
 
     def remote(self, **_: object) -> Any:
         def options(*, label_selector: Mapping[str, str], **_: Any) -> Any:
-            def start(work: Any, outfit: Outfit) -> Actor:
+            def start(work: Any, setup: AgentSetup) -> Actor:
                 self.actors.append(Actor(self, label_selector))
                 return self.actors[-1]
 
@@ -197,7 +197,7 @@ class LaunchingRay:
 
     # what else the cluster tells
 
-    def answers(self) -> bool:
+    def is_alive(self) -> bool:
         return True
 
     def draining(self) -> set[str]:
@@ -207,8 +207,8 @@ class LaunchingRay:
         assert reason
         self.gone.add(node)
 
-    def launching(self) -> PendingNode:
-        return PendingNode(dead=self.silent)
+    def launches(self) -> LaunchStatus:
+        return LaunchStatus(stopped=self.silent)
 
     # the inbox: waiting lets time pass
 
@@ -217,8 +217,8 @@ class LaunchingRay:
 
     def get_answer(self, *, timeout: float) -> Any:
         until_s = self.clock_s + timeout
-        while not self._inbox and self._agenda and self._agenda[0][0] <= until_s:
-            self.clock_s, act = self._agenda.pop(0)
+        while not self._inbox and self._timers and self._timers[0][0] <= until_s:
+            self.clock_s, act = self._timers.pop(0)
             act()
         if not self._inbox:
             self.clock_s = max(self.clock_s, until_s)
@@ -238,42 +238,45 @@ def sweep(
     ray: LaunchingRay,
     trials: Sequence[Trial],
     policy: MarketPolicy = MarketPolicy.SPOT_THEN_ON_DEMAND,
-    outfit: Outfit | None = None,
-    most: int = 4,
+    setup: AgentSetup | None = None,
+    max_nodes: int = 4,
 ) -> tuple[dict[str, TrialResult], list[Event]]:
     rules = CapacityRules(
-        offers=[NodeType(post=Placement(kind=KIND, market=market), most=most) for market in Market],
+        node_types=[
+            NodeType(placement=Placement(kind=KIND, market=market), max_nodes=max_nodes)
+            for market in Market
+        ],
         policy=policy,
     )
     inbox = SimpleNamespace(put=ray.put_answer, get=ray.get_answer, get_nowait=ray.get_answer_now)
     fleet = RayFleet(
         ray,
         lambda *_, **__: None,  # type: ignore[arg-type, return-value]  # agents are simulated
-        outfit=outfit,
-        hiring=rules,
-        insight=ray,
+        ray,
+        setup=setup,
+        rules=rules,
         inbox=inbox,
         now_s=lambda: ray.clock_s,
     )
     events: list[Event] = []
-    found = list(dispatch(trials, fleet, events.append, PATIENCE, lambda: ray.clock_s))
+    found = list(dispatch(trials, fleet, events.append, LIMITS, lambda: ray.clock_s))
     fleet.close()
     assert len(found) == len({result.trial_id for result in found}) == len(trials)
     assert not any(actor.alive for actor in ray.actors)
-    told = [event for event in events if event.stage != "wait"]  # machines take long to come
-    return {result.trial_id: result for result in found}, told
+    reported = [event for event in events if event.stage != "wait"]  # machines take long to come
+    return {result.trial_id: result for result in found}, reported
 
 
-def test_machines_come_for_waiting_trials_and_no_more_than_the_most() -> None:
+def test_nodes_are_launched_for_queued_trials_up_to_the_limit() -> None:
     ray = LaunchingRay()
-    results, _ = sweep(ray, [trial(str(i)) for i in range(12)], most=3)
+    results, _ = sweep(ray, [trial(str(i)) for i in range(12)], max_nodes=3)
     assert {r.outcome for r in results.values()} == {Outcome.OK}
     assert {r.environment["market"] for r in results.values()} == {"spot"}
     assert len(ray.machines) == 3
     assert ray.most_pending <= 3
 
 
-def test_an_agent_without_work_is_let_go_so_that_its_machine_may_end() -> None:
+def test_an_agent_without_work_is_released_so_that_its_node_may_be_terminated() -> None:
     ray = LaunchingRay()
     trials = [trial("short", s=1), trial("long", s=500)]
     seen: list[int] = []
@@ -328,7 +331,7 @@ def kill_the_first(ray: LaunchingRay) -> None:
     ray.machines[0].alive = False
 
 
-def test_a_machine_that_dies_without_notice_costs_an_attempt() -> None:
+def test_a_node_that_dies_without_notice_costs_an_attempt() -> None:
     ray = LaunchingRay()
     ray.after(BOOT_S + 10, partial(kill_the_first, ray))
     results, events = sweep(ray, [trial("t")])
@@ -337,12 +340,12 @@ def test_a_machine_that_dies_without_notice_costs_an_attempt() -> None:
     assert [event.stage for event in events] == ["retry"]
 
 
-@pytest.mark.parametrize("told_by", ["Ray", "the machine"])
-def test_a_machine_that_is_called_back_costs_no_attempt(told_by: str) -> None:
+@pytest.mark.parametrize("source", ["Ray", "the machine"])
+def test_an_announced_interruption_costs_no_attempt(source: str) -> None:
     ray = LaunchingRay()
 
-    def tell() -> None:
-        if told_by == "Ray":
+    def announce() -> None:
+        if source == "Ray":
             ray.gone = {ray.machines[0].node_id}
         else:
             ray.notice = "EC2 will terminate this machine at 08:22"
@@ -351,26 +354,26 @@ def test_a_machine_that_is_called_back_costs_no_attempt(told_by: str) -> None:
         ray.notice = ""
         kill_the_first(ray)
 
-    ray.after(BOOT_S + 5, tell)
+    ray.after(BOOT_S + 5, announce)
     ray.after(BOOT_S + 15, die)
     results, events = sweep(ray, [trial("t")])
     assert (results["t"].outcome, results["t"].attempt) == (Outcome.OK, 1)
     assert [event.stage for event in events] == ["retry"]
 
 
-@pytest.mark.parametrize("told_by", ["Ray", "the machine"])
-def test_what_fits_before_the_end_is_finished_and_the_next_goes_elsewhere(told_by: str) -> None:
+@pytest.mark.parametrize("source", ["Ray", "the machine"])
+def test_an_interrupted_node_finishes_its_trial_and_gets_no_other(source: str) -> None:
     ray = LaunchingRay()
     trials = [trial("1"), trial("2")]
 
-    def tell() -> None:
-        if told_by == "Ray":
+    def announce() -> None:
+        if source == "Ray":
             ray.gone = {ray.machines[0].node_id}
         else:
             ray.notice = "EC2 will terminate this machine at 08:22"
 
-    ray.after(BOOT_S + 5, tell)
-    results, events = sweep(ray, trials, most=1)
+    ray.after(BOOT_S + 5, announce)
+    results, events = sweep(ray, trials, max_nodes=1)
     assert {r.attempt for r in results.values()} == {1}
     assert events == []
     assert len(ray.machines) == 2
@@ -378,19 +381,19 @@ def test_what_fits_before_the_end_is_finished_and_the_next_goes_elsewhere(told_b
 
 def test_the_folder_of_a_trial_comes_back_with_its_result(tmp_path: Path) -> None:
     ray = LaunchingRay()
-    ray.files = Packed(files={"log.txt": b"hello", "profile/trace.json": b"{}"})
-    sweep(ray, [trial("t")], outfit=Outfit(luggage=Luggage(directory=tmp_path, nonce="n")))
+    ray.files = FolderContent(files={"log.txt": b"hello", "profile/trace.json": b"{}"})
+    sweep(ray, [trial("t")], setup=AgentSetup(shipped=ShippedFiles(directory=tmp_path, probe="n")))
     assert (tmp_path / "trials" / "t" / "log.txt").read_text() == "hello"
     assert (tmp_path / "trials" / "t" / "profile" / "trace.json").exists()
 
 
-def test_files_that_lead_out_of_the_folder_are_refused_and_so_is_their_result(
+def test_files_that_lead_out_of_the_folder_are_rejected_with_their_result(
     tmp_path: Path,
 ) -> None:
     ray = LaunchingRay()
-    ray.files = Packed(files={"../../evil": b"x"})
-    outfit = Outfit(luggage=Luggage(directory=tmp_path / "run", nonce="n"))
-    results, _ = sweep(ray, [trial("t")], outfit=outfit)
+    ray.files = FolderContent(files={"../../evil": b"x"})
+    setup = AgentSetup(shipped=ShippedFiles(directory=tmp_path / "run", probe="n"))
+    results, _ = sweep(ray, [trial("t")], setup=setup)
     failure = results["t"].failure
     assert failure is not None
     assert failure.kind == "agent_failed"

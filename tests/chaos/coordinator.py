@@ -1,9 +1,9 @@
 """A sweep in a process of its own, to be killed: everything is real but what its trials measure.
 
 Pipeline, journal, recorder, executor, store and supervisor are benchorch's. A trial obtains an
-artifact from the store and has a supervised child play its part: it works, hangs, dies or hoards.
+artifact from the store and runs a supervised child, which works, hangs, dies or hoards memory.
 
-Run: python driver.py DRILL.json
+Run: python coordinator.py DRILL.json
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ channel.send_reply({"answer": asked["asks"] * 2})
 """
 
 
-def played(place: Mapping[str, Any]) -> TrialRunner:
-    """Work that plays trials and keeps a diary; carries itself to agents that have no tests."""
+def simulated_work(place: Mapping[str, Any]) -> TrialRunner:
+    """Simulated trials with a history; shipped by value, because agents have no tests."""
     child_code = CHILD
 
     def work(trial: Trial, *, attempt: int, isolated: bool, emit: Emit) -> TrialResult:
@@ -69,7 +69,7 @@ def played(place: Mapping[str, Any]) -> TrialRunner:
             node = ray.get_runtime_context().get_node_id()
             line = {"what": what, "trial": trial.trial_id, "attempt": attempt, "node": node}
             who = {"host": socket.gethostname(), "pid": os.getpid()}
-            with Path(place["diary"]).open("a") as file:
+            with Path(place["history"]).open("a") as file:
                 file.write(json.dumps({**line, **who, **more}) + "\n")
 
         def build(out: Path) -> None:
@@ -123,8 +123,8 @@ def played(place: Mapping[str, Any]) -> TrialRunner:
     return work
 
 
-class Playing(Executor):
-    """The Ray executor with trials that are played."""
+class SimulatedTrials(Executor):
+    """The Ray executor with simulated trials."""
 
     def __init__(self, place: Mapping[str, Any]) -> None:
         self._place = place
@@ -136,13 +136,13 @@ class Playing(Executor):
         return self._ray.unreachable(hardware_kind)
 
     def run(self, trials: Any, work: TrialRunner, emit: Emit) -> Any:
-        return self._ray.run(trials, played(self._place), emit)
+        return self._ray.run(trials, simulated_work(self._place), emit)
 
 
 def plan_of(place: Mapping[str, Any]) -> Plan:
     trials = []
     for number, spec in enumerate(place["trials"]):
-        labels = dict.fromkeys(("model", "conversion", "workload", "scenario", "axes"), "played")
+        labels = dict.fromkeys(("model", "conversion", "workload", "scenario", "axes"), "simulated")
         labels |= {"hardware": spec["kind"], "hardware_kind": spec["kind"]}
         labels["axes"] = f"{spec['acts']} {number}"
         trials.append(Trial(trial_id=f"{number:016x}", labels=labels, spec=spec))
@@ -168,7 +168,7 @@ def main(path: str) -> int:
     )
     invocation.open()
     try:
-        invocation.run_plan(plan_of(place), Playing(place))
+        invocation.run_plan(plan_of(place), SimulatedTrials(place))
     except ExecutorError as error:  # as the command line does
         invocation.cut_short()
         print(error, file=sys.stderr)

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,23 +40,6 @@ def write(out):
 def announce(name):
     (root / name).touch()
 """
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Runs a script in a process of its own; whatever is left at the end is killed."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(script: str, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", PROLOGUE + script, str(tmp_path), *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
 
 
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -353,7 +353,7 @@ def test_four_refusals_for_being_busy_are_not_noticed(
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     once = {"mode": "standard", "total_max_attempts": 1}
-    monkeypatch.setattr(s3_module, "_PATIENCE", {**s3_module._PATIENCE, "retries": once})
+    monkeypatch.setattr(s3_module, "_CLIENT", {**s3_module._CLIENT, "retries": once})
 
 
 @pytest.mark.usefixtures("impatient")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchorch.stores.lease import MARGIN_S, BuildLease, is_over, try_lease
+from benchorch.stores.lease import MARGIN_S, BuildLease, is_expired, try_lease
 from benchorch.stores.objects import ABSENT, Content, ObjectInfo, Objects, Unreachable
 
 KEY, NAME = "k", "leases/k"
@@ -32,41 +32,41 @@ class Shared(Objects):
     def address(self) -> str:
         return "memory://"
 
-    def _seen(self, name: str) -> ObjectInfo:
-        data, mark, at_s = self.kept[name]
+    def _info(self, name: str) -> ObjectInfo:
+        data, etag, at_s = self.kept[name]
         return ObjectInfo(
-            name=name, mark=mark, size_bytes=len(data), age_s=float(self.now_s - at_s)
+            name=name, etag=etag, size_bytes=len(data), age_s=float(self.now_s - at_s)
         )
 
     def look(self, name: str) -> ObjectInfo | None:
-        return self._seen(name) if name in self.kept else None
+        return self._info(name) if name in self.kept else None
 
     def read(self, name: str, most_bytes: int) -> Content | None:
         with self._lock:
             self._answer()
             if name not in self.kept:
                 return None
-            return Content(data=self.kept[name][0][:most_bytes], seen=self._seen(name))
+            return Content(data=self.kept[name][0][:most_bytes], info=self._info(name))
 
-    def write(self, name: str, data: bytes, *, if_is: str | None = None) -> str | None:
+    def write(self, name: str, data: bytes, *, if_match: str | None = None) -> str | None:
         with self._lock:
             self._answer()
             for _ in range(2):  # as a client does that hears nothing, and asks again
                 there = self.kept[name][1] if name in self.kept else ABSENT
-                if if_is not in (None, there):
+                if if_match not in (None, there):
                     return None
                 self.written += 1
-                mark = f"m{self.written}"
-                self.kept[name] = (data, mark, self.now_s)
+                etag = f"m{self.written}"
+                self.kept[name] = (data, etag, self.now_s)
                 if not self.lost_answers:
                     break
                 self.lost_answers -= 1
-            return mark
+            return etag
 
-    def remove(self, name: str, *, if_is: str | None = None) -> None:
+    def remove(self, name: str, *, if_match: str | None = None) -> None:
         with self._lock:
             self._answer()
-            if name in self.kept and if_is in (None, self.kept[name][1]):
+            if name in self.kept and if_match in (None, self.kept[name][1]):
                 del self.kept[name]
 
     def _answer(self) -> None:
@@ -86,7 +86,7 @@ class Shared(Objects):
     def folders(self, prefix: str) -> Sequence[str]:
         return []
 
-    def forget_unfinished(self, prefix: str) -> None: ...
+    def abort_uploads(self, prefix: str) -> None: ...
 
 
 @pytest.fixture
@@ -194,6 +194,6 @@ def test_what_is_not_a_lease_is_treated_as_one_of_somebody(shared: Shared) -> No
 
 
 @given(age_s=st.floats(-1e9, 1e9), lease_s=st.floats(1, 3600))
-def test_only_one_that_is_older_than_it_lasts_is_over(age_s: float, lease_s: float) -> None:
-    seen = ObjectInfo(name=NAME, mark="m", size_bytes=0, age_s=age_s)
-    assert is_over(Content(data=b"", seen=seen), lease_s) is (age_s > lease_s + MARGIN_S)
+def test_only_one_that_is_older_than_it_lasts_is_expired(age_s: float, lease_s: float) -> None:
+    info = ObjectInfo(name=NAME, etag="m", size_bytes=0, age_s=age_s)
+    assert is_expired(Content(data=b"", info=info), lease_s) is (age_s > lease_s + MARGIN_S)

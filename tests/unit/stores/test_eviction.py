@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,23 +38,6 @@ def wait_for(name):
     while not (root / name).exists():
         time.sleep(0.005)
 """
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Runs a script in a process of its own; whatever is left at the end is killed."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(script: str, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", PROLOGUE + script, str(tmp_path), *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
 
 
 def store(tmp_path: Path, mib: float | None = None) -> LocalStore:

@@ -1,14 +1,14 @@
-"""Which artifacts are in use, and which of the others was used longest ago?
+"""Which artifacts are in use, and when each of the others was last used.
 
 ::
 
-    <root>/uses/<pid>-<n>.lock   held by whoever will use what it finds; since when is its mtime
-    <root>/uses/trim             held by who makes room
-    <root>/uses/turn             held in common by those who find, alone by who drops an artifact
-    <entry>/used                 its mtime is when the artifact was last found
+    <root>/uses/<pid>-<n>.lock   held by each user of the store; its mtime is when the use began
+    <root>/uses/trim             held by the process that evicts
+    <root>/uses/turn             shared by processes that look entries up, exclusive to evict one
+    <entry>/used                 its mtime is when the entry was last found
 
-What was found since the oldest living user began may be in use and stays. A user that is dead holds
-nothing, so it needs no clearing up.
+An entry found since the oldest living user began may be in use and stays. A dead user holds no
+lock, so nothing has to be cleaned up after it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _USED = "used"
 
 
 @contextmanager
-def use(uses: Path) -> Iterator[None]:
-    """While this is open, nothing that is found is dropped by anybody."""
+def register_use(uses: Path) -> Iterator[None]:
+    """While this is open, no process evicts what any process finds."""
     descriptor, name = tempfile.mkstemp(prefix=f"{os.getpid()}-", suffix=".lock", dir=uses)
     os.close(descriptor)
     path = Path(name)
     with locked(path):
-        path.touch()  # whoever looked before it was locked took it for a dead one's
+        path.touch()  # a process that looked before it was locked took it for a dead user's
         try:
             yield
         finally:
@@ -40,7 +40,7 @@ def use(uses: Path) -> Iterator[None]:
 
 
 def oldest_use_ns(uses: Path) -> int | None:
-    """Since when the oldest living user has been there; None where there is none."""
+    """When the oldest living user began; None if there is none."""
     living = []
     for path in uses.glob("*.lock"):
         with suppress(FileNotFoundError):  # it has ended meanwhile
@@ -51,24 +51,24 @@ def oldest_use_ns(uses: Path) -> int | None:
     return min(living, default=None)
 
 
-def found(uses: Path, entry: Path) -> bool:
-    """Whether an entry is there; it counts as used from now on."""
+def mark_used(uses: Path, entry: Path) -> bool:
+    """Whether an entry exists; if so, it was last used now."""
     with suppress(OSError), locked(uses / _TURN, shared=True):
         if entry.is_dir():
             (entry / _USED).touch()
-    return entry.is_dir()  # in a store that may only be read nothing is dropped either
+    return entry.is_dir()  # a read-only store evicts nothing either
 
 
 @contextmanager
-def unused(uses: Path, entry: Path) -> Iterator[bool]:
-    """Whether nobody can be using an entry; nobody finds one meanwhile, so keep it short."""
+def evictable(uses: Path, entry: Path) -> Iterator[bool]:
+    """Whether an entry is surely unused; nothing can be found meanwhile, so keep it short."""
     with locked(uses / _TURN):
         since_ns = oldest_use_ns(uses)
         yield since_ns is None or last_used_ns(entry) < since_ns
 
 
 def last_used_ns(entry: Path) -> int:
-    """When an entry was last found, or made where it never was."""
+    """When an entry was last found, or else built."""
     for path in (entry / _USED, entry):
         with suppress(OSError):
             return path.stat().st_mtime_ns
@@ -76,7 +76,7 @@ def last_used_ns(entry: Path) -> int:
 
 
 def size_bytes(directory: Path) -> int:
-    """What the files below a directory hold."""
+    """Total size of the files below a directory."""
     total = 0
     for folder, _, names in os.walk(directory):
         for name in names:
