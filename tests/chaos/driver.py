@@ -28,7 +28,7 @@ CHILD = """
 import ctypes, signal, subprocess, sys, time
 from benchorch.host.processes.child_channel import Channel, die_with_parent, read_request
 die_with_parent()
-asked, channel = read_request(), Channel()
+asked, channel = read_request(dict), Channel()
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])  # as compilers do
 if asked["acts"] == "hangs":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -101,10 +101,11 @@ def played(place: Mapping[str, Any]) -> TrialRunner:
         answered = run_child(
             "measure",
             spec,
+            dict[str, Any],
             log=Path(place["directory"], f"{trial.trial_id}.log"),
             limits=Limits(timeout_s=spec["limit_s"], memory_bytes=300 * 2**20),
             environment={place["mark"]: "1"},
-            on_event=lambda event: None,
+            on_message=lambda message: None,
             command=[sys.executable, "-c", child_code],
         )
         note("end")

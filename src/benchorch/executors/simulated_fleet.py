@@ -27,7 +27,7 @@ from benchorch.executors.scheduling.cluster_file import (
     Placement,
     cluster_file,
 )
-from benchorch.host.processes.process_tree import Offspring
+from benchorch.host.processes.process_tree import ProcessTree
 from benchorch.interfaces.hardware import KIND_VARIABLE
 
 HEAD = "head"
@@ -135,7 +135,7 @@ class _Played:
 
     process: subprocess.Popen[bytes]
     tags: dict[str, str]
-    offspring: Offspring
+    offspring: ProcessTree
 
 
 @final
@@ -197,7 +197,7 @@ class SimulatedNodes:
     def terminate_node(self, node_id: str) -> None:
         """End a machine, with all that runs on it."""
         machine = self._machines[node_id]
-        machine.offspring.look()
+        machine.offspring.scan()
         machine.offspring.end(END_S)
         machine.process.wait()
 
@@ -240,7 +240,7 @@ class SimulatedNodes:
         return _Played(
             process=process,
             tags=dict(tags),
-            offspring=Offspring(process.pid, f"{_MARK}={node_id}"),
+            offspring=ProcessTree(process.pid, f"{_MARK}={node_id}"),
         )
 
 

@@ -1,4 +1,4 @@
-"""A fixed piece of work whose time tells whether the machine is as fast as it was.
+"""Reference workload: a fixed piece of work whose time shows the machine's current speed.
 
 It is compared between processes, so it must not depend on where a process happens to lie in
 memory: a loop of the interpreter does (its speed differs by 2 to 7 % between fresh processes of an
@@ -21,7 +21,7 @@ _SIDE = 48  # small enough for the first cache, and for a matrix library to stay
 _NUMBER = 3**20_000
 
 
-def canary_ns() -> float:
+def reference_ns() -> float:
     """Time of a fixed piece of work: whole numbers, and matrices where numpy is loaded.
 
     The lower quartile over `CHUNKS` repetitions: being switched out now and then does not count,
@@ -33,13 +33,12 @@ def canary_ns() -> float:
 
 
 def disturbance(before_ns: float, after_ns: float, best_ns: float, tolerance_ratio: float) -> str:
-    """Why the process between two canaries does not count; empty where it does.
+    """Reason to reject the process between two reference workloads; empty where it counts.
 
     Args:
-        before_ns, after_ns: the canaries around it.
-        best_ns: the fastest one seen of this trial on this machine.
-        tolerance_ratio: how much slower than that they may be; `Grade.tolerance_ratio` says what
-            can be asked of a machine.
+        before_ns, after_ns: the reference workload before and after it.
+        best_ns: the fastest one of this trial on this machine.
+        tolerance_ratio: how much slower than that they may be; see `Grade.tolerance_ratio`.
     """
     slower = {"before": before_ns / best_ns - 1, "after": after_ns / best_ns - 1}
     late = [f"{ratio:.1%} {when}" for when, ratio in slower.items() if ratio > tolerance_ratio]

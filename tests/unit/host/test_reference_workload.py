@@ -6,35 +6,35 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchorch.host import canary
-from benchorch.host.canary import CHUNKS, canary_ns, disturbance
+from benchorch.host import reference_workload
+from benchorch.host.reference_workload import CHUNKS, disturbance, reference_ns
 
 MS = 1_000_000
 
 
 def chunks_take(monkeypatch: pytest.MonkeyPatch, durations_ns: Iterator[int]) -> None:
-    monkeypatch.setattr(canary, "_time_ns", lambda _: next(durations_ns))
+    monkeypatch.setattr(reference_workload, "_time_ns", lambda _: next(durations_ns))
 
 
 def test_being_switched_out_now_and_then_does_not_count(monkeypatch) -> None:
     chunks_take(monkeypatch, iter([MS, 5 * MS] * (CHUNKS // 2)))
-    assert canary_ns() == MS
+    assert reference_ns() == MS
 
 
 def test_a_slower_machine_does_count(monkeypatch) -> None:
     chunks_take(monkeypatch, iter([MS] * 5 + [int(1.4 * MS)] * (CHUNKS - 5)))
-    assert canary_ns() == 1.4 * MS
+    assert reference_ns() == 1.4 * MS
 
 
 def test_it_times_work_and_takes_less_than_a_measured_window() -> None:
-    assert 0 < canary_ns() * CHUNKS < 0.5e9
+    assert 0 < reference_ns() * CHUNKS < 0.5e9
 
 
 def test_it_loads_nothing_that_the_process_did_not_load() -> None:
     probe = (
         "import sys\n"
-        "from benchorch.host.canary import canary_ns\n"
-        "assert canary_ns() > 0\n"
+        "from benchorch.host.reference_workload import reference_ns\n"
+        "assert reference_ns() > 0\n"
         "print('numpy' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
@@ -46,7 +46,7 @@ def test_where_numpy_is_loaded_matrices_are_part_of_the_work(monkeypatch) -> Non
 
     products = []
     monkeypatch.setattr(np, "matmul", lambda *matrices: products.append(matrices))
-    canary_ns()
+    reference_ns()
     assert len(products) % CHUNKS == 0
     assert products
 

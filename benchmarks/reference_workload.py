@@ -1,10 +1,10 @@
-"""Which fixed work makes a canary: one that agrees between fresh processes, and foretells a model.
+"""Candidates for the reference workload: agreement between fresh processes, prediction of a model.
 
 First, how far fresh processes of one machine agree on each kind of work, as shares within 2 % of
 the fastest. Then, in one process, an MLP's median over 0.3 s between two canaries: how far its
 medians spread over all rounds, and over those whose canaries were within a tolerance.
 
-    python benchmarks/canary.py [PROCESSES] [ROUNDS]     20 and 60 unless told otherwise
+    python benchmarks/reference_workload.py [PROCESSES] [ROUNDS]     20 and 60 unless told otherwise
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KINDS = """
 import json, sys
 from time import perf_counter_ns
 import numpy
-from benchorch.host.canary import _products, square
+from benchorch.host.reference_workload import _products, square
 from benchorch.host.pinning import pin
 pin(1)
 def loop():
@@ -69,19 +69,19 @@ def foretelling(rounds: int) -> None:
     import torch
     from torch import nn
 
-    from benchorch.host.canary import canary_ns
     from benchorch.host.pinning import pin
+    from benchorch.host.reference_workload import reference_ns
 
     pin(1)
     torch.set_num_threads(1)
     sizes = [512, 512, 512, 10]
     model = nn.Sequential(*(nn.Linear(a, b) for a, b in itertools.pairwise(sizes)))
     batch = torch.zeros(1, 512)
-    medians, looks = [], [canary_ns()]
+    medians, looks = [], [reference_ns()]
     with torch.inference_mode():
         for _ in range(rounds):
             medians.append(window_median(lambda: model(batch)))
-            looks.append(canary_ns())
+            looks.append(reference_ns())
     best = min(looks)
     worst = [max(looks[i], looks[i + 1]) / best - 1 for i in range(rounds)]
     print(f"| canaries within | rounds of {rounds} | spread of the MLP's medians (p90 over p10) |")
