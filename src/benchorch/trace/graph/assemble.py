@@ -91,15 +91,9 @@ def _ends(points: int, parts: Sequence[Edges]) -> tuple[Edges, Edges]:
     if len(last):  # they lead to the sink
         orphans = orphans[orphans != points - 1]
     from_source = edges(
-        np.zeros(len(orphans)),
-        orphans,
-        kind=EdgeKind.BOUNDARY,
-        tier=Tier.UNEXPLAINED,
-        label=Class.UNEXPLAINED,
+        np.zeros(len(orphans)), orphans, EdgeKind.BOUNDARY, Class.UNEXPLAINED, tier=Tier.UNEXPLAINED
     )
-    to_sink = edges(
-        last, np.full(len(last), points - 1), kind=EdgeKind.BOUNDARY, label=Class.UNEXPLAINED
-    )
+    to_sink = edges(last, np.full(len(last), points - 1), EdgeKind.BOUNDARY, Class.UNEXPLAINED)
     return from_source, to_sink
 
 

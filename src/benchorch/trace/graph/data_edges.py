@@ -57,9 +57,7 @@ def _data(
     producer = ran[np.tile(ends[:, 0], runs) + shift]
     consumer = ran[np.tile(ends[:, 1], runs) + shift]
     both = (producer != NOTHING) & (consumer != NOTHING)
-    return edges(
-        2 * producer[both] + 1, 2 * consumer[both], kind=EdgeKind.DATA, label=Class.CPU_FRAMEWORK
-    )
+    return edges(2 * producer[both] + 1, 2 * consumer[both], EdgeKind.DATA, Class.CPU_FRAMEWORK)
 
 
 def _reads(graph: OperatorGraph, present: set[str]) -> Iterator[tuple[str, str]]:
@@ -98,7 +96,7 @@ def _pool(scope: Scope, node: NDArray[np.int64]) -> Edges:
 
 
 def _semantic(tail: NDArray[np.int64], head: NDArray[np.int64], kind: EdgeKind) -> Edges:
-    return edges(tail, head, kind=kind, tier=Tier.SEMANTIC, label=Class.CPU_FRAMEWORK)
+    return edges(tail, head, kind, Class.CPU_FRAMEWORK, tier=Tier.SEMANTIC)
 
 
 def _with_dispatch(scope: Scope, timelines: ThreadTimelines, several: Edges) -> Found:

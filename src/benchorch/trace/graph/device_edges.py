@@ -88,9 +88,9 @@ def device_edges(scope: Scope, fit: Fitted, label: NDArray[np.int8]) -> Found:
         edges(
             2 * work,
             2 * work + 1,
-            kind=EdgeKind.WORK,
+            EdgeKind.WORK,
+            np.where(carried, CLASSES.index(Class.CARRY_IN), label[work]),
             weight_ns=scope.end_ns[work] - scope.start_ns[work],
-            label=np.where(carried, CLASSES.index(Class.CARRY_IN), label[work]),
             owner=work,
         ),
         _launches(scope, fit),
@@ -108,9 +108,9 @@ def _launches(scope: Scope, fit: Fitted) -> Edges:
     return edges(
         2 * scope.launch[work],
         2 * work,
-        kind=EdgeKind.LAUNCH,
+        EdgeKind.LAUNCH,
+        Class.LAUNCH_LATENCY,
         weight_ns=fit.launch_ns[launched],
-        label=Class.LAUNCH_LATENCY,
     )
 
 
@@ -125,10 +125,10 @@ def _streams(scope: Scope, fit: Fitted) -> Edges:
     return edges(
         tail,
         np.concatenate([2 * work, 2 * work[apart]]),
-        kind=EdgeKind.STREAM,
+        EdgeKind.STREAM,
+        Class.STREAM_GAP,
         tier=Tier.SEMANTIC,
         weight_ns=np.concatenate([np.where(beside, 0, gap_ns), gap_ns[apart]]),
-        label=Class.STREAM_GAP,
     )
 
 
@@ -139,9 +139,9 @@ def _carried(scope: Scope, fit: Fitted) -> Edges:
     return edges(
         np.full(len(work), 2 * len(scope)),
         2 * work,
-        kind=EdgeKind.CARRY_IN,
+        EdgeKind.CARRY_IN,
+        Class.CARRY_IN,
         weight_ns=np.where(first, scope.start_ns[work] - scope.window.start_ns, 0),
-        label=Class.CARRY_IN,
     )
 
 
@@ -182,10 +182,10 @@ def stream_edges(
     return edges(
         2 * work + 1,
         2 * then,
-        kind=EdgeKind.SYNC,
+        EdgeKind.SYNC,
+        Class.STREAM_GAP,
         tier=tier,
         weight_ns=fit.gap_ns[then - scope.hosts],
-        label=Class.STREAM_GAP,
     )
 
 

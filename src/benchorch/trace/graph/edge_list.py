@@ -64,9 +64,9 @@ class Found:
 def edges(
     tail: ArrayLike,
     head: ArrayLike,
-    *,
     kind: EdgeKind,
     label: Class | NDArray[np.int8],
+    *,
     tier: Tier | NDArray[np.int8] = Tier.RECORDED,
     weight_ns: ArrayLike = 0,
     owner: ArrayLike = NOBODY,
@@ -110,7 +110,7 @@ def found(
 
 def joined(several: Iterable[Edges]) -> Edges:
     """All of them, in the order given."""
-    nothing = edges([], [], kind=EdgeKind.BOUNDARY, label=Class.UNEXPLAINED)
+    nothing = edges([], [], EdgeKind.BOUNDARY, Class.UNEXPLAINED)
     parts = [one for one in several if len(one)] or [nothing]
     return Edges(
         **{

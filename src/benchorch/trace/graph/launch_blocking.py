@@ -43,13 +43,7 @@ def full_streams(scope: Scope, queue: Queues) -> Found:
         during = scope.start_ns[started] >= scope.start_ns[call]
         head = 2 * call[during] + 1
         parts.append(
-            edges(
-                2 * started[during],
-                head,
-                kind=EdgeKind.SYNC,
-                tier=Tier.INFERRED,
-                label=Class.BACKPRESSURE,
-            )
+            edges(2 * started[during], head, EdgeKind.SYNC, Class.BACKPRESSURE, tier=Tier.INFERRED)
         )
         waits.append(head)
         floors.append(usual_ns[during])
@@ -78,10 +72,10 @@ def locks(scope: Scope, explained: NDArray[np.int64]) -> Found:
         edges(
             before,
             2 * call + 1,
-            kind=EdgeKind.SYNC,
+            EdgeKind.SYNC,
+            Class.LOCK,
             tier=Tier.INFERRED,
             weight_ns=usual_ns,
-            label=Class.LOCK,
             owner=call,
         ),
         waits=2 * call + 1,

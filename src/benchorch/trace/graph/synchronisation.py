@@ -67,10 +67,10 @@ def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
         edges(
             2 * work + 1,
             2 * call + 1,
-            kind=EdgeKind.SYNC,
+            EdgeKind.SYNC,
+            Class.SYNC_EXIT,
             tier=tier.astype(np.int8),
             weight_ns=exit_ns[scope.name[call]],
-            label=Class.SYNC_EXIT,
             owner=call,
         ),
         waits=2 * waited + 1,

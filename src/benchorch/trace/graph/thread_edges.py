@@ -42,16 +42,16 @@ def thread_edges(
         edges(
             timelines.tail,
             timelines.head,
-            kind=EdgeKind.CHAIN,
+            EdgeKind.CHAIN,
+            np.where(owner == NOBODY, in_gaps[timelines.lane], label[owner]),
             weight_ns=weight_ns,
-            label=np.where(owner == NOBODY, in_gaps[timelines.lane], label[owner]),
             owner=owner,
         ),
         edges(
             np.full(len(first), 2 * len(scope)),
             first,
-            kind=EdgeKind.BOUNDARY,
+            EdgeKind.BOUNDARY,
+            in_gaps[scope.main_lane],
             weight_ns=scope.start_ns[first >> 1] - scope.window.start_ns,
-            label=in_gaps[scope.main_lane],
         ),
     )

@@ -47,12 +47,7 @@ def backward_after_forward(scope: Scope) -> Found:
     at = np.searchsorted(key, requested, side="right") - 1
     known = (at >= 0) & (key[at] == requested)
     return found(
-        edges(
-            2 * forward[at[known]] + 1,
-            2 * backward[known],
-            kind=EdgeKind.DATA,
-            label=Class.CPU_FRAMEWORK,
-        )
+        edges(2 * forward[at[known]] + 1, 2 * backward[known], EdgeKind.DATA, Class.CPU_FRAMEWORK)
     )
 
 
@@ -82,19 +77,19 @@ def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals
         edges(
             timelines.tail[segment],
             busy.start[at],
-            kind=EdgeKind.FORK,
+            EdgeKind.FORK,
+            label,
             tier=Tier.SEMANTIC,
             weight_ns=np.where(first_in_segment, before_ns, 0),
-            label=label,
             owner=owner,
         ),
         edges(
             busy.end[at],
             timelines.head[segment],
-            kind=EdgeKind.JOIN,
+            EdgeKind.JOIN,
+            label,
             tier=Tier.SEMANTIC,
             weight_ns=timelines.end_ns[segment] - busy.end_ns[at],
-            label=label,
             owner=owner,
         ),
         waits=timelines.head[segment],
@@ -194,4 +189,4 @@ def inferred_wakeups(
 
 
 def _inferred(tail: NDArray[np.int64], head: NDArray[np.int64], kind: EdgeKind) -> Edges:
-    return edges(tail, head, kind=kind, tier=Tier.INFERRED, label=Class.SYNC_EXIT)
+    return edges(tail, head, kind, Class.SYNC_EXIT, tier=Tier.INFERRED)

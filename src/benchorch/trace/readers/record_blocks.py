@@ -148,13 +148,15 @@ class RecordBlocks:
 
     def _block(self, cut: int) -> Iterator[RecordBlock]:
         """The records up to a comma that can be read; what is bad at their end may wait."""
-        text, base = bytes(self._buffer[1:cut]), self._offset + 1
+        base = self._offset + 1
+        with memoryview(self._buffer) as whole:
+            array = b"".join((b"[", whole[1:cut], b"]"))  # copied once
         try:
-            rows = decoded(b"[%b]" % text)
+            rows = decoded(array)
         except UNREADABLE:
-            yield from self._salvaged(text, base)
+            yield from self._salvaged(array[1:-1], base)
         else:
-            yield RecordBlock(start=base, end=base + len(text), rows=rows)
+            yield RecordBlock(start=base, end=self._offset + cut, rows=rows)
             self._drop(cut)
 
     def _salvaged(self, text: bytes, base: int) -> Iterator[RecordBlock]:
