@@ -18,7 +18,10 @@ A wrong number is not an error: it is a `Verdict`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class BenchorchError(Exception):
@@ -31,6 +34,30 @@ class ConfigError(BenchorchError):
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(self.problems))
+
+
+class Problems:
+    """Every problem of a request, each once, collected before any is raised."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, None] = {}
+
+    def add(self, problems: Iterable[str]) -> None:
+        """Add problems."""
+        self.found.update(dict.fromkeys(problems))
+
+    def attempt(self, work: Callable[[], T]) -> T | None:
+        """The work's value, or None with the problems of its ConfigError."""
+        try:
+            return work()
+        except ConfigError as error:
+            self.add(error.problems)
+            return None
+
+    def stop(self) -> None:
+        """Raise ConfigError with every problem, if there is one."""
+        if self.found:
+            raise ConfigError(list(self.found))
 
 
 class TrialError(BenchorchError):
@@ -79,3 +106,16 @@ class TraceError(BenchorchError):
 
 class PriceUnavailable(BenchorchError):
     """Nobody could be asked what a machine costs today; older prices may do."""
+
+
+def check_options(owner: object, rules: Mapping[str, bool]) -> None:
+    """Raise ValueError for the first rule that is not kept, with the option's value.
+
+    Args:
+        owner: has the options as attributes.
+        rules: whether each is kept, by its text, e.g. ``repeats: at least 0``.
+    """
+    for rule, kept in rules.items():
+        if not kept:
+            option = rule.partition(":")[0]
+            raise ValueError(f"{rule}; got {option}={getattr(owner, option)!r}")

@@ -7,6 +7,7 @@ keep their spelling (``protocol.canary_tolerance_ratio``): the patterns leave id
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES += sorted((ROOT / "src").rglob("*.j2"))
 YAMLS = [*sorted((ROOT / "conf").rglob("*.yaml")), *sorted((ROOT / "recipes").glob("*.yaml"))]
 
 REFUSED = {
@@ -38,21 +40,39 @@ REFUSED = {
     r"\bdilation\b": "profiler overhead ratio",
     r"\bis no word\b|\bno word of\b": "is not a valid argument",
     r"\bso long (?:as )?(?:it|a|an|the|spot|nobody|what)\b": "while, seconds until",
-    r"\b(?:some|any|no)body\b": "name the actor",
-    r"\b(?:is|are|was|were) (?:told|asked)\b": "reported, requested",
-    r"\b(?:says|tells|knows|wants|believes|asks)\b": "reports, contains, requires",
     r"\bhouse\b|\brooms?\b": "package, folder",
-    r"\bat hand\b|\bby itself\b": "name the thing",
+    r"\bat hand\b": "available",
 }
+"""Refused everywhere a person reads, docstrings included."""
+
+RIDDLES = {
+    r"\b(?:some|any|no)body\b": "name the actor",
+    r"\b(?:is|are|was|were) (?:told(?! apart)|asked)\b": "reported, requested",
+    r"\b(?:says|tells|knows|wants|believes|asks)\b": "reports, contains, requires",
+}
+"""Refused in messages, pages and YAML, where a program is no person."""
 
 
-def prose(path: Path) -> Iterator[tuple[int, str]]:
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def prose(path: Path, *, docstrings: bool = True) -> Iterator[tuple[int, str]]:
     """The sentences of a file that a person reads, with their lines."""
     text = path.read_text()
     if path.suffix == ".py":
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-                yield node.lineno, node.value
+        tree = ast.parse(text)
+        inner = [node.body for node in ast.walk(tree) if isinstance(node, DOCUMENTED)]
+        # A docstring, also one below an assignment, is an expression that is nothing but a text.
+        silent = {
+            id(statement.value)
+            for body in inner
+            for statement in body
+            if isinstance(statement, ast.Expr) and not docstrings
+        }
+        for node in ast.walk(tree):
+            value = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(value, str) and " " in value and id(node) not in silent:
+                yield node.lineno, value
     elif path.suffix == ".yaml":
         for number, line in enumerate(text.splitlines(), start=1):
             yield number, line.partition("#")[2]
@@ -61,28 +81,41 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
             yield number, re.sub(r"`[^`]*`", "", line)
 
 
-@pytest.fixture(scope="module")
-def sentences() -> list[tuple[str, str]]:
+@functools.cache
+def sentences(*, docstrings: bool) -> list[tuple[str, str]]:
     """Every sentence with its place."""
     return [
         (f"{path.relative_to(ROOT)}:{number}", text)
         for path in (*SOURCES, *PAGES, *YAMLS)
-        for number, text in prose(path)
+        for number, text in prose(path, docstrings=docstrings)
+    ]
+
+
+def pattern_of(refused: str) -> re.Pattern[str]:
+    """Words, not identifiers or configuration keys."""
+    return re.compile(rf"(?<![\w.])(?:{refused})(?![\w=])", re.IGNORECASE)
+
+
+def uses(refused: str, *, docstrings: bool) -> list[str]:
+    return [
+        f"{place}: {match.group()}"
+        for place, text in sentences(docstrings=docstrings)
+        for match in pattern_of(refused).finditer(text)
     ]
 
 
 @pytest.mark.parametrize(("refused", "instead"), REFUSED.items(), ids=list(REFUSED.values()))
-def test_a_private_word_is_not_used(
-    refused: str, instead: str, sentences: list[tuple[str, str]]
-) -> None:
-    pattern = re.compile(rf"(?<![\w.])(?:{refused})(?![\w=])", re.IGNORECASE)
-    found = [
-        f"{place}: {match.group()}" for place, text in sentences for match in pattern.finditer(text)
-    ]
+def test_a_private_word_is_not_used(refused: str, instead: str) -> None:
+    found = uses(refused, docstrings=True)
+    assert not found, f"{len(found)} uses; write {instead}:\n" + "\n".join(found[:40])
+
+
+@pytest.mark.parametrize(("refused", "instead"), RIDDLES.items(), ids=list(RIDDLES.values()))
+def test_no_message_or_page_speaks_of_programs_as_of_people(refused: str, instead: str) -> None:
+    found = uses(refused, docstrings=False)
     assert not found, f"{len(found)} uses; write {instead}:\n" + "\n".join(found[:40])
 
 
 @pytest.mark.parametrize("text", ["'x' is no word of a run", "Its canaries were slower", "rival"])
 def test_a_private_word_would_be_found(text: str) -> None:
-    patterns = [re.compile(rf"(?<![\w.])(?:{each})(?![\w=])", re.IGNORECASE) for each in REFUSED]
-    assert any(pattern.search(text) for pattern in patterns)
+    assert any(pattern_of(refused).search(text) for refused in REFUSED)

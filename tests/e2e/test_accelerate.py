@@ -18,9 +18,9 @@ from support.waiting import children_of, is_there
 FAST = {
     **{"stopping": "fixed", "stopping.processes": 2, "stopping.calls": 5},
     **{"stopping.window_s": 0.05, "protocol.canary_tolerance_ratio": None},
-    "tracking": "none",
+    "recorder": "none",
 }
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "accelerate.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "accelerate.md"
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_each_graph_is_measured_on_each_backend_and_recorded(here, capsys):
         torch._dynamo.graph_break()  # not print(): Ray, which other tests start, puts its own there
         return y
 
-    options = {**FAST, "tracking": "mlflow", "tracking.uri": f"sqlite:///{here.path}/m.db"}
+    options = {**FAST, "recorder": "mlflow", "recorder.uri": f"sqlite:///{here.path}/m.db"}
     names = ["local/eager", "local/onnxrt-cpu"]
     with benchorch.remote_profile(backends=names, directory="out", **options) as profile:
         for _ in range(4):
@@ -84,7 +84,7 @@ def test_a_machine_with_a_price_has_dollars_for_a_million_calls(here, monkeypatc
     total = seen.totals["r6i.large/eager"]
     hourly = 0.126  # of the dated list, in us-east-1
     assert total.usd_per_million_calls.value == pytest.approx(total.ms.value * hourly / 3.6)
-    assert "this machine only" in seen.segments[1].backends["local/eager"].reason
+    assert "this machine is `r6i.large`" in seen.segments[1].backends["local/eager"].reason
     assert seen.totals["local/eager"].ms is None
 
 
@@ -130,7 +130,7 @@ def test_two_kinds_of_machine_stand_in_one_report_measured_in_parallel(here):
 INTERRUPTED = """
 import benchorch, torch
 double = benchorch.accelerate(lambda x: x * 2)
-with benchorch.remote_profile(backends="local/eager", directory="out", tracking="none",
+with benchorch.remote_profile(backends="local/eager", directory="out", recorder="none",
                               stopping="fixed", **{"stopping.processes": 50,
                               "stopping.window_s": 5}) as profile:
     for _ in range(3):

@@ -12,7 +12,7 @@ import boto3  # noqa: TID251 - looks at what was made
 import pytest
 import yaml
 
-from benchorch.run.archive import keep
+from benchorch.run.archive import archive_run
 from benchorch.stores.s3 import bucket_at
 from support.aws_emulator.server import Emulator
 from support.synthetic_runs import result, trial, write_run
@@ -168,7 +168,7 @@ def test_ray_launches_and_ends_workers_with_the_rights_it_is_granted_and_no_more
     assert {"ec2:RunInstances", "ec2:TerminateInstances"} <= own
 
 
-def test_machines_are_ended_and_results_brought_home_before_the_stack_goes(stack, tmp_path):
+def test_machines_are_terminated_and_results_downloaded_before_the_stack_goes(stack, tmp_path):
     ec2 = boto3.client("ec2")
     subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
     launched = ec2.run_instances(
@@ -193,13 +193,13 @@ def test_machines_are_ended_and_results_brought_home_before_the_stack_goes(stack
     boto3.client("s3").put_object(Bucket=bucket, Key="store/artifacts/built", Body=b"by a sweep")
     one = trial("eager")
     run = write_run(tmp_path / "lost", (one, result(one)), plan_id="20261122-000000-0000")
-    keep(run, bucket_at(str(stack.output("results_url"))))
+    archive_run(run, bucket_at(str(stack.output("results_url"))))
     assert worker in stack.provision("status").stdout
     ended = stack.provision("destroy", "--yes", "--results", str(tmp_path / "runs"))
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-3000:]
     assert "no machine is left" in ended.stdout
     home = tmp_path / "runs" / "20261122-000000-0000"
-    assert f"brought home: {home}" in ended.stdout
+    assert f"downloaded: {home}" in ended.stdout
     assert (home / "results.jsonl").read_bytes() == (run / "results.jsonl").read_bytes()
     assert f"removed 1 object version(s) from {url}" in ended.stdout
     states = ec2.describe_instances(InstanceIds=[worker])["Reservations"][0]["Instances"]

@@ -18,7 +18,7 @@ from benchorch.config.components import TARGET
 from benchorch.config.composer import Composer, add_directories
 from benchorch.config.diagnostics import composition_errors
 from benchorch.domain.codec import Json
-from benchorch.domain.trial import ConfigNode
+from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.errors import BenchorchError, ConfigError
 from benchorch.recorders.location import strike_out
 from benchorch.results.report.console import ConsoleReport
@@ -87,21 +87,15 @@ def _strike_out_passwords(directory: Path) -> None:
             path.write_text(clean)
 
 
-def refuse_foreign_code(loader: ConfigLoader, config_name: str, words: Sequence[str]) -> None:
+def refuse_foreign_code(composer: Composer, overrides: Sequence[str]) -> None:
     """ConfigError where a recipe would have Hydra itself call something that is not its own.
 
     Hydra makes callbacks, and Python's logging its handlers, of whatever a file names, before
     there is a plan. What cannot be composed is left to whoever explains that.
     """
-    from hydra.types import RunMode
-    from omegaconf import OmegaConf
-
     problems: list[str] = []
     with contextlib.suppress(*composition_errors()):
-        config = loader.load_configuration(
-            config_name, list(words), run_mode=RunMode.MULTIRUN, from_shell=False
-        )
-        problems += _foreign(cast(ConfigNode, OmegaConf.to_container(config.hydra, resolve=False)))
+        problems += _foreign(composer.hydra_settings(overrides))
     if problems:
         raise ConfigError(problems)
 
@@ -109,7 +103,7 @@ def refuse_foreign_code(loader: ConfigLoader, config_name: str, words: Sequence[
 def _foreign(settings: ConfigNode) -> Iterator[str]:
     if settings["callbacks"]:
         yield "hydra.callbacks: is not for recipes, because Hydra calls whatever it names."
-    if cast(ConfigNode, settings["job"])["env_set"]:
+    if node_of(settings, "job").get("env_set"):
         yield "hydra.job.env_set: is not for recipes; set variables before the command."
     for name in ("hydra_logging", "job_logging"):
         made = settings[name] or {}

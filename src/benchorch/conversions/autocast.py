@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
@@ -26,17 +26,14 @@ class Autocast(ModuleStep):
         dtype: of the operators that are safe in it.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
-    produces: ClassVar[Format] = Format.MODULE
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.MODULE,)
+    produces = Format.MODULE
 
     dtype: Literal["bfloat16", "float16"]
 
     @property
     def tolerance_ratio(self) -> float:
-        """What rounding the factors of every product to 8 or to 11 bits may cost."""
+        """Error of rounding the factors of every product to 8 or 11 bits."""
         return HALF_PRECISION_RATIOS[self.dtype]
 
     def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:

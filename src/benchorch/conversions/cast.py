@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
@@ -24,17 +24,14 @@ class Cast(ModuleStep):
         dtype: of the weights and of what is computed.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
-    produces: ClassVar[Format] = Format.MODULE
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.MODULE,)
+    produces = Format.MODULE
 
     dtype: Literal["bfloat16", "float16"]
 
     @property
     def tolerance_ratio(self) -> float:
-        """What rounding every value to 8 or to 11 bits may cost."""
+        """Error of rounding every value to 8 or 11 bits."""
         return HALF_PRECISION_RATIOS[self.dtype]
 
     def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:

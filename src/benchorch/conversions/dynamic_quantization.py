@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.conversions.quantization import quietly
 from benchorch.domain.tensors import Example
@@ -33,10 +33,6 @@ class DynamicQuantization(StateStep):
         dtype: of the weights; with float16 the arithmetic stays in float32.
     """
 
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
-
     dtype: Literal["int8", "float16"] = "int8"
 
     @property
@@ -45,7 +41,7 @@ class DynamicQuantization(StateStep):
         return TOLERANCE_RATIOS[self.dtype]
 
     def unavailable(self, device: str) -> str | None:
-        """A GPU: the kernels are for CPUs."""
+        """Unavailable on GPUs: the kernels are for CPUs."""
         if device == "cpu":
             return None
         return f"torch.ao's dynamic quantisation has kernels for CPUs alone, not for {device!r}"
@@ -116,7 +112,7 @@ def _tensors(module: torch.nn.Module) -> dict[str, Any]:
 
 
 def _layers(module: torch.nn.Module) -> dict[str, torch.nn.Module]:
-    """What can be replaced, by every name it has; not the model itself, which has none."""
+    """Layers that can be replaced, by each of their names; not the model itself, which has none."""
     named = module.named_modules(remove_duplicate=False)
     # By exact type, as torch does: attention has a Linear of its own kind, never quantised.
     return {name: each for name, each in named if name and type(each) in _kinds()}

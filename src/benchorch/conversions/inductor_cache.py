@@ -1,4 +1,4 @@
-"""torch.compile: what Inductor generated for a module, to be loaded before it compiles again."""
+"""torch.compile: Inductor's generated code for a module, loaded before it compiles again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
@@ -35,11 +35,10 @@ class InductorCompile(FileStep):
             runtime's facts count it.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
-    produces: ClassVar[Format] = Format.INDUCTOR_CACHE
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability", "cpu_isa", "threads")
-    version: ClassVar[int] = 2  # 2: options for Dynamo beside Inductor's
+    consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
+    produces = Format.INDUCTOR_CACHE
+    depends_on = ("arch", "compute_capability", "cpu_isa", "threads")
+    version = 2  # 2: options for Dynamo beside Inductor's
 
     mode: Literal[
         "default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"
@@ -57,7 +56,7 @@ class InductorCompile(FileStep):
         """Writes ``cache.bin`` (empty where Inductor keeps nothing) and ``options.json``."""
         if self.dynamic is False and request.example.dynamic:
             raise BuildError(
-                "dynamic=false leaves no size open, but workload.dynamic asks for "
+                "dynamic=false leaves no size open, but workload.dynamic requires "
                 f"{', '.join(request.example.dynamic)}.",
                 remedy="conversion.steps.inductor.dynamic=null",
             )
@@ -82,7 +81,7 @@ class InductorCompile(FileStep):
 
 
 def _compile(request: BuildRequest, options: Options) -> bytes:
-    """What Inductor would save after one call."""
+    """Inductor's cache after one call."""
     import torch
     import torch._dynamo.config
     import torch._inductor.config
@@ -108,7 +107,7 @@ def _compile(request: BuildRequest, options: Options) -> bytes:
 
 @contextmanager
 def _no_compiled_code() -> Iterator[None]:
-    """Dynamo forgets what this process compiled, before and after: else it would be used again."""
+    """Reset Dynamo before and after: else it would reuse what this process compiled."""
     import torch
 
     torch._dynamo.reset()

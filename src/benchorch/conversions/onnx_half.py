@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
@@ -15,7 +15,7 @@ from benchorch.interfaces.conversion import BuildRequest, FileStep
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxHalf(FileStep):
-    """Weights and operators in float16, but for those that float16 would spoil.
+    """Weights and operators in float16, except those that it would make inaccurate.
 
     Unlike a module that is cast before the export, operators that float16 has not, or would spoil,
     keep float32. A provider may still compute in float32 where it has no other kernel.
@@ -24,17 +24,15 @@ class OnnxHalf(FileStep):
         keep_io_types: leave inputs and outputs in float32.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.ONNX,)
-    produces: ClassVar[Format] = Format.ONNX
-    requires: ClassVar[tuple[str, ...]] = ("onnx", runtime_distribution())
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.ONNX,)
+    produces = Format.ONNX
+    requires = ("onnx", runtime_distribution())
 
     keep_io_types: bool = False
 
     @property
     def tolerance_ratio(self) -> float:
-        """What rounding every value to 11 bits may cost."""
+        """Error of rounding every value to 11 bits."""
         return 5e-3
 
     def build(self, request: BuildRequest) -> None:

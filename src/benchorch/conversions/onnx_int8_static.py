@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.conversions.onnx_prepare import prepared, require_operators
+from benchorch.conversions.quantization import check_samples
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, runtime_distribution
@@ -31,11 +32,9 @@ class OnnxInt8Static(FileStep):
         reduce_range: 7 bit weights, for processors whose 8 bit products saturate (no VNNI).
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.ONNX,)
-    produces: ClassVar[Format] = Format.ONNX
-    requires: ClassVar[tuple[str, ...]] = ("onnx", runtime_distribution())
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.ONNX,)
+    produces = Format.ONNX
+    requires = ("onnx", runtime_distribution())
 
     samples: int = 32
     method: Literal["minmax", "entropy", "percentile"] = "minmax"
@@ -43,12 +42,11 @@ class OnnxInt8Static(FileStep):
     reduce_range: bool = False
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ValueError(f"samples must be at least 1; got {self.samples}.")
+        check_samples(self.samples)
 
     @property
     def tolerance_ratio(self) -> float:
-        """Twice what it cost a small BERT."""
+        """Twice the error of a small BERT."""
         return 8e-2
 
     def build(self, request: BuildRequest) -> None:
@@ -83,7 +81,7 @@ class OnnxInt8Static(FileStep):
             )
 
     def _inputs(self, request: BuildRequest, model: Path) -> Iterator[dict[str, NDArray[generic]]]:
-        """The calibration inputs, as the graph wants them."""
+        """The calibration inputs in the graph's types."""
         types = _input_types(model)
         for number in range(self.samples):
             arrays: Mapping[str, NDArray[generic]] = request.calibration(number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, final
+from typing import Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
@@ -37,11 +37,9 @@ class OpenVinoWeights(FileStep):
             null means where nothing else would have.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.OPENVINO_IR,)
-    produces: ClassVar[Format] = Format.OPENVINO_IR
-    requires: ClassVar[tuple[str, ...]] = ("openvino", "nncf")
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.OPENVINO_IR,)
+    produces = Format.OPENVINO_IR
+    requires = ("openvino", "nncf")
 
     bits: Literal[4, 8] = 8
     symmetric: bool = False
@@ -54,11 +52,11 @@ class OpenVinoWeights(FileStep):
 
     @property
     def tolerance_ratio(self) -> float:
-        """Twice what it cost resnet18 (8 bits) and a small BERT (4 bits)."""
+        """Twice the error of resnet18 (8 bits) and of a small BERT (4 bits)."""
         return _TOLERANCE_RATIOS[self.bits]
 
     def unavailable(self, device: str) -> str | None:
-        """On NVIDIA GPUs."""
+        """Unavailable on NVIDIA GPUs."""
         return unavailable_on(device)
 
     def build(self, request: BuildRequest) -> None:
@@ -101,7 +99,7 @@ class OpenVinoWeights(FileStep):
 
 
 def _n_packed(model: Any, bits: int) -> int:
-    """How many weights have so many bits."""
+    """Number of weights with `bits` bits."""
     constants = [node for node in model.get_ops() if node.get_type_name() == "Constant"]
     types = [node.get_element_type().get_type_name() for node in constants]
     # One byte is also what a zero point has, and a bias of whole numbers; it must be a matrix.

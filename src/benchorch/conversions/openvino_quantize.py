@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, final
+from typing import Any, Literal, final
 
+from benchorch.conversions.quantization import check_samples
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.openvino_files import (
@@ -29,27 +30,25 @@ class OpenVinoInt8(FileStep):
         model_type: transformer keeps the operators of attention that int8 would spoil in floats.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.OPENVINO_IR,)
-    produces: ClassVar[Format] = Format.OPENVINO_IR
-    requires: ClassVar[tuple[str, ...]] = ("openvino", "nncf")
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 2
+    consumes = (Format.OPENVINO_IR,)
+    produces = Format.OPENVINO_IR
+    requires = ("openvino", "nncf")
+    version = 2
 
     samples: int = 32
     preset: Literal["performance", "mixed"] | None = None
     model_type: Literal["transformer"] | None = None
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ValueError(f"samples must be at least 1; got {self.samples}.")
+        check_samples(self.samples)
 
     @property
     def tolerance_ratio(self) -> float:
-        """Twice what it cost BERT base."""
+        """Twice the error of BERT base."""
         return 5e-2
 
     def unavailable(self, device: str) -> str | None:
-        """On NVIDIA GPUs."""
+        """Unavailable on NVIDIA GPUs."""
         return unavailable_on(device)
 
     def build(self, request: BuildRequest) -> None:

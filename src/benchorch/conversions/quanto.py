@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import SubprocessError
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.conversions.quantization import calibrate, check_samples, missing, quietly
 from benchorch.domain.tensors import Example
@@ -54,10 +54,9 @@ class Quanto(StateStep):
         samples: how many inputs the activations are calibrated on.
     """
 
-    requires: ClassVar[tuple[str, ...]] = ("torch", "optimum-quanto")
+    requires = ("torch", "optimum-quanto")
     # What unpacks fewer than 8 bits is compiled on the machine and kept with the weights.
-    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability")
-    version: ClassVar[int] = 1
+    depends_on = ("arch", "compute_capability")
 
     weights: Literal["int8", "int4", "int2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"]
     activations: Literal["int8"] | None = None
@@ -199,7 +198,7 @@ def _rounds_output(layer: Any) -> bool:
 
 
 def _check_complete(module: torch.nn.Module, state: Mapping[str, object]) -> None:
-    """Quanto passes over what is missing and what is too much."""
+    """Require the same names in module and state, which quanto does not check."""
     differ = set(module.state_dict()) ^ set(state)
     if differ:
         raise MeasureError(
@@ -230,7 +229,7 @@ def _compile_unpacking(device: str, out: Path) -> None:
 
 @contextmanager
 def _ninja_on_path() -> Iterator[None]:
-    """Torch looks for ninja on the path, where an environment that is not activated is not."""
+    """Add this interpreter's directory to the path, on which torch looks for ninja."""
     import os
     import sys
 

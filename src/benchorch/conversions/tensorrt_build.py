@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
@@ -28,21 +28,20 @@ class TensorRtBuild(FileStep):
         tf32: let float32 products be rounded to 10 bits of mantissa, as tensor cores want them.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.ONNX,)
-    produces: ClassVar[Format] = Format.TENSORRT_ENGINE
-    requires: ClassVar[tuple[str, ...]] = ("tensorrt",)
-    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability")
-    version: ClassVar[int] = 1
+    consumes = (Format.ONNX,)
+    produces = Format.TENSORRT_ENGINE
+    requires = ("tensorrt",)
+    depends_on = ("arch", "compute_capability")
 
     tf32: bool = False
 
     @property
     def tolerance_ratio(self) -> float:
-        """What such products may cost, or another order of the same operations."""
+        """Error of such products, or of another order of the same operations."""
         return products_ratio(tf32=self.tf32)
 
     def unavailable(self, device: str) -> str | None:
-        """Anywhere but on NVIDIA GPUs."""
+        """Unavailable except on NVIDIA GPUs."""
         return None if device == "cuda" else ELSEWHERE
 
     def build(self, request: BuildRequest) -> None:

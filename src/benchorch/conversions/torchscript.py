@@ -1,10 +1,10 @@
-"""torch.jit: a module becomes a TorchScript graph, of what one call did or of its source."""
+"""torch.jit: a module becomes a TorchScript graph, traced from a call or compiled from source."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -35,12 +35,11 @@ class TorchScript(FileStep):
             norms and packs weights for this processor too.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
-    produces: ClassVar[Format] = Format.TORCHSCRIPT
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    consumes = (Format.MODULE,)
+    produces = Format.TORCHSCRIPT
     # A host without a GPU has none: the fact tells the two kinds of traces apart.
-    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability")
-    version: ClassVar[int] = 2  # 2: with how it is called
+    depends_on = ("arch", "compute_capability")
+    version = 2  # 2: with how it is called
 
     method: Literal["trace", "script"] = "trace"
     optimize: Literal["none", "freeze", "inference"] = "none"
@@ -74,7 +73,7 @@ def _scripted(module: torch.nn.Module, request: BuildRequest) -> Any:
 
 
 def _traced(module: torch.nn.Module, request: BuildRequest) -> Any:
-    """What one call did; where sizes are to stay open, another size was tried too."""
+    """Trace of one call; with open sizes, checked on another size."""
     import torch
 
     example = request.example

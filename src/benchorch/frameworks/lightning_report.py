@@ -1,4 +1,4 @@
-"""What does the report of Lightning's ``Trainer(profiler=...)`` say, whichever profiler wrote it?
+"""Reader of the reports of Lightning's ``Trainer(profiler=...)``, for each of its profilers.
 
 Reports are text, in a file of their own or within a log: a line ``FIT Profiler Report``, then the
 table of `SimpleProfiler`, or a ``Profile stats for:`` section for each action of `AdvancedProfiler`
@@ -25,7 +25,7 @@ _LOOKED_AT_BYTES = 4_000_000  # a report that begins later in a log is not looke
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """Something that a Trainer did: an action of its loop, a function, or an operator.
+    """An action of a Trainer's loop, a function, or an operator.
 
     Attributes:
         name: as the profiler has it.

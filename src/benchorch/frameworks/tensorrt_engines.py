@@ -1,4 +1,4 @@
-"""Where do Torch-TensorRT's engines lie between processes, and under which key?
+"""Cache of Torch-TensorRT's engines between processes.
 
 Its own cache knows a graph by the names of its operators alone and fits whatever weights there are
 into the engine that it finds. So it gets a place of its own for each model and each way to

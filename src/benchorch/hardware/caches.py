@@ -1,4 +1,4 @@
-"""How large is the last cache before memory, and how is what it holds replaced?"""
+"""Size and associativity of the last-level cache."""
 
 from __future__ import annotations
 

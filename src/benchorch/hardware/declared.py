@@ -18,7 +18,7 @@ MORE_SIZE_KEYS = ("cores", "accelerators", "accelerator_gib")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredHardware(Hardware):
-    """What CPU and CUDA machines have in common.
+    """Base of CPU and CUDA machines.
 
     Attributes:
         kind: the name by which nodes are matched; ends with `size` where there is one.
@@ -93,14 +93,14 @@ class DeclaredHardware(Hardware):
         return None
 
     def wrong_machine(self) -> str | None:
-        """Why this is not the declared machine, its accelerator left aside, or None."""
+        """Reason why this is not the declared machine, its accelerator left aside, or None."""
         unplayable = DeclaredHardware.cannot_simulate(self)
         if unplayable or self.size is None:
             return unplayable
         here = host.declared_kind()
         if here is None:
-            return f"{self.kind} was asked for; this machine does not say what it is."
-        return None if here == self.kind else f"{self.kind} was asked for; this is {here}."
+            return f"{self.kind} was requested; the kind of this machine is not declared."
+        return None if here == self.kind else f"{self.kind} was requested; this machine is {here}."
 
     def cpu_facts(self) -> dict[str, Json]:
         """The processor's part of `facts`."""

@@ -1,4 +1,4 @@
-"""How even is this machine's speed? A, B or C, from one second of spinning.
+"""Noise level of this machine, A, B or C, from one second of spinning.
 
 The thresholds are those of the measurement protocol: work of 1 ms repeated for a second, its 99th
 percentile over its median, and the time that a hypervisor took away.
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 
-from benchorch.host.canary import square
 from benchorch.host.interference import steal_ratio, usage
 from benchorch.host.pinning import pinned
+from benchorch.host.reference_workload import square
 from benchorch.units import NS_PER_MS, NS_PER_S, ns_to_s
 
 A_RATIO = 1.02
@@ -24,7 +24,7 @@ A_STEAL_RATIO = 0.005
 
 _QUANTUM_NS = NS_PER_MS
 _LEAST_QUANTA = 100
-_GROUP = 25  # quanta that are as long together as a canary
+_GROUP = 25  # quanta that are together as long as the reference workload
 _DRIFT_RATIOS = {"A": 0.0, "B": 0.05, "C": 0.10}
 _WIDENING = 3.0
 _WIDEST_RATIO = 0.25
@@ -32,13 +32,13 @@ _WIDEST_RATIO = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """How far absolute times of this machine can be trusted.
+    """Noise level: the trust that absolute times of this machine deserve.
 
     Attributes:
-        letter: ``A`` quiet; ``B`` usable; ``C`` only for comparisons in turns.
+        letter: ``A`` quiet; ``B`` usable; ``C`` only for interleaved comparisons.
         p99_over_p50: of a millisecond of fixed work.
-        steal_ratio: share of the wanted processor time that the hypervisor gave to somebody else;
-            None where the system does not tell.
+        steal_ratio: share of the wanted processor time that the hypervisor gave to other guests;
+            None where the system does not report it.
         level_spread_ratio: robust standard deviation of the speed from one 25 ms to the next.
         reasons: why it is not better; empty for an A.
         elapsed_s: what looking took.
@@ -52,7 +52,7 @@ class Grade:
     elapsed_s: float
 
     def tolerance_ratio(self, asked_ratio: float) -> float:
-        """What may be asked of this machine's canaries; never less than what is asked for.
+        """Tolerance of this machine's reference workload; never below the requested one.
 
         An A is held to that. A B gets at least 5 %, a C 10 %: such machines drift by as much from
         one process to the next, and on a C refusing everything beyond 2 % left models' medians
@@ -66,7 +66,7 @@ class Grade:
 
 @functools.cache
 def grade() -> Grade:
-    """The grade of this machine, looked at once in a process; takes a second."""
+    """The grade of this machine, measured once per process in a second."""
     with pinned(1):
         before, started_ns = usage(), perf_counter_ns()
         quanta_ns = _spin()
@@ -75,7 +75,7 @@ def grade() -> Grade:
 
 
 def judge(quanta_ns: Sequence[int], steal: float | None, elapsed_s: float = 0.0) -> Grade:
-    """The grade of a machine on which equal pieces of work took so long.
+    """The grade of a machine from the durations of equal pieces of work.
 
     Args:
         quanta_ns: at least 100 of them, in order of time.
@@ -115,7 +115,7 @@ def _timed(turns: range) -> int:
 
 
 def _level_spread(quanta_ns: Sequence[int]) -> float:
-    """Spread of the lower quartiles of stretches as long as a canary, as a canary sees them."""
+    """Spread of the lower quartiles of intervals as long as the reference workload."""
     starts = range(0, len(quanta_ns) - _GROUP + 1, _GROUP)
     levels = [math.log(sorted(quanta_ns[s : s + _GROUP])[_GROUP // 4]) for s in starts]
     middle = statistics.median(levels)

@@ -1,4 +1,4 @@
-"""How work is issued."""
+"""Scenarios: ways of issuing queries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Scenario(ABC):
     """One of MLPerf's ways of issuing queries.
 
     Class attributes:
-        pairing: how a trial meets its baseline at best: ``alternated`` inside a process,
+        pairing: the narrowest pairing with the baseline: ``alternated`` inside a process,
             ``adjacent`` processes where the scenario itself is what is compared, or ``none``.
     """
 
@@ -32,7 +32,7 @@ class Scenario(ABC):
         items_per_call: int,
         cold_caches: bool = False,
     ) -> Observations:
-        """Issue the calls in turn until `stopping` has seen enough; record every block.
+        """Issue the calls cyclically until `stopping` ends the run; record every block.
 
         Args:
             calls: the same executable bound to different inputs; at least one.

@@ -1,16 +1,17 @@
-"""What all models share: inputs, plain arguments and a checkpoint, as a YAML declares them."""
+"""Base of all models: inputs, plain arguments and a checkpoint, as a YAML declares them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, encode
 from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.interfaces.model import Model
 from benchorch.models.inputs import input_set, keyword_problems
-from benchorch.models.weights import checkpoint_problems
+from benchorch.models.versions import versions
+from benchorch.models.weights import checkpoint_digest, checkpoint_problems
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -43,8 +44,20 @@ class DeclaredModel(Model):
         """As declared."""
         return self.kwargs
 
+    def identity(self) -> Mapping[str, Json] | None:
+        """The class, its own options, the checkpoint's digest and the releases of its packages."""
+        shared = {each.name for each in fields(DeclaredModel)}
+        own = [each.name for each in fields(self) if each.name not in shared]
+        return {
+            "class": f"{type(self).__module__}.{type(self).__qualname__}",
+            "version": self.version,
+            **{name: encode(getattr(self, name)) for name in own},
+            "checkpoint": checkpoint_digest(self.checkpoint),
+            "packages": dict(versions(self.requires)),
+        }
+
     def declared_problems(self, workload: Workload) -> Sequence[str]:
-        """What is wrong with the inputs, the checkpoint and the plain arguments."""
+        """Problems of the inputs, the checkpoint and the plain arguments."""
         return [
             *input_set(self.inputs).problems(workload),
             *checkpoint_problems(self.checkpoint),

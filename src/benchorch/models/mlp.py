@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
-from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen, seeded
-from benchorch.models.versions import versions
-from benchorch.models.weights import checkpoint_digest, load_checkpoint
+from benchorch.models.weights import load_checkpoint
 
 if TYPE_CHECKING:
     import torch
@@ -29,9 +27,6 @@ class Mlp(DeclaredModel):
     """
 
     widths: tuple[int, ...]
-
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if len(self.widths) < 2 or min(self.widths) < 1:
@@ -50,16 +45,6 @@ class Mlp(DeclaredModel):
             module = nn.Sequential(*layers[:-1])
         load_checkpoint(module, self.checkpoint)
         return frozen(module)
-
-    def identity(self) -> Mapping[str, Json] | None:
-        """The widths and what fixes the numbers in them."""
-        return {
-            "class": "benchorch.models.mlp.Mlp",
-            "version": self.version,
-            "widths": list(self.widths),
-            "checkpoint": checkpoint_digest(self.checkpoint),
-            "packages": dict(versions(self.requires)),
-        }
 
     def problems(self, workload: Workload) -> Sequence[str]:
         """Inputs, checkpoint, and whether the rows fit the first layer."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
-from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen, seeded
-from benchorch.models.versions import versions
-from benchorch.models.weights import checkpoint_digest, load_checkpoint
+from benchorch.models.weights import load_checkpoint
 
 if TYPE_CHECKING:
     import torch
@@ -31,9 +29,6 @@ class ResNet(DeclaredModel):
     depth: Literal[18, 34, 50, 101, 152]
     classes: int = 1000
 
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
-
     def __post_init__(self) -> None:
         if self.classes < 1:
             raise ValueError(f"classes must be above 0, got {self.classes}.")
@@ -46,17 +41,6 @@ class ResNet(DeclaredModel):
             module = resnet(self.depth, self.classes)
         load_checkpoint(module, self.checkpoint)
         return frozen(module)
-
-    def identity(self) -> Mapping[str, Json] | None:
-        """Depth, classes and what fixes the numbers in the network."""
-        return {
-            "class": "benchorch.models.resnet.ResNet",
-            "version": self.version,
-            "depth": self.depth,
-            "classes": self.classes,
-            "checkpoint": checkpoint_digest(self.checkpoint),
-            "packages": dict(versions(self.requires)),
-        }
 
     def problems(self, workload: Workload) -> Sequence[str]:
         """Inputs, checkpoint, and whether the images have three channels."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
@@ -47,8 +47,7 @@ class TransformersModel(DeclaredModel):
     outputs: tuple[str, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
 
-    requires: ClassVar[tuple[str, ...]] = ("torch", "transformers")
-    version: ClassVar[int] = 1
+    requires = ("torch", "transformers")
 
     def load(self, seed: int) -> torch.nn.Module:
         """The model, answering with a plain tuple of tensors."""
@@ -100,7 +99,7 @@ class TransformersModel(DeclaredModel):
         return loaded
 
     def identity(self) -> Mapping[str, Json] | None:
-        """What fixes module and weights; None for the hub's weights unless a commit is named."""
+        """Identity of module and weights; None for the hub's weights unless a commit is named."""
         if self.pretrained and not _COMMIT.fullmatch(self.revision or ""):
             return None
         source = {"hub_id": self.hub_id, "revision": self.revision} if self.pretrained else {}
@@ -165,7 +164,7 @@ class TransformersModel(DeclaredModel):
 def _unknown(
     where: str, names: Iterable[str], known: frozenset[str] | None, what: str
 ) -> list[str]:
-    """Names that the architecture does not have; none where that cannot be told."""
+    """Names that the architecture does not have; none where they cannot be read."""
     return [
         f"{where}.{name}: this architecture has no such {what}.{suggest(name, known or ())}"
         for name in names
@@ -175,7 +174,7 @@ def _unknown(
 
 @contextmanager
 def _hub(*, open: bool) -> Iterator[None]:
-    """Whether the hub may be asked; what was set before is set again afterwards."""
+    """Allow or forbid requests to the hub; restored afterwards."""
     from huggingface_hub import constants
 
     before = constants.HF_HUB_OFFLINE

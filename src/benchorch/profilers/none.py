@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 from benchorch.errors import MeasureError
 from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest, Profiler
@@ -14,12 +14,12 @@ from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest, Profi
 class NoProfiler(Profiler):
     """Saves the seconds that profiling costs each trial."""
 
-    wanted: ClassVar[bool] = False
+    wanted = False
 
     def unavailable(self, device: str) -> str | None:
         """Always: nothing is to be recorded."""
-        return "no profile was asked for: profiler=auto"
+        return "no profile was requested: profiler=auto"
 
     def capture(self, request: CaptureRequest) -> CapturedProfile:
         """Nothing can be recorded by it."""
-        raise MeasureError("No profile was asked for.", kind="no_profiler", remedy="profiler=auto")
+        raise MeasureError("No profile was requested.", kind="no_profiler", remedy="profiler=auto")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, final
+from typing import Literal, final
 
 from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest
 from benchorch.profilers.schedule import Scheduled
@@ -19,7 +19,7 @@ TRACE = f"{REPORT}.sqlite"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nsys(Scheduled):
-    """What host and GPU do, as the driver has it, with NVTX ranges of ours.
+    """Activity of host and GPU from the driver, with our NVTX ranges.
 
     Ranges: ``model`` and ``inputs`` while loading, ``iteration 0`` ... around each call and the
     wait for it, ``forward`` around the call alone.
@@ -30,14 +30,14 @@ class Nsys(Scheduled):
         range: ``calls`` records the active calls alone, ``everything`` the process from its start.
     """
 
-    exit_s: ClassVar[float] = 300.0  # it writes and converts its report after the process
+    exit_s = 300.0  # it writes and converts its report after the process
 
     program: str = "nsys"
     trace: Sequence[str] = ("cuda", "nvtx", "osrt", "cudnn", "cublas")
     range: Literal["calls", "everything"] = "calls"
 
     def unavailable(self, device: str) -> str | None:
-        """A reason where there is no GPU to look at, or no such program."""
+        """Unavailable without a GPU or without the program."""
         if device != "cuda":
             return f"Nsight Systems records GPUs, and this hardware's device is {device!r}"
         if shutil.which(self.program) is None:
@@ -98,7 +98,7 @@ def _nvtx(name: str) -> Iterator[None]:
 
 @contextmanager
 def _recorded() -> Iterator[None]:
-    """The stretch that ``--capture-range=cudaProfilerApi`` records."""
+    """The range that ``--capture-range=cudaProfilerApi`` records."""
     import torch
 
     torch.cuda.profiler.start()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Plan, and build what the plan needs; nothing is measured."""
+"""Build of everything that a plan needs, without a measurement."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import cast
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.config.overrides import lift_lists
 from benchorch.domain.codec import Json
 from benchorch.domain.session import Session
-from benchorch.domain.trial import ConfigNode, Trial
+from benchorch.domain.trial import ConfigNode, Trial, node_of
 from benchorch.run.expand import describe
 from benchorch.run.planner import new_plan_id, plan_jobs
 from benchorch.trial.supervisor import run_trial
@@ -20,18 +19,11 @@ from benchorch.trial.supervisor import run_trial
 def build_only(
     directories: Sequence[Path], overrides: Sequence[str], folder: Path, say: Callable[[str], None]
 ) -> list[ConfigNode]:
-    """For each trial of the plan: its cell, whether it was built or found, seconds, bytes."""
+    """A row for each trial of the plan: its cell, whether it was built, seconds, bytes."""
     composer = Composer(config_loader(directories))
     plan_id = new_plan_id()
-    plan = plan_jobs(composer, [lift_lists(overrides, composer.groups)], plan_id).plan
-    session = Session(
-        plan_id=plan_id,
-        directory=folder / plan_id,
-        store=cast(ConfigNode, plan.session["store"]),
-        rebuild=str(plan.session["rebuild"]),
-        search_path=(str(plan.session["cwd"]),),
-        profiler={},
-    )
+    plan = plan_jobs(composer, composer.jobs(overrides), plan_id).plan
+    session = replace(Session.of(plan, folder / plan_id), profiler={})
     rows: list[ConfigNode] = []
     for trial in plan.trials:
         say(f"building {describe(trial.labels)}")
@@ -41,9 +33,9 @@ def build_only(
 
 
 def _build(trial: Trial, session: Session) -> ConfigNode:
-    everything = len(cast(ConfigNode, cast(ConfigNode, trial.spec["conversion"])["steps"] or {}))
+    all_steps = len(node_of(node_of(trial.spec, "conversion"), "steps"))
     built = run_trial(
-        replace(trial, build_steps=everything),
+        replace(trial, build_steps=all_steps),
         session=session,
         attempt=1,
         isolated=True,
@@ -52,7 +44,7 @@ def _build(trial: Trial, session: Session) -> ConfigNode:
     row: dict[str, Json] = {"cell": describe(trial.labels)}
     if built.failure is not None:
         return {**row, "failed": built.failure.message, "remedy": built.failure.remedy}
-    assert built.build is not None  # what did not fail was built
+    assert built.build is not None  # a build without a failure has this
     return {
         **row,
         "cache": built.build.cache,

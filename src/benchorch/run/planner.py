@@ -1,43 +1,35 @@
-"""From words to a plan: compose, check everything, spend and start nothing."""
+"""Planning: compose and check everything; spend and start nothing."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
 
 from benchorch.config.components import make, suggest
 from benchorch.config.composer import Composer, MatrixCell
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.result import TrialResult
-from benchorch.domain.trial import ConfigNode, Plan, Trial
-from benchorch.errors import ConfigError, StoreError
+from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
+from benchorch.errors import ConfigError, Problems, StoreError
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner
 from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.store import Store
 from benchorch.recorders import location
 from benchorch.results.pricing.sweep_cost import budget_of, pricing_of, snapshot
+from benchorch.run.expand import SPEC_KEYS
 from benchorch.run.expand import plan as make_plan
 
-SESSION_KEYS = (
-    *("profiler", "executor", "store", "tracking", "pricing", "budget"),
-    *("rebuild", "baseline", "objective", "name", "keep_at"),
-)
+_SHARED_NODES = ("profiler", "executor", "store", "recorder", "pricing", "budget")
+SESSION_KEYS = (*_SHARED_NODES, "rebuild", "baseline", "objective", "name", "keep_at")
+NODES = (*SPEC_KEYS, *_SHARED_NODES)
 REBUILD = ("if_needed", "always", "never")
-NODES = (
-    *("model", "workload", "conversion", "hardware", "scenario", "stopping", "protocol"),
-    *("parity", "limits"),
-    *("profiler", "executor", "store", "tracking", "pricing", "budget"),
-)
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +37,12 @@ class Planned:
     """A plan, the executor it was checked against, and which trial each cell became.
 
     Attributes:
-        asked: for each job its cells' trial ids, "" where a cell became a skip.
+        requested: for each job its cells' trial ids, "" where a cell became a skip.
     """
 
     plan: Plan
     executor: Executor
-    asked: tuple[tuple[str, ...], ...]
+    requested: tuple[tuple[str, ...], ...]
 
 
 def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -> Planned:
@@ -59,21 +51,21 @@ def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -
     cells = _without_common_axes([cell for job_cells in by_job for cell in job_cells])
     if not cells:
         raise ConfigError(["The sweep is empty: there is nothing to run."])
-    problems = _Problems()
+    problems = Problems()
     known = {*SESSION_KEYS, *NODES, "matrix", "each", "resume", *composer.groups}
     problems.add(problem for cell in cells for problem in _shape_problems(cell, known))
     problems.stop()
     session = {key: cells[0].config.get(key) for key in SESSION_KEYS}
     problems.add(_session_problems(session, cells))
-    executor = problems.attempt(lambda: make(_node(session, "executor"), Executor, "executor"))
+    executor = problems.attempt(lambda: make(node_of(session, "executor"), Executor, "executor"))
     planned = problems.attempt(
         lambda: make_plan(
             cells,
-            # Without one that could be made, the cells' own mistakes are told all the same.
+            # Where none can be made, the cells' own problems are reported too.
             executor=executor or _Anywhere(),
             plan_id=plan_id,
             name=str(session["name"]),
-            session={**_without_secrets(session), "cwd": str(Path.cwd())},
+            session=_stored(session),
             baseline=_baseline(session, composer),
         )
     )
@@ -81,45 +73,24 @@ def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -
     assert executor is not None
     assert planned is not None
     by_cell = iter(planned[1])
-    asked = tuple(tuple(next(by_cell) for _ in job_cells) for job_cells in by_job)
+    requested = tuple(tuple(next(by_cell) for _ in job_cells) for job_cells in by_job)
     prices = snapshot(planned[0].trials, pricing_of(session))
     notes = tuple(_notes(session, executor))
     plan = replace(planned[0], prices=prices, notes=notes)
-    return Planned(plan=plan, executor=executor, asked=asked)
+    return Planned(plan=plan, executor=executor, requested=requested)
 
 
 def _notes(session: ConfigNode, executor: Executor) -> Iterator[str]:
-    store = make(_node(session, "store"), Store, "store")
+    store = make(node_of(session, "store"), Store, "store")
     if executor.is_remote() and not store.is_shared():
         yield (
             "each machine builds for itself, unless store.root is a disk that all of them mount; "
-            "with store=s3 one builds for all (docs/cache.md)"
+            "with store=s3 one builds for all (docs/cloud/cache.md)"
         )
 
 
-class _Problems:
-    """Everything wrong so far, each once."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, None] = {}
-
-    def add(self, problems: Iterable[str]) -> None:
-        self.found.update(dict.fromkeys(problems))
-
-    def attempt(self, work: Callable[[], T]) -> T | None:
-        try:
-            return work()
-        except ConfigError as error:
-            self.add(error.problems)
-            return None
-
-    def stop(self) -> None:
-        if self.found:
-            raise ConfigError(list(self.found))
-
-
 class _Anywhere(Executor):
-    """Stands in for an executor that could not be made, so that planning can go on looking."""
+    """Stand-in for an executor that could not be made, so planning finds the other problems."""
 
     def unreachable(self, hardware_kind: str) -> str | None:
         return None
@@ -129,25 +100,23 @@ class _Anywhere(Executor):
 
 
 def _compose(composer: Composer, jobs: Sequence[Sequence[str]]) -> list[list[MatrixCell]]:
-    problems = _Problems()
+    problems = Problems()
     by_job = [problems.attempt(partial(composer.cells, job)) for job in jobs]
     problems.stop()
     return [cells for cells in by_job if cells is not None]
 
 
 def _without_common_axes(cells: Sequence[MatrixCell]) -> list[MatrixCell]:
-    """A key that has one value in all cells tells none of them apart."""
-    seen: dict[str, set[str | None]] = {}
-    for key in {key for cell in cells for key in cell.axes}:
-        seen[key] = {cell.axes.get(key) for cell in cells}
+    """The cells without axes that have one value in all of them."""
+    keys = {key for cell in cells for key in cell.axes}
+    varying = {key for key in keys if len({cell.axes.get(key) for cell in cells}) > 1}
     return [
-        replace(cell, axes={k: v for k, v in cell.axes.items() if len(seen[k]) > 1})
-        for cell in cells
+        replace(cell, axes={k: v for k, v in cell.axes.items() if k in varying}) for cell in cells
     ]
 
 
 def _shape_problems(cell: MatrixCell, known: Collection[str]) -> Iterator[str]:
-    """Keys that nobody reads, nodes that are no nodes, and numbers that are none."""
+    """Unknown keys, nodes that are not mappings, and numbers that are not finite."""
     for key in cell.config:
         if key not in known:
             yield f"{key}: unknown key.{suggest(key, known)}"
@@ -191,18 +160,18 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
         if any(cell.config.get(key) != session[key] for cell in cells):
             yield f"{key}: is one for the whole command; it cannot be swept."
     yield from _place_problems(session["keep_at"])
-    problems = _Problems()
-    store = problems.attempt(lambda: make(_node(session, "store"), Store, "store"))
+    problems = Problems()
+    store = problems.attempt(lambda: make(node_of(session, "store"), Store, "store"))
     problems.add(store.problems() if store else ())
-    problems.attempt(lambda: make(_node(session, "tracking"), Recorder, "tracking"))
+    problems.attempt(lambda: make(node_of(session, "recorder"), Recorder, "recorder"))
     problems.attempt(lambda: pricing_of(session))
     problems.attempt(lambda: budget_of(session))
-    problems.attempt(lambda: make(_node(session, "profiler"), Profiler, "profiler"))
+    problems.attempt(lambda: make(node_of(session, "profiler"), Profiler, "profiler"))
     yield from problems.found
 
 
 def _place_problems(url: Json) -> Iterator[str]:
-    """Why nothing can be kept there, as far as that is known without asking anybody."""
+    """Why a run cannot be archived there, as far as the URL shows."""
     if url is not None:
         from benchorch.stores.s3 import bucket_at
 
@@ -212,17 +181,14 @@ def _place_problems(url: Json) -> Iterator[str]:
             yield f"keep_at: {error}"
 
 
-def _without_secrets(session: ConfigNode) -> ConfigNode:
-    """The session as a plan may hold it: on disk, on the screen, on other machines."""
-    tracking = session["tracking"]
-    kept = location.kept_secret(tracking) if isinstance(tracking, Mapping) else tracking
-    return {**session, "tracking": kept}
-
-
-def _node(session: ConfigNode, key: str) -> ConfigNode:
-    return cast(ConfigNode, session[key])
+def _stored(session: ConfigNode) -> ConfigNode:
+    """The session as a plan holds it on disk: without secrets, its keys those of all releases."""
+    recorder = session["recorder"]
+    public = location.kept_secret(recorder) if isinstance(recorder, Mapping) else recorder
+    named = {"tracking" if key == "recorder" else key: value for key, value in session.items()}
+    return {**named, "tracking": public, "cwd": str(Path.cwd())}
 
 
 def new_plan_id() -> str:
-    """A name for an invocation, sorted by time: ``20261120-101500-1f3a``."""
+    """An id for an invocation, sorted by time: ``20261120-101500-1f3a``."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"

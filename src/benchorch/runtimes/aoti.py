@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 from zipfile import BadZipFile, ZipFile
 
 from benchorch.domain.artifact import Format
@@ -38,12 +38,11 @@ _CHECKS = {
 class Aoti(Runtime):
     """Calls the compiled library directly; Dynamo and Inductor are never imported."""
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.AOTI_PACKAGE,)
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 2
+    consumes = (Format.AOTI_PACKAGE,)
+    version = 2
 
     def unavailable(self, device: str) -> str | None:
-        """A reason only where torch is missing."""
+        """Unavailable without torch."""
         return missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
@@ -84,7 +83,7 @@ def _counts(metadata: Mapping[str, str], package: Path) -> dict[str, Json]:
 
 
 def _fused_kernels(package: Path) -> int | None:
-    """How many kernels of Inductor's own the package calls; None where its source is not there."""
+    """Number of Inductor's own kernels in the package; None without its source."""
     try:
         with ZipFile(package) as archive:
             sources = [name for name in archive.namelist() if name.endswith("wrapper.cpp")]
@@ -107,7 +106,7 @@ def _prepare(loader: Any, order: tuple[str, ...], tensors: Mapping[str, torch.Te
 
 
 def _check_host(metadata: Mapping[str, str], request: LoadRequest) -> None:
-    """MeasureError where the package was compiled for something else than what is here."""
+    """MeasureError where the package was compiled for another machine."""
     here = {
         "AOTI_MACHINE": platform.machine(),
         "AOTI_DEVICE_KEY": request.device,

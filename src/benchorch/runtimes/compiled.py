@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
@@ -23,15 +23,13 @@ class Compiled(Runtime):
         dynamic: true leaves sizes open from the start, false never, null where they change.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
+    consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
 
     backend: Literal["eager", "aot_eager", "cudagraphs"]
     dynamic: bool | None = None
 
     def unavailable(self, device: str) -> str | None:
-        """A reason where torch is missing, and for CUDA graphs on a CPU."""
+        """Unavailable without torch, and for CUDA graphs on a CPU."""
         if self.backend == "cudagraphs" and device != "cuda":
             return "CUDA graphs do nothing on a CPU: torch would run the model as it is."
         return missing_torch()

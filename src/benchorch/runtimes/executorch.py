@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -33,13 +33,12 @@ class Executorch(Runtime):
     Its pool of threads is the process's: the last program that was loaded sets its size.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.EXECUTORCH_PROGRAM,)
-    requires: ClassVar[tuple[str, ...]] = ("torch", "executorch")
-    version: ClassVar[int] = 1
-    cohabits: ClassVar[bool] = False  # one pool of threads for all programs of a process
+    consumes = (Format.EXECUTORCH_PROGRAM,)
+    requires = ("torch", "executorch")
+    cohabits = False  # one pool of threads for all programs of a process
 
     def unavailable(self, device: str) -> str | None:
-        """Without torch, and on NVIDIA GPUs."""
+        """Unavailable without torch, and on NVIDIA GPUs."""
         if device == "cuda":
             return "XNNPACK, to which ExecuTorch hands the model here, runs on processors alone"
         return missing_torch()
@@ -88,7 +87,7 @@ def _set_threads(threads: int) -> None:
 
 
 def _threads() -> int | None:
-    """How many threads the pool has; None where this version does not tell."""
+    """Size of the pool; None where this version does not report it."""
     from executorch.extension.pybindings import portable_lib
 
     count = getattr(portable_lib, "_threadpool_get_thread_count", None)

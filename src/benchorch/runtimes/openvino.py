@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -26,26 +26,25 @@ _BFLOAT16 = "bf16"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenVino(Runtime):
-    """One stream, and the threads that were asked for.
+    """One stream with the requested number of threads.
 
     Args:
         precision: what floating operators are computed in. Left to the device it is bfloat16 on
             processors that have it, whatever the graph says.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.OPENVINO_IR,)
-    requires: ClassVar[tuple[str, ...]] = ("openvino", "numpy")
-    version: ClassVar[int] = 1
+    consumes = (Format.OPENVINO_IR,)
+    requires = ("openvino", "numpy")
 
     precision: Literal["float32", "bfloat16", "float16", "device"] = "float32"
 
     @property
     def tolerance_ratio(self) -> float:
-        """What that precision may cost."""
+        """Error of that precision."""
         return _TOLERANCE_RATIOS[self.precision]
 
     def unavailable(self, device: str) -> str | None:
-        """On NVIDIA GPUs."""
+        """Unavailable on NVIDIA GPUs."""
         return unavailable_on(device)
 
     def load(self, request: LoadRequest) -> Executable:
@@ -88,7 +87,7 @@ class OpenVinoExecutable(Executable):
         return {str(index): _array(tensor) for index, tensor in enumerate(tensors)}
 
     def facts(self) -> Mapping[str, Json]:
-        """What the compiled graph says of itself."""
+        """Facts of the compiled graph."""
         return {"provider": "OpenVINO CPU", "device": "cpu", **compiled_facts(self.compiled)}
 
     def close(self) -> None:

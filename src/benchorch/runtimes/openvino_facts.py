@@ -1,4 +1,4 @@
-"""What does OpenVINO really run? As its compiled graph says itself."""
+"""Facts of an OpenVINO execution, read from its compiled graph."""
 
 from __future__ import annotations
 

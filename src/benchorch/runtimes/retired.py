@@ -1,9 +1,9 @@
-"""What stands for a conversion that nothing can run any more."""
+"""Placeholder of a conversion whose upstream is gone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn, final
+from typing import NoReturn, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import MeasureError
@@ -13,16 +13,15 @@ from benchorch.interfaces.runtime import LoadRequest, Runtime
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retired(Runtime):
-    """Never available: a plan shows why, and what took its place.
+    """Never available: a plan shows the reason and the successor.
 
     Attributes:
         reason: what became of it, in one sentence.
         successor: the conversion to choose instead; empty where there is none.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
-    requires: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.MODULE,)
+    requires = ()
 
     reason: str
     successor: str = ""

@@ -1,17 +1,17 @@
-"""All calls are there from the start: how many are done a second?"""
+"""Throughput of calls that are all available from the start."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 from benchorch.domain.measurement import Calibration, Observations
 from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
-from benchorch.scenarios.series import Series, fill, grown, in_turn
+from benchorch.scenarios.series import Series, cycled, fill, grown
 from benchorch.units import s_to_ns
 
 # Long enough for a queue to fill and drain once without that showing in the rate.
@@ -21,7 +21,7 @@ LEAST_BLOCK_S = 0.1
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offline(Scenario):
-    """MLPerf's offline: throughput with everything at hand.
+    """MLPerf's offline: throughput of queries that are all available.
 
     Calls are issued without waiting for each other, and a block is over when the device has done
     all of its own. Garbage is collected as it would be in service, and noted.
@@ -30,7 +30,7 @@ class Offline(Scenario):
         min_duration_s: blocks add up to at least so many seconds.
     """
 
-    pairing: ClassVar[str] = "adjacent"
+    pairing = "adjacent"
 
     min_duration_s: float = 10.0
 
@@ -55,7 +55,7 @@ class Offline(Scenario):
         def start(wanted: int) -> Series:
             size = min(wanted, len(calls))
             return Series(
-                in_turn(calls, size),
+                cycled(calls, size),
                 clock,
                 math.ceil(wanted / size),
                 calls_per_turn=size,

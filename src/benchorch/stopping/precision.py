@@ -1,4 +1,4 @@
-"""Until the intervals are narrow enough, or the budget is spent."""
+"""Stopping rule by the precision of intervals, within a budget."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
+from benchorch.errors import check_options
 from benchorch.interfaces.stopping import Stopping
 from benchorch.stats import sequential_testing as schedule
 from benchorch.stats.between_processes import half_width_ratio
@@ -21,7 +22,7 @@ GROWTH_RATIO = 1.25
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision(Stopping):
-    """Adds fresh processes until the median, and what it is compared with, is known well enough.
+    """Adds processes until the intervals of median and comparison are narrow enough.
 
     Within a process: at least `min_window_s` and `min_calls`, then on until a steady state shows.
     Calls so slow that `max_window_s` comes first are given that long and no longer, but never
@@ -30,7 +31,7 @@ class Precision(Stopping):
 
     Over processes: at `looks` alone, each at an error rate so small that all of them together err
     in one of twenty cases. Enough is where the median's interval is within the target and, for a
-    trial that meets its baseline, at least `min_pairs` pairs give a verdict. Once `budget_s` is
+    trial paired with its baseline, at least `min_pairs` pairs give a verdict. Once `budget_s` is
     spent no process is added beyond `min_processes`.
 
     Attributes:
@@ -58,31 +59,30 @@ class Precision(Stopping):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "looks", tuple(self.looks))
-        rules = {
-            "target_ratio: between 0 and 1": 0 < self.target_ratio < 1,
-            "look_alpha: between 0 and 1, or null": (
-                self.look_alpha is None or 0 < self.look_alpha < 1
-            ),
-            "min_window_s: above 0, at most max_window_s": (
-                0 < self.min_window_s <= self.max_window_s
-            ),
-            "min_calls: at least 1": self.min_calls >= 1,
-            "looks: increasing counts from 2 on": (
-                list(self.looks) == sorted(set(self.looks)) and min(self.looks, default=0) >= 2
-            ),
-            "min_pairs: at least 3": self.min_pairs >= schedule.LEAST_PAIRS,
-            "min_processes: at least 1, at most max_processes": (
-                1 <= self.min_processes <= self.max_processes
-            ),
-            "budget_s: above 0": self.budget_s > 0,
-        }
-        for rule, kept in rules.items():
-            if not kept:
-                key = rule.partition(":")[0]
-                raise ValueError(f"{rule}; got {key}={getattr(self, key)!r}")
+        check_options(
+            self,
+            {
+                "target_ratio: between 0 and 1": 0 < self.target_ratio < 1,
+                "look_alpha: between 0 and 1, or null": (
+                    self.look_alpha is None or 0 < self.look_alpha < 1
+                ),
+                "min_window_s: above 0, at most max_window_s": (
+                    0 < self.min_window_s <= self.max_window_s
+                ),
+                "min_calls: at least 1": self.min_calls >= 1,
+                "looks: increasing counts from 2 on": (
+                    list(self.looks) == sorted(set(self.looks)) and min(self.looks, default=0) >= 2
+                ),
+                "min_pairs: at least 3": self.min_pairs >= schedule.LEAST_PAIRS,
+                "min_processes: at least 1, at most max_processes": (
+                    1 <= self.min_processes <= self.max_processes
+                ),
+                "budget_s: above 0": self.budget_s > 0,
+            },
+        )
 
     def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
-        """Whether one process has seen enough; asks the detector at geometric counts only."""
+        """Whether one process has enough calls, tested at geometric counts only."""
         blocks = len(durations_ns)
         if blocks not in schedule.geometric(LEAST_CALLS, GROWTH_RATIO):
             return False
@@ -110,7 +110,7 @@ class Precision(Stopping):
         return "budget_exhausted" if spent or count >= self.max_processes else None
 
     def alpha(self, reason: str, processes: int | None = None) -> float:
-        """That of one look, whichever ended it: going on was a decision, too.
+        """The error rate of one interim analysis, whichever ended the trial.
 
         Only a trial that ended before the first look has not been looked at.
         """

@@ -51,7 +51,7 @@ def test_a_node_told_its_kind_is_that_kind_alone(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv(host.KIND_VARIABLE, "c7i.xlarge")
     assert ec2().mismatch() is None
     monkeypatch.setenv(host.KIND_VARIABLE, "r6i.large")
-    assert ec2().mismatch() == "c7i.xlarge was asked for; this is r6i.large."
+    assert ec2().mismatch() == "c7i.xlarge was requested; this machine is r6i.large."
 
 
 @pytest.mark.usefixtures("no_firmware")

@@ -129,7 +129,7 @@ def test_sums_follow_the_trapezoid_rule() -> None:
 
 def test_a_device_that_tells_neither_energy_nor_power_says_so() -> None:
     meter = meter_of()
-    assert meter.no_energy() == "the driver tells neither energy nor power of this device."
+    assert meter.no_energy() == "the driver reports neither energy nor power of this device."
     assert meter.energy_source == ""
     assert meter.busy_s() is None
 

@@ -1,14 +1,13 @@
-"""What conversions are there, what is each made of, and can it run here?
+"""Catalog of the conversions and their links.
 
-Read without Hydra, which takes longer to load than all of them to read; a test holds both to the
-same result.
+It is read without Hydra, whose import takes longer than reading all files; a test compares both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import cast
 
@@ -17,19 +16,18 @@ from benchorch.config.conversion_aliases import Names, RetiredName, other_names,
 from benchorch.config.trial_setup import EAGER, chain_problems
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
-from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError
+from benchorch.domain.trial import ConfigNode, node_of
+from benchorch.errors import Problems
 from benchorch.host.environment import is_installed
 from benchorch.interfaces.conversion import FileStep, Step
 from benchorch.interfaces.runtime import Runtime
 
 FOLDER = "conversion"
-DEVICES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """A name after ``conversion=``, opened.
+    """A value of ``conversion=``.
 
     Attributes:
         parts: the files it is made of; empty for one that is retired.
@@ -37,8 +35,8 @@ class Conversion:
         node: its configuration.
         steps: the named links before the runtime.
         runtime: the last link, or None where there are problems or nothing is left of it.
-        problems: why it is no chain; empty as it should be.
-        retired: what became of it, where nothing can run it any more.
+        problems: why it is no valid chain; usually empty.
+        retired: the reason and successor, where nothing can run it any more.
     """
 
     name: str
@@ -63,7 +61,7 @@ class Conversion:
 
     @property
     def leaves(self) -> tuple[Format, ...]:
-        """What a store keeps of it; empty where it is made anew in every process."""
+        """Formats that a store keeps; empty where each process makes it anew."""
         kept = (type(step).produces for _, step in self.steps if isinstance(step, FileStep))
         return tuple(dict.fromkeys(kept))
 
@@ -97,15 +95,15 @@ class Catalog:
         return self._paths.get(name)
 
     def open(self, name: str) -> Conversion:
-        """Whatever stands for a name; mistakes are told in the result."""
+        """The conversion of a name; the result has its problems."""
         gone = None if name in self._paths else self.other.retirement(name)
         if gone:
             return Conversion(name=name, parts=(), description="", node={}, retired=gone)
         parts = (name,) if name in self._paths else self.other.parts(name)
         missing = [part for part in parts if part not in self._paths]
         if missing or not parts:
-            told = tuple(f"there is no conversion {part!r}." for part in missing or [name])
-            return Conversion(name=name, parts=parts, description="", node={}, problems=told)
+            problems = tuple(f"there is no conversion {part!r}." for part in missing or [name])
+            return Conversion(name=name, parts=parts, description="", node={}, problems=problems)
         nodes = [self._node(part) for part in parts]
         node = _merged(nodes)
         described = str(node.get("description", ""))
@@ -153,23 +151,16 @@ def _links(
     node: ConfigNode,
 ) -> tuple[tuple[tuple[str, Step], ...], Runtime | None, tuple[str, ...]]:
     """The objects of a conversion's node, and everything wrong with them."""
-    problems: list[str] = []
+    problems = Problems()
     steps: list[tuple[str, Step]] = []
-    runtime = None
-    for name, step in cast("Mapping[str, ConfigNode]", node.get("steps") or {}).items():
-        try:
-            steps.append((name, make(step, Step, f"conversion.steps.{name}")))
-        except ConfigError as error:
-            problems += error.problems
-    try:
-        runtime = make(
-            cast(ConfigNode, node.get("runtime") or EAGER), Runtime, "conversion.runtime"
-        )
-    except ConfigError as error:
-        problems += error.problems
-    if runtime and not problems:
-        problems += chain_problems(steps, runtime)
-    return tuple(steps), runtime, tuple(problems)
+    for name, step in cast("Mapping[str, ConfigNode]", node_of(node, "steps")).items():
+        link = problems.attempt(partial(make, step, Step, f"conversion.steps.{name}"))
+        steps += [(name, link)] if link else []
+    last = node_of(node, "runtime") or EAGER
+    runtime = problems.attempt(lambda: make(last, Runtime, "conversion.runtime"))
+    if runtime and not problems.found:
+        problems.add(chain_problems(steps, runtime))
+    return tuple(steps), runtime, tuple(problems.found)
 
 
 def missing_packages(conversion: Conversion) -> tuple[str, ...]:
@@ -178,7 +169,7 @@ def missing_packages(conversion: Conversion) -> tuple[str, ...]:
 
 
 def install_command(packages: Sequence[str]) -> str:
-    """What installs them: an extra of ours where one holds them all, with its tested versions."""
+    """The command that installs them: an extra of benchorch's where one has them all."""
     for extra, members in _extras().items():
         if set(packages) <= members:
             return f"pip install 'benchorch[{extra}]'"
@@ -187,7 +178,7 @@ def install_command(packages: Sequence[str]) -> str:
 
 @cache
 def _extras() -> Mapping[str, frozenset[str]]:
-    """Our own extras with the names of their members."""
+    """Benchorch's extras with the names of their members."""
     import re
     from importlib.metadata import PackageNotFoundError, requires
 
@@ -197,15 +188,15 @@ def _extras() -> Mapping[str, frozenset[str]]:
         return {}
     extras: dict[str, set[str]] = {}
     for line in lines:
-        told = re.match(r"""([\w.-]+).*extra == ["']([\w-]+)["']""", line)
-        if told:
-            extras.setdefault(told[2], set()).add(told[1])
+        extra = re.match(r"""([\w.-]+).*extra == ["']([\w-]+)["']""", line)
+        if extra:
+            extras.setdefault(extra[2], set()).add(extra[1])
     return {extra: frozenset(members) for extra, members in extras.items() if extra != "dev"}
 
 
 def targets(conversion: Conversion) -> Iterator[tuple[str, str]]:
     """Each link's name with the dotted class that it is made of."""
-    steps = cast("Mapping[str, ConfigNode]", conversion.node.get("steps") or {})
+    steps = cast("Mapping[str, ConfigNode]", node_of(conversion.node, "steps"))
     for name, step in steps.items():
         yield name, str(step[TARGET])
-    yield "runtime", str(cast(ConfigNode, conversion.node.get("runtime") or EAGER)[TARGET])
+    yield "runtime", str((node_of(conversion.node, "runtime") or EAGER)[TARGET])

@@ -1,4 +1,4 @@
-"""``benchorch script``: find the models in any script, and benchmark them."""
+"""``benchorch script``: find the models in a script and benchmark them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _SEPARATOR = "::"
 _MAGIC = "*?["
 DESCRIPTION = """Runs each script, finds every torch module that it calls, and benchmarks them.
 
-A script is executed as it is: run only what you trust. Remaining words key=value are overrides
-as everywhere: hardware=local conversion=[eager,onnxruntime] stopping=quick. What stands behind
-a lone :: goes to the scripts."""
+A script is executed as it is: run only what you trust. Arguments key=value are overrides, as
+everywhere: hardware=local conversion=[eager,onnxruntime] stopping=quick. Arguments after a
+lone :: are the scripts' own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What was found, and the words that benchmark it.
+    """The models found, and the arguments of the run that benchmarks them.
 
     Attributes:
-        words: empty where nothing is to be benchmarked.
+        words: empty where nothing is benchmarked.
     """
 
     reply: Reply
@@ -39,13 +39,13 @@ class Prepared:
 
 
 def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
-    """Find the models; and build them, where that is all that is asked for."""
-    wanted, scripts, overrides = parse(arguments)
-    analyze = wanted.analyze_only or wanted.json
+    """Find the models, and with ``--build-only`` build them."""
+    options, scripts, overrides = parse(arguments)
+    analyze = options.analyze_only or options.json
     founds = []
     for script in scripts:
-        say(f"running {script.path.name}; what it prints is in {script.log}")
-        founds.append(discover(script, timeout_s=wanted.timeout, keep=not analyze))
+        say(f"running {script.path.name}; its output is in {script.log}")
+        founds.append(discover(script, timeout_s=options.timeout, keep=not analyze))
     problem = any(found["problem"] for found in founds)
     reply = Reply(
         text=script_report.overview(founds),
@@ -62,7 +62,7 @@ def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
     if not any(configs.values()):
         return Prepared(reply=Reply(text=reply.text, data=reply.data, exit_code=1))
     words = [*words_for(configs, founds), *overrides]
-    if wanted.build_only:
+    if options.build_only:
         return Prepared(reply=_built(reply, configs, words, say))
     return Prepared(reply=reply, words=tuple(words))
 
@@ -87,28 +87,28 @@ def _built(
 def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Script], list[str]]:
     """Options, scripts and overrides; ConfigError with every problem."""
     own, behind = _split(arguments)
-    wanted = _parser().parse_intermixed_args(own)
-    overrides = [word for word in wanted.words if _is_override(word)]
-    names = [word for word in wanted.words if word not in overrides]
+    options = _parser().parse_intermixed_args(own)
+    overrides = [word for word in options.words if _is_override(word)]
+    names = [word for word in options.words if word not in overrides]
     problems = [
         f"{text}: the models are those of the script; give script.py::hash to choose among them."
         for text in overrides
         if text.lstrip("+").startswith(("model=", "model.inputs"))
     ]
     if not names:
-        problems.append("script: name a script, such as: benchorch script my_script.py")
-    if wanted.timeout <= 0 or wanted.max_depth < 0:
-        problems.append("--timeout is a number of seconds above 0, --max-depth 0 or more.")
+        problems.append("script: no script is named; for example: benchorch script my_script.py")
+    if options.timeout <= 0 or options.max_depth < 0:
+        problems.append("--timeout: expected seconds above 0; --max-depth: expected 0 or more.")
     if problems:
         raise ConfigError(problems)
     import shlex
 
-    given = (*shlex.split(wanted.script_args), *behind)
-    return wanted, _scripts(names, given, wanted), overrides
+    given = (*shlex.split(options.script_args), *behind)
+    return options, _scripts(names, given, options), overrides
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our words, and those behind a lone ::."""
+    """Arguments before and after a lone ::."""
     words = list(arguments)
     if _SEPARATOR not in words:
         return words, []
@@ -121,15 +121,15 @@ def _is_override(word: str) -> bool:
 
 
 def _scripts(
-    names: Sequence[str], given: tuple[str, ...], wanted: argparse.Namespace
+    names: Sequence[str], given: tuple[str, ...], options: argparse.Namespace
 ) -> list[Script]:
     scripts = [
         Script(
             path=path,
             arguments=given,
             hashes=tuple(filter(None, hashes.split(","))),
-            max_depth=wanted.max_depth,
-            pattern=wanted.name,
+            max_depth=options.max_depth,
+            pattern=options.name,
         )
         for name in names
         for text, _, hashes in [name.partition(_SEPARATOR)]
@@ -139,12 +139,12 @@ def _scripts(
 
 
 def _paths(text: str) -> list[Path]:
-    """The scripts a word names; a pattern that the shell has left as it is names those it fits."""
+    """The scripts of an argument, which may be a pattern that the shell left unexpanded."""
     if Path(text).exists() or not any(sign in text for sign in _MAGIC):
         return [Path(text).absolute()]
     found = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 patterns may be absolute
     if not found:
-        raise ConfigError([f"script: no file fits {text!r}."])
+        raise ConfigError([f"script: no file matches {text!r}."])
     return [Path(path).absolute() for path in found]
 
 

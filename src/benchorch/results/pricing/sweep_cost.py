@@ -1,15 +1,16 @@
-"""What will a sweep take, in minutes and dollars? Said, and held to, before anything starts."""
+"""Expected duration and cost of a sweep, checked against the budget before it starts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, final
 
 from benchorch.config.components import construct
 from benchorch.domain.price import Market, Price, PriceSnapshot
-from benchorch.domain.trial import ConfigNode, Plan, Trial
+from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.errors import ConfigError
+from benchorch.formatting import plural
 from benchorch.journal.registry import state_directory
 from benchorch.results.metrics.cost import trial_usd
 from benchorch.units import format_seconds
@@ -28,7 +29,7 @@ class Pricing:
     Args:
         region: whose prices.
         source: ``auto``, ``aws`` or ``bundled``.
-        market: ``on_demand`` or ``spot``: what the budget is judged by.
+        market: ``on_demand`` or ``spot``, for the budget.
         usd_per_hour: the user's own prices, by kind of machine.
     """
 
@@ -62,7 +63,7 @@ class Budget:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Of one trial: how long it occupies a machine, and what that costs; None where unpaid."""
+    """Forecast of one trial: seconds on a machine, and their cost; None where unpaid."""
 
     seconds: float
     usd: float | None
@@ -70,20 +71,17 @@ class Expected:
 
 def pricing_of(session: ConfigNode) -> Pricing:
     """The `pricing` node; ConfigError with every problem."""
-    return construct(Pricing, cast(ConfigNode, session["pricing"]), "pricing")
+    return construct(Pricing, node_of(session, "pricing"), "pricing")
 
 
 def budget_of(session: ConfigNode) -> Budget:
     """The `budget` node; ConfigError with every problem."""
-    return construct(Budget, cast(ConfigNode, session["budget"]), "budget")
+    return construct(Budget, node_of(session, "budget"), "budget")
 
 
 def snapshot(trials: Sequence[Trial], pricing: Pricing) -> PriceSnapshot | None:
-    """The prices of the machines that are paid for; None where none is.
-
-    Those are EC2's, and whatever the user has named a price for.
-    """
-    machines = {_kind(trial): cast(ConfigNode, trial.spec["hardware"]) for trial in trials}
+    """Prices of paid machines, EC2's and those that the user has priced; None without any."""
+    machines = {trial.hardware_kind: trial.hardware for trial in trials}
     rented = {kind: node for kind, node in machines.items() if node.get("size") is not None}
     kinds = [kind for kind in machines if kind in rented or kind in pricing.usd_per_hour]
     if not kinds:
@@ -102,29 +100,29 @@ def snapshot(trials: Sequence[Trial], pricing: Pricing) -> PriceSnapshot | None:
 
 
 def prices_of(plan: Plan, spec: ConfigNode) -> tuple[Price, ...]:
-    """What an hour of the machine in a trial's spec costs, one price a market."""
+    """The hourly prices of the machine in a trial's spec, one a market."""
     if plan.prices is None:
         return ()
-    kind = str(cast(ConfigNode, spec["hardware"])["kind"])
+    kind = str(node_of(spec, "hardware")["kind"])
     found = (plan.prices.of(kind, market) for market in Market)
     return tuple(price for price in found if price is not None)
 
 
 def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, Expected]:
-    """What each trial is expected to take, by its id; what several need is built by the first."""
-    from benchorch.executors.scheduling.duration_forecast import forecasts, remembered
+    """The forecast of each trial, by its id; shared builds count for the first one."""
+    from benchorch.executors.scheduling.duration_forecast import forecasts, past_durations
 
-    asked = plan.trials if trials is None else trials
-    market = Market(str(cast(ConfigNode, plan.session["pricing"])["market"]))
-    told = forecasts(asked, remembered()) if asked else {}
+    chosen = plan.trials if trials is None else trials
+    market = Market(str(node_of(plan.session, "pricing")["market"]))
+    known = forecasts(chosen, past_durations()) if chosen else {}
     there: set[str] = set()
     found = {}
-    for trial in asked:
-        forecast = told[trial.trial_id]
+    for trial in chosen:
+        forecast = known[trial.trial_id]
         builds = {name: s for name, s in forecast.builds.items() if name not in there}
         there.update(builds)
         seconds = forecast.measure_s + sum(builds.values())
-        price = plan.prices.of(_kind(trial), market) if plan.prices else None
+        price = plan.prices.of(trial.hardware_kind, market) if plan.prices else None
         usd = trial_usd(seconds, price.usd_per_hour) if price else None
         found[trial.trial_id] = Expected(seconds=seconds, usd=usd)
     return found
@@ -132,23 +130,23 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
 
 def check_budget(plan: Plan, todo: Sequence[Trial]) -> None:
     """ConfigError where a rented machine has no price, or the sweep would cost too much."""
-    pricing = cast(ConfigNode, plan.session.get("pricing") or {})
+    pricing = node_of(plan.session, "pricing")
     if plan.prices is None or not pricing:
         return
     market = Market(str(pricing["market"]))
     unknown = sorted(
         {
-            _kind(trial)
+            trial.hardware_kind
             for trial in todo
-            if cast(ConfigNode, trial.spec["hardware"]).get("size") is not None
-            and plan.prices.of(_kind(trial), market) is None
+            if trial.hardware.get("size") is not None
+            and plan.prices.of(trial.hardware_kind, market) is None
         }
     )
     if unknown:
         region = pricing["region"]
         raise ConfigError(
             [
-                f"{kind} has no known {market} price in {region}, so nothing is started. State "
+                f"{kind} has no known {market} price in {region}, so nothing is started. Set "
                 f"one: '+pricing.usd_per_hour={{{kind}: 1.0}}'."
                 for kind in unknown
             ]
@@ -161,40 +159,35 @@ def check_budget(plan: Plan, todo: Sequence[Trial]) -> None:
         raise ConfigError(
             [
                 f"The sweep is expected to cost {cost:.2f} USD, more than budget.max_usd={most:g}, "
-                "so nothing is started. Ask for less, raise budget.max_usd, or see "
+                "so nothing is started. Reduce the sweep or raise budget.max_usd; see "
                 "python -m benchorch plan."
             ]
         )
 
 
-def summary_lines(plan: Plan, told: Mapping[str, Expected]) -> Sequence[str]:
+def summary_lines(plan: Plan, forecast: Mapping[str, Expected]) -> Sequence[str]:
     """Minutes and dollars of each kind of machine, then of all together."""
     by_kind: dict[str, list[Expected]] = {}
     for trial in plan.trials:
-        by_kind.setdefault(_kind(trial), []).append(told[trial.trial_id])
+        by_kind.setdefault(trial.hardware_kind, []).append(forecast[trial.trial_id])
     lines = [f"{kind}  {_line(those)}" for kind, those in by_kind.items()]
     if len(by_kind) > 1:
-        lines.append(f"all  {_line(list(told.values()))}")
+        lines.append(f"all  {_line(list(forecast.values()))}")
     lines += [f"note  {warning}" for warning in (plan.prices.warnings if plan.prices else ())]
     return lines
 
 
-def total_usd(told: Mapping[str, Expected]) -> float | None:
+def total_usd(forecast: Mapping[str, Expected]) -> float | None:
     """Of all trials that are paid for; None where none is."""
-    paid = [one.usd for one in told.values() if one.usd is not None]
+    paid = [one.usd for one in forecast.values() if one.usd is not None]
     return sum(paid) if paid else None
 
 
 def _line(those: Sequence[Expected]) -> str:
-    count = f"{len(those)} trial{'' if len(those) == 1 else 's'}"
     duration = format_seconds(sum(one.seconds for one in those))
     paid = [one.usd for one in those if one.usd is not None]
     cost = f", about {sum(paid):.2f} USD" if paid else ""
-    return f"{count}, about {duration}{cost}"
-
-
-def _kind(trial: Trial) -> str:
-    return str(cast(ConfigNode, trial.spec["hardware"])["kind"])
+    return f"{plural(len(those), 'trial')}, about {duration}{cost}"
 
 
 def _source(pricing: Pricing) -> PriceSource | None:

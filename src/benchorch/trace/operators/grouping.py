@@ -46,34 +46,6 @@ def by_pattern(graph: OperatorGraph, patterns: Sequence[Pattern] = PATTERNS) -> 
     return merging.result()
 
 
-def by_module(graph: OperatorGraph, most: int = 60) -> Grouping:
-    """Operators of one module together, at the greatest depth with at most that many groups.
-
-    A module that cannot be one group without a cycle is several, each with its own number.
-    """
-    deepest = max((node.module.count(".") + 1 for node in graph.nodes if node.module), default=0)
-    for depth in range(deepest, 0, -1):
-        grouping = _at_depth(graph, depth)
-        if len(grouping.graph.nodes) <= most:
-            return grouping
-    return _at_depth(graph, 1 if deepest else 0)
-
-
-def _at_depth(graph: OperatorGraph, depth: int) -> Grouping:
-    merging = _Merging(graph)
-    pieces: dict[str, list[int]] = {}
-    for index, node in enumerate(graph.nodes):
-        module = ".".join(node.module.split(".")[:depth])
-        if not module:
-            continue
-        piece = pieces.get(module)
-        if piece is not None and merging.merge({piece[0], index}, module):
-            continue
-        pieces[module] = [index]
-        merging.name_of[index] = module
-    return merging.result()
-
-
 def _grown(merging: _Merging, pattern: Pattern, seed: int) -> set[int]:
     """The seed and all that may be taken in, one by one, while no way leaves and comes back."""
     found, counts = {seed}, dict(pattern.most)

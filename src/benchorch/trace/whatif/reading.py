@@ -55,7 +55,9 @@ def read(path: Path) -> WhatIf:
 def parse(content: object, name: str = "what-if") -> WhatIf:
     """The what-if in a file's content, which has this name if it does not name itself."""
     if not isinstance(content, Mapping):
-        raise TraceError("expected an object with changes or speedups; see docs/whatif.md.")
+        raise TraceError(
+            "expected an object with changes or speedups; see docs/analysis/what-if.md."
+        )
     allowed = ("name", "changes", "speedups")
     problems = [
         f"{key!r} is none of {', '.join(allowed)}." for key in content if key not in allowed
@@ -70,7 +72,7 @@ def parse(content: object, name: str = "what-if") -> WhatIf:
     for number, entry in enumerate(listed, 1):
         changes += _checked(change, entry, f"change {number}", problems)
     if not changes and not problems:
-        problems.append("there is no change in it; see docs/whatif.md.")
+        problems.append("there is no change in it; see docs/analysis/what-if.md.")
     if problems:
         raise TraceError("\n".join(problems))
     return WhatIf(name=str(content.get("name", name)), changes=tuple(changes))

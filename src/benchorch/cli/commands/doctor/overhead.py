@@ -1,7 +1,7 @@
-"""What does benchorch itself cost: of a process that measures, and inside a timed call?
+"""Overhead of benchorch: of a measuring process, and inside a timed call.
 
-A real trial of the eager MLP runs as any trial does. Between its processes run as many bare ones
-that do what none can avoid: start an interpreter, import torch, make the same model, call it once.
+A trial of the eager MLP runs as any trial does, interleaved with as many bare processes that do the
+minimum: start an interpreter, import torch, make the same model, call it once.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.session import Event, Session
-from benchorch.domain.trial import ConfigNode, Plan, Trial
+from benchorch.domain.trial import Plan, Trial, node_of
 from benchorch.errors import ExecutorError
 from benchorch.trial.supervisor import run_trial
 from benchorch.units import ns_to_s
@@ -41,9 +41,9 @@ os._exit(0)
 
 
 def overrides(processes: int = PROCESSES) -> list[str]:
-    """What makes a plan's trials short and alike; the floor runs one thread, and so do they."""
+    """Overrides for short, equal trials, of one thread as the bare process."""
     return [
-        *("model=mlp", "hardware=local", "hardware.threads=1", "tracking=none", "baseline=eager"),
+        *("model=mlp", "hardware=local", "hardware.threads=1", "recorder=none", "baseline=eager"),
         *("scenario=single_stream", "executor=process", "protocol.repeats=0"),
         *("stopping=fixed", f"stopping.processes={processes}", f"stopping.window_s={WINDOW_S}"),
     ]
@@ -51,7 +51,7 @@ def overrides(processes: int = PROCESSES) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overhead:
-    """What is benchorch's own of the time that a trial's processes take.
+    """benchorch's share of the time of a trial's processes.
 
     Attributes:
         share: of a process's wall time: all but the model's calls and the floor.
@@ -69,7 +69,7 @@ class Overhead:
 
 
 def overhead(plan: Plan, trial: Trial, directory: Path) -> Overhead:
-    """Run a trial's processes in turn with bare ones.
+    """Interleave a trial's processes with bare ones.
 
     Raises ExecutorError where either fails.
 
@@ -77,19 +77,14 @@ def overhead(plan: Plan, trial: Trial, directory: Path) -> Overhead:
         trial: of the eager MLP.
         directory: where the trial's files go.
     """
-    model = cast(ConfigNode, trial.spec["model"])
+    widths = cast("Sequence[int]", node_of(trial.spec, "model")["widths"])
     floors_s: list[float] = []
 
     def between_processes(event: Event) -> None:
         if event.stage == "measure" and _NEXT_PROCESS.fullmatch(event.message):
-            floors_s.append(_floor_s(cast("Sequence[int]", model["widths"])))
+            floors_s.append(_floor_s(widths))
 
-    session = Session(
-        plan_id=plan.plan_id,
-        directory=directory,
-        store=cast(ConfigNode, plan.session["store"]),
-        rebuild="if_needed",
-    )
+    session = replace(Session.of(plan, directory), profiler={})
     result = run_trial(trial, session=session, attempt=1, isolated=True, emit=between_processes)
     if result.failure:
         raise ExecutorError(f"A trial of the eager MLP failed: {result.failure.message}")
@@ -125,7 +120,7 @@ def _calls_s(process: ProcessRecord) -> float:
 
 
 def _timed_call_ratio(process: ProcessRecord) -> float:
-    """Reading the clock and the loop's own turns, as a share of a median block."""
+    """Clock readings and loop iterations as a share of a median block."""
     calibration, observed = process.calibration, process.observations
     own_ns = calibration.pair_cost_ns + observed.calls_per_block * calibration.loop_turn_ns
     return own_ns / statistics.median(observed.durations_ns)
@@ -142,7 +137,7 @@ def _floor_s(widths: Sequence[int]) -> float:
 
 
 def _median(values: Sequence[float]) -> Estimate:
-    """The median, with the smallest and the largest: so few say no more."""
+    """The median with the smallest and the largest, as n is small."""
     return Estimate(
         value=statistics.median(values),
         low=min(values),

@@ -1,0 +1,133 @@
+"""Where a tracker is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from benchorch.domain.codec import Json
+from benchorch.recorders import location
+from benchorch.recorders.attachments import below, directly_in, without_secrets
+from benchorch.recorders.mlflow import Mlflow
+
+SECRET = "postgresql://ann:hunter22@db.example:5432/mlflow?sslmode=require"
+
+
+def test_a_relative_database_belongs_to_the_directory_it_was_named_in() -> None:
+    assert location.anchored("sqlite:///mlflow.db", Path("/here")) == "sqlite:////here/mlflow.db"
+
+
+@pytest.mark.parametrize("uri", ["sqlite:////there/mlflow.db", "http://host:5000", "sqlite://"])
+def test_what_is_absolute_stays(uri: str) -> None:
+    assert location.anchored(uri, Path("/here")) == uri
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("http://ann:hunter22@host:5000/x", "http://host:5000/x"),
+        (SECRET, "postgresql://db.example:5432/mlflow"),
+        ("http://host:5000", "http://host:5000"),
+        ("sqlite:////here/mlflow.db", "sqlite:////here/mlflow.db"),
+        ("databricks", "databricks"),
+    ],
+)
+def test_a_uri_is_shown_without_its_secrets(uri: str, shown: str) -> None:
+    assert location.without_secrets(uri) == shown
+
+
+def test_a_recorder_never_shows_a_password() -> None:
+    recorder = Mlflow(uri=SECRET)
+    assert "hunter22" not in repr(recorder)
+    assert "hunter22" not in str(recorder.address)
+
+
+def test_secrets_are_struck_out_of_a_text() -> None:
+    text = location.scrubbed(f"cannot reach {SECRET}: password hunter22 refused", SECRET)
+    assert "hunter22" not in text
+    assert "ann:" not in text
+
+
+def test_a_plan_holds_no_password_and_the_recorder_has_it_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(location.VARIABLE, "")  # put back afterwards
+    node = location.kept_secret({"uri": SECRET, "experiment": "e"})
+    assert node == {"uri": "postgresql://db.example:5432/mlflow", "experiment": "e"}
+    assert Mlflow(uri=str(node["uri"])).uri == SECRET
+    assert Mlflow(uri="postgresql://another.example/mlflow").uri.startswith("postgresql://another")
+    monkeypatch.delenv(location.VARIABLE)
+    assert Mlflow(uri=str(node["uri"])).uri == node["uri"]
+
+
+@pytest.mark.parametrize("node", [{"uri": "sqlite:///mlflow.db"}, {"uri": 3}, {}])
+def test_where_there_is_no_secret_nothing_is_kept(
+    node: dict[str, Json], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(location.VARIABLE, raising=False)
+    assert location.kept_secret(node) is node
+    assert location.VARIABLE not in os.environ
+
+
+def test_every_uri_of_a_text_loses_its_secrets() -> None:
+    text = (
+        f"- recorder.uri={SECRET}\nuri: 'http://ann:h22@host/x', a: http://host/?token=t\nb: x@y\n"
+    )
+    assert location.strike_out(text) == (
+        "- recorder.uri=postgresql://db.example:5432/mlflow\n"
+        "uri: 'http://host/x', a: http://host/\nb: x@y\n"
+    )
+
+
+def test_what_hydra_noted_of_a_command_loses_its_passwords(tmp_path: Path) -> None:
+    from benchorch.cli.hydra_app import _strike_out_passwords
+
+    notes = [tmp_path / "multirun.yaml", tmp_path / ".hydra" / "overrides.yaml"]
+    notes[1].parent.mkdir()
+    for path in notes:
+        path.write_text(f"- recorder.uri={SECRET}\n")
+    _strike_out_passwords(tmp_path)
+    assert not any("hunter22" in path.read_text() for path in notes)
+
+
+def test_a_file_with_the_password_is_uploaded_as_a_clean_copy(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(f'{{"uri": "{SECRET}"}}')
+    with without_secrets(plan, SECRET) as clean:
+        assert clean.name == "plan.json"
+        assert "hunter22" not in clean.read_text()
+    assert "hunter22" in plan.read_text()
+
+
+def test_a_file_without_secrets_is_uploaded_itself(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text("{}")
+    with without_secrets(plan, SECRET) as clean:
+        assert clean == plan
+
+
+def test_hidden_files_and_the_recorders_own_are_not_attached(tmp_path: Path) -> None:
+    for name in ("table.md", ".hidden", "recorded.jsonl", "tracking.json"):
+        (tmp_path / name).write_text("")
+    (tmp_path / ".hydra").mkdir()
+    (tmp_path / ".hydra" / "config.yaml").write_text("")
+    (tmp_path / "trials" / "t").mkdir(parents=True)
+    (tmp_path / "trials" / "t" / "log.txt").write_text("")
+    assert [(path.name, folder) for path, folder in directly_in(tmp_path)] == [("table.md", "")]
+    assert ("log.txt", "trials/t") in [(path.name, folder) for path, folder in below(tmp_path)]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"uri": "localhost:5000"}, "has no scheme"),
+        ({"uri": ""}, "has no scheme"),
+        ({"experiment": ""}, "experiment"),
+        ({"timeout_s": 0}, "got 0"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_its_value(options: dict[str, str], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        Mlflow(**options)  # type: ignore[arg-type]
