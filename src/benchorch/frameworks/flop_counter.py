@@ -35,6 +35,7 @@ from benchorch.domain.tensors import Example
 from benchorch.errors import MeasureError
 from benchorch.frameworks.torch_call import live_tensors
 from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.trace.operators.flops import attention_products, convolution_products
 
 if TYPE_CHECKING:
     import torch
@@ -82,27 +83,23 @@ _Rule = Callable[[Mapping[str, Any], Any], _Work]
 
 @dataclass(slots=True)
 class _Tally:
-    """The sum so far, and what has no rule."""
+    """The sums so far, and the operators without a rule."""
 
     products: int = 0
     others: int = 0
     uncounted: Counter[str] = field(default_factory=Counter)
-
-    def add(self, work: _Work) -> None:
-        self.products += work.products
-        self.others += work.others
 
 
 def _run(module: torch.nn.Module, example: Example, tally: _Tally) -> None:
     import torch
 
     inputs = live_tensors(module, example.arrays, "cpu")
-    with torch.inference_mode(), _taken_apart(), _watching(tally):
+    with torch.inference_mode(), _without_fastpath(), _counting(tally):
         module(**inputs, **example.keywords)
 
 
 @contextmanager
-def _taken_apart() -> Iterator[None]:
+def _without_fastpath() -> Iterator[None]:
     """``nn.Transformer`` and ``nn.MultiheadAttention`` by their parts, not as one operator."""
     import torch
 
@@ -114,11 +111,11 @@ def _taken_apart() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _watching(tally: _Tally) -> TorchDispatchMode:
+def _counting(tally: _Tally) -> TorchDispatchMode:
     """A mode that adds up every operator and lets it run."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own
+    class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
@@ -131,12 +128,14 @@ def _watching(tally: _Tally) -> TorchDispatchMode:
                     return made
             made = func(*args, **kwargs)
             if rule is not None:
-                tally.add(rule(_named(func, args, kwargs), made))
+                work = rule(_named(func, args, kwargs), made)
+                tally.products += work.products
+                tally.others += work.others
             elif not _is_free(func, args, kwargs):
                 tally.uncounted[f"{func.namespace}.{_name(func)}"] += 1
             return made
 
-    return Watching()  # type: ignore[no-untyped-call]  # torch's own
+    return Counting()  # type: ignore[no-untyped-call]  # torch's own
 
 
 def _name(func: Any) -> str:
@@ -192,17 +191,17 @@ def _matrix(given: Mapping[str, Any], made: Any) -> _Work:
 
 def _convolution(given: Mapping[str, Any], made: Any) -> _Work:
     """A kernel for every element that comes out; transposed, for every one that goes in."""
-    kernel: int = given["weight"][0].numel()
     size: int = _tensor(made).numel()
-    steps = given["input"].numel() if given["transposed"] else size
-    return _Work(steps * kernel, 0 if given["bias"] is None else size)
+    places = given["input"].numel() if given["transposed"] else size
+    products = convolution_products(places, given["weight"].shape)
+    return _Work(products, 0 if given["bias"] is None else size)
 
 
 def _attention(given: Mapping[str, Any], made: Any) -> _Work:
     """Scores from queries and keys, their softmax, and the values that they weigh."""
     query, key, value = given["query"], given["key"], given["value"]
     scores = math.prod(query.shape[:-1]) * key.shape[-2]
-    return _Work(scores * (query.shape[-1] + value.shape[-1]), scores)
+    return _Work(int(attention_products(query.shape, key.shape, value.shape)), scores)
 
 
 def _recurrent(activations: int) -> _Rule:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -35,51 +35,42 @@ _TRACE_NAMES = ("trace.json.gz", "trace.json", "trace.sqlite", "*.json.gz", "*.s
 
 def run(arguments: Sequence[str], say: Say) -> Reply:
     """The verdict, the largest gains and the predictions; files in a directory."""
-    wanted = _asked(arguments)
-    if wanted.diff:
-        return _difference(wanted, say)
-    trace = _trace(wanted.trace)
+    given = _parsed(arguments)
+    others = dict(map(_named_trace, given.trial))
+    if given.diff:
+        return _difference(given.diff[0], given.diff[1], given, say)
+    assert given.trace is not None
+    trace = _trace(given.trace)
     reports = read_lightning_reports(trace)
     if reports:
         return lightning_reply(reports)
-    out = wanted.out or Path(f"{trace.name.partition('.')[0]}-analysis")
+    out = given.out or Path(f"{trace.name.partition('.')[0]}-analysis")
     _keep_away_from(trace, out)
-    return _one(trace, out, wanted, say)
+    return _one(trace, others, out, given, say)
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """A command line, taken apart."""
+class _Arguments(argparse.Namespace):
+    """The command line; one trace, or `diff` with two."""
 
-    trace: Path
-    diff: Path | None
+    trace: Path | None
+    diff: Sequence[Path] | None
     model: Path | None
-    whatifs: tuple[Path, ...]
-    others: Mapping[str, Path]
+    whatif: Sequence[Path]
+    trial: Sequence[str]
     out: Path | None
-    range_name: str | None
+    range: str | None
     call: int | None
     here: bool
 
 
-def _asked(arguments: Sequence[str]) -> _Asked:
-    given = _parser().parse_args(list(arguments))
+def _parsed(arguments: Sequence[str]) -> _Arguments:
+    given = _parser().parse_args(list(arguments), namespace=_Arguments())
     if (given.trace is None) == (given.diff is None):
         raise ConfigError(["analyze takes one TRACE, or --diff and two; see analyze --help."])
     if given.diff and (given.whatif or given.out):
         raise ConfigError(["--diff compares two traces; --whatif and --out are of one."])
-    return _Asked(
-        trace=given.trace or given.diff[0],
-        diff=given.diff[1] if given.diff else None,
-        model=given.model,
-        whatifs=tuple(given.whatif),
-        others=dict(_named_trace(text) for text in given.trial),
-        out=given.out,
-        range_name=given.range,
-        call=given.call,
-        here=given.here,
-    )
+    return given
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -138,12 +129,12 @@ def _trace(given: Path) -> Path:
 
 def _keep_away_from(trace: Path, out: Path) -> None:
     if out.exists() and not out.is_dir():
-        raise ConfigError([f"--out: {out} is a file; a directory is wanted."])
+        raise ConfigError([f"--out: {out} is a file; a directory is required."])
     if out.resolve() == trace.resolve().parent:
         raise ConfigError([f"--out: {out} holds the trace itself; name another directory."])
 
 
-def _one(trace: Path, out: Path, wanted: _Asked, say: Say) -> Reply:
+def _one(trace: Path, others: Mapping[str, Path], out: Path, given: _Arguments, say: Say) -> Reply:
     from benchorch.trace.report.summary import summary
     from benchorch.trace.report.write import write
     from benchorch.trace.whatif.basis import prepare
@@ -151,21 +142,19 @@ def _one(trace: Path, out: Path, wanted: _Asked, say: Say) -> Reply:
     from benchorch.trace.whatif.prediction import to_json
     from benchorch.trace.whatif.reading import read
 
-    asked = [read(path) for path in wanted.whatifs]
-    graph, peaks = _graph(wanted.model), _peaks(wanted, say)
-    analysis = _analysis(trace, wanted, graph, peaks, say)
-    others = {
-        name: _analysis(_trace(path), wanted, graph, None, say)
-        for name, path in wanted.others.items()
+    whatifs = [read(path) for path in given.whatif]
+    graph, peaks = _graph(given.model), _peaks(given, say)
+    analysis = _analysis(trace, given, graph, peaks, say)
+    analyses = {
+        name: _analysis(_trace(path), given, graph, None, say) for name, path in others.items()
     }
-    basis = prepare(analysis, peaks, others)
-    answers = [answer(basis, one.changes, name=one.name, swept=True) for one in asked]
+    basis = prepare(analysis, peaks, analyses)
+    answers = [answer(basis, one.changes, name=one.name, swept=True) for one in whatifs]
     predictions = [one.prediction for one in answers]
     say(f"writing {out}")
     files = write(analysis, out, basis=basis, whatifs=answers)
-    told: dict[str, object] = summary(analysis)
     data = {
-        **told,
+        **summary(analysis),
         "whatifs": [json.loads(to_json(one)) for one in predictions],
         "files": [str(file) for file in files],
     }
@@ -173,7 +162,7 @@ def _one(trace: Path, out: Path, wanted: _Asked, say: Say) -> Reply:
 
 
 def _analysis(
-    trace: Path, wanted: _Asked, graph: OperatorGraph | None, peaks: Peaks | None, say: Say
+    trace: Path, given: _Arguments, graph: OperatorGraph | None, peaks: Peaks | None, say: Say
 ) -> Analysis:
     from benchorch.trace.analysis import analyze
     from benchorch.trace.operators.provenance import beside
@@ -181,8 +170,8 @@ def _analysis(
     say(f"reading {trace} ({format_bytes(trace.stat().st_size)})")
     return analyze(
         trace,
-        range_name=wanted.range_name,
-        iteration=wanted.call,
+        range_name=given.range,
+        iteration=given.call,
         graph=graph,
         peaks=peaks,
         provenance=beside(trace, {node.name for node in graph.nodes} if graph else ()),
@@ -205,8 +194,8 @@ def _graph(model: Path | None) -> OperatorGraph | None:
     raise ConfigError([f"--model: expected a .onnx or .pt2 file, got {model}."])
 
 
-def _peaks(wanted: _Asked, say: Say) -> Peaks | None:
-    if not wanted.here:
+def _peaks(given: _Arguments, say: Say) -> Peaks | None:
+    if not given.here:
         return None
     import os
 
@@ -216,16 +205,16 @@ def _peaks(wanted: _Asked, say: Say) -> Peaks | None:
     return find_peaks("cpu", len(os.sched_getaffinity(0)))
 
 
-def _difference(wanted: _Asked, say: Say) -> Reply:
+def _difference(first: Path, second: Path, given: _Arguments, say: Say) -> Reply:
     from benchorch.trace.comparison.diff import difference
 
-    assert wanted.diff is not None
-    graph = _graph(wanted.model)
-    sides = [
-        _analysis(_trace(path), wanted, graph, _peaks(wanted, say), say)
-        for path in (wanted.trace, wanted.diff)
-    ]
-    found = difference(sides[0], sides[1])
+    graph = _graph(given.model)
+    found = difference(
+        *(
+            _analysis(_trace(path), given, graph, _peaks(given, say), say)
+            for path in (first, second)
+        )
+    )
     data = {
         "first_ns": found.first_ns,
         "second_ns": found.second_ns,
@@ -235,7 +224,7 @@ def _difference(wanted: _Asked, say: Say) -> Reply:
         "next_first": list(found.next_first) if found.next_first else None,
         "next_second": list(found.next_second) if found.next_second else None,
     }
-    return Reply(text=_difference_text(found, wanted), data=_plain(data))
+    return Reply(text=_difference_text(found, first, second), data=_plain(data))
 
 
 def _text(
@@ -276,10 +265,10 @@ def _prediction_lines(one: Prediction) -> Iterator[str]:
         yield f"          {note}"
 
 
-def _difference_text(found: MakespanDifference, wanted: _Asked) -> str:
+def _difference_text(found: MakespanDifference, first: Path, second: Path) -> str:
     from benchorch.results.report.console_table import table_text
 
-    rows = [("what", "cause", str(wanted.trace.name), str(wanted.diff and wanted.diff.name), "")]
+    rows = [("what", "cause", first.name, second.name, "")]
     rows += [
         (
             change.name,
@@ -291,7 +280,7 @@ def _difference_text(found: MakespanDifference, wanted: _Asked) -> str:
         for change in found.changes[:ROWS_SHOWN]
     ]
     lines = [found.sentence, "", table_text(rows), ""]
-    for place, what in ((wanted.trace, found.next_first), (wanted.diff, found.next_second)):
+    for place, what in ((first, found.next_first), (second, found.next_second)):
         if what:
             lines.append(f"next      {place}: {what[0]}, at most {what[1]:.0%} of its time")
     return "\n".join(lines)

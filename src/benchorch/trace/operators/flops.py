@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchorch.trace.operators.shapes import ITEM_BYTES, OperatorCall, Tensor, integers
@@ -33,6 +33,24 @@ NOWHERE = 99  # the position of an option that the operator does not have
 NORM_FLOPS = 7  # an element: mean 1, variance 2, normalise 2, scale and shift 2
 
 
+def convolution_products(places: int, weight: Sequence[int]) -> int:
+    """Products summed by a convolution: one kernel of `weight` for each of so many places."""
+    return places * math.prod(weight[1:])
+
+
+def attention_products(
+    query: Sequence[int], key: Sequence[int], value: Sequence[int], pairs: float | None = None
+) -> float:
+    """Products summed by attention: scores, and the values that they weigh, over all pairs.
+
+    Args:
+        query, key, value: shapes, (..., length, width).
+        pairs: of a query and a key that are used, the whole square by default.
+    """
+    used = query[-2] * key[-2] if pairs is None else pairs
+    return math.prod(query[:-2]) * used * (query[-1] + value[-1])
+
+
 def work(op: str, call: OperatorCall) -> ArithmeticWork | None:
     """The work of one call; None where no rule is known for the operator or its shapes.
 
@@ -55,11 +73,7 @@ def work(op: str, call: OperatorCall) -> ArithmeticWork | None:
         return None
     try:
         return rule(call)
-    except (
-        IndexError,
-        ValueError,
-        ZeroDivisionError,
-    ):  # shapes that the operator cannot have been given
+    except (IndexError, ValueError, ZeroDivisionError):  # shapes that the operator cannot have
         return None
 
 
@@ -115,7 +129,7 @@ def _convolution(stride: int, padding: int, dilation: int) -> Rule:
         sizes = zip(image.shape[2:], weight.shape[2:], steps, pads, holes, strict=True)
         places = tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes)
         result = Tensor(shape=(image.shape[0], weight.shape[0], *places), dtype=image.dtype)
-        return _made(call, 2.0 * result.elements * math.prod(weight.shape[1:]), result)
+        return _made(call, 2.0 * convolution_products(result.elements, weight.shape), result)
 
     return rule
 
@@ -132,7 +146,7 @@ def _onnx_convolution(call: OperatorCall) -> ArithmeticWork | None:
     weights = [tensor for tensor in call.tensors[1:] if len(tensor.shape) == len(result.shape)]
     if image is None or not weights:
         return None
-    return _made(call, 2.0 * result.elements * math.prod(weights[0].shape[1:]))
+    return _made(call, 2.0 * convolution_products(result.elements, weights[0].shape))
 
 
 def _convolution_backward(call: OperatorCall) -> ArithmeticWork | None:
@@ -142,7 +156,7 @@ def _convolution_backward(call: OperatorCall) -> ArithmeticWork | None:
         return None
     wanted = call.constant(10).split(",")[:2]
     count = sum("True" in one for one in wanted) if len(wanted) == 2 else 2
-    flops = 2.0 * count * gradient.elements * math.prod(weight.shape[1:])
+    flops = 2.0 * count * convolution_products(gradient.elements, weight.shape)
     return _made(call, flops, image, weight)
 
 
@@ -153,12 +167,10 @@ def _attention(causal: int) -> Rule:
         query, key, value = call.inputs[:3]
         if query is None or key is None or value is None or len(query.shape) < 3:
             return None
-        rows, columns = query.shape[-2], key.shape[-2]
-        pairs = float(rows * columns)
-        if call.constant(causal) == "True" and rows == columns:
-            pairs = rows * (rows + 1) / 2
-        widths = query.shape[-1] + value.shape[-1]
-        flops = 2.0 * math.prod(query.shape[:-2]) * pairs * widths
+        rows = query.shape[-2]
+        triangular = call.constant(causal) == "True" and rows == key.shape[-2]
+        pairs = rows * (rows + 1) / 2 if triangular else None
+        flops = 2.0 * attention_products(query.shape, key.shape, value.shape, pairs)
         read = OperatorCall(inputs=(query, key, value))
         result = Tensor(shape=(*query.shape[:-1], value.shape[-1]), dtype=query.dtype)
         return _made(read, flops, result)
@@ -203,11 +215,6 @@ def _copied(call: OperatorCall) -> ArithmeticWork:
     if len(call.tensors) > 1 and not call.outputs:
         return _made(call, 0.0, Tensor(shape=(0,)))
     return _made(call, 0.0, call.tensors[0])
-
-
-def _joined(call: OperatorCall) -> ArithmeticWork:
-    """All inputs are read and written once."""
-    return _made(call, 0.0, *call.tensors)
 
 
 def _gathered(table: int, index: int) -> Rule:
@@ -270,7 +277,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_NORMS, _per_element(NORM_FLOPS)),
     **dict.fromkeys(("_softmax", "_log_softmax", "Softmax"), _per_element(SOFTMAX_FLOPS)),
     **dict.fromkeys(("fill_", "zero_"), _per_element(0)),
-    **dict.fromkeys(("cat", "stack", "Concat"), _joined),
+    **dict.fromkeys(("cat", "stack", "Concat"), lambda call: _made(call, 0.0, *call.tensors)),
     **dict.fromkeys(("mm", "bmm"), _product(0)),
     **dict.fromkeys(("addmm", "baddbmm", "_addmm_activation"), _product(1)),
     "_linear_pointwise": _product(0, transposed=True),

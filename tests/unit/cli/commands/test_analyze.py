@@ -127,7 +127,7 @@ def test_neither_torch_nor_onnx_is_loaded(trace, tmp_path):
     code = (
         "import sys\n"
         "for name in ('torch', 'onnx', 'onnxruntime', 'transformers'): sys.modules[name] = None\n"
-        "from benchorch import cli\n"
+        "from benchorch.cli import main as cli\n"
         f"sys.exit(cli.run(['analyze', {str(trace)!r}, '--out', {str(tmp_path / 'out')!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -55,7 +55,7 @@ def test_a_session_says_the_operator_of_each_node() -> None:
     }
     (found,) = known(told(events, {0: said}), PEAKS).values()
     assert (found.op, found.dtype) == ("MatMul", "float32")
-    assert found.roofline_position is not None
+    assert found.position is not None
     assert found.position.bound == "memory"
 
 

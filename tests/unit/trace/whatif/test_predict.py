@@ -144,7 +144,7 @@ def test_one_speedup_can_say_what_others_would_bring(basis: Basis) -> None:
         ({"op": "aten::mm", "class": "data_loading", "speedup": 2}, "leave out a condition"),
         ({"op": "aten::mm", "self": True, "overlap": True}, "no device work"),
         ({"op": "aten::mm", "roofline": 0.8}, "measure its peaks first"),
-        ({"op": "aten::mm", "swap": "other"}, "no trial 'other' is at hand"),
+        ({"op": "aten::mm", "swap": "other"}, "no trial 'other' was given"),
     ],
 )
 def test_what_cannot_be_asked_of_the_trace_says_so(
