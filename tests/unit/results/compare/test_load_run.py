@@ -127,7 +127,7 @@ BROKEN = {
     "a NaN": (lambda text: text.replace('"value": 1.0', '"value": NaN'), "NaN is not a number"),
     "text for a number": (
         lambda text: text.replace('"stop_alpha": 0.05', '"stop_alpha": "x"'),
-        "stop_alpha: 'x' is not a number",
+        r"Expected `float`, got `str` - at `\$.stop_alpha`",
     ),
     "a missing part": (lambda text: text.replace('"evidence"', '"evidense"'), "is damaged"),
     "no trial": (
