@@ -127,8 +127,8 @@ def test_neither_torch_nor_onnx_is_loaded(trace, tmp_path):
     code = (
         "import sys\n"
         "for name in ('torch', 'onnx', 'onnxruntime', 'transformers'): sys.modules[name] = None\n"
-        "from benchorch.cli import main as cli\n"
-        f"sys.exit(cli.run(['analyze', {str(trace)!r}, '--out', {str(tmp_path / 'out')!r}]))"
+        "from benchorch.cli import main\n"
+        f"sys.exit(main.run(['analyze', {str(trace)!r}, '--out', {str(tmp_path / 'out')!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

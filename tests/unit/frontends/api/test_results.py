@@ -113,7 +113,8 @@ def test_a_notebook_shows_names_and_not_their_markup(results: Results) -> None:
 def test_the_chart_is_an_svg_with_a_bar_for_each_median(results: Results, tmp_path: Path) -> None:
     figure = results.plot()
     root = ET.parse(figure.save(tmp_path / "chart.svg")).getroot()
-    bars = [e for e in root.iter("{http://www.w3.org/2000/svg}rect") if e.get("x")]
+    rectangles = root.iter("{http://www.w3.org/2000/svg}rect")
+    bars = [each for each in rectangles if "bar" in each.get("class", "")]
     widths = [float(e.get("width", "0")) for e in bars]
     assert widths[0] * 2 == pytest.approx(widths[1], abs=0.2)
     assert len(bars) == 3
