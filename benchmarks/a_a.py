@@ -76,7 +76,7 @@ def measured(scratch: Path, copies: int):
         (folder / f"{name}.yaml").write_text(COPY.format(tolerance=1e-4 + number * 1e-6))
     words = [
         *("--config-dir", str(scratch / "conf"), "model=mlp", "hardware.threads=1"),
-        *(f"conversion=[eager,{','.join(names)}]", "tracking=none"),
+        *(f"conversion=[eager,{','.join(names)}]", "recorder=none"),
         *(f"store.root={scratch / 'store'}", f"hydra.run.dir={scratch / 'run'}"),
     ]
     subprocess.run(

@@ -232,7 +232,7 @@ def benchorch_ranking_ns(scratch: Path, number: int) -> dict[str, float]:
     words = [
         *("model=mlp", f"model.widths=[{','.join(map(str, WIDTHS))}]"),
         *(f"model.inputs.input.shape=[batch_size,{WIDTHS[0]}]", "hardware.threads=1"),
-        *("conversion=[eager,inductor,onnxruntime]", "stopping=quick", "tracking=none"),
+        *("conversion=[eager,inductor,onnxruntime]", "stopping=quick", "recorder=none"),
         "protocol.pairing=none",  # the order is by headlines alone
         "profiler=none",
         *(f"store.root={scratch / 'store'}", f"hydra.run.dir={run}"),

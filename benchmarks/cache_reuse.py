@@ -46,7 +46,7 @@ WORDS = (
     "protocol.split_passes=0",
     "protocol.canary_tolerance_ratio=null",
     "profiler=none",
-    "tracking=none",
+    "recorder=none",
 )
 READY = """
 import json, sys

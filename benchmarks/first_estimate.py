@@ -27,7 +27,7 @@ SAID = "so far"
 
 
 def command(*words: str) -> list[str]:
-    return [sys.executable, "-u", "-m", "benchorch", *words, "tracking=none"]
+    return [sys.executable, "-u", "-m", "benchorch", *words, "recorder=none"]
 
 
 def run(place: Path, *words: str) -> tuple[float | None, float]:

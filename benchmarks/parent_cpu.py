@@ -22,7 +22,7 @@ def main() -> None:
             "stopping=fixed",
             "stopping.processes=1",
             f"stopping.window_s={WINDOW_S + 10}",
-            "tracking=none",
+            "recorder=none",
             "profiler=none",
             f"store.root={scratch}/store",
             f"hydra.run.dir={scratch}/run",

@@ -59,7 +59,7 @@ def main(rounds: int) -> None:
 def trial_overheads(scratch: str, store: str, number: int, names: list[str]) -> dict[str, float]:
     """Median over processes of elapsed time less the timed blocks, for each conversion."""
     directory = f"{scratch}/run{number}"
-    words = ["model=mlp", f"conversion=[{','.join(names)}]", "stopping=quick", "tracking=none"]
+    words = ["model=mlp", f"conversion=[{','.join(names)}]", "stopping=quick", "recorder=none"]
     words += ["profiler=none", "protocol.pairing=none", "protocol.repeats=0"]
     command = python("-m", "benchorch", *words, store, f"hydra.run.dir={directory}")
     subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)

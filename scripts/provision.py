@@ -102,14 +102,14 @@ def _bring_home(asked: argparse.Namespace) -> int:
     from benchorch.hardware.aws_fleet import empty_place
     from benchorch.journal import run_directory
     from benchorch.journal.registry import remember
-    from benchorch.run.archive import fetch_all
+    from benchorch.run.archive import download_all
     from benchorch.stores.s3 import bucket_at
 
     url = _output(asked, "results_url")
     if not url:
         return 0
     try:
-        brought = fetch_all(bucket_at(url), asked.results)
+        brought = download_all(bucket_at(url), asked.results)
     except (BenchorchError, OSError) as error:
         print(
             f"No machine runs any more, but the stack stays: its results in {url} could not be "

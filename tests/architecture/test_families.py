@@ -51,7 +51,7 @@ GROUPS = {
     "profiler": ("profilers",),
     "executor": ("executors",),
     "store": ("stores",),
-    "tracking": ("recorders",),
+    "recorder": ("recorders",),
 }
 VALUES_ONLY = {"workload", "hydra"}
 """Groups that hold values rather than members of a family."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from benchorch.journal.lock import read_driver
+from benchorch.journal.lock import read_coordinator
 from chaos.drill import (
     EXPECTED,
     KINDS,
@@ -194,7 +194,7 @@ def test_a_killed_head_ends_the_driver_in_words_and_a_new_head_takes_the_sweep_u
         assert time.monotonic() - killed_s < 50, drill.complaints()
         assert f"The head of the Ray cluster at {first.address} has not" in drill.complaints()
         assert until(lambda: not drill.orphans(), 5)  # though their nodes live on
-        told = read_driver(drill.run_directory)
+        told = read_coordinator(drill.run_directory)
         assert told is not None
         assert bool(told.ended_at) == bool(drill.lines())
     finally:

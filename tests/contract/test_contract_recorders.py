@@ -1,4 +1,4 @@
-"""Every recorder under conf/tracking keeps the promises of the interface."""
+"""Every recorder under conf/recorder keeps the promises of the interface."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.run.record import replay
 
-FOLDER = Path(__file__).resolve().parents[2] / "conf" / "tracking"
+FOLDER = Path(__file__).resolve().parents[2] / "conf" / "recorder"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 TRIAL = Trial(trial_id="00000000000000aa", labels={"model": "mlp"}, spec={"model": {"width": 8}})
 PLAN = Plan(
@@ -62,7 +62,7 @@ def recorder(
     node: dict[str, object], started_in: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Recorder:
     monkeypatch.chdir(started_in)
-    return components.make(node, Recorder, "tracking")  # type: ignore[arg-type]
+    return components.make(node, Recorder, "recorder")  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def folder(directory: Path) -> Path:
 
 def test_an_unknown_option_is_refused(node: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="unknown option"):
-        components.make({**node, "experimnt": "x"}, Recorder, "tracking")  # type: ignore[dict-item]
+        components.make({**node, "experimnt": "x"}, Recorder, "recorder")  # type: ignore[dict-item]
 
 
 def test_a_recorder_travels_between_processes(recorder: Recorder) -> None:
@@ -101,7 +101,7 @@ def test_a_new_process_finds_what_an_earlier_one_made(
 ) -> None:
     parent = recorder.open(PLAN, directory)
     child = recorder.record(TRIAL, RESULT, SUMMARY, folder(directory))
-    again = components.make(node, Recorder, "tracking")  # type: ignore[arg-type]
+    again = components.make(node, Recorder, "recorder")  # type: ignore[arg-type]
     assert again.open(PLAN, directory) == parent
     assert again.record(TRIAL, RESULT, SUMMARY, folder(directory)) == child
 

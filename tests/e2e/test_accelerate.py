@@ -18,9 +18,9 @@ from support.waiting import children_of, is_there
 FAST = {
     **{"stopping": "fixed", "stopping.processes": 2, "stopping.calls": 5},
     **{"stopping.window_s": 0.05, "protocol.canary_tolerance_ratio": None},
-    "tracking": "none",
+    "recorder": "none",
 }
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "accelerate.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "accelerate.md"
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_each_graph_is_measured_on_each_backend_and_recorded(here, capsys):
         torch._dynamo.graph_break()  # not print(): Ray, which other tests start, puts its own there
         return y
 
-    options = {**FAST, "tracking": "mlflow", "tracking.uri": f"sqlite:///{here.path}/m.db"}
+    options = {**FAST, "recorder": "mlflow", "recorder.uri": f"sqlite:///{here.path}/m.db"}
     names = ["local/eager", "local/onnxrt-cpu"]
     with benchorch.remote_profile(backends=names, directory="out", **options) as profile:
         for _ in range(4):
@@ -130,7 +130,7 @@ def test_two_kinds_of_machine_stand_in_one_report_measured_in_parallel(here):
 INTERRUPTED = """
 import benchorch, torch
 double = benchorch.accelerate(lambda x: x * 2)
-with benchorch.remote_profile(backends="local/eager", directory="out", tracking="none",
+with benchorch.remote_profile(backends="local/eager", directory="out", recorder="none",
                               stopping="fixed", **{"stopping.processes": 50,
                               "stopping.window_s": 5}) as profile:
     for _ in range(3):

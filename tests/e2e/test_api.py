@@ -15,18 +15,18 @@ import benchorch
 from benchorch.errors import ConfigError
 from support.waiting import children_of, is_there
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "python-api.md"
 FAST = {
     **{"stopping": "fixed", "stopping.processes": 2, "stopping.calls": 5},
     **{"stopping.window_s": 0.05, "protocol.canary_tolerance_ratio": None},
-    **{"protocol.pair_window_s": 0.05, "profiler": "none", "tracking": "none"},
+    **{"protocol.pair_window_s": 0.05, "profiler": "none", "recorder": "none"},
 }
 SLOW = """
 import benchorch, torch
 class Slow(torch.nn.Module):
     def forward(self, x):
         return x + 1
-benchorch.benchmark(Slow(), torch.ones(2), "eager", tracking="none", profiler="none",
+benchorch.benchmark(Slow(), torch.ones(2), "eager", recorder="none", profiler="none",
                     directory="out", stopping="fixed",
                     **{"stopping.processes": 50, "stopping.window_s": 5})
 """

@@ -14,7 +14,7 @@ FAST = (
     *("protocol.canary_tolerance_ratio=null", "protocol.pair_window_s=0.05"),
     "profiler=none",  # what a profile leaves is looked at in test_profiles.py
 )
-UNTRACKED = ("tracking=none",)
+UNTRACKED = ("recorder=none",)
 
 
 def heavy_modules(place, *words):
@@ -293,7 +293,7 @@ def test_rebuild_never_takes_what_is_there_and_always_builds_anew(place):
 
 
 def test_a_tracker_that_cannot_be_reached_costs_nothing_but_a_sentence(place):
-    words = ("model=mlp", "conversion=eager", *FAST, "tracking.uri=http://127.0.0.1:9")
+    words = ("model=mlp", "conversion=eager", *FAST, "recorder.uri=http://127.0.0.1:9")
     done = place.run(*words, "hydra.run.dir=out")
     assert "python -m benchorch record" in done.stdout
     assert len(place.results("out")) == 1

@@ -15,7 +15,7 @@ import pytest
 
 FAST = (
     *("stopping=fixed", "stopping.processes=1", "stopping.window_s=0.2", "protocol.pairing=none"),
-    *("protocol.canary_tolerance_ratio=null", "profiler=none", "tracking=none"),
+    *("protocol.canary_tolerance_ratio=null", "profiler=none", "recorder=none"),
 )
 CONVERSIONS = "conversion=[eager,bf16,decompositions]"
 PATIENCE_S = 240.0

@@ -35,7 +35,7 @@ FAST += ["profiler=none"]
 
 
 def test_its_conversion_is_measured_and_proven(extended):
-    fast = [*FAST, "protocol.pairing=none", "tracking=none", "hydra.run.dir=out"]
+    fast = [*FAST, "protocol.pairing=none", "recorder=none", "hydra.run.dir=out"]
     extended.run("conversion=halved", *SMALL, *fast)
     results = {r["build"]["steps"].get("halved"): r for r in extended.results("out")}
     assert set(results) == {"miss", None}

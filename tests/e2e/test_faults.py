@@ -13,7 +13,7 @@ defaults:
   - config
   - override model: factory
   - override stopping: quick
-  - override tracking: none
+  - override recorder: none
   - override profiler: none
   - override conversion: eager
   - _self_

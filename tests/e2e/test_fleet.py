@@ -111,7 +111,7 @@ def test_two_kinds_come_from_nothing_and_go_when_they_are_idle(tmp_path: Path, m
 def test_an_export_for_two_kinds_is_built_on_the_cheaper_one_and_found_by_both(place) -> None:
     done = place.run(
         *("model=mlp", "hardware=r6i,c7i", "conversion=onnxruntime", "executor=fleet_local", "-m"),
-        *("stopping=fixed", "stopping.processes=2", "stopping.calls=5", "tracking=none"),
+        *("stopping=fixed", "stopping.processes=2", "stopping.calls=5", "recorder=none"),
         *("profiler=none", "pricing.source=bundled", "hydra.sweep.dir=out", "executor.wait_s=400"),
     )
     assert "wait for a build on r6i.large: build building onnx" in done.stdout

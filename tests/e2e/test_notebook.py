@@ -23,7 +23,7 @@ X = torch.ones(2, 8)
 FAST = {
     "stopping": "fixed", "stopping.processes": 2, "stopping.calls": 5, "stopping.window_s": 0.01,
     "protocol.pair_window_s": 0.01, "protocol.pin": False, "protocol.canary_tolerance_ratio": 10.0,
-    "profiler": "none", "tracking": "none",
+    "profiler": "none", "recorder": "none",
 }
 """
 RUN = "results = benchorch.benchmark(Net(), X, 'eager', quiet=True, directory='{}', **FAST)"

@@ -2,7 +2,7 @@
 
 import pytest
 
-SMALL = ["model=mlp", "model.widths=[256,16,8]", "workload.batch_size=2", "tracking=none"]
+SMALL = ["model=mlp", "model.widths=[256,16,8]", "workload.batch_size=2", "recorder=none"]
 FAST = ["stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"]
 FAST += ["profiler=none"]
 STRICT = ["conversion=bf16", "conversion.tolerance_ratio=1e-6", "protocol.pairing=none"]

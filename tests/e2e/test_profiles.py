@@ -84,7 +84,7 @@ def test_a_peak_is_measured_once_in_a_run(profiled):
 
 
 def test_without_a_profiler_nothing_of_it_is_left(place):
-    words = ("model=mlp", "conversion=eager", *FAST, "profiler=none", "tracking=none")
+    words = ("model=mlp", "conversion=eager", *FAST, "profiler=none", "recorder=none")
     done = place.run(*words, "hydra.run.dir=out")
     folder, line = folders(place)["eager"]
     assert line["profile"] is None
@@ -93,7 +93,7 @@ def test_without_a_profiler_nothing_of_it_is_left(place):
 
 
 def test_a_profiler_that_cannot_work_here_costs_the_profile_alone(place):
-    words = ("model=mlp", "conversion=eager", *FAST, "profiler=nsys", "tracking=none")
+    words = ("model=mlp", "conversion=eager", *FAST, "profiler=nsys", "recorder=none")
     done = place.run(*words, "hydra.run.dir=out")
     (_, line) = folders(place)["eager"]
     assert line["outcome"] == "ok"

@@ -14,7 +14,7 @@ BAD = SCRIPTS / "bad"
 TOP = str(SCRIPTS / "good" / "top_level.py")
 FAST = (
     *("stopping=fixed", "profiler=none", "stopping.processes=1", "stopping.calls=5"),
-    *("stopping.window_s=0.01", "tracking=none", "protocol.pair_window_s=0.01"),
+    *("stopping.window_s=0.01", "recorder=none", "protocol.pair_window_s=0.01"),
     "protocol.pin=false",
 )
 
@@ -139,7 +139,7 @@ def test_programs_get_an_object_with_models_and_their_invocations(place):
 
 @pytest.mark.slow
 def test_what_is_found_is_built_once_and_found_again(place):
-    words = ("script", TOP, "--build-only", "conversion=[eager,onnxruntime]", "tracking=none")
+    words = ("script", TOP, "--build-only", "conversion=[eager,onnxruntime]", "recorder=none")
     first, second = place.run(*words).stdout, place.run(*words).stdout
     assert "eager / local: leaves no files" in first
     assert "onnxruntime / local: " in first
@@ -191,7 +191,7 @@ def test_files_that_are_models_are_benchmarked_like_scripts(place):
 
 @pytest.mark.slow
 def test_each_line_of_mlagilitys_guide_has_one_that_works_here(place):
-    """What its user guide prints, in its order; docs/scripts.md has the table."""
+    """What its user guide prints, in its order; docs/guides/scripts.md has the table."""
     (place.path / "example.py").write_text(Path(TOP).read_text())
     store = f"store.root={place.path / 'cache'}"
     onnx = ("conversion=onnxruntime", "hardware=local", *FAST)

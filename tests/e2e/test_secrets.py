@@ -40,7 +40,7 @@ def test_a_run_directory_holds_no_password_and_a_resumed_run_takes_it_from_the_e
 ):
     port, seen = tracker
     whole = f"http://ann:{PASSWORD}@127.0.0.1:{port}"
-    words = ("model=mlp", "conversion=eager", *FAST, f"tracking.uri={whole}")
+    words = ("model=mlp", "conversion=eager", *FAST, f"recorder.uri={whole}")
     done = place.run(*words, "hydra.run.dir=out")
     assert f"Basic {CREDENTIALS}" in seen
     files = [path for path in (place.path / "out").rglob("*") if path.is_file()]

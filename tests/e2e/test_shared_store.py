@@ -15,7 +15,7 @@ defaults:
   - config
   - override model: mlp
   - override stopping: quick
-  - override tracking: none
+  - override recorder: none
   - override profiler: none
   - override store: s3
   - override conversion: {conversion}
@@ -67,7 +67,7 @@ def test_a_chain_is_built_by_one_machine_and_found_by_the_next(run_on, place, bu
 
 def test_a_run_whose_disk_is_gone_comes_back_and_goes_on(place, bucket):
     asked = ("model=mlp", "conversion=[eager,torchscript]", "stopping=quick", "profiler=none")
-    options = ("tracking=none", "hydra.run.dir=out", f"keep_at={bucket.url}")
+    options = ("recorder=none", "hydra.run.dir=out", f"keep_at={bucket.url}")
     done = place.run(*asked, *options)
     plan = json.loads((place.path / "out" / "plan.json").read_text())["plan_id"]
     assert f"kept      python -m benchorch fetch {plan} --at {bucket.url}" in done.stdout
@@ -95,7 +95,7 @@ def test_a_run_whose_disk_is_gone_comes_back_and_goes_on(place, bucket):
 
 def test_a_bucket_that_is_away_costs_a_run_no_more_than_a_sentence(place, bucket):
     bucket.emulator.break_it(Fault("s3:PUT", "AccessDenied", status=403))
-    asked = ("model=mlp", "conversion=eager", "stopping=quick", "profiler=none", "tracking=none")
+    asked = ("model=mlp", "conversion=eager", "stopping=quick", "profiler=none", "recorder=none")
     done = place.run(*asked, "hydra.run.dir=out", f"keep_at={bucket.url}")
     assert "Results stay on this disk" in done.stderr
     assert f"python -m benchorch keep {place.path / 'out'} --at {bucket.url}" in done.stdout

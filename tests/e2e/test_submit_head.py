@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray_cluster]
 
 FAST = (
     *("stopping=fixed", "stopping.processes=1", "stopping.window_s=0.2", "protocol.pairing=none"),
-    *("protocol.canary_tolerance_ratio=null", "profiler=none", "tracking=none"),
+    *("protocol.canary_tolerance_ratio=null", "profiler=none", "recorder=none"),
 )
 MODEL = (
     *("model=factory", "model.factory=my_zoo.py:works"),

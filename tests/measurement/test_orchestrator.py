@@ -439,7 +439,7 @@ def test_a_trial_carries_all_that_its_baseline_is_made_of(composer: Composer) ->
     """So the node that measures it needs no other trial, nor its result."""
     from benchorch.run.planner import plan_jobs
 
-    words = ["model=mlp", "conversion=onnxruntime", "tracking=none", "workload.batch_size=[1,8]"]
+    words = ["model=mlp", "conversion=onnxruntime", "recorder=none", "workload.batch_size=[1,8]"]
     plan = plan_jobs(composer, [words], "p").plan
     by_id = {trial.trial_id: trial for trial in plan.trials}
     compared = [trial for trial in plan.trials if trial.baseline_id]
@@ -628,7 +628,7 @@ def test_an_executor_ends_at_once_when_a_result_cannot_be_kept(
 
 # O6
 
-WORDS = ["model=mlp", "conversion=aot_inductor", "tracking=none"]
+WORDS = ["model=mlp", "conversion=aot_inductor", "recorder=none"]
 FACTS: dict[str, Json] = {
     "arch": "x86_64",
     "cpu_isa": ["avx2"],

@@ -29,7 +29,7 @@ defaults:
   - config
   - override model: mlp
   - override conversion: eager
-  - override tracking: none
+  - override recorder: none
   - _self_
 """
 COMMANDS = (
@@ -56,7 +56,7 @@ LOOK_ALIKES = (
     "benchorch/../os.system",
 )
 PLACES = (
-    *("model", "stopping", "scenario", "store", "executor", "tracking", "profiler", "hardware"),
+    *("model", "stopping", "scenario", "store", "executor", "recorder", "profiler", "hardware"),
     *("conversion.steps.evil", "conversion.runtime"),
 )
 

@@ -52,7 +52,7 @@ def test_no_secret_is_on_a_command_line_or_in_a_log_a_plan_a_result_or_the_track
     watching.start()
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "benchorch", *WORDS, f"tracking.uri=sqlite:///{tmp_path}/m.db"],
+            [sys.executable, "-m", "benchorch", *WORDS, f"recorder.uri=sqlite:///{tmp_path}/m.db"],
             cwd=tmp_path,
             env={
                 **variables,

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(560)]
 
 SHORT: dict[str, Any] = {
     **{"stopping": "fixed", "stopping.processes": 2, "stopping.calls": 5, "quiet": True},
-    **{"stopping.window_s": 0.05, "protocol.canary_tolerance_ratio": None, "tracking": "none"},
+    **{"stopping.window_s": 0.05, "protocol.canary_tolerance_ratio": None, "recorder": "none"},
 }
 
 GETTING_STARTED = """

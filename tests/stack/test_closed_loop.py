@@ -19,8 +19,8 @@ from support.machines.rehearsal import Rehearsal, wait
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 SWEEP = ("model=mlp", "stopping=quick", "profiler=none", "executor=ec2", "protocol.repeats=0")
 # Five processes a trial: long enough to lose a machine in.
-ONE_TRIAL = (*SWEEP, "conversion=eager", "tracking=none")
-TWO_TRIALS = (*SWEEP, "conversion=[eager,torchscript]", "tracking=none")
+ONE_TRIAL = (*SWEEP, "conversion=eager", "recorder=none")
+TWO_TRIALS = (*SWEEP, "conversion=[eager,torchscript]", "recorder=none")
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import boto3  # noqa: TID251 - looks at what was made
 import pytest
 import yaml
 
-from benchorch.run.archive import keep
+from benchorch.run.archive import archive_run
 from benchorch.stores.s3 import bucket_at
 from support.aws_emulator.server import Emulator
 from support.synthetic_runs import result, trial, write_run
@@ -193,7 +193,7 @@ def test_machines_are_ended_and_results_brought_home_before_the_stack_goes(stack
     boto3.client("s3").put_object(Bucket=bucket, Key="store/artifacts/built", Body=b"by a sweep")
     one = trial("eager")
     run = write_run(tmp_path / "lost", (one, result(one)), plan_id="20261122-000000-0000")
-    keep(run, bucket_at(str(stack.output("results_url"))))
+    archive_run(run, bucket_at(str(stack.output("results_url"))))
     assert worker in stack.provision("status").stdout
     ended = stack.provision("destroy", "--yes", "--results", str(tmp_path / "runs"))
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-3000:]

@@ -29,7 +29,7 @@ def stack(tmp_path, monkeypatch):
 def test_a_machine_is_hired_for_a_trial_and_ended_after_it(stack: Rehearsal):
     head = handmade.launch_head(["r6i.large"], idle_s=15)
     words = ("model=mlp", "conversion=torchscript", "baseline=null", "hardware=r6i", "executor=ec2")
-    words += ("tracking=none",)
+    words += ("recorder=none",)
     swept = stack.sweep(*words, "stopping=quick", "profiler=none", "protocol.repeats=0")
     assert swept.returncode == 0, swept.stdout[-3000:] + swept.stderr[-3000:]
     [line] = next(stack.desk.glob("runs/*/*/results.jsonl")).read_text().splitlines()

@@ -24,11 +24,11 @@ from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import OutputParity, Verdict
 from benchorch.journal import run_directory
 from benchorch.results.compare.compatibility import excused_by
-from benchorch.results.compare.load_run import Derived, stored
+from benchorch.results.compare.load_run import Derived, evidence_of, stored
 from benchorch.results.compare.matching import Match
 from benchorch.results.compare.metric_kinds import LATENCY
 from benchorch.results.compare.stored_run import StoredTrial
-from benchorch.results.compare.verdicts import Judged, judge
+from benchorch.results.compare.verdicts import MetricVerdict, compare_cases
 from benchorch.results.metrics.summary import summarise_all
 
 CALIBRATION = Calibration(pair_cost_ns=40, step_ns=10, loop_turn_ns=9)
@@ -231,7 +231,18 @@ def once(
     return session(plan_id, (of, result(of, call_ns, seed=seed, **fields)))[0]
 
 
-def verdict(a: StoredTrial, b: StoredTrial, metric: str = LATENCY, *across: str) -> Judged:
+def brief(of: Trial, **fields: Any) -> StoredTrial:
+    """A trial of one process, to compare its fields."""
+    found = result(of, processes=1, **fields)
+    return StoredTrial(
+        plan_id="p",
+        trial=of,
+        result=replace(found, processes=()),
+        evidence=evidence_of(found),
+    )
+
+
+def verdict(a: StoredTrial, b: StoredTrial, metric: str = LATENCY, *across: str) -> MetricVerdict:
     """B against A, read alone."""
     case = Match(name="x", a=a, b=b), metric
-    return judge([case], across=excused_by(across))[0]
+    return compare_cases([case], across=excused_by(across))[0]

@@ -1,4 +1,4 @@
-"""What do the words of a run ask for? Recipes, directories, flags of Hydra's, and overrides."""
+"""Parsing of a run's arguments: a recipe, directories, Hydra's flags, and overrides."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _FLAGS_WITH_VALUE = frozenset({"--cfg", "-c", "--package", "-p", "--config-path"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A command line for Hydra, taken apart.
+    """A parsed command line.
 
     Attributes:
         config_name: the primary config: ``config``, or a recipe's name.
-        directories: the user's own, which come before the built-in ones.
-        flags: what is left for Hydra.
+        directories: the user's, which come before the built-in ones.
+        flags: Hydra's.
         overrides: ``key=value``.
-        resume: the run to go on with, as its user calls it; None for a new one.
+        resume: the run to resume, as its user calls it; None for a new one.
     """
 
     config_name: str
@@ -38,17 +38,17 @@ class Request:
 
     @property
     def foreign_flags(self) -> list[str]:
-        """Flags for Hydra alone: they ask for something else than a run."""
+        """Flags of Hydra's that request something else than a run."""
         return sorted(set(self.flags) - set(_MULTIRUN))
 
 
 def is_recipe(word: str) -> bool:
-    """Whether a word names a recipe's file, there or not."""
+    """Whether an argument names a recipe's file, existing or not."""
     return word.endswith(".yaml") and "=" not in word
 
 
 def parse(arguments: Sequence[str]) -> Request:
-    """Take a command line apart; ConfigError for a recipe or directory that is not there."""
+    """Parse a command line; ConfigError for a recipe or directory that does not exist."""
     directories: list[Path] = []
     flags: list[str] = []
     overrides: list[str] = []
@@ -89,17 +89,17 @@ def _find_recipe(word: str) -> Path:
 
     for path in (Path(word), builtin_directory("recipes").parent / word):
         if path.is_file():
-            return _not_in_front_of_the_root(path.resolve())
+            return _checked_place(path.resolve())
     parent = Path(word).parent
-    shelf = parent if parent.is_dir() else builtin_directory("recipes")
-    names = sorted(path.name for path in shelf.glob("*.y*ml"))
+    folder = parent if parent.is_dir() else builtin_directory("recipes")
+    names = sorted(path.name for path in folder.glob("*.y*ml"))
     raise ConfigError(
-        [f"There is no recipe {word}.{suggest(Path(word).name, names)} In {shelf}: {names}."]
+        [f"There is no recipe {word}.{suggest(Path(word).name, names)} In {folder}: {names}."]
     )
 
 
-def _not_in_front_of_the_root(recipe: Path) -> Path:
-    """The recipe; ConfigError where its directory has a file that would stand in for our root."""
+def _checked_place(recipe: Path) -> Path:
+    """The recipe; ConfigError where a file beside it would replace benchorch's root config."""
     root = recipe.parent / "config.yaml"
     if recipe == root:
         raise ConfigError(

@@ -87,21 +87,15 @@ def _strike_out_passwords(directory: Path) -> None:
             path.write_text(clean)
 
 
-def refuse_foreign_code(loader: ConfigLoader, config_name: str, words: Sequence[str]) -> None:
+def refuse_foreign_code(composer: Composer, overrides: Sequence[str]) -> None:
     """ConfigError where a recipe would have Hydra itself call something that is not its own.
 
     Hydra makes callbacks, and Python's logging its handlers, of whatever a file names, before
     there is a plan. What cannot be composed is left to whoever explains that.
     """
-    from hydra.types import RunMode
-    from omegaconf import OmegaConf
-
     problems: list[str] = []
     with contextlib.suppress(*composition_errors()):
-        config = loader.load_configuration(
-            config_name, list(words), run_mode=RunMode.MULTIRUN, from_shell=False
-        )
-        problems += _foreign(cast(ConfigNode, OmegaConf.to_container(config.hydra, resolve=False)))
+        problems += _foreign(composer.hydra_settings(overrides))
     if problems:
         raise ConfigError(problems)
 

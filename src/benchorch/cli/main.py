@@ -1,7 +1,7 @@
-"""The command line: words are subcommands, ``key=value`` is a run.
+"""The command line: a command by its name, or a run by ``key=value`` and recipes.
 
-Nothing heavy is imported here; each subcommand imports what it needs. What a run's words ask for is
-in `benchorch.request`, how it is run in `benchorch.invoking`.
+A command's module is imported when it is called, so `--help` and `plan` start fast. `arguments`
+parses what a run is given and `run` carries it out.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn, cast
+from dataclasses import dataclass
+from importlib import import_module
+from typing import NoReturn
 
 from benchorch.cli.arguments import is_recipe, parse
 from benchorch.cli.run import benchmark
@@ -25,8 +27,44 @@ from benchorch.cli.terminal import (
 from benchorch.domain.reply import Reply
 from benchorch.errors import BenchorchError, ConfigError
 
-if TYPE_CHECKING:
-    from benchorch.interfaces.store import Store
+_HELP = {"-h", "--help"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """A function of a module of `cli.commands` that returns a `Reply`.
+
+    Attributes:
+        extras: what it takes after the arguments.
+        own_json: whether it reads ``--json`` itself; else only the printing does.
+        on_head: whether ``--head`` may send it to a cluster's head.
+    """
+
+    module: str
+    extras: tuple[Callable[..., object], ...] = ()
+    function: str = "run"
+    own_json: bool = True
+    on_head: bool = False
+
+
+_REPLIES: Mapping[str, _Command] = {
+    "analyze": _Command("analyze", (print_err,)),
+    "backends": _Command("backends", own_json=False),
+    "cache": _Command("cache", function="open_and_run", own_json=False),
+    "cancel": _Command("cancel", (ask, print_err), on_head=True),
+    "compare": _Command("compare", (print_err,)),
+    "conversions": _Command("conversions"),
+    "doctor": _Command("doctor.command", (print_err,), own_json=False),
+    "fetch": _Command("archive", function="run_fetch"),
+    "gate": _Command("gate", (print_err,)),
+    "keep": _Command("archive", function="run_keep"),
+    "logs": _Command("logs", (print_out,), on_head=True),
+    "plan": _Command("plan"),
+    "record": _Command("record", own_json=False),
+    "report": _Command("report", (print_err,)),
+    "status": _Command("status", (print_out,), on_head=True),
+    "ui": _Command("ui", (print_out,), own_json=False),
+}
 
 
 def main() -> NoReturn:
@@ -44,142 +82,45 @@ def main() -> NoReturn:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what the arguments ask; the exit code."""
-    first = arguments[0] if arguments else ""
-    if first in _COMMANDS:
-        return _COMMANDS[first](list(arguments[1:]))
+    """Carry out a command line; its exit code."""
+    first, rest = (arguments[0], list(arguments[1:])) if arguments else ("", [])
+    if first in _REPLIES:
+        return _reply(first, rest)
+    if first in _RUNS:
+        return _RUNS[first](rest)
     if first and not first.startswith("-") and "=" not in first and not is_recipe(first):
         from benchorch.config.components import suggest
 
         raise ConfigError(
             [
                 f"{first!r} is not a command.{suggest(first, _COMMANDS)} Commands: "
-                f"{', '.join(sorted(_COMMANDS))}. Or give key=value, or a recipe's .yaml file."
+                f"{', '.join(_COMMANDS)}. Or give key=value, or a recipe's .yaml file."
             ]
         )
     return benchmark(parse(arguments))
 
 
-def _cache(arguments: list[str]) -> int:
-    from benchorch.cli.commands import cache
+def _reply(name: str, arguments: list[str]) -> int:
+    command = _REPLIES[name]
+    if command.on_head:
+        from benchorch.cli.commands import remote_head
 
-    arguments, overrides = _split_overrides(arguments)
-    return print_reply(cache.run(_without_json(arguments), _store(overrides)), arguments)
-
-
-def _record(arguments: list[str]) -> int:
-    from benchorch.cli.commands import record
-
-    return print_reply(record.run(_without_json(arguments)), arguments)
-
-
-def _keep(arguments: list[str]) -> int:
-    from benchorch.cli.commands import archive
-
-    return print_reply(archive.run_keep(arguments), arguments)
+        url, arguments = remote_head.named(arguments)
+        if url is not None:
+            return remote_head.relay(name, arguments, url)
+    taken = arguments if command.own_json else [word for word in arguments if word != "--json"]
+    module = import_module(f"benchorch.cli.commands.{command.module}")
+    return print_reply(getattr(module, command.function)(taken, *command.extras), arguments)
 
 
-def _fetch(arguments: list[str]) -> int:
-    from benchorch.cli.commands import archive
-
-    return print_reply(archive.run_fetch(arguments), arguments)
-
-
-def _ui(arguments: list[str]) -> int:
-    from benchorch.cli.commands import ui
-
-    return print_reply(ui.run(_without_json(arguments), print_out), arguments)
-
-
-def _report(arguments: list[str]) -> int:
-    from benchorch.cli.commands import report
-
-    return print_reply(report.run(arguments, print_err), arguments)
-
-
-def _compare(arguments: list[str]) -> int:
-    from benchorch.cli.commands import compare
-
-    return print_reply(compare.run(arguments, print_err), arguments)
-
-
-def _gate(arguments: list[str]) -> int:
-    from benchorch.cli.commands import gate
-
-    return print_reply(gate.run(arguments, print_err), arguments)
-
-
-def _conversions(arguments: list[str]) -> int:
-    from benchorch.cli.commands import conversions
-
-    return print_reply(conversions.run(arguments), arguments)
-
-
-def _backends(arguments: list[str]) -> int:
-    from benchorch.cli.commands import backends
-
-    return print_reply(backends.run(_without_json(arguments)), arguments)
-
-
-def _plan(arguments: list[str]) -> int:
-    from benchorch.cli.commands import plan
-
-    return print_reply(plan.run(arguments), arguments)
-
-
-def _analyze(arguments: list[str]) -> int:
-    from benchorch.cli.commands import analyze
-
-    return print_reply(analyze.run(arguments, print_err), arguments)
-
-
-def _doctor(arguments: list[str]) -> int:
-    from benchorch.cli.commands.doctor import command
-
-    return print_reply(command.run(_without_json(arguments), print_err), arguments)
-
-
-def _status(arguments: list[str]) -> int:
-    from benchorch.cli.commands import status
-
-    return _here_or_there("status", arguments, lambda words: status.run(words, print_out))
-
-
-def _logs(arguments: list[str]) -> int:
-    from benchorch.cli.commands import logs
-
-    return _here_or_there("logs", arguments, lambda words: logs.run(words, print_out))
-
-
-def _cancel(arguments: list[str]) -> int:
-    from benchorch.cli.commands import cancel, remote_head
-
-    url, words = remote_head.named(arguments)
-    if url is not None and not {"--yes", "-h", "--help"} & set(words):  # nobody answers there
-        if ask(f"End {' '.join(words)} on {url}? [yes/no] ").strip().lower() not in cancel.YES:
-            return print_reply(cancel.UNCHANGED, words)
-        arguments = [*arguments, "--yes"]
-    return _here_or_there("cancel", arguments, lambda words: cancel.run(words, ask, print_err))
-
-
-def _here_or_there(word: str, arguments: list[str], here: Callable[[list[str]], Reply]) -> int:
-    """The answer of this machine, or of a cluster's head where one is named."""
-    from benchorch.cli.commands import remote_head
-
-    url, words = remote_head.named(arguments)
-    if url is None:
-        return print_reply(here(words), words)
-    return remote_head.ask(remote_head.jobs_of(url), [word, *words], print_out)
-
-
-def _resume_word(arguments: list[str]) -> int:
+def _resume(arguments: list[str]) -> int:
     """``resume RUN``: the same as ``resume=RUN``; on a head it is submitted."""
     from benchorch.cli.commands.remote_head import named
     from benchorch.cli.commands.submit import RESUME_HELP, resumed
 
-    url, words = named(arguments)
-    if not arguments or {"-h", "--help"} & set(arguments):
+    if not arguments or _HELP & set(arguments):
         return print_reply(Reply(text=RESUME_HELP, data=RESUME_HELP), [])
+    url, words = named(arguments)
     if url is not None:
         return _submit(["resume", *arguments])
     return benchmark(parse(resumed(["resume", *words])))
@@ -187,20 +128,21 @@ def _resume_word(arguments: list[str]) -> int:
 
 def _submit(arguments: list[str]) -> int:
     from benchorch.cli.commands import remote_head, submit
-    from benchorch.cli.commands.plan import foresee
+    from benchorch.cli.commands.plan import check
 
     url, words = remote_head.named(arguments)
-    wanted, words = submit.parser().parse_known_args(words)
+    options, words = submit.parser().parse_known_args(words)
     words = submit.resumed(words)
-    if wanted.name:  # on the head: this process is the driver
-        return benchmark(parse(submit.settle(wanted.name, words, with_code=wanted.with_code)))
+    if options.name:  # on the head: this process is the coordinator
+        return benchmark(parse(submit.settle(options.name, words, with_code=options.with_code)))
     if words[0] in _COMMANDS:
-        raise ConfigError([f"{words[0]!r} is no word of a run: submit takes a recipe, key=value."])
+        raise ConfigError(
+            [f"{words[0]!r} is not a valid argument for a run: submit takes a recipe or key=value."]
+        )
     if url is None:
-        return print_reply(submit.run_here(words, foresee), arguments)
-    return print_reply(
-        remote_head.submit(remote_head.jobs_of(url), url, words, wanted.working_dir), arguments
-    )
+        return print_reply(submit.run_here(words, check), arguments)
+    jobs = remote_head.jobs_of(url)
+    return print_reply(remote_head.submit(jobs, url, words, options.working_dir), arguments)
 
 
 def _script(arguments: list[str]) -> int:
@@ -217,44 +159,10 @@ def _version(arguments: list[str]) -> int:
     return print_reply(Reply(text=__version__, data=__version__), [])
 
 
-def _store(overrides: Sequence[str]) -> Store:
-    from benchorch.config.components import make
-    from benchorch.config.composer import Composer, config_loader
-    from benchorch.domain.trial import ConfigNode
-    from benchorch.interfaces.store import Store
-
-    config = Composer(config_loader()).session(overrides)
-    return make(cast(ConfigNode, config["store"]), Store, "store")
-
-
-def _split_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    overrides = [word for word in arguments if "=" in word and not word.startswith("-")]
-    return [word for word in arguments if word not in overrides], overrides
-
-
-def _without_json(arguments: Sequence[str]) -> list[str]:
-    return [word for word in arguments if word != "--json"]
-
-
-_COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
-    "analyze": _analyze,
-    "backends": _backends,
-    "cache": _cache,
-    "cancel": _cancel,
-    "compare": _compare,
-    "conversions": _conversions,
-    "doctor": _doctor,
-    "fetch": _fetch,
-    "gate": _gate,
-    "keep": _keep,
-    "logs": _logs,
-    "plan": _plan,
-    "record": _record,
-    "report": _report,
-    "resume": _resume_word,
+_RUNS: Mapping[str, Callable[[list[str]], int]] = {
+    "resume": _resume,
     "script": _script,
-    "status": _status,
     "submit": _submit,
-    "ui": _ui,
     "version": _version,
 }
+_COMMANDS = sorted((*_REPLIES, *_RUNS))

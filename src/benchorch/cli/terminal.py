@@ -1,4 +1,4 @@
-"""What a terminal is told and asked, and what the shell is told at the end."""
+"""Terminal output, questions and exit codes."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ OK, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
 
 
 def ask(question: str) -> str:
-    """A person's answer; no person, no answer."""
+    """A person's answer; empty where there is no terminal."""
     try:
-        return input(question)
+        return input(question).strip()
     except EOFError:
         return ""
 
 
 def print_out(text: str) -> None:
-    """A part of the answer, at once."""
+    """Print a part of the answer at once."""
     print(text, flush=True)
 
 
 def print_err(text: str) -> None:
-    """What goes on meanwhile, beside the answer."""
+    """Print progress beside the answer."""
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
 def print_reply(reply: Reply, arguments: Sequence[str]) -> int:
-    """Print an answer for people or, with ``--json``, for programs; its exit code."""
+    """Print a reply for people or, with ``--json``, for programs; its exit code."""
     if "--json" in arguments:
         print(json.dumps(reply.data, indent=2))
     elif reply.text:
@@ -40,10 +40,7 @@ def print_reply(reply: Reply, arguments: Sequence[str]) -> int:
 
 
 def print_error(error: BenchorchError) -> int:
-    """What went wrong; the exit code.
-
-    Of a wrong request every problem is on a line of its own, with what to try.
-    """
+    """Print an error, of a wrong request each problem on a line of its own; the exit code."""
     if not isinstance(error, ConfigError):
         print(error, file=sys.stderr)
         return FAILED

@@ -1,4 +1,4 @@
-"""Composing YAML: from overrides to resolved cells. The only file that asks Hydra to compose.
+"""Composition of YAML: from overrides to resolved cells.
 
 Composing costs tens of milliseconds, so a job is not composed as a whole: each group is composed
 once for each distinct set of overrides that touch it, and cells are put together from those nodes.
@@ -21,6 +21,8 @@ from benchorch.config.diagnostics import (
     first_line,
     group_names,
     group_options,
+    load,
+    plain_node,
     reaches_out,
 )
 from benchorch.config.directories import builtin_directory
@@ -31,9 +33,11 @@ from benchorch.config.overrides import (
     EACH,
     MATRIX,
     key_of,
+    lift_lists,
     parse_override,
     plain_keys,
     spelled,
+    sweep_jobs,
 )
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
@@ -85,24 +89,20 @@ def config_loader(extra_directories: Sequence[Path] = ()) -> ConfigLoader:
 
 
 def add_directories(search_path: ConfigSearchPath, directories: Sequence[Path]) -> None:
-    """Put the user's directories first, extensions' before the built-in one, made names last."""
-    for directory in reversed(extension_directories()):
-        search_path.prepend("extension", f"file://{directory.resolve()}")
-    for directory in reversed(directories):
-        search_path.prepend("user", f"file://{directory.resolve()}")
-    _add_made_names(search_path)
-
-
-def _add_made_names(search_path: ConfigSearchPath) -> None:
-    """Let Hydra find what no file spells out, after all that files spell out."""
+    """Put the user's directories first, extensions' before the built-in one, aliases last."""
     from hydra._internal.sources_registry import SourcesRegistry
 
-    from benchorch.config.aliases_source import SCHEME, NameSource
+    from benchorch.config.aliases_source import AliasSource
+    from benchorch.config.renamed_keys import ConfigDirectory
 
-    SourcesRegistry.instance().register(NameSource)
-    # Hydra wants its own source of schemas to be the last one.
-    path = f"{SCHEME}://{builtin_directory('conf')}"
-    search_path.prepend("benchorch", path, anchor="schema")
+    for source in (ConfigDirectory, AliasSource):
+        SourcesRegistry.instance().register(source)
+    for provider, paths in (("extension", extension_directories()), ("user", directories)):
+        for path in reversed(paths):
+            search_path.prepend(provider, f"{ConfigDirectory.scheme()}://{path.resolve()}")
+    # Hydra requires its own source of schemas to be the last one.
+    aliases = f"{AliasSource.scheme()}://{builtin_directory('conf')}"
+    search_path.prepend("benchorch", aliases, anchor="schema")
 
 
 class Composer:
@@ -115,7 +115,7 @@ class Composer:
         self._composed: dict[tuple[str, ...], _Composed] = {}
         self._siblings: dict[tuple[str, ...], _Composed] = {}
         self._groups = group_names(loader)
-        self._mistakes = OverrideErrors(loader, config_name, self._groups)
+        self._errors = OverrideErrors(loader, config_name, self._groups)
 
     @property
     def groups(self) -> frozenset[str]:
@@ -133,21 +133,37 @@ class Composer:
             return cast(ConfigNode, self._first[1].config[group])  # composed already
         return cast(ConfigNode, self._compose((choice,)).config[group])
 
+    def lifted(self, overrides: Sequence[str]) -> list[str]:
+        """A command's overrides with present names, and lists of options as axes of the matrix."""
+        return lift_lists(overrides, self._groups)
+
+    def jobs(self, overrides: Sequence[str], *, sweep: bool = False) -> list[list[str]]:
+        """The jobs of a command: one, or what Hydra's sweeper makes of comma-separated values."""
+        lifted = self.lifted(overrides)
+        return sweep_jobs(lifted, self._loader) if sweep else [lifted]
+
     def cells(self, job: Sequence[str]) -> list[MatrixCell]:
         """The cells of one job in order; ConfigError with every problem of it."""
         try:
             return list(self._cells_of(list(job)))
         except ConfigError as error:
             # A section fails on its first mistake; the others may hold more.
-            found = dict.fromkeys((*self._mistakes.of_job(job), *error.problems))
+            found = dict.fromkeys((*self._errors.of_job(job), *error.problems))
             raise ConfigError(list(found)) from error
 
+    def hydra_settings(self, overrides: Sequence[str]) -> ConfigNode:
+        """Hydra's own settings of a sweep, unresolved; any of `composition_errors`."""
+        from omegaconf import OmegaConf
+
+        settings = load(self._loader, self._config_name, overrides, sweep=True).hydra
+        return cast(ConfigNode, OmegaConf.to_container(settings, resolve=False))
+
     def problems(self, overrides: Sequence[str], *, sweep: bool) -> list[str]:
-        """Everything wrong with a command's words, each value of a sweep looked at."""
-        return self._mistakes.of_command(overrides, sweep=sweep)
+        """Every problem of a command's overrides, with each value of a sweep."""
+        return self._errors.of_command(overrides, sweep=sweep)
 
     def session(self, overrides: Sequence[str]) -> ConfigNode:
-        """The keys that are not about single trials: executor, store, tracking, rebuild, ..."""
+        """The keys that are not about single trials: executor, store, recorder, rebuild, ..."""
         return self._assemble(list(overrides), {}).config
 
     def _cells_of(self, job: list[str]) -> Iterator[MatrixCell]:
@@ -278,22 +294,15 @@ class Composer:
         return None
 
     def _compose_anew(self, overrides: tuple[str, ...], *, resolve: bool) -> _Composed:
-        from hydra.types import RunMode
-        from omegaconf import OmegaConf, open_dict
-
         try:
-            config = self._loader.load_configuration(
-                self._config_name, list(overrides), run_mode=RunMode.RUN, from_shell=False
-            )
+            config = load(self._loader, self._config_name, overrides)
             choices = dict(config.hydra.runtime.choices)
-            with open_dict(config):
-                del config["hydra"]
-            plain = cast(dict[str, Json], OmegaConf.to_container(config, resolve=resolve))
+            plain = plain_node(config, resolve=resolve)
             literal = frozenset(key for key, node in plain.items() if "${" not in json.dumps(node))
             if not resolve:
                 plain = _resolve_own(config, plain)
         except composition_errors() as error:
-            found = self._mistakes.of_job(overrides) or [first_line(error)]
+            found = self._errors.of_job(overrides) or [first_line(error)]
             raise ConfigError(found) from error
         return _Composed(plain, choices, literal=literal)
 

@@ -1,9 +1,8 @@
-"""Which chain does a conversion's name stand for?
+"""Names of conversions: files of ``conf/conversion``, joined by ``+``, or other tools' names.
 
-A name is a file of ``conf/conversion``; several of them joined by ``+``, whose steps are taken in
-that order and whose last runtime counts (``bf16+export+inductor``); or a name that another tool
-gave to a chain (``FP16+EXPORT+COMPILE_INDUCTOR_DEFAULT``), which ``conf/names.yaml`` translates as
-a whole or word by word.
+Of a joined name the steps are applied in that order and the last runtime counts
+(``bf16+export+inductor``). ``conf/names.yaml`` translates another tool's name
+(``FP16+EXPORT+COMPILE_INDUCTOR_DEFAULT``) as a whole or word by word.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def other_names(directory: Path) -> Names:
     retired = cast("dict[str, dict[str, str]]", content["retired"])
     return Names(
         chains={str(name): str(chain or "") for name, chain in content["chains"].items()},
-        retired={name: RetiredName(**told) for name, told in retired.items()},
+        retired={name: RetiredName(**node) for name, node in retired.items()},
         listed={tool: tuple(names) for tool, names in content["listed"].items()},
         devices=content["devices"],
     )

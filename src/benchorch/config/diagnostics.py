@@ -1,4 +1,4 @@
-"""What is wrong with a command's overrides: every mistake, each with the word that was meant."""
+"""Override errors: every mistake of a command at once, each with the name that was meant."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
     from hydra.core.object_type import ObjectType
     from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
 
 
 def group_names(loader: ConfigLoader) -> frozenset[str]:
@@ -40,6 +41,29 @@ def _listed(loader: ConfigLoader, group: str, kind: ObjectType) -> list[str]:
     return [name for name in names if not name.startswith("_")]
 
 
+def load(
+    loader: ConfigLoader, config_name: str, overrides: Sequence[str], *, sweep: bool = False
+) -> DictConfig:
+    """What Hydra composes, its own settings included; any of `composition_errors`."""
+    from hydra.types import RunMode
+
+    return loader.load_configuration(
+        config_name,
+        list(overrides),
+        run_mode=RunMode.MULTIRUN if sweep else RunMode.RUN,
+        from_shell=False,
+    )
+
+
+def plain_node(config: DictConfig, *, resolve: bool = False) -> dict[str, Json]:
+    """A composed configuration without Hydra's own settings."""
+    from omegaconf import OmegaConf, open_dict
+
+    with open_dict(config):
+        config.pop("hydra", None)
+    return cast("dict[str, Json]", OmegaConf.to_container(config, resolve=resolve))
+
+
 def reaches_out(group: str, base: Mapping[str, Json], chosen: Mapping[str, Json]) -> bool:
     """Whether a choice in a group has changed other nodes than the group's own."""
     others = {*base, *chosen} - {group}
@@ -47,7 +71,7 @@ def reaches_out(group: str, base: Mapping[str, Json], chosen: Mapping[str, Json]
 
 
 class OverrideErrors:
-    """Looks at each override by itself, so that one mistake hides no other; asks Hydra to try."""
+    """Checks each override by itself, so that one mistake hides no other; Hydra composes each."""
 
     def __init__(self, loader: ConfigLoader, config_name: str, groups: frozenset[str]) -> None:
         self._loader = loader
@@ -57,13 +81,12 @@ class OverrideErrors:
         self._bases: dict[tuple[str, ...], Mapping[str, Json]] = {}
 
     def of_command(self, overrides: Sequence[str], *, sweep: bool) -> list[str]:
-        """Everything wrong with a command's words, each value of a sweep looked at."""
+        """Every problem of a command's overrides, with each value of a sweep."""
         broken = [text for text in overrides if _syntax_problem(text)]
         found = [str(_syntax_problem(text)) for text in broken]
         sound = [text for text in overrides if text not in broken]
         jobs = sweep_jobs(sound, self._loader) if sweep else [sound]
-        told = dict.fromkeys(text for job in jobs for text in self.of_job(job))
-        return found + list(told)
+        return found + list(dict.fromkeys(text for job in jobs for text in self.of_job(job)))
 
     def of_job(self, overrides: Sequence[str]) -> list[str]:
         """What is wrong with each override by itself, given the options chosen beside it."""
@@ -159,21 +182,13 @@ class OverrideErrors:
         return self._bases[choice]
 
     def _load(self, overrides: tuple[str, ...]) -> ConfigNode:
-        from hydra.types import RunMode
-        from omegaconf import OmegaConf, open_dict
-
-        config = self._loader.load_configuration(
-            self._config_name, list(overrides), run_mode=RunMode.RUN, from_shell=False
-        )
-        with open_dict(config):
-            del config["hydra"]
-        return cast(ConfigNode, OmegaConf.to_container(config, resolve=False))
+        return plain_node(load(self._loader, self._config_name, overrides))
 
 
 def _no_such_option(group: str, name: str, options: Sequence[str]) -> str:
     """What is wrong with a name, and which was meant."""
     if group == HARDWARE and is_made(name):
-        from benchorch.config.backend_names import backend
+        from benchorch.config.hardware_aliases import backend
 
         try:
             backend(name)

@@ -1,12 +1,8 @@
-"""Where the built-in configuration and recipes are."""
+"""Directories of the built-in configuration and recipes."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 
 def builtin_directory(name: str) -> Path:

@@ -1,8 +1,12 @@
-"""Which machine, and which conversion on it, does a hardware's name stand for?
+"""Names of machines, with or without a conversion: ``g5``, ``g5.12xlarge``, ``g5/onnxrt-cuda``.
 
-``g5`` is a file of ``conf/hardware``, ``g5.12xlarge`` that family in another size than its usual
-one, and ``g5.xlarge/onnxrt-cuda`` the machine with the one conversion to try on it, in our words
-or in another tool's.
+``g5`` is a file of ``conf/hardware``, ``g5.12xlarge`` that family in another size than its default,
+and ``g5.xlarge/onnxrt-cuda`` the machine with the one conversion to try on it, by our name or by
+octoml-profile's::
+
+    target = backend("g5.xlarge/onnxrt-cuda")
+    target.hardware, target.size, target.conversion   # "g5", "xlarge", "onnxruntime_cuda"
+    benchmark(model, inputs, hardware=target.machine, conversions=target.conversion)
 """
 
 from __future__ import annotations
@@ -16,16 +20,36 @@ from typing import cast
 
 from benchorch.config.components import resolve, suggest
 from benchorch.config.conversion_aliases import JOINT, Names, other_names, read_yaml
+from benchorch.config.directories import builtin_directory
+from benchorch.config.extensions import extension_directories
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError
 from benchorch.interfaces.hardware import Hardware
 
 HARDWARE = "hardware"
-STROKE = "/"
+SLASH = "/"
 _DOT = "."
 _LISTER = "octoml-profile"
-# It writes what is done to the model before in brackets: onnxrt-cuda[fp16].
+# It writes what is done to the model first in brackets: onnxrt-cuda[fp16].
 _BRACKETS = re.compile(r"^(?P<runtime>[^\[]*)\[(?P<step>[^\]]*)\]$")
+
+
+def backend(name: str) -> Backend:
+    """The machine and conversion of ``HARDWARE[.SIZE][/CONVERSION]``; ConfigError if unknown."""
+    return known_names().open(name)
+
+
+def backends() -> Sequence[str]:
+    """Each kind of machine in its default size, with its own conversions and octoml-profile's.
+
+    Any other size and any other conversion makes a name as well.
+    """
+    return [each.name for each in known_names().every()]
+
+
+def known_names() -> HardwareNames:
+    """The machines of this package and of installed extensions."""
+    return HardwareNames(directories=(*extension_directories(), builtin_directory("conf")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +58,8 @@ class Backend:
 
     Attributes:
         hardware: a file of ``conf/hardware``.
-        size: of a family, e.g. ``xlarge``; None where the name tells none.
-        conversion: ours, after ``conversion=``; None where the name tells none.
+        size: of a family, e.g. ``xlarge``; None where the name has none.
+        conversion: ours, after ``conversion=``; None where the name has none.
     """
 
     hardware: str
@@ -44,19 +68,18 @@ class Backend:
 
     @property
     def machine(self) -> str:
-        """What stands after ``hardware=`` for the machine alone."""
+        """The value of ``hardware=`` for the machine alone."""
         return self.hardware if self.size is None else f"{self.hardware}{_DOT}{self.size}"
 
     @property
     def name(self) -> str:
-        """What stands after ``hardware=`` for both."""
-        told = "" if self.conversion is None else f"{STROKE}{self.conversion}"
-        return f"{self.machine}{told}"
+        """The value of ``hardware=`` for both."""
+        return self.machine + (f"{SLASH}{self.conversion}" if self.conversion else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareNames:
-    """What configuration directories know of machines; of two files of a name the first counts.
+    """The machines of configuration directories; of two files of a name the first counts.
 
     Attributes:
         directories: each may have a folder ``hardware``; the last one has ``names.yaml``.
@@ -66,7 +89,7 @@ class HardwareNames:
 
     @property
     def kinds(self) -> Sequence[str]:
-        """Those that a file spells out, sorted."""
+        """Those that have a file, sorted."""
         return sorted(self._files())
 
     def sizes(self, hardware: str) -> tuple[str, ...]:
@@ -83,33 +106,32 @@ class HardwareNames:
         return resolve(self.node(hardware), Hardware, HARDWARE).device
 
     def open(self, name: str) -> Backend:
-        """What a name stands for; ConfigError with the name that was meant."""
-        machine, stroke, told = name.partition(STROKE)
+        """The machine and conversion of a name; ConfigError with the nearest known one."""
+        machine, slash, conversion = name.partition(SLASH)
         hardware, size = split(machine)
         if hardware not in self._files() or size not in (None, *self.sizes(hardware)):
             raise ConfigError([self._no_such_machine(machine)])
-        conversion = self._conversion(hardware, told) if stroke else None
-        return Backend(hardware=hardware, size=size, conversion=conversion)
+        chain = self._conversion(hardware, conversion) if slash else None
+        return Backend(hardware=hardware, size=size, conversion=chain)
 
     def every(self) -> Iterator[Backend]:
-        """Each kind in its usual size, with its own conversions and with what other tools list."""
+        """Each kind in its default size, with its own conversions and octoml-profile's."""
         for hardware in self.kinds:
             node = self.node(hardware)
-            size = cast("str | None", node.get("size"))
-            own = cast("Sequence[str]", node["conversions"])
-            names = [*own, *self._octomls(hardware)]
+            names = [
+                *cast("Sequence[str]", node["conversions"]),
+                *(
+                    name
+                    for name in self._other.listed[_LISTER]
+                    if not (self._other.retirement(name) or self._misplaced(hardware, name))
+                ),
+            ]
             for chain in dict.fromkeys(JOINT.join(self._other.parts(name)) for name in names):
+                size = cast("str | None", node.get("size"))
                 yield Backend(hardware=hardware, size=size, conversion=chain)
 
-    def _octomls(self, hardware: str) -> Iterator[str]:
-        for name in self._other.listed[_LISTER]:
-            if not (self._other.retirement(name) or self._misplaced(hardware, name)):
-                yield name
-
     def _files(self) -> Mapping[str, Path]:
-        folders = [directory / HARDWARE for directory in reversed(self.directories)]
-        paths = [path for folder in folders for path in sorted(folder.glob("*.yaml"))]
-        return {path.stem: path for path in paths}
+        return _yaml_files(self.directories, HARDWARE)
 
     @property
     def _other(self) -> Names:
@@ -119,43 +141,41 @@ class HardwareNames:
         hardware, _ = split(machine)
         sizes = self.sizes(hardware)
         sized = [f"{kind}{_DOT}{size}" for kind in self.kinds for size in self.sizes(kind)]
-        there = f"Sizes of {hardware}: {', '.join(sizes)}" if sizes else ""
+        options = f"Sizes of {hardware}: {', '.join(sizes)}" if sizes else ""
         return (
             f"{HARDWARE}: there is no {machine!r}.{suggest(machine, [*self.kinds, *sized])} "
-            f"{there or 'Options: ' + ', '.join(self.kinds)}."
+            f"{options or 'Options: ' + ', '.join(self.kinds)}."
         )
 
-    def _conversion(self, hardware: str, told: str) -> str:
-        """Ours, for what stands behind the stroke."""
-        bracketed = _BRACKETS.match(told)
-        told = f"{bracketed['step']}{JOINT}{bracketed['runtime']}" if bracketed else told
-        gone = self._other.retirement(told)
-        if gone:
-            raise ConfigError([f"{HARDWARE}: {told}: {gone.reason} Instead: {gone.successor}."])
-        parts = self._other.parts(told)
-        known = self._conversions()
-        missing = [part for part in parts or (told,) if part not in known]
+    def _conversion(self, hardware: str, name: str) -> str:
+        """Our name of the conversion after the slash."""
+        bracketed = _BRACKETS.match(name)
+        name = f"{bracketed['step']}{JOINT}{bracketed['runtime']}" if bracketed else name
+        retired = self._other.retirement(name)
+        if retired:
+            raise ConfigError(
+                [f"{HARDWARE}: {name}: {retired.reason} Instead: {retired.successor}."]
+            )
+        parts = self._other.parts(name)
+        known = _yaml_files(self.directories, "conversion")
+        missing = [part for part in parts or (name,) if part not in known]
         if missing:
             meant = suggest(missing[0], [*self._other.chains, *known])
             raise ConfigError(
-                [f"{HARDWARE}: after the {STROKE} there is no conversion {missing[0]!r}.{meant}"]
+                [f"{HARDWARE}: after the {SLASH} there is no conversion {missing[0]!r}.{meant}"]
             )
-        misplaced = self._misplaced(hardware, told)
+        misplaced = self._misplaced(hardware, name)
         if misplaced:
             raise ConfigError([f"{HARDWARE}: {misplaced}"])
         return JOINT.join(parts)
 
-    def _conversions(self) -> Sequence[str]:
-        folders = [directory / "conversion" for directory in self.directories]
-        return [path.stem for folder in folders for path in sorted(folder.glob("*.yaml"))]
-
-    def _misplaced(self, hardware: str, told: str) -> str:
-        """Why a name that runs models in one place only cannot mean this machine, or nothing."""
+    def _misplaced(self, hardware: str, name: str) -> str:
+        """Why a name for one kind of device cannot mean this machine, or nothing."""
         device = self.device(hardware)
-        for word in told.split(JOINT):
-            wanted = self._other.devices.get(word, device)
-            if wanted != device:
-                return f"{word} is for {wanted}, but models on {hardware} run on {device}."
+        for word in name.split(JOINT):
+            required = self._other.devices.get(word, device)
+            if required != device:
+                return f"{word} is for {required}, but models on {hardware} run on {device}."
         return ""
 
 
@@ -167,12 +187,17 @@ def split(machine: str) -> tuple[str, str | None]:
 
 def is_made(name: str) -> bool:
     """Whether a name is more than that of a file."""
-    return _DOT in name or STROKE in name
+    return _DOT in name or SLASH in name
 
 
 def machine_of(name: str) -> str:
-    """The part of a name that says which machine."""
-    return name.partition(STROKE)[0]
+    """The part of a name before the slash."""
+    return name.partition(SLASH)[0]
+
+
+def _yaml_files(directories: Sequence[Path], group: str) -> Mapping[str, Path]:
+    folders = [directory / group for directory in reversed(directories)]
+    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
 
 
 @cache

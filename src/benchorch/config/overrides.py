@@ -1,4 +1,4 @@
-"""The words of a command in Hydra's grammar: what lists and sweeps mean, how values are spelled."""
+"""Overrides in Hydra's grammar: lists and sweeps of options, and how values are spelled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchorch.errors import ConfigError
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
-    from hydra.core.override_parser.types import Override
+    from hydra.core.override_parser.types import ChoiceSweep, Override
 
 MATRIX = "matrix"
 EACH = "each"
@@ -35,42 +35,51 @@ def parse_override(text: str) -> Override:
 
 
 def lift_lists(overrides: Sequence[str], groups: frozenset[str]) -> list[str]:
-    """``conversion=[eager,onnxruntime]`` as an axis of the matrix.
+    """``conversion=[eager,onnxruntime]`` as an axis of the matrix, under present names.
 
     Hydra would merge the two files into one node, which is never what is meant here. What is
-    overridden inside a group whose choice is thus still open waits for each choice in ``each``.
+    overridden inside a group whose choice is thus still open is applied to each choice by `each`.
     """
-    overrides = [_flat(text) if key_of(text) in groups else text for text in overrides]
-    lists = {text: _listed(text) for text in overrides if key_of(text) in groups}
-    chosen = {key_of(text) for text, names in lists.items() if names is None}
-    open_groups = {key_of(text) for text, names in lists.items() if names is not None}
-    open_groups |= {CONVERSION} - chosen
-    lifted, waiting = [], []
+    from benchorch.config.renamed_keys import current_name
+
+    overrides = [current_name(text) for text in overrides]
+    lists: dict[str, list[str]] = {}
+    chosen = set()
+    for index, text in enumerate(overrides):
+        if key_of(text) in groups:
+            value = _listed_value(text)
+            if isinstance(value, list):
+                lists[text] = [str(name) for name in value]
+                continue
+            if value is not None:  # a sweep with lists in it: all of their names are crossed
+                overrides[index] = f"{text.partition('=')[0]}={','.join(_names(value.list))}"
+            chosen.add(key_of(text))
+    open_groups = {key_of(text) for text in lists} | ({CONVERSION} - chosen)
+    lifted, postponed = [], []
     for text in overrides:
-        names = lists.get(text)
-        if names is not None:
-            lifted.append(f"++{MATRIX}.{key_of(text)}={spelled(names)}")
+        if text in lists:
+            lifted.append(f"++{MATRIX}.{key_of(text)}={spelled(lists[text])}")
         elif key_of(text).partition(".")[0] in open_groups and "." in key_of(text):
-            waiting.append(text)
+            postponed.append(text)
         else:
             lifted.append(text)
-    return lifted + ([f"{EACH}={spelled(waiting)}"] if waiting else [])
+    return lifted + ([f"{EACH}={spelled(postponed)}"] if postponed else [])
 
 
-def _listed(text: str) -> list[str] | None:
-    """The names that a choice lists, or None where it names one."""
-    value = _value(text)
-    return [str(name) for name in value] if isinstance(value, list) else None
-
-
-def _flat(text: str) -> str:
-    """``conversion=[eager,inductor],onnxruntime`` with every name on its own: all are crossed."""
+def _listed_value(text: str) -> list[object] | ChoiceSweep | None:
+    """A list that a choice names, or a sweep with lists in it; None for any other choice."""
     from hydra.core.override_parser.types import ChoiceSweep
+    from hydra.errors import HydraException
 
-    value = _value(text)
-    if not isinstance(value, ChoiceSweep) or not any(isinstance(one, list) for one in value.list):
-        return text
-    return f"{text.partition('=')[0]}={','.join(_names(value.list))}"
+    if "[" not in text:
+        return None
+    try:
+        value = parse_override(text).value()
+    except HydraException:
+        return None
+    if isinstance(value, ChoiceSweep) and any(isinstance(one, list) for one in value.list):
+        return value
+    return value if isinstance(value, list) else None
 
 
 def _names(values: Sequence[object]) -> Iterator[str]:
@@ -79,18 +88,6 @@ def _names(values: Sequence[object]) -> Iterator[str]:
             yield from _names(value)
         else:
             yield str(value)
-
-
-def _value(text: str) -> object:
-    """What an override with a list in it gives; None for any other."""
-    from hydra.errors import HydraException
-
-    if "[" not in text:
-        return None
-    try:
-        return parse_override(text).value()
-    except HydraException:
-        return None
 
 
 def sweep_jobs(overrides: Sequence[str], loader: ConfigLoader) -> list[list[str]]:
@@ -126,7 +123,7 @@ def plain_keys(overrides: tuple[str, ...]) -> Iterator[tuple[str, str, tuple[str
             yield plain[1], text, overrides[:index] + overrides[index + 1 :]
 
 
-def keyword_words(keywords: Mapping[str, object], own: Mapping[str, str]) -> list[str]:
+def keyword_overrides(keywords: Mapping[str, object], own: Mapping[str, str]) -> list[str]:
     """``key=value`` of keywords, nested or dotted; ConfigError with every problem.
 
     Args:

@@ -57,7 +57,7 @@ class Plan:
         plan_id: names the invocation; also the tag by which its runs are found.
         name: what the invocation is called in the tracker.
         trials: in the order in which they were declared.
-        session: settings shared by all trials: executor, store, tracking, rebuild.
+        session: settings shared by all trials: executor, store, tracking (the recorder), rebuild.
         prices: by which all of them are judged; None where nothing is paid for.
         notes: what is worth knowing before it starts, a sentence each.
     """
@@ -70,3 +70,9 @@ class Plan:
     prices: PriceSnapshot | None = None
     notes: tuple[str, ...] = ()
     schema_version: int = 1
+
+    @property
+    def recorder(self) -> ConfigNode:
+        """The recorder's node; stored plans keep the key of the first release."""
+        node = self.session.get("tracking")
+        return node if isinstance(node, Mapping) else {}

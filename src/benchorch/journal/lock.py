@@ -1,7 +1,7 @@
-"""Who drives a run now, and with what is it busy? Of a lock, and of ``driver.json``.
+"""Lock and status file of a run: which process coordinates it, and which trials run now.
 
-The lock tells whether anybody does: the system gives it back when its holder dies. The file says
-who that is and what it does, for whoever asks from another terminal.
+The system releases the lock when its holder dies. The status file, ``driver.json``, has the process
+and its trials, for commands in other terminals.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ LOCK = "lock"
 SAME_START_S = 2.0
 """Two readings of when a process started differ by no more, unless the clock was set."""
 
-_TELL_S = 1.0
+_WRITE_S = 1.0
 _LOCK_TRIES, _LOCK_PAUSE_S = 5, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialStatus:
-    """What becomes of one trial at this moment.
+    """What a trial that has begun does now.
 
     Attributes:
         since: when it began to wait or to run, ISO 8601 in UTC.
         text: the stage and a short phrase.
-        waits: it has no machine yet.
+        waits: whether it has no machine yet.
     """
 
     since: str
@@ -50,15 +50,15 @@ class TrialStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinator:
-    """A process that runs a plan, or ran it.
+    """The process that runs a plan, or ran it.
 
     Attributes:
         pid: its number on its host.
-        begun_s: when that process started, in seconds since 1970: numbers are used again.
+        begun_s: when that process started, in seconds since 1970, as numbers are reused.
         host: its machine.
-        started_at, ended_at: of the run, ISO 8601 in UTC; a process that was killed told no end.
-        complete: whether it came to the end of its plan.
-        busy: the trials that run, by their ids.
+        started_at, ended_at: of the run, ISO 8601 in UTC; a killed process leaves no end.
+        complete: whether it reached the end of its plan.
+        busy: the trials that wait or run, by their ids.
     """
 
     pid: int
@@ -71,10 +71,10 @@ class Coordinator:
 
 
 def acquire_lock(directory: Path) -> IO[str]:
-    """The lock of a run's directory, which keeps a second driver out for as long as it is open.
+    """Lock a run's directory against a second coordinator for as long as the file is open.
 
-    Raises ConfigError where another process has it. Tried for a quarter of a second, for somebody
-    who only looks (`is_driven`) has it for a moment.
+    Raises ConfigError where another process has it. Tried for a quarter of a second, because a
+    check (`is_running`) has it for a moment.
     """
     lock = (directory / LOCK).open("a")
     for tries_left in reversed(range(_LOCK_TRIES)):
@@ -90,35 +90,35 @@ def acquire_lock(directory: Path) -> IO[str]:
     return lock
 
 
-def is_driven(directory: Path) -> bool:
+def is_running(directory: Path) -> bool:
     """Whether a living process has the lock."""
     try:
         with (directory / LOCK).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # none was ever taken
+    except OSError:  # there never was one
         return False
     return False
 
 
-def read_driver(directory: Path) -> Coordinator | None:
-    """The last driver of a run; None for one that told nothing."""
+def read_coordinator(directory: Path) -> Coordinator | None:
+    """The last coordinator of a run; None where it left no status."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         found = decode(Coordinator, json.loads((directory / FILE).read_text()))
         return found if isinstance(found, Coordinator) else None
     return None
 
 
-def is_that_process(driver: Coordinator, directory: Path) -> bool:
-    """Whether the process with its number is itself: it began then, and has the run's lock open."""
+def is_coordinator_process(coordinator: Coordinator, directory: Path) -> bool:
+    """Whether its number is still that process's: started then, with the run's lock open."""
     import psutil
 
-    if driver.host != socket.gethostname():
+    if coordinator.host != socket.gethostname():
         return False
     try:
-        process = psutil.Process(driver.pid)
-        same = abs(process.create_time() - driver.begun_s) < SAME_START_S
+        process = psutil.Process(coordinator.pid)
+        same = abs(process.create_time() - coordinator.begun_s) < SAME_START_S
         opened = {Path(file.path) for file in process.open_files()}
     except psutil.Error:
         return False
@@ -127,7 +127,7 @@ def is_that_process(driver: Coordinator, directory: Path) -> bool:
 
 @final
 class StatusFile:
-    """Keeps ``driver.json`` true while a run goes on; no trouble with it ever costs the run.
+    """``driver.json`` while a run goes on; failing to write it never fails the run.
 
     Args:
         directory: the run's.
@@ -135,55 +135,55 @@ class StatusFile:
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE
-        self._driver: Coordinator | None = None
-        self._told_s = float("-inf")
+        self._coordinator: Coordinator | None = None
+        self._written_s = float("-inf")
 
     def begin(self) -> None:
-        """From now on this process drives; said again, nothing changes."""
-        if self._driver is None:
-            self._driver = Coordinator(
+        """Note this process as the coordinator; a second call changes nothing."""
+        if self._coordinator is None:
+            self._coordinator = Coordinator(
                 pid=os.getpid(), begun_s=_begun_s(), host=socket.gethostname(), started_at=_now()
             )
-            self._tell()
+            self._write()
 
     def event(self, event: Event) -> None:
-        """A trial is busy; written down at most once a second, for trials are being measured."""
-        if self._driver is None:
+        """Note what a trial does; written at most once a second, as trials are being measured."""
+        if self._coordinator is None:
             return
-        before = self._driver.busy.get(event.trial_id)
+        before = self._coordinator.busy.get(event.trial_id)
         waits = event.stage == "wait"
         goes_on = before is not None and before.waits == waits
-        doing = TrialStatus(
+        status = TrialStatus(
             since=before.since if before and goes_on else _now(),
             text=f"{event.stage} {event.message}".rstrip(),
             waits=waits,
         )
-        self._change(busy={**self._driver.busy, event.trial_id: doing})
-        if before is None or time.monotonic() - self._told_s >= _TELL_S:
-            self._tell()
+        self._change(busy={**self._coordinator.busy, event.trial_id: status})
+        if before is None or time.monotonic() - self._written_s >= _WRITE_S:
+            self._write()
 
     def result(self, trial_id: str) -> None:
-        """A trial has ended."""
-        if self._driver is not None:
-            self._change(busy={k: v for k, v in self._driver.busy.items() if k != trial_id})
-            self._tell()
+        """Note the end of a trial."""
+        if self._coordinator is not None:
+            self._change(busy={k: v for k, v in self._coordinator.busy.items() if k != trial_id})
+            self._write()
 
     def end(self, *, complete: bool) -> None:
-        """The run is over, or was ended before its plan was."""
-        if self._driver is not None:
+        """Note the end of the run, complete or not."""
+        if self._coordinator is not None:
             self._change(busy={}, ended_at=_now(), complete=complete)
-            self._tell()
+            self._write()
 
     def _change(self, **fields: object) -> None:
-        assert self._driver is not None  # begin was called
-        self._driver = replace(self._driver, **fields)  # type: ignore[arg-type]  # its own fields
+        assert self._coordinator is not None  # begin was called
+        self._coordinator = replace(self._coordinator, **fields)  # type: ignore[arg-type]  # its own fields
 
-    def _tell(self) -> None:
-        """Whole or not at all, and not waiting for the disk."""
-        self._told_s = time.monotonic()
+    def _write(self) -> None:
+        """Replace the file atomically, without waiting for the disk."""
+        self._written_s = time.monotonic()
         unfinished = self._path.with_name(f".{FILE}")
         with contextlib.suppress(OSError):
-            unfinished.write_text(json.dumps(encode(self._driver)))
+            unfinished.write_text(json.dumps(encode(self._coordinator)))
             unfinished.replace(self._path)
 
 

@@ -1,4 +1,4 @@
-"""Which results of an invocation a tracker does not have yet.
+"""Cursor over an invocation's results: those that a tracker does not have yet.
 
 ``recorded.jsonl`` remembers what was recorded, one line a run::
 
@@ -32,7 +32,7 @@ class _Line:
 
 
 class RecordCursor:
-    """Reads on from where it stopped, so that following a long run stays cheap."""
+    """Reads new lines only, so following a long run stays cheap."""
 
     def __init__(self, directory: Path, address: Mapping[str, str]) -> None:
         self._directory = directory
@@ -49,12 +49,12 @@ class RecordCursor:
             self._remember(line)
 
     def read_plan(self) -> None:
-        """Take in trials that were planned since: a sweeper plans batch after batch."""
+        """Read trials that were planned since: a sweeper plans batch after batch."""
         self.plan = run_directory.read_plan(self._directory)
         self._trials = {trial.trial_id: trial for trial in self.plan.trials}
 
     def read_on(self) -> None:
-        """Take in results that were added since; one stat where there are none."""
+        """Read results that were added since; one stat where there are none."""
         path = self._directory / run_directory.RESULTS
         if not path.exists() or path.stat().st_size <= self._offset:
             return
@@ -64,7 +64,7 @@ class RecordCursor:
                 if not raw.endswith(b"\n"):
                     return
                 self._offset += len(raw)
-                self._take(raw)
+                self._read_line(raw)
 
     def pending(self, *, final: bool) -> list[str]:
         """Trials to record; while more may come, only those whose baseline has ended."""
@@ -76,7 +76,7 @@ class RecordCursor:
         ]
 
     def trial(self, trial_id: str) -> Trial:
-        """What was planned under this identity."""
+        """The planned trial."""
         return self._trials[trial_id]
 
     def result(self, trial_id: str) -> TrialResult:
@@ -105,7 +105,7 @@ class RecordCursor:
         state = self._end(complete=complete)
         self._append(parent_run_id=parent_run_id, complete=complete, state=state)
 
-    def _take(self, raw: bytes) -> None:
+    def _read_line(self, raw: bytes) -> None:
         content = json.loads(raw)
         trial_id = str(content["trial_id"])
         if trial_id not in self._trials:
@@ -115,8 +115,8 @@ class RecordCursor:
             self._lines[trial_id] = _Line(content, digest)
 
     def _baseline_id(self, trial_id: str) -> str:
-        named = self._lines[trial_id].content.get("baseline_id")
-        return str(named or self._trials[trial_id].baseline_id or "")
+        stored = self._lines[trial_id].content.get("baseline_id")
+        return str(stored or self._trials[trial_id].baseline_id or "")
 
     def _has_baseline(self, trial_id: str) -> bool:
         baseline_id = self._baseline_id(trial_id)

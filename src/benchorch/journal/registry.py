@@ -1,4 +1,4 @@
-"""Where invocations are remembered, so that ``resume=<plan id or MLflow run>`` finds them."""
+"""Index of this machine's invocations, by which ``resume=<plan id or MLflow run>`` finds them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchorch.journal import run_directory
 
 
 def state_directory() -> Path:
-    """Where what one invocation learns is kept for the next ones."""
+    """Directory of what one invocation leaves for the next ones."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(state).expanduser() / "benchorch"
 
@@ -23,7 +23,7 @@ def _index() -> Path:
 
 
 def remember(plan_id: str, directory: Path) -> None:
-    """Note where an invocation keeps its things."""
+    """Add an invocation's directory to the index."""
     index = _index()
     index.parent.mkdir(parents=True, exist_ok=True)
     with index.with_suffix(".lock").open("w") as lock:
@@ -34,7 +34,7 @@ def remember(plan_id: str, directory: Path) -> None:
 
 
 def new_directory() -> Path:
-    """Where a run is kept that nobody named a place for, as the configuration has it."""
+    """The default directory of a run, as the configuration has it."""
     return Path(f"{datetime.now():runs/%Y-%m-%d/%H-%M-%S-%f}")  # noqa: DTZ005 local, as Hydra's
 
 
@@ -47,10 +47,10 @@ def newest_invocations(count: int) -> list[Path]:
 def find_invocation(reference: str, word: str = "resume") -> Path:
     """The directory of an invocation named by its path, its plan id or its MLflow run id.
 
-    Of directories it knows, the last part of the path is enough.
+    Of indexed directories the last part of the path is enough.
 
     Args:
-        word: what asks, for the message where there is none.
+        word: the command, for the message where there is none.
     """
     path = Path(reference).expanduser()
     if (path / run_directory.PLAN).exists():

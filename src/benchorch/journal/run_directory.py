@@ -1,12 +1,12 @@
-"""An invocation's own directory: the plan, one line a trial, and a folder for each.
+"""An invocation's directory: the plan, one line a trial, and a folder for each.
 
 ::
 
-    plan.json              what was asked for
+    plan.json              trials, skips and settings
     results.jsonl          one `TrialResult` a line as soon as it ends, without the raw series
-    table.md               the table people saw
-    driver.json            who drives it, and with what that is busy
-    driver.log             what the driver said, where `benchorch submit` started it
+    table.md               the printed table
+    driver.json            the coordinator's status: its process and the trials it runs
+    driver.log             the coordinator's output, where `benchorch submit` started it
     trials/<trial_id>/     config.yaml, observations.jsonl, environment.json, parity.json, log.txt,
                            profile/, critical_path/
 
@@ -68,7 +68,7 @@ def append_result(directory: Path, result: TrialResult, extra: Mapping[str, Json
     Args:
         directory: the invocation's own.
         result: what was observed.
-        extra: what programs like to find in the line, such as metrics; ignored on reading.
+        extra: further keys of the line for programs, such as metrics; ignored on reading.
     """
     if result.processes:
         folder = trial_directory(directory, result.trial_id)
@@ -84,7 +84,7 @@ def read_results(directory: Path, say: Say = silent) -> list[TrialResult]:
 
     Args:
         directory: the invocation's own.
-        say: told how far it is, where it takes longer than a moment.
+        say: receives progress where it takes longer than a moment.
     """
     results = {str(line["trial_id"]): line for line in read_lines(directory / RESULTS)}
     lines = counted(results.values(), "reading results", say)
@@ -92,17 +92,17 @@ def read_results(directory: Path, say: Say = silent) -> list[TrialResult]:
 
 
 def result_of(directory: Path, line: Mapping[str, Json]) -> TrialResult:
-    """The result that one line of `RESULTS` tells of, raw series included."""
+    """The result of one line of `RESULTS`, raw series included."""
     return _with_series(directory, decode(TrialResult, line))
 
 
 def series_path(directory: Path, trial_id: str) -> Path:
-    """Where the raw series of a trial are, a line for each process."""
+    """The file of a trial's raw series, a line for each process."""
     return directory / "trials" / trial_id / OBSERVATIONS
 
 
 def count_lines(path: Path) -> int:
-    """How many whole lines a file has that may end in a torn one, or may not exist."""
+    """Number of whole lines of a file that may end in a torn one, or may not exist."""
     return sum(1 for _ in _whole_lines(path))
 
 
@@ -133,7 +133,7 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Series:
-    """What of a process is long, and therefore not in its line of `RESULTS`."""
+    """The long series of a process, which are not in its line of `RESULTS`."""
 
     observations: Observations
     paired: Paired | None = None
@@ -146,8 +146,7 @@ def _series_of(process: ProcessRecord) -> _Series:
 
 def _series_in(line: Mapping[str, Json]) -> _Series:
     """One process's; until schema 1 a line held its observations and nothing else."""
-    kept = line if "observations" in line else {"observations": line}
-    return decode(_Series, kept)
+    return decode(_Series, line if "observations" in line else {"observations": line})
 
 
 def _without_series(result: TrialResult) -> TrialResult:
@@ -180,7 +179,7 @@ def _with_series(directory: Path, result: TrialResult) -> TrialResult:
 
 
 def _end_of_last_line(descriptor: int) -> int:
-    """Where the last whole line ends; looks back no further than it must."""
+    """Offset after the last whole line, reading back no further than needed."""
     end = os.lseek(descriptor, 0, os.SEEK_END)
     while end > 0:
         start = max(0, end - 4096)

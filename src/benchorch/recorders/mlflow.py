@@ -239,7 +239,7 @@ def _experiment(client: MlflowClient, name: str, artifact_root: str | None) -> s
     if found.lifecycle_stage == "deleted":
         raise RecordError(
             f"the experiment {name!r} is deleted: restore it, or choose another with "
-            "tracking.experiment=NAME"
+            "recorder.experiment=NAME"
         )
     return str(found.experiment_id)
 

@@ -1,8 +1,7 @@
-"""A run's directory in a bucket: copied there while it grows, fetched from there on any machine.
+"""Archive of runs in a bucket: upload while they grow, download on any machine.
 
-The head of a fleet takes its disk along when it ends. What a run has written is therefore kept in a
-bucket, below the id of its plan. Copying never disturbs the run: it is a process of its own, which
-can be killed and started again at any point.
+The disk of a fleet's head is deleted with it, so a run's files are copied to a bucket below the id
+of its plan. A separate process copies, which can be killed and started again at any point.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from benchorch.stores.objects import Objects
 from benchorch.trial.build_keys import NOTES
 
 PLACE_VARIABLE = "BENCHORCH_RESULTS_URL"
-"""Where runs are kept that say nothing else; a head's environment has it."""
+"""Holds the default bucket of runs; a head's environment has it."""
 
 POLL_S = 5.0
 LONGEST_WAIT_S = 60.0
-_NOBODY_ELSES = frozenset({lock.LOCK, NOTES, "rebuilt"})
-_PLACES_SHOWN = 5
+_LOCAL_FILES = frozenset({lock.LOCK, NOTES, "rebuilt"})
+_RUNS_SHOWN = 5
 
 LOG = logging.getLogger(__name__)
 
@@ -36,10 +35,10 @@ LOG = logging.getLogger(__name__)
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archived:
-    """What a copy came to.
+    """The outcome of an upload.
 
     Attributes:
-        files: how many were brought.
+        files: how many were copied.
         reason: why some are missing, or an empty string.
     """
 
@@ -47,11 +46,11 @@ class Archived:
     reason: str
 
 
-def keep(directory: Path, place: Objects, wait: Wait | None = None) -> Archived:
-    """Copy a run; ConfigError if the directory holds none.
+def archive_run(directory: Path, place: Objects, wait: Wait | None = None) -> Archived:
+    """Upload a run; ConfigError if the directory holds none.
 
     Args:
-        wait: where given, whatever changes is copied until it says that the run has ended.
+        wait: where given, changes are copied until it reports the end of the run.
     """
     copy = _Copy(directory=directory, place=place, name=run_directory.read_plan(directory).plan_id)
     if wait is not None:
@@ -60,20 +59,20 @@ def keep(directory: Path, place: Objects, wait: Wait | None = None) -> Archived:
     return Archived(files=copy.files, reason=copy.reason)
 
 
-def kept_runs(place: Objects) -> list[str]:
-    """The ids of the plans whose runs are kept there, the newest first; StoreError."""
+def archived_runs(place: Objects) -> list[str]:
+    """The plan ids of archived runs, the newest first; StoreError."""
     return sorted(place.folders(""), reverse=True)
 
 
-def fetch(place: Objects, plan_id: str, directory: Path) -> int:
-    """Bring a kept run into a directory that is not there yet; how many files it has.
+def download_run(place: Objects, plan_id: str, directory: Path) -> int:
+    """Download an archived run into a new directory, whole or not at all; its number of files.
 
-    It appears whole or not at all. ConfigError where there is no such run, or the directory is
-    there; StoreError where the bucket does not give it.
+    ConfigError where there is no such run or the directory exists; StoreError where the bucket
+    fails.
     """
     if directory.exists():
-        raise ConfigError([f"{directory} is there already; name another directory."])
-    names = [seen.name.removeprefix(f"{plan_id}/") for seen in place.listed(f"{plan_id}/")]
+        raise ConfigError([f"{directory} exists already; name another directory."])
+    names = [found.name.removeprefix(f"{plan_id}/") for found in place.listed(f"{plan_id}/")]
     if run_directory.PLAN not in names:
         raise ConfigError([_no_such(place, plan_id)])
     for name in names:
@@ -81,33 +80,33 @@ def fetch(place: Objects, plan_id: str, directory: Path) -> int:
             check_inside(name, directory)
         except ValueError as error:
             raise ConfigError(
-                [f"{place.address} holds {name!r}, which leads out of the run."]
+                [f"{place.address} has {name!r}, a path outside of the run's directory."]
             ) from error
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".fetched-", dir=directory.parent) as half:
+    with TemporaryDirectory(prefix=".download-", dir=directory.parent) as scratch:
         for name in names:
-            path = Path(half) / "run" / name
+            path = Path(scratch) / "run" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             place.download(f"{plan_id}/{name}", path)
-        (Path(half) / "run").rename(directory)
+        (Path(scratch) / "run").rename(directory)
     return len(names)
 
 
-def fetch_all(place: Objects, folder: Path) -> list[Path]:
-    """Bring every kept run that this folder does not have, or not all of; where they are now.
+def download_all(place: Objects, folder: Path) -> list[Path]:
+    """Download every archived run that this folder lacks or has in part; their directories.
 
-    ConfigError and StoreError as for `fetch`.
+    ConfigError and StoreError as for `download_run`.
     """
-    brought = []
-    for plan_id in kept_runs(place):
+    downloaded = []
+    for plan_id in archived_runs(place):
         directory = folder / plan_id
         if directory.exists():
-            if _results_bytes(directory) == _kept_bytes(place, plan_id):
+            if _results_bytes(directory) == _archived_bytes(place, plan_id):
                 continue
             directory = folder / f"{plan_id}-later"
-        fetch(place, plan_id, directory)
-        brought.append(directory)
-    return brought
+        download_run(place, plan_id, directory)
+        downloaded.append(directory)
+    return downloaded
 
 
 def _results_bytes(directory: Path) -> int:
@@ -115,18 +114,18 @@ def _results_bytes(directory: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _kept_bytes(place: Objects, plan_id: str) -> int:
-    seen = place.look(f"{plan_id}/{run_directory.RESULTS}")
-    return seen.size_bytes if seen else 0
+def _archived_bytes(place: Objects, plan_id: str) -> int:
+    found = place.look(f"{plan_id}/{run_directory.RESULTS}")
+    return found.size_bytes if found else 0
 
 
 @dataclass(slots=True, kw_only=True)
 class _Copy:
-    """A copy under way.
+    """An upload in progress.
 
     Attributes:
-        seen: size and time of each file when it was brought.
-        aloud: whether the next trouble is still to be said; only the first one is.
+        copied: size and time of each file when it was copied.
+        warn: whether the next failure is logged; only the first one is.
     """
 
     directory: Path
@@ -134,18 +133,18 @@ class _Copy:
     name: str
     files: int = 0
     reason: str = ""
-    aloud: bool = True
-    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    warn: bool = True
+    copied: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def once(self) -> bool:
-        """Bring whatever has changed; whether nothing failed."""
+        """Copy what has changed; whether nothing failed."""
         try:
             for name, path in _files(self.directory):
-                self._bring(name, path)
+                self._upload(name, path)
         except StoreError as error:
             self.reason = str(error)
-            if self.aloud:
-                self.aloud = False
+            if self.warn:
+                self.warn = False
                 LOG.warning(
                     "Results stay on this disk: %s; later: %s",
                     error,
@@ -155,44 +154,44 @@ class _Copy:
         self.reason = ""
         return True
 
-    def _bring(self, name: str, path: Path) -> None:
+    def _upload(self, name: str, path: Path) -> None:
         try:
             status = path.stat()
             stamp = (status.st_size, status.st_mtime_ns)
-            if self.seen.get(name) == stamp:
+            if self.copied.get(name) == stamp:
                 return
             self.place.upload(f"{self.name}/{name}", path)
-        except OSError:  # one that was there only for a moment
+        except OSError:  # it existed only for a moment
             return
-        self.seen[name] = stamp
+        self.copied[name] = stamp
         self.files += 1
 
 
 def again(directory: Path, place: Objects) -> str:
-    """What copies the rest once the bucket can be reached."""
+    """The command that copies the rest once the bucket can be reached."""
     return f"python -m benchorch keep {directory} --at {place.address}"
 
 
 def _files(directory: Path) -> Iterator[tuple[str, Path]]:
-    """A run's files by their names in it; lists of trials come after what they tell of."""
+    """A run's files by their names; lists of trials come after the trials' files."""
     found = [
         (path.relative_to(directory), path)
         for folder, folders, names in os.walk(directory)
         for path in (Path(folder) / name for name in names)
         if not path.is_symlink()
     ]
-    ours = [(name, path) for name, path in found if not _stays(name)]
+    ours = [(name, path) for name, path in found if not _is_local(name)]
     for name, path in sorted(ours, key=lambda one: (len(one[0].parts) == 1, one[0])):
         yield name.as_posix(), path
 
 
-def _stays(name: Path) -> bool:
-    """Locks and notes are this process's own, and what begins with a dot is half written."""
-    return name.parts[0] in _NOBODY_ELSES or any(part.startswith(".") for part in name.parts)
+def _is_local(name: Path) -> bool:
+    """Whether a file means nothing elsewhere: a lock, a note or a half-written file."""
+    return name.parts[0] in _LOCAL_FILES or any(part.startswith(".") for part in name.parts)
 
 
 def _no_such(place: Objects, plan_id: str) -> str:
-    found = kept_runs(place)
-    have = ", ".join(found[:_PLACES_SHOWN]) or "none"
-    more = f" and {len(found) - _PLACES_SHOWN} more" if len(found) > _PLACES_SHOWN else ""
-    return f"{place.address} has no run {plan_id!r}; it has: {have}{more}."
+    found = archived_runs(place)
+    available = ", ".join(found[:_RUNS_SHOWN]) or "none"
+    more = f" and {len(found) - _RUNS_SHOWN} more" if len(found) > _RUNS_SHOWN else ""
+    return f"{place.address} has no run {plan_id!r}; available: {available}{more}."

@@ -1,4 +1,4 @@
-"""Plan, and build what the plan needs; nothing is measured."""
+"""Build of everything that a plan needs, without a measurement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import cast
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.config.overrides import lift_lists
 from benchorch.domain.codec import Json
 from benchorch.domain.session import Session
 from benchorch.domain.trial import ConfigNode, Trial
@@ -20,10 +19,10 @@ from benchorch.trial.supervisor import run_trial
 def build_only(
     directories: Sequence[Path], overrides: Sequence[str], folder: Path, say: Callable[[str], None]
 ) -> list[ConfigNode]:
-    """For each trial of the plan: its cell, whether it was built or found, seconds, bytes."""
+    """A row for each trial of the plan: its cell, whether it was built, seconds, bytes."""
     composer = Composer(config_loader(directories))
     plan_id = new_plan_id()
-    plan = plan_jobs(composer, [lift_lists(overrides, composer.groups)], plan_id).plan
+    plan = plan_jobs(composer, composer.jobs(overrides), plan_id).plan
     session = Session(
         plan_id=plan_id,
         directory=folder / plan_id,
@@ -52,7 +51,7 @@ def _build(trial: Trial, session: Session) -> ConfigNode:
     row: dict[str, Json] = {"cell": describe(trial.labels)}
     if built.failure is not None:
         return {**row, "failed": built.failure.message, "remedy": built.failure.remedy}
-    assert built.build is not None  # what did not fail was built
+    assert built.build is not None  # a build without a failure has this
     return {
         **row,
         "cache": built.build.cache,

@@ -1,4 +1,4 @@
-"""From cells to a plan: every mistake found, every cell either a trial or a skip with a reason."""
+"""Expansion of cells into a plan: each becomes a trial, or a skip with a reason."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+from benchorch.config.components import MOVED, TARGET
 from benchorch.config.composer import MatrixCell
 from benchorch.config.hardware_aliases import is_made, machine_of
 from benchorch.config.trial_setup import TrialSetup, open_trial
@@ -20,17 +21,11 @@ from benchorch.interfaces.executor import Executor
 from benchorch.models.callables import reference_problems
 
 TRIAL_ID_DIGITS = 16
-_SPEC_KEYS = (
-    "model",
-    "workload",
-    "conversion",
-    "hardware",
-    "scenario",
-    "stopping",
-    "protocol",
-    "parity",
-    "limits",
+SPEC_KEYS = (
+    *("model", "workload", "conversion", "hardware", "scenario", "stopping", "protocol"),
+    *("parity", "limits"),
 )
+"""The nodes that make a trial, in the order in which its id digests them."""
 
 
 def plan(
@@ -45,20 +40,20 @@ def plan(
     """The plan, and the trial id of each cell ("" for a skip); ConfigError with every problem.
 
     Args:
-        cells: what was asked for.
+        cells: as requested.
         executor: decides which hardware can be reached.
-        plan_id: the invocation's own name.
+        plan_id: the invocation's id.
         name: the parent run's name.
         session: the settings that all trials share.
         baseline: name and node of the conversion every other one of the same model, workload,
-            hardware and scenario is compared with; added wherever it was not asked for.
+            hardware and scenario is compared with; added wherever it was not requested.
     """
     drafts = _Drafts(executor)
-    asked, baselines = [], set()
+    requested, baselines = [], set()
     for cell in cells:
         if baseline:
             baselines.add(drafts.add(_baseline_of(cell, *baseline), implied=True))
-        asked.append(drafts.add(cell))
+        requested.append(drafts.add(cell))
     if drafts.problems:
         raise ConfigError(list(drafts.problems))
     planned = Plan(
@@ -68,11 +63,11 @@ def plan(
         skips=tuple(drafts.skips),
         session=session,
     )
-    return planned, tuple(asked)
+    return planned, tuple(requested)
 
 
 class _Drafts:
-    """Trials and skips so far; equal nodes are spelled and checked once."""
+    """Trials and skips so far; equal nodes are serialised and checked once."""
 
     def __init__(self, executor: Executor) -> None:
         self.trials: dict[str, Trial] = {}
@@ -80,28 +75,28 @@ class _Drafts:
         self.problems: dict[str, None] = {}
         self._executor = executor
         self._implied: set[str] = set()
-        self._chains: dict[str, TrialSetup | ConfigError] = {}
-        self._spelled: dict[int, tuple[Json, str]] = {}
+        self._setups: dict[str, TrialSetup | ConfigError] = {}
+        self._json_of: dict[int, tuple[Json, str]] = {}
 
     def add(self, cell: MatrixCell, *, implied: bool = False) -> str:
-        """Take in one cell; an implied one (a baseline) may repeat what was asked for.
+        """Add one cell; an implied one (a baseline) may repeat a requested one.
 
         Returns the id of the trial that stands for the cell, "" if none does.
         """
-        spec = {key: cell.config[key] for key in _SPEC_KEYS}
-        chain = self._chain(spec)
-        if isinstance(chain, ConfigError):
-            self.problems.update(dict.fromkeys(chain.problems))
+        spec = {key: cell.config[key] for key in SPEC_KEYS}
+        setup = self._open(spec)
+        if isinstance(setup, ConfigError):
+            self.problems.update(dict.fromkeys(setup.problems))
             return ""
-        spec = _only_used_symbols(spec, chain)
-        trial = Trial(trial_id=self._identity(spec), labels=_labels_of(cell, chain), spec=spec)
-        self._place(trial, chain, implied)
+        spec = _only_used_symbols(spec, setup)
+        trial = Trial(trial_id=self._identity(spec), labels=_labels_of(cell, setup), spec=spec)
+        self._place(trial, setup, implied)
         return trial.trial_id if trial.trial_id in self.trials else ""
 
-    def _place(self, trial: Trial, chain: TrialSetup, implied: bool) -> None:
+    def _place(self, trial: Trial, setup: TrialSetup, implied: bool) -> None:
         twin = self.trials.get(trial.trial_id)
         if twin is None:
-            reason = self._refusal(trial, chain)
+            reason = self._skip(trial, setup)
             if reason is None:
                 self.trials[trial.trial_id] = trial
                 self._implied.update({trial.trial_id} if implied else ())
@@ -114,58 +109,59 @@ class _Drafts:
             same = f"the same content as trial {twin.trial_id} ({describe(twin.labels)})."
             self.skips.append(Skip(labels=trial.labels, reason=same))
 
-    def _refusal(self, trial: Trial, chain: TrialSetup) -> Skip | None:
-        unreachable = self._executor.unreachable(chain.hardware.kind)
+    def _skip(self, trial: Trial, setup: TrialSetup) -> Skip | None:
+        unreachable = self._executor.unreachable(setup.hardware.kind)
         if unreachable:
             return Skip(labels=trial.labels, reason=unreachable)
-        unplayable = chain.hardware.cannot_simulate() if self._executor.is_simulated() else None
-        if unplayable:
+        obstacle = setup.hardware.cannot_simulate() if self._executor.is_simulated() else None
+        if obstacle:
             return Skip(
                 labels=trial.labels,
-                reason=f"{chain.hardware.kind} is only played here, but {unplayable}",
+                reason=f"{setup.hardware.kind} cannot be simulated on this machine: {obstacle}",
                 remedy="executor=ec2 or executor=ray reaches a real one",
             )
-        missing = [name for name in chain.requires if not is_installed(name)]
+        missing = [name for name in setup.requires if not is_installed(name)]
         if missing:
             return Skip(
                 labels=trial.labels,
                 reason=f"needs {', '.join(missing)}, which is not installed.",
                 remedy=f"pip install {' '.join(missing)}",
             )
-        unavailable = chain.unavailable
+        unavailable = setup.unavailable
         return Skip(labels=trial.labels, reason=unavailable) if unavailable else None
 
-    def _chain(self, spec: ConfigNode) -> TrialSetup | ConfigError:
-        key = "\n".join(self._spelling(spec[name]) for name in _SPEC_KEYS)
-        if key not in self._chains:
-            self._chains[key] = _open_checked(spec)
-        return self._chains[key]
+    def _open(self, spec: ConfigNode) -> TrialSetup | ConfigError:
+        key = "\n".join(self._serialised(spec[name]) for name in SPEC_KEYS)
+        if key not in self._setups:
+            self._setups[key] = _open_checked(spec)
+        return self._setups[key]
 
     def _identity(self, spec: ConfigNode) -> str:
         content = {
             **spec,
             "hardware": _machine(spec),
             "conversion": _without(spec["conversion"], "description"),
+            "scenario": _as_digested(spec["scenario"]),
         }
-        text = "\n".join(self._spelling(content[name]) for name in _SPEC_KEYS)
+        text = "\n".join(self._serialised(content[name]) for name in SPEC_KEYS)
         return hashlib.sha256(text.encode()).hexdigest()[:TRIAL_ID_DIGITS]
 
-    def _spelling(self, node: Json) -> str:
-        """The canonical JSON of a node; cells share nodes, so most are spelled once."""
-        known = self._spelled.get(id(node))
+    def _serialised(self, node: Json) -> str:
+        """The canonical JSON of a node; cells share nodes, so most are made once."""
+        known = self._json_of.get(id(node))
         if known is None or known[0] is not node:
             known = (node, canonical_json(node))
-            self._spelled[id(node)] = known
+            self._json_of[id(node)] = known
         return known[1]
 
 
 def _open_checked(spec: ConfigNode) -> TrialSetup | ConfigError:
     try:
-        chain = open_trial(spec)
+        setup = open_trial(spec)
     except ConfigError as error:
         return error
-    problems = [*chain.model.problems(chain.workload), *_metric_problems(spec)]
-    return ConfigError(problems) if problems else chain
+    problems = [*setup.model.problems(setup.workload), *_metric_problems(spec)]
+    return ConfigError(problems) if problems else setup
 
 
 def _metric_problems(spec: ConfigNode) -> Sequence[str]:
@@ -188,47 +184,54 @@ def _baseline_of(cell: MatrixCell, name: str, node: ConfigNode) -> MatrixCell:
     )
 
 
-def _only_used_symbols(spec: ConfigNode, chain: TrialSetup) -> dict[str, Json]:
-    """Without the symbols that no input uses: sweeping them would repeat the same trial."""
-    used = {symbol for tensor in chain.model.specs() for symbol in tensor.symbols}
+def _only_used_symbols(spec: ConfigNode, setup: TrialSetup) -> dict[str, Json]:
+    """The spec without symbols that no input uses, whose sweep would repeat the same trial."""
+    used = {symbol for tensor in setup.model.specs() for symbol in tensor.symbols}
     workload = cast(Mapping[str, Json], spec["workload"])
     kept = {k: v for k, v in workload.items() if k in used or k in NOT_SYMBOLS}
-    dynamic = [symbol for symbol in chain.workload.dynamic if symbol in used]
+    dynamic = [symbol for symbol in setup.workload.dynamic if symbol in used]
     return {**spec, "workload": {**kept, "dynamic": dynamic}}
 
 
 def _machine(spec: ConfigNode) -> Json:
-    """The hardware, whatever is tried on it when nothing is named."""
+    """The hardware without its default conversions."""
     return _without(spec["hardware"], "conversions")
 
 
+def _as_digested(node: Json) -> Json:
+    """A scenario under the dotted name it had first: a class that moves keeps its trials' ids."""
+    assert isinstance(node, Mapping)  # open_trial has checked it
+    first = {present: former for former, present in MOVED.items()}.get(str(node[TARGET]))
+    return {**node, TARGET: first} if first else node
+
+
 def _without(node: Json, key: str) -> Json:
-    """A node less what does not change what is measured."""
-    assert isinstance(node, Mapping)  # open_chain has seen it
+    """A node without a key that does not change the measurement."""
+    assert isinstance(node, Mapping)  # open_trial has checked it
     return {name: value for name, value in node.items() if name != key}
 
 
-def _labels_of(cell: MatrixCell, chain: TrialSetup) -> dict[str, str]:
-    used = [symbol for tensor in chain.model.specs() for symbol in tensor.symbols]
-    symbols = chain.workload.symbols
+def _labels_of(cell: MatrixCell, setup: TrialSetup) -> dict[str, str]:
+    used = [symbol for tensor in setup.model.specs() for symbol in tensor.symbols]
+    symbols = setup.workload.symbols
     shapes = [f"{name}={symbols[name]}" for name in dict.fromkeys(used) if name in symbols]
-    told = {f"workload.{name}" for name in symbols}
-    axes = [f"{k}={v}" for k, v in cell.axes.items() if k not in told]
+    shown = {f"workload.{name}" for name in symbols}
+    axes = [f"{k}={v}" for k, v in cell.axes.items() if k not in shown]
     labels = {name: cell.choices[name] for name in ("model", "conversion", "hardware", "scenario")}
     return {
-        **chain.model.labels,
+        **setup.model.labels,
         **labels,
-        "hardware": _machine_label(labels["hardware"], chain),
-        "hardware_kind": chain.hardware.kind,
+        "hardware": _machine_label(labels["hardware"], setup),
+        "hardware_kind": setup.hardware.kind,
         "workload": " ".join(shapes),
         "axes": " ".join(axes),
     }
 
 
-def _machine_label(name: str, chain: TrialSetup) -> str:
-    """The kind as it was named; a size may have been overridden since."""
+def _machine_label(name: str, setup: TrialSetup) -> str:
+    """The kind as it was chosen; a size may have been overridden since."""
     machine = machine_of(name)
-    return chain.hardware.kind if is_made(machine) else machine
+    return setup.hardware.kind if is_made(machine) else machine
 
 
 def _with_baselines(trials: Iterable[Trial], baselines: Collection[str]) -> tuple[Trial, ...]:

@@ -1,4 +1,4 @@
-"""One invocation from cells to a table: plan, run, journal, record, report."""
+"""One invocation, from jobs to a table: plan, run, journal, record, report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import shutil
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
@@ -25,9 +25,9 @@ from benchorch.journal.lock import StatusFile, acquire_lock
 from benchorch.journal.registry import remember
 from benchorch.results.pricing.sweep_cost import check_budget, prices_of
 from benchorch.results.report.console import ConsoleReport
-from benchorch.results.report.tables import whole
+from benchorch.results.report.tables import full_markdown
 from benchorch.run.planner import new_plan_id, plan_jobs
-from benchorch.run.sidecar import Sidecar, keeping, recording
+from benchorch.run.sidecar import Sidecar, archiving, recording
 from benchorch.trial.build_keys import NOTES
 
 if TYPE_CHECKING:
@@ -52,17 +52,17 @@ class Invocation:
     results: dict[str, TrialResult] = field(default_factory=dict)
     plan: Plan | None = None
     _recorder: Sidecar | None = None
-    _keeper: Sidecar | None = None
+    _archiver: Sidecar | None = None
     _specs: dict[str, ConfigNode] = field(default_factory=dict)
     _lock: IO[str] | None = None
     _findings: SweepFindings | None = None
-    _diary: StatusFile = field(init=False)
+    _status: StatusFile = field(init=False)
 
     def __post_init__(self) -> None:
-        self._diary = StatusFile(self.directory)
+        self._status = StatusFile(self.directory)
 
     def open(self) -> None:
-        """Make the directory, or take up what an earlier invocation left in it."""
+        """Make the directory, or read what an earlier invocation left in it."""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             self._lock = acquire_lock(self.directory)
@@ -77,7 +77,7 @@ class Invocation:
             self.results = {
                 r.trial_id: r for r in found if is_final(r.failure.kind if r.failure else None)
             }
-        with contextlib.suppress(OSError):  # a convenience must not cost the run
+        with contextlib.suppress(OSError):  # the index is a convenience
             remember(self.plan_id, self.directory)
 
     def run(self, jobs: Sequence[Sequence[str]]) -> list[float]:
@@ -85,7 +85,7 @@ class Invocation:
         planned = plan_jobs(self.composer, jobs, self.plan_id)
         self.run_plan(planned.plan, planned.executor)
         metric = str(planned.plan.session["objective"])
-        return [self._objective(ids, metric) for ids in planned.asked]
+        return [self._objective(ids, metric) for ids in planned.requested]
 
     def run_plan(self, plan: Plan, executor: Executor) -> None:
         """Run what has no final result yet."""
@@ -93,24 +93,24 @@ class Invocation:
         self._specs.update({trial.trial_id: trial.spec for trial in plan.trials})
         with self._on_disk("The plan"):
             run_directory.write_plan(self.directory, self.plan)
-        self._forget_rehearsals(executor)
-        self._diary.begin()
+        self._drop_simulated(executor)
+        self._status.begin()
         todo = [t for t in plan.trials if t.trial_id not in self.results]
         check_budget(plan, todo)
         self.report.plan(plan, done=len(plan.trials) - len(todo))
         if self._recorder is None:
-            self._recorder = recording(self.directory, plan.session)
-        if self._keeper is None:
-            self._keeper = keeping(self.directory, plan.session)
+            self._recorder = recording(self.directory, plan)
+        if self._archiver is None:
+            self._archiver = archiving(self.directory, plan)
         if not todo:
             return
         work = _TrialWork(session=self._session(plan))
-        with self.report.live(todo), _to_the_end(executor.run(todo, work, self._on_event)) as ran:
+        with self.report.live(todo), _closing(executor.run(todo, work, self._on_event)) as ran:
             for result in ran:
                 self._accept(result)
 
-    def _forget_rehearsals(self, executor: Executor) -> None:
-        """Where real machines are at hand, results of played ones do not stand for theirs."""
+    def _drop_simulated(self, executor: Executor) -> None:
+        """Drop results of simulated nodes where the executor reaches real ones."""
         if not executor.is_simulated():
             real = {n: r for n, r in self.results.items() if not r.environment.get("rehearsed")}
             self.results = real
@@ -123,49 +123,37 @@ class Invocation:
         try:
             self.report.table(self.plan, self.results, summaries, self.directory)
             with self._on_disk("The table"):
-                text = whole(self.plan, self.results, summaries)
+                text = full_markdown(self.plan, self.results, summaries)
                 write_text(self.directory / run_directory.TABLE, text)
         finally:
-            recorded = self._recorded(complete)
-            self._diary.end(complete=complete)
-            kept = self._kept(complete)
-        self.report.closing(self.plan, self.directory, recorded=recorded, kept=kept)
-        self._unlock()
+            recorded = _finished(self._recorder, complete, self.report.recording)
+            self._status.end(complete=complete)
+            archived = _finished(self._archiver, complete, self.report.keeping)
+        self.report.closing(self.plan, self.directory, recorded=recorded, kept=archived)
+        if self._lock is not None:  # the process may live on after this run
+            self._lock.close()
         ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
         return 0 if ran and all(result is not None and _is_sound(result) for result in ran) else 1
 
     def interrupt(self) -> None:
-        """End before the plan does: what there is is shown and kept, and how to go on is said."""
+        """End before the plan does: show and keep the results so far, and how to resume."""
         self.close(complete=False)
         self.report.interrupted(self.directory)
 
     def cut_short(self) -> None:
-        """The same for an executor that fails, which may have been before there was anything."""
+        """Interrupt where an executor failed, unless it failed before the first result."""
         if self.results:
             self.interrupt()
 
-    def _unlock(self) -> None:
-        """A program that goes on may be done with this run."""
-        if self._lock is not None:
-            self._lock.close()
-
-    def _recorded(self, complete: bool) -> bool:
-        follower, waiting = self._recorder, self.report.recording
-        return follower is None or follower.finish(complete=complete, waiting=waiting)
-
-    def _kept(self, complete: bool) -> bool:
-        follower, waiting = self._keeper, self.report.keeping
-        return follower is None or follower.finish(complete=complete, waiting=waiting)
-
     def summaries(self) -> dict[str, Summary]:
-        """What is derived from each result; the candidates of one baseline are read together."""
-        return self._found().summaries(self.results, self.report.text)
+        """What is derived from each result; candidates of one baseline are compared together."""
+        return self._sweep_findings().summaries(self.results, self.report.text)
 
     def _summary(self, result: TrialResult) -> Summary:
-        return self._found().of(result, self.results.get(result.baseline_id or "")).alone()
+        return self._sweep_findings().of(result, self.results.get(result.baseline_id or "")).alone()
 
-    def _found(self) -> SweepFindings:
-        """What was derived of each result when it came need not be derived again at the end."""
+    def _sweep_findings(self) -> SweepFindings:
+        """What was derived from each result when it came, reused at the end."""
         from benchorch.results.metrics.summary import SweepFindings
 
         if self._findings is None:
@@ -194,7 +182,7 @@ class Invocation:
         )
 
     def _on_event(self, event: Event) -> None:
-        self._diary.event(event)
+        self._status.event(event)
         self.report.event(event)
 
     def _accept(self, result: TrialResult) -> None:
@@ -203,17 +191,17 @@ class Invocation:
         summary = self._summary(result)
         with self._on_disk(f"The result of trial {result.trial_id}"):
             self._write(result, summary)
-        self._diary.result(result.trial_id)
+        self._status.result(result.trial_id)
         self.report.result(result, summary)
 
     def _priced(self, result: TrialResult) -> TrialResult:
-        """With the prices by which the whole sweep is judged."""
+        """The result with the prices of the whole sweep."""
         assert self.plan is not None  # it is being run
         return replace(result, prices=prices_of(self.plan, self._specs[result.trial_id]))
 
     @contextlib.contextmanager
     def _on_disk(self, what: str) -> Iterator[None]:
-        """Turn a full or read-only disk into a sentence with the command to go on."""
+        """Report a full or read-only disk with the command that resumes."""
         try:
             yield
         except OSError as error:
@@ -235,12 +223,16 @@ class Invocation:
         run_directory.append_result(self.directory, result, {"metrics": _plain_metrics(summary)})
 
 
+def _finished(sidecar: Sidecar | None, complete: bool, waiting: Callable[[], None]) -> bool:
+    return sidecar is None or sidecar.finish(complete=complete, waiting=waiting)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TrialWork:
     """The supervisor's function, imported only where a trial runs.
 
     Attributes:
-        session: read by executors whose nodes may not see the same disk.
+        session: executors whose nodes have other disks read it.
     """
 
     session: Session
@@ -252,11 +244,11 @@ class _TrialWork:
 
 
 @contextlib.contextmanager
-def _to_the_end(results: Iterator[TrialResult]) -> Iterator[Iterator[TrialResult]]:
-    """Results whose executor ends here, however this is left.
+def _closing(results: Iterator[TrialResult]) -> Iterator[Iterator[TrialResult]]:
+    """Close the executor's generator however the loop ends.
 
-    Left alone it would end when nothing refers to it any more: an exception that is kept does, and
-    at the interpreter's exit what it needs to end its machines is gone.
+    Otherwise it would end with its last reference, which an exception may hold until the
+    interpreter's exit, when the executor can no longer end its machines.
     """
     try:
         yield results
@@ -266,10 +258,10 @@ def _to_the_end(results: Iterator[TrialResult]) -> Iterator[Iterator[TrialResult
 
 
 def is_final(failure: str | None) -> bool:
-    """Whether running the trial again would be to doubt its result, not to get one.
+    """Whether a trial needs no other run: it succeeded, or failed by its own fault.
 
     Args:
-        failure: the kind of what went wrong, or None.
+        failure: the kind of failure, or None.
     """
     return failure not in _NOT_THE_TRIALS_FAULT
 
@@ -285,20 +277,20 @@ def _merged(old: Plan | None, new: Plan) -> Plan:
         return new
     known = {trial.trial_id for trial in old.trials}
     fresh = tuple(trial for trial in new.trials if trial.trial_id not in known)
-    told = {_content(skip) for skip in old.skips}
-    skips = old.skips + tuple(skip for skip in new.skips if _content(skip) not in told)
+    present = {_content(skip) for skip in old.skips}
+    skips = old.skips + tuple(skip for skip in new.skips if _content(skip) not in present)
     return replace(
         old, trials=old.trials + fresh, skips=skips, session=new.session, notes=new.notes
     )
 
 
 def _content(skip: Skip) -> Hashable:
-    """Two skips are the same where this is."""
+    """What two equal skips share."""
     return frozenset(skip.labels.items()), skip.reason, skip.remedy
 
 
 def _plain_metrics(summary: Summary) -> Json:
-    """Metrics as programs want them: a value under the metric's name, intervals beside it."""
+    """Metrics for programs: a value under the metric's name, intervals beside it."""
     metrics: dict[str, Json] = {}
     for name, estimate in summary.metrics.items():
         metrics[name] = estimate.value

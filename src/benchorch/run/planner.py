@@ -1,4 +1,4 @@
-"""From words to a plan: compose, check everything, spend and start nothing."""
+"""Planning: compose and check everything; spend and start nothing."""
 
 from __future__ import annotations
 
@@ -24,18 +24,13 @@ from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.store import Store
 from benchorch.recorders import location
 from benchorch.results.pricing.sweep_cost import budget_of, pricing_of, snapshot
+from benchorch.run.expand import SPEC_KEYS
 from benchorch.run.expand import plan as make_plan
 
-SESSION_KEYS = (
-    *("profiler", "executor", "store", "tracking", "pricing", "budget"),
-    *("rebuild", "baseline", "objective", "name", "keep_at"),
-)
+_SHARED_NODES = ("profiler", "executor", "store", "recorder", "pricing", "budget")
+SESSION_KEYS = (*_SHARED_NODES, "rebuild", "baseline", "objective", "name", "keep_at")
+NODES = (*SPEC_KEYS, *_SHARED_NODES)
 REBUILD = ("if_needed", "always", "never")
-NODES = (
-    *("model", "workload", "conversion", "hardware", "scenario", "stopping", "protocol"),
-    *("parity", "limits"),
-    *("profiler", "executor", "store", "tracking", "pricing", "budget"),
-)
 
 T = TypeVar("T")
 
@@ -45,12 +40,12 @@ class Planned:
     """A plan, the executor it was checked against, and which trial each cell became.
 
     Attributes:
-        asked: for each job its cells' trial ids, "" where a cell became a skip.
+        requested: for each job its cells' trial ids, "" where a cell became a skip.
     """
 
     plan: Plan
     executor: Executor
-    asked: tuple[tuple[str, ...], ...]
+    requested: tuple[tuple[str, ...], ...]
 
 
 def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -> Planned:
@@ -69,11 +64,11 @@ def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -
     planned = problems.attempt(
         lambda: make_plan(
             cells,
-            # Without one that could be made, the cells' own mistakes are told all the same.
+            # Where none can be made, the cells' own problems are reported too.
             executor=executor or _Anywhere(),
             plan_id=plan_id,
             name=str(session["name"]),
-            session={**_without_secrets(session), "cwd": str(Path.cwd())},
+            session=_stored(session),
             baseline=_baseline(session, composer),
         )
     )
@@ -81,11 +76,11 @@ def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -
     assert executor is not None
     assert planned is not None
     by_cell = iter(planned[1])
-    asked = tuple(tuple(next(by_cell) for _ in job_cells) for job_cells in by_job)
+    requested = tuple(tuple(next(by_cell) for _ in job_cells) for job_cells in by_job)
     prices = snapshot(planned[0].trials, pricing_of(session))
     notes = tuple(_notes(session, executor))
     plan = replace(planned[0], prices=prices, notes=notes)
-    return Planned(plan=plan, executor=executor, asked=asked)
+    return Planned(plan=plan, executor=executor, requested=requested)
 
 
 def _notes(session: ConfigNode, executor: Executor) -> Iterator[str]:
@@ -93,7 +88,7 @@ def _notes(session: ConfigNode, executor: Executor) -> Iterator[str]:
     if executor.is_remote() and not store.is_shared():
         yield (
             "each machine builds for itself, unless store.root is a disk that all of them mount; "
-            "with store=s3 one builds for all (docs/cache.md)"
+            "with store=s3 one builds for all (docs/cloud/cache.md)"
         )
 
 
@@ -119,7 +114,7 @@ class _Problems:
 
 
 class _Anywhere(Executor):
-    """Stands in for an executor that could not be made, so that planning can go on looking."""
+    """Stand-in for an executor that could not be made, so planning finds the other problems."""
 
     def unreachable(self, hardware_kind: str) -> str | None:
         return None
@@ -136,18 +131,16 @@ def _compose(composer: Composer, jobs: Sequence[Sequence[str]]) -> list[list[Mat
 
 
 def _without_common_axes(cells: Sequence[MatrixCell]) -> list[MatrixCell]:
-    """A key that has one value in all cells tells none of them apart."""
-    seen: dict[str, set[str | None]] = {}
-    for key in {key for cell in cells for key in cell.axes}:
-        seen[key] = {cell.axes.get(key) for cell in cells}
+    """The cells without axes that have one value in all of them."""
+    keys = {key for cell in cells for key in cell.axes}
+    varying = {key for key in keys if len({cell.axes.get(key) for cell in cells}) > 1}
     return [
-        replace(cell, axes={k: v for k, v in cell.axes.items() if len(seen[k]) > 1})
-        for cell in cells
+        replace(cell, axes={k: v for k, v in cell.axes.items() if k in varying}) for cell in cells
     ]
 
 
 def _shape_problems(cell: MatrixCell, known: Collection[str]) -> Iterator[str]:
-    """Keys that nobody reads, nodes that are no nodes, and numbers that are none."""
+    """Unknown keys, nodes that are not mappings, and numbers that are not finite."""
     for key in cell.config:
         if key not in known:
             yield f"{key}: unknown key.{suggest(key, known)}"
@@ -194,7 +187,7 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
     problems = _Problems()
     store = problems.attempt(lambda: make(_node(session, "store"), Store, "store"))
     problems.add(store.problems() if store else ())
-    problems.attempt(lambda: make(_node(session, "tracking"), Recorder, "tracking"))
+    problems.attempt(lambda: make(_node(session, "recorder"), Recorder, "recorder"))
     problems.attempt(lambda: pricing_of(session))
     problems.attempt(lambda: budget_of(session))
     problems.attempt(lambda: make(_node(session, "profiler"), Profiler, "profiler"))
@@ -202,7 +195,7 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
 
 
 def _place_problems(url: Json) -> Iterator[str]:
-    """Why nothing can be kept there, as far as that is known without asking anybody."""
+    """Why a run cannot be archived there, as far as the URL shows."""
     if url is not None:
         from benchorch.stores.s3 import bucket_at
 
@@ -212,11 +205,12 @@ def _place_problems(url: Json) -> Iterator[str]:
             yield f"keep_at: {error}"
 
 
-def _without_secrets(session: ConfigNode) -> ConfigNode:
-    """The session as a plan may hold it: on disk, on the screen, on other machines."""
-    tracking = session["tracking"]
-    kept = location.kept_secret(tracking) if isinstance(tracking, Mapping) else tracking
-    return {**session, "tracking": kept}
+def _stored(session: ConfigNode) -> ConfigNode:
+    """The session as a plan holds it on disk: without secrets, its keys those of all releases."""
+    recorder = session["recorder"]
+    public = location.kept_secret(recorder) if isinstance(recorder, Mapping) else recorder
+    named = {"tracking" if key == "recorder" else key: value for key, value in session.items()}
+    return {**named, "tracking": public, "cwd": str(Path.cwd())}
 
 
 def _node(session: ConfigNode, key: str) -> ConfigNode:
@@ -224,5 +218,5 @@ def _node(session: ConfigNode, key: str) -> ConfigNode:
 
 
 def new_plan_id() -> str:
-    """A name for an invocation, sorted by time: ``20261120-101500-1f3a``."""
+    """An id for an invocation, sorted by time: ``20261120-101500-1f3a``."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"

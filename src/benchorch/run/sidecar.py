@@ -1,4 +1,4 @@
-"""Processes that bring what a run writes to somewhere else while its trials run."""
+"""Sidecar processes: they copy what a run writes to a tracker or a bucket while its trials run."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from benchorch.domain.trial import ConfigNode
+from benchorch.domain.trial import Plan
 
 Wait = Callable[[float], bool | None]
-"""Sleeps up to so many seconds; None, or whether the run was complete once it has ended."""
+"""Sleeps up to so many seconds; None while the run goes on, then whether it was complete."""
 
 LONGEST_WAIT_S = 300.0
 _SILENT_S = 2.0
 
 
-def recording(directory: Path, session: ConfigNode) -> Sidecar | None:
-    """Copies the journal to the tracker; None where nothing is to be recorded."""
-    if str(cast(ConfigNode, session["tracking"]).get("_target_", "")).endswith(".Nowhere"):
+def recording(directory: Path, plan: Plan) -> Sidecar | None:
+    """Start the copy of results to the tracker; None where nothing is recorded."""
+    if str(plan.recorder.get("_target_", "")).endswith(".Nowhere"):
         return None
     return Sidecar.start("record", str(directory), "--follow")
 
 
-def keeping(directory: Path, session: ConfigNode) -> Sidecar | None:
-    """Copies the whole directory to a bucket; None where none is named."""
-    place = session.get("keep_at")  # older plans have none
+def archiving(directory: Path, plan: Plan) -> Sidecar | None:
+    """Start the copy of the directory to a bucket; None where none is configured."""
+    place = plan.session.get("keep_at")  # older plans have none
     return Sidecar.start("keep", str(directory), "--follow", "--at", str(place)) if place else None
 
 
-def leave_interrupts_to_the_run() -> None:
-    """In such a process: Ctrl-C reaches the whole process group; the run's own says when to end."""
+def ignore_interrupts() -> None:
+    """In a sidecar: leave Ctrl-C, which reaches the whole process group, to the coordinator."""
     if not sys.stdin.isatty():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def follow(once: Callable[[], bool], wait: Wait, *, poll_s: float, longest_s: float) -> bool:
-    """Do something until the run has ended, less often while it fails; what `wait` then says.
+    """Repeat a copy until the run has ended, less often while it fails; whether it was complete.
 
     Args:
-        once: brings what is new; whether nothing failed.
-        wait: listens to the run.
+        once: copies what is new; whether nothing failed.
+        wait: waits for the end of the run.
         poll_s: the pause after a success, in seconds.
         longest_s: the longest one after failures.
     """
@@ -60,24 +60,24 @@ def follow(once: Callable[[], bool], wait: Wait, *, poll_s: float, longest_s: fl
 
 @dataclass(slots=True)
 class Sidecar:
-    """One of our commands that goes along with a run.
+    """A benchorch command that runs beside a coordinator.
 
-    It runs only when a core has nothing else to do, so it cannot disturb a measurement, and a
-    service that is away blocks nobody but it.
+    It runs only when a core is idle, so it does not disturb a measurement, and a service that is
+    down blocks nothing else.
     """
 
     process: subprocess.Popen[bytes]
 
     @classmethod
-    def start(cls, *words: str) -> Sidecar:
-        """Begin to follow."""
-        command = [sys.executable, "-m", "benchorch", *words]
+    def start(cls, *arguments: str) -> Sidecar:
+        """Start the command."""
+        command = [sys.executable, "-m", "benchorch", *arguments]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         _schedule(process.pid, "SCHED_IDLE")
         return cls(process)
 
     def finish(self, *, complete: bool, waiting: Callable[[], None]) -> bool:
-        """Say that no more will come and wait; False if it could not bring everything.
+        """Send the end of the run and wait; False where not everything could be copied.
 
         Args:
             complete: whether every trial of the plan ran.
@@ -101,7 +101,7 @@ class Sidecar:
 
 
 def schedule_idle() -> None:
-    """Let this process run only when a core has nothing else to do."""
+    """Run this process only when a core is idle."""
     _schedule(os.getpid(), "SCHED_IDLE")
 
 
@@ -110,5 +110,5 @@ def _schedule(pid: int, policy: str) -> None:
     if number is not None:
         try:
             os.sched_setscheduler(pid, number, os.sched_param(0))
-        except OSError:  # gone already, or not permitted: then it competes like anyone
+        except OSError:  # it has ended, or this is not permitted: it then competes for a core
             return

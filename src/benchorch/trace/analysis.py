@@ -1,4 +1,4 @@
-"""From a file to everything that is said of it: events, graph, path and findings of one window."""
+"""Analysis of a trace file: events, graph, critical path and findings of one window."""
 
 from __future__ import annotations
 
@@ -68,9 +68,14 @@ def analyze(
     """
     events = read_events(trace)
     found = windows(events, range_name)
-    chosen = typical(found) if iteration is None else _numbered(found, iteration, trace)
+    numbered = {window.iteration: window for window in found}
+    if iteration is not None and iteration not in numbered:
+        raise TraceError(
+            f"{trace}: there is no call {iteration}; {found[0].name!r} has 0 to {len(found) - 1}."
+        )
+    chosen = typical(found) if iteration is None else numbered[iteration]
     dag, path = _path_of(events, chosen, graph)
-    said = findings(
+    result = findings(
         events,
         dag,
         path,
@@ -79,19 +84,21 @@ def analyze(
         dilation_ratio=dilation_ratio,
         provenance=provenance,
     )
-    broken = [name for name, holds in said.invariants.items() if not holds]
+    broken = [name for name, holds in result.invariants.items() if not holds]
     if broken:
         raise TraceError(
             f"{trace}: internal error: the analysis contradicts itself ({', '.join(broken)}), so "
             "there is no result. Please report it with the trace."
         )
-    seen = iterations(
+    compared = iterations(
         events,
         found,
         lambda window: (dag, path) if window is chosen else _path_of(events, window, graph),
     )
-    said = replace(said, iterations=seen.makespans_ns, stability_ratio=seen.stability_ratio)
-    return Analysis(events=events, dag=dag, path=path, findings=said, graph=graph)
+    result = replace(
+        result, iterations=compared.makespans_ns, stability_ratio=compared.stability_ratio
+    )
+    return Analysis(events=events, dag=dag, path=path, findings=result, graph=graph)
 
 
 def _path_of(
@@ -99,12 +106,3 @@ def _path_of(
 ) -> tuple[Dag, CriticalPath]:
     dag = build_dag(events, window, graph)
     return dag, critical_path(dag)
-
-
-def _numbered(found: Sequence[Window], iteration: int, trace: Path) -> Window:
-    for window in found:
-        if window.iteration == iteration:
-            return window
-    raise TraceError(
-        f"{trace}: there is no call {iteration}; {found[0].name!r} has 0 to {len(found) - 1}."
-    )

@@ -14,7 +14,13 @@ import pytest
 from benchorch.domain.session import Event
 from benchorch.errors import ConfigError
 from benchorch.journal import lock
-from benchorch.journal.lock import StatusFile, acquire_lock, is_driven, is_that_process, read_driver
+from benchorch.journal.lock import (
+    StatusFile,
+    acquire_lock,
+    is_coordinator_process,
+    is_running,
+    read_coordinator,
+)
 
 
 def events(*messages: str, trial: str = "t1") -> list[Event]:
@@ -22,35 +28,35 @@ def events(*messages: str, trial: str = "t1") -> list[Event]:
 
 
 def test_a_directory_is_driven_for_as_long_as_its_lock_is_held(tmp_path: Path) -> None:
-    assert not is_driven(tmp_path)
+    assert not is_running(tmp_path)
     with acquire_lock(tmp_path):
-        assert is_driven(tmp_path)
+        assert is_running(tmp_path)
         with pytest.raises(ConfigError, match="still going on"):
             acquire_lock(tmp_path)
-    assert not is_driven(tmp_path)
+    assert not is_running(tmp_path)
 
 
 def test_a_lock_ends_with_the_process_that_has_it(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from benchorch.journal.lock import take\n"
-        "lock = take(Path(sys.argv[1])); print('taken', flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from benchorch.journal.lock import acquire_lock\n"
+        "lock = acquire_lock(Path(sys.argv[1])); print('taken', flush=True); sys.stdin.read()"
     )
     held = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert held.stdout is not None
     assert held.stdout.readline() == b"taken\n"
-    assert is_driven(tmp_path)
+    assert is_running(tmp_path)
     held.kill()
     held.wait()
-    assert not is_driven(tmp_path)
+    assert not is_running(tmp_path)
 
 
 def test_somebody_who_only_looks_does_not_keep_a_driver_out(tmp_path: Path) -> None:
     acquire_lock(tmp_path).close()
     code = (
-        "import sys; from pathlib import Path; from benchorch.journal.lock import is_driven\n"
-        "while True: is_driven(Path(sys.argv[1]))"
+        "import sys; from pathlib import Path; from benchorch.journal.lock import is_running\n"
+        "while True: is_running(Path(sys.argv[1]))"
     )
     looking = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
     try:
@@ -66,7 +72,7 @@ def test_a_diary_tells_who_drives_and_what_is_busy(tmp_path: Path) -> None:
     diary.begin()
     for event in (*events("process 1"), *events("loading", trial="t2")):
         diary.event(event)
-    told = read_driver(tmp_path)
+    told = read_coordinator(tmp_path)
     assert told is not None
     assert told.pid == os.getpid()
     assert {k: doing.text for k, doing in told.busy.items()} == {
@@ -74,12 +80,12 @@ def test_a_diary_tells_who_drives_and_what_is_busy(tmp_path: Path) -> None:
         "t2": "measure loading",
     }
     diary.result("t1")
-    told = read_driver(tmp_path)
+    told = read_coordinator(tmp_path)
     assert told is not None
     assert list(told.busy) == ["t2"]
     assert told.ended_at is None
     diary.end(complete=True)
-    told = read_driver(tmp_path)
+    told = read_coordinator(tmp_path)
     assert told is not None
     assert told.complete
     assert told.ended_at
@@ -98,7 +104,7 @@ def test_a_diary_keeps_since_when_a_trial_waits_and_since_when_it_runs(
     for stage in ("wait", "wait", "build", "measure", "wait"):
         now[0] += 10
         diary.event(Event(trial_id="t1", stage=stage))
-        told = read_driver(tmp_path)
+        told = read_coordinator(tmp_path)
         assert told is not None
         seen.append((told.busy["t1"].since, told.busy["t1"].waits))
     assert seen == [
@@ -118,7 +124,7 @@ def test_what_a_trial_says_is_written_at_most_once_a_second(
     diary.event(events("first")[0])
 
     def told() -> str:
-        found = read_driver(tmp_path)
+        found = read_coordinator(tmp_path)
         assert found is not None
         return found.busy["t1"].text
 
@@ -135,7 +141,7 @@ def test_a_diary_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
     diary.event(events("x")[0])
     diary.result("t1")
     diary.end(complete=True)
-    assert read_driver(tmp_path / "gone") is None
+    assert read_coordinator(tmp_path / "gone") is None
 
 
 def test_a_diary_that_was_not_begun_writes_nothing(tmp_path: Path) -> None:
@@ -149,22 +155,22 @@ def test_a_diary_that_was_not_begun_writes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "3", '{"pid": 3}'])
 def test_a_damaged_diary_is_nobodys(tmp_path: Path, text: str) -> None:
     (tmp_path / lock.FILE).write_text(text)
-    assert read_driver(tmp_path) is None
+    assert read_coordinator(tmp_path) is None
 
 
 def test_a_process_is_known_by_its_number_its_start_and_the_lock_it_has_open(
     tmp_path: Path,
 ) -> None:
     StatusFile(tmp_path).begin()
-    told = read_driver(tmp_path)
+    told = read_coordinator(tmp_path)
     assert told is not None
-    assert not is_that_process(told, tmp_path), "it has no lock"
+    assert not is_coordinator_process(told, tmp_path), "it has no lock"
     with acquire_lock(tmp_path):
-        assert is_that_process(told, tmp_path)
-        assert not is_that_process(replace(told, begun_s=told.begun_s - 60), tmp_path)
-        assert not is_that_process(replace(told, pid=os.getppid()), tmp_path)
-        assert not is_that_process(replace(told, pid=2**22 - 7), tmp_path)
-        assert not is_that_process(replace(told, host="elsewhere"), tmp_path)
+        assert is_coordinator_process(told, tmp_path)
+        assert not is_coordinator_process(replace(told, begun_s=told.begun_s - 60), tmp_path)
+        assert not is_coordinator_process(replace(told, pid=os.getppid()), tmp_path)
+        assert not is_coordinator_process(replace(told, pid=2**22 - 7), tmp_path)
+        assert not is_coordinator_process(replace(told, host="elsewhere"), tmp_path)
 
 
 def test_nothing_secret_is_told(tmp_path: Path) -> None:

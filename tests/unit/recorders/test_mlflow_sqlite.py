@@ -258,7 +258,7 @@ def test_a_deleted_experiment_is_named_with_what_to_do(
 ) -> None:
     Mlflow(uri=uri).open(PLAN, directory)
     client.delete_experiment(client.get_experiment_by_name("benchorch").experiment_id)
-    with pytest.raises(RecordError, match=r"restore it, or choose another with tracking\."):
+    with pytest.raises(RecordError, match=r"restore it, or choose another with recorder\."):
         Mlflow(uri=uri).open(PLAN, directory)
     Mlflow(uri=uri, experiment="other/one").open(PLAN, directory)
 

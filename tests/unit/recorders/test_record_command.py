@@ -15,7 +15,7 @@ from benchorch.domain.trial import ConfigNode, Plan
 from benchorch.files import write_json
 from benchorch.journal import run_directory
 from benchorch.run import sidecar
-from benchorch.run.record import word_on_stdin
+from benchorch.run.record import end_on_stdin
 
 
 def directory_of(path: Path, tracking: ConfigNode) -> Path:
@@ -85,7 +85,7 @@ def test_a_database_is_found_again_from_another_directory(
     ],
 )
 def test_the_end_of_a_run_is_heard_on_stdin(said: bytes, heard: bool) -> None:
-    code = "import sys; from benchorch.run.record import word_on_stdin as w; sys.exit(w(9) is True)"
+    code = "import sys; from benchorch.run.record import end_on_stdin as w; sys.exit(w(9) is True)"
     child = subprocess.run([sys.executable, "-c", code], input=said, check=False)
     assert child.returncode == int(heard)
 
@@ -95,7 +95,7 @@ def test_silence_on_stdin_means_that_the_run_goes_on(monkeypatch: pytest.MonkeyP
     kept = os.dup(0)
     try:
         os.dup2(reader, 0)
-        assert word_on_stdin(0.01) is None
+        assert end_on_stdin(0.01) is None
     finally:
         os.dup2(kept, 0)
         for descriptor in (reader, writer, kept):

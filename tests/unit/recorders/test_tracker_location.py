@@ -73,10 +73,10 @@ def test_where_there_is_no_secret_nothing_is_kept(
 
 def test_every_uri_of_a_text_loses_its_secrets() -> None:
     text = (
-        f"- tracking.uri={SECRET}\nuri: 'http://ann:h22@host/x', a: http://host/?token=t\nb: x@y\n"
+        f"- recorder.uri={SECRET}\nuri: 'http://ann:h22@host/x', a: http://host/?token=t\nb: x@y\n"
     )
     assert location.strike_out(text) == (
-        "- tracking.uri=postgresql://db.example:5432/mlflow\n"
+        "- recorder.uri=postgresql://db.example:5432/mlflow\n"
         "uri: 'http://host/x', a: http://host/\nb: x@y\n"
     )
 
@@ -87,7 +87,7 @@ def test_what_hydra_noted_of_a_command_loses_its_passwords(tmp_path: Path) -> No
     notes = [tmp_path / "multirun.yaml", tmp_path / ".hydra" / "overrides.yaml"]
     notes[1].parent.mkdir()
     for path in notes:
-        path.write_text(f"- tracking.uri={SECRET}\n")
+        path.write_text(f"- recorder.uri={SECRET}\n")
     _strike_out_passwords(tmp_path)
     assert not any("hunter22" in path.read_text() for path in notes)
 

@@ -11,7 +11,7 @@ import pytest
 from benchorch.cli.commands import archive as command
 from benchorch.errors import ConfigError
 from benchorch.journal import run_directory
-from benchorch.run.archive import fetch, fetch_all, keep, kept_runs
+from benchorch.run.archive import archive_run, archived_runs, download_all, download_run
 from benchorch.stores.s3 import bucket_at
 from support.aws_emulator.traffic import Fault
 from support.s3 import Bucket, bucket
@@ -52,11 +52,11 @@ def test_a_run_comes_back_as_it_was_without_what_was_nobody_elses(
     run: Path, bucket: Bucket, tmp_path: Path
 ) -> None:
     place = bucket_at(bucket.url)
-    kept = keep(run, place)
+    kept = archive_run(run, place)
     assert kept.reason == ""
-    assert kept_runs(place) == [plan_id(run)]
+    assert archived_runs(place) == [plan_id(run)]
     back = tmp_path / "elsewhere" / "back"
-    assert fetch(place, plan_id(run), back) == kept.files
+    assert download_run(place, plan_id(run), back) == kept.files
     gone = {"lock", ".half", "notes/identity.json", "elsewhere"}
     assert files(back) == {k: v for k, v in files(run).items() if k not in gone}
     assert [path.name for path in back.parent.iterdir()] == ["back"]
@@ -76,7 +76,7 @@ def test_what_a_run_writes_is_copied_while_it_goes_on_and_nothing_twice(
             results.write_bytes(whole)
         return True if len(turns) == 3 else None
 
-    kept = keep(run, bucket_at(bucket.url), wait)
+    kept = archive_run(run, bucket_at(bucket.url), wait)
     assert kept.reason == ""
     assert bucket.read(f"{plan_id(run)}/results.jsonl") == whole
     first, second, third = turns
@@ -95,7 +95,7 @@ def test_a_bucket_that_is_away_costs_nothing_and_has_it_all_later(
             bucket.emulator.traffic.faults.clear()
         return True if len(turns) == 4 else None
 
-    kept = keep(run, bucket_at(bucket.url), wait)
+    kept = archive_run(run, bucket_at(bucket.url), wait)
     assert kept.reason == ""
     assert turns == [10, 20, 40, 5]
     assert f"{plan_id(run)}/results.jsonl" in bucket.names()
@@ -116,18 +116,18 @@ def test_a_run_that_is_not_there_is_refused_with_those_that_are(
     run: Path, bucket: Bucket, tmp_path: Path
 ) -> None:
     place = bucket_at(bucket.url)
-    with pytest.raises(ConfigError, match=r"has no run '20990101'; it has: none\."):
-        fetch(place, "20990101", tmp_path / "back")
-    keep(run, place)
+    with pytest.raises(ConfigError, match=r"has no run '20990101'; available: none\."):
+        download_run(place, "20990101", tmp_path / "back")
+    archive_run(run, place)
     with pytest.raises(ConfigError, match=f"it has: {plan_id(run)}"):
-        fetch(place, "20990101", tmp_path / "back")
+        download_run(place, "20990101", tmp_path / "back")
 
 
 def test_nothing_is_written_over(run: Path, bucket: Bucket) -> None:
     place = bucket_at(bucket.url)
-    keep(run, place)
-    with pytest.raises(ConfigError, match="is there already"):
-        fetch(place, plan_id(run), run)
+    archive_run(run, place)
+    with pytest.raises(ConfigError, match="exists already"):
+        download_run(place, plan_id(run), run)
 
 
 @pytest.mark.parametrize("name", ["../outside", "a/../../outside", "/etc/outside"])
@@ -135,10 +135,10 @@ def test_a_name_that_leads_out_of_the_run_is_refused(
     run: Path, bucket: Bucket, tmp_path: Path, name: str
 ) -> None:
     place = bucket_at(bucket.url)
-    keep(run, place)
+    archive_run(run, place)
     bucket.put(f"{plan_id(run)}/{name}", b"evil")
-    with pytest.raises(ConfigError, match="leads out of the run"):
-        fetch(place, plan_id(run), tmp_path / "deep" / "back")
+    with pytest.raises(ConfigError, match="outside of the run"):
+        download_run(place, plan_id(run), tmp_path / "deep" / "back")
     assert not list(tmp_path.rglob("outside"))
 
 
@@ -160,7 +160,9 @@ def test_a_fetched_run_is_known_by_its_plan(
     assert find_invocation(plan_id(run)) == (tmp_path / told["directory"])
 
 
-@pytest.mark.parametrize(("url", "told"), [(None, "Which bucket"), ("http://x", "names no bucket")])
+@pytest.mark.parametrize(
+    ("url", "told"), [(None, "No bucket is named"), ("http://x", "names no bucket")]
+)
 def test_without_a_bucket_nothing_is_begun(
     run: Path, url: str | None, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,10 +175,10 @@ def test_all_that_is_not_at_home_yet_is_brought_there(
     run: Path, bucket: Bucket, tmp_path: Path
 ) -> None:
     place, home = bucket_at(bucket.url), tmp_path / "home"
-    keep(run, place)
-    assert fetch_all(place, home) == [home / plan_id(run)]
-    assert fetch_all(place, home) == []
+    archive_run(run, place)
+    assert download_all(place, home) == [home / plan_id(run)]
+    assert download_all(place, home) == []
     (home / plan_id(run) / "results.jsonl").write_text("")  # fetched before the run had ended
-    (later,) = fetch_all(place, home)
+    (later,) = download_all(place, home)
     assert later.name == f"{plan_id(run)}-later"
     assert files(later)["results.jsonl"] == files(run)["results.jsonl"]

@@ -1,6 +1,7 @@
 import pytest
 
 from benchorch.config.composer import Composer, config_loader
+from benchorch.config.trial_setup import open_trial
 from benchorch.errors import ConfigError
 from benchorch.interfaces.executor import Executor
 from benchorch.run.expand import plan
@@ -57,7 +58,7 @@ def test_a_machine_that_cannot_be_played_here_is_a_skip(composer, monkeypatch, m
     jobs = [["model=mlp", "conversion=eager", f"hardware={name}"] for name in ("r6g", "r6i")]
     found, _ = planned(composer, *jobs, executor=Rehearsal())
     (skip,) = found.skips
-    assert "is only played here" in skip.reason
+    assert "cannot be simulated on this machine" in skip.reason
     assert reason in skip.reason
     assert len(found.trials) == 1
     assert len(planned(composer, *jobs)[0].trials) == 2
@@ -181,7 +182,7 @@ def test_a_plan_holds_no_password(composer, monkeypatch):
     from benchorch.run.planner import plan_jobs
 
     monkeypatch.setenv("BENCHORCH_TRACKING_URI", "")  # put back afterwards
-    words = ["model=mlp", "conversion=eager", "tracking.uri=http://ann:hunter22@host:5000"]
+    words = ["model=mlp", "conversion=eager", "recorder.uri=http://ann:hunter22@host:5000"]
     planned = plan_jobs(composer, [words], "p").plan
     assert planned.session["tracking"]["uri"] == "http://host:5000"
     assert "hunter22" not in str(encode(planned))
@@ -194,3 +195,11 @@ def test_a_chain_whose_links_do_not_join_is_refused(composer):
 
 
 ONNX = "benchorch.runtimes.onnxruntime.OnnxRuntime"
+
+
+def test_a_scenario_keeps_its_trials_ids_under_its_former_name(composer):
+    words = ["model=mlp", "conversion=eager", "scenario=throughput_latency"]
+    former = "scenario._target_=benchorch.scenarios.curve.ThroughputLatency"
+    now, before = (planned(composer, job)[0].trials for job in (words, [*words, former]))
+    assert [trial.trial_id for trial in now] == [trial.trial_id for trial in before]
+    assert open_trial(before[0].spec).scenario == open_trial(now[0].spec).scenario

@@ -14,7 +14,7 @@ from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import plan_text
 from benchorch.run.planner import plan_jobs
 
-JOB = ["model=mlp", "conversion=eager", "tracking=none"]
+JOB = ["model=mlp", "conversion=eager", "recorder=none"]
 ALONE = "each machine builds for itself"
 
 

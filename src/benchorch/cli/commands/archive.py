@@ -1,4 +1,4 @@
-"""``benchorch keep RUN`` and ``benchorch fetch [PLAN]``: a run in a bucket, and back from it."""
+"""``benchorch keep RUN`` and ``fetch [PLAN]``: archive a run in a bucket, and download it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,24 @@ from benchorch.cli.commands.sweep_status import read_sweep
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, StoreError
+from benchorch.formatting import plural
 from benchorch.journal.registry import find_invocation, remember
-from benchorch.run.archive import PLACE_VARIABLE, Archived, again, fetch, keep, kept_runs
-from benchorch.run.record import word_on_stdin
-from benchorch.run.sidecar import leave_interrupts_to_the_run
+from benchorch.run.archive import (
+    PLACE_VARIABLE,
+    Archived,
+    again,
+    archive_run,
+    archived_runs,
+    download_run,
+)
+from benchorch.run.record import end_on_stdin
+from benchorch.run.sidecar import ignore_interrupts
 from benchorch.stores.objects import Objects
 from benchorch.stores.s3 import bucket_at
 
 
 def run_keep(arguments: Sequence[str]) -> Reply:
-    """How many files were copied, and the command that copies the rest."""
+    """The number of copied files, and the command that copies the rest."""
     parser = argparse.ArgumentParser(
         prog="benchorch keep", description="Copy a run's directory to a bucket."
     )
@@ -29,18 +37,18 @@ def run_keep(arguments: Sequence[str]) -> Reply:
     parser.add_argument("--follow", action="store_true", help="stay until the run has ended")
     wanted = parser.parse_args(list(arguments))
     if wanted.follow:
-        leave_interrupts_to_the_run()
+        ignore_interrupts()
     directory = find_invocation(wanted.run, "keep")
     place = _place(wanted.at)
-    kept = keep(directory, place, word_on_stdin if wanted.follow else None)
-    reply = _told(directory, place, kept)
+    archived = archive_run(directory, place, end_on_stdin if wanted.follow else None)
+    reply = _archived(directory, place, archived)
     return Reply(text="", data=reply.data, exit_code=reply.exit_code) if wanted.follow else reply
 
 
 def run_fetch(arguments: Sequence[str]) -> Reply:
-    """Where the run is now, and what can be asked of it; without one, which are kept."""
+    """The run's directory and the next commands; without a plan, the archived runs."""
     parser = argparse.ArgumentParser(
-        prog="benchorch fetch", description="Bring a run from a bucket; without PLAN, list them."
+        prog="benchorch fetch", description="Download a run from a bucket; without PLAN, list them."
     )
     parser.add_argument("plan_id", metavar="PLAN", nargs="?", help="the id of its plan")
     parser.add_argument("directory", metavar="DIR", nargs="?", type=Path, help="default: runs/PLAN")
@@ -49,9 +57,9 @@ def run_fetch(arguments: Sequence[str]) -> Reply:
     place = _place(wanted.at)
     try:
         if wanted.plan_id is None:
-            return _listed(place, kept_runs(place))
+            return _listed(place, archived_runs(place))
         directory = wanted.directory or Path("runs") / wanted.plan_id
-        files = fetch(place, wanted.plan_id, directory)
+        files = download_run(place, wanted.plan_id, directory)
     except StoreError as error:
         return Reply(text=str(error), data={"reason": str(error)}, exit_code=1)
     remember(wanted.plan_id, directory)
@@ -61,7 +69,7 @@ def run_fetch(arguments: Sequence[str]) -> Reply:
         f"{directory}: {sweep.done} of {of} trials have a result ({files} files)\n"
         f"  table    python -m benchorch report {wanted.plan_id}\n"
         f"  MLflow   python -m benchorch record {directory}\n"
-        f"  go on    python -m benchorch resume {wanted.plan_id}"
+        f"  resume   python -m benchorch resume {wanted.plan_id}"
     )
     data: Json = {"directory": str(directory), "files": files, "results": sweep.done, "trials": of}
     return Reply(text=text, data=data)
@@ -73,11 +81,11 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def _place(url: str | None) -> Objects:
-    """The bucket that was named; ConfigError without one."""
+    """The named bucket; ConfigError without one."""
     named = url or os.environ.get(PLACE_VARIABLE)
     if not named:
         raise ConfigError(
-            [f"Which bucket? Name it by --at s3://bucket/prefix or by {PLACE_VARIABLE}."]
+            [f"No bucket is named: use --at s3://bucket/prefix or set {PLACE_VARIABLE}."]
         )
     try:
         return bucket_at(named)
@@ -85,16 +93,16 @@ def _place(url: str | None) -> Objects:
         raise ConfigError([str(error)]) from error
 
 
-def _told(directory: Path, place: Objects, kept: Archived) -> Reply:
-    files = f"{kept.files} file{'' if kept.files == 1 else 's'}"
-    data: Json = {"at": place.address, "files": kept.files, "reason": kept.reason}
-    if kept.reason:
+def _archived(directory: Path, place: Objects, archived: Archived) -> Reply:
+    files = plural(archived.files, "file")
+    data: Json = {"at": place.address, "files": archived.files, "reason": archived.reason}
+    if archived.reason:
         later = again(directory, place)
-        text = f"{files} copied, not all: {kept.reason}\nNothing is lost; later: {later}"
+        text = f"{files} copied, not all: {archived.reason}\nNothing is lost; later: {later}"
         return Reply(text=text, data=data, exit_code=1)
     return Reply(text=f"{files} copied to {place.address}; nothing is missing.", data=data)
 
 
 def _listed(place: Objects, runs: Sequence[str]) -> Reply:
-    text = "\n".join(runs) if runs else f"{place.address} keeps no run."
+    text = "\n".join(runs) if runs else f"{place.address} has no run."
     return Reply(text=text, data={"at": place.address, "runs": list(runs)})

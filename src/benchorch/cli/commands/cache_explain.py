@@ -1,4 +1,4 @@
-"""Why a build is found again, or what makes it another build."""
+"""``cache explain``: what determines a build, and how builds differ."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
+from benchorch.formatting import plural
 from benchorch.interfaces.store import Entry, Store
 
 SHORT_KEY = 12
@@ -34,7 +35,7 @@ def differences(before: Entry, after: Entry) -> dict[str, tuple[Json, Json]]:
 
 
 def explain_all(entries: Sequence[Entry]) -> Reply:
-    """For each name, how its newest build differs from the one before."""
+    """How the newest build of each name differs from the previous one."""
     by_name = {
         name: _distinct([entry for entry in entries if entry.name == name])
         for name in dict.fromkeys(entry.name for entry in entries)
@@ -75,30 +76,29 @@ def explain_one(entry: Entry, entries: Sequence[Entry], store: Store) -> Reply:
 def _why(entry: Entry, hit: bool) -> str:
     if hit:
         return (
-            "A hit: it is found whenever all of the fields below are the same, "
+            "A hit: a later run reuses it if all of the fields below are the same "
             "and every file has the bytes that were built."
         )
     if entry.state == "complete":
-        return "A miss: it did not stand verification and was quarantined; the next run builds it."
-    return f"A miss: {entry.state}: {entry.detail or 'no reason is known'}"
+        return "A miss: verification failed and it was quarantined; the next run builds it."
+    return f"A miss: {entry.state}: {entry.detail or 'no recorded reason'}"
 
 
 def _name_lines(name: str, builds: Sequence[Entry]) -> Iterator[str]:
-    count = len(builds)
-    yield f"{name}: {count} build{'' if count == 1 else 's'}"
-    if count == 1:
+    yield f"{name}: {plural(len(builds), 'build')}"
+    if len(builds) == 1:
         yield f"  {builds[0].artifact.key[:SHORT_KEY]} ({builds[0].state}) is the only one"
     else:
         yield from (f"  {line}" for line in _difference_lines(builds[1], builds[0]))
 
 
 def _difference_lines(before: Entry, after: Entry) -> Iterator[str]:
-    ours, theirs = after.artifact.key[:SHORT_KEY], before.artifact.key[:SHORT_KEY]
+    new_key, old_key = after.artifact.key[:SHORT_KEY], before.artifact.key[:SHORT_KEY]
     found = differences(before, after)
-    yield f"{ours} differs from {theirs} ({before.state}, {before.created_at[:19]}) in:"
+    yield f"{new_key} differs from {old_key} ({before.state}, {before.created_at[:19]}) in:"
     yield from (f"  {name}: {_show(old)} -> {_show(new)}" for name, (old, new) in found.items())
     if not found:
-        yield "  nothing that is known: one of them cannot be read"
+        yield "  no known field: one of them cannot be read"
 
 
 def _as_data(before: Entry, after: Entry) -> Json:

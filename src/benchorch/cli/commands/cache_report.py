@@ -1,4 +1,4 @@
-"""One row for every build, for a spreadsheet or a terminal."""
+"""``cache report``: a row for every build, for a spreadsheet or a terminal."""
 
 from __future__ import annotations
 
@@ -17,13 +17,9 @@ _PACKAGES = "packages."
 _LONGEST_ERROR = 60
 
 
-def rows(entries: Sequence[Entry]) -> list[dict[str, Json]]:
-    """What is known of each build: first the same columns for all, then every field it has."""
-    return [_row(entry) for entry in entries]
-
-
-def _row(entry: Entry) -> dict[str, Json]:
-    known: dict[str, Json] = {
+def row(entry: Entry) -> dict[str, Json]:
+    """A build's columns: first those that all builds have, then every field of its key."""
+    common: dict[str, Json] = {
         "name": entry.name,
         "state": entry.state,
         "key": entry.artifact.key,
@@ -33,8 +29,7 @@ def _row(entry: Entry) -> dict[str, Json]:
         "created_at": entry.created_at,
         "error": entry.detail,
     }
-    fields = flatten(entry.fields)
-    return {**known, **{name: value for name, value in fields.items() if name not in known}}
+    return common | {k: v for k, v in flatten(entry.fields).items() if k not in common}
 
 
 def _steps(fields: ConfigNode) -> str:
@@ -45,30 +40,27 @@ def _steps(fields: ConfigNode) -> str:
     return "+".join(target.rpartition(".")[2] for target in targets)
 
 
-def as_csv(table: Sequence[Mapping[str, Json]]) -> str:
-    """All rows under the union of their columns; what a build does not have is empty."""
-    columns = list(dict.fromkeys(name for row in table for name in row))
+def as_csv(rows: Sequence[Mapping[str, Json]]) -> str:
+    """All rows under the union of their columns; missing values are empty."""
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
+    columns = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(buffer, list(columns), restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(table)
+    writer.writerows(rows)
     return buffer.getvalue()
 
 
-def as_text(table: Sequence[Mapping[str, Json]]) -> str:
+def as_text(rows: Sequence[Mapping[str, Json]]) -> str:
     """The columns that fit on a screen."""
-    if not table:
+    if not rows:
         return NOTHING
     header = ("KEY", "STATE", "SIZE", "BUILD", "STEPS", "VERSIONS", "NAME", "ERROR")
-    return aligned([header, *(_cells(row) for row in table)])
+    return aligned([header, *map(_cells, rows)])
 
 
 def _cells(row: Mapping[str, Json]) -> tuple[str, ...]:
-    versions = [
-        f"{name.removeprefix(_PACKAGES)} {version}"
-        for name, version in row.items()
-        if name.startswith(_PACKAGES)
-    ]
+    packages = [name for name in row if name.startswith(_PACKAGES)]
+    versions = ", ".join(f"{name.removeprefix(_PACKAGES)} {row[name]}" for name in packages)
     error = " ".join(str(row["error"]).split())
     return (
         str(row["key"])[:SHORT_KEY],
@@ -76,7 +68,7 @@ def _cells(row: Mapping[str, Json]) -> tuple[str, ...]:
         size(row["size_bytes"]),
         duration(row["build_s"]),
         str(row["steps"]) or "-",
-        ", ".join(versions) or "-",
+        versions or "-",
         str(row["name"]),
         error if len(error) <= _LONGEST_ERROR else f"{error[: _LONGEST_ERROR - 3]}...",
     )
@@ -88,15 +80,12 @@ def size(value: Json) -> str:
 
 
 def duration(value: Json) -> str:
-    """A duration for people; a build that never ended has none."""
+    """A duration for people; an unfinished build has none."""
     return format_seconds(value) if isinstance(value, int | float) and value > 0 else "-"
 
 
 def aligned(table: Sequence[Sequence[str]]) -> str:
-    """Rows with their columns below each other, two spaces apart."""
-    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in table
-    ]
+    """Rows with aligned columns, two spaces apart."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ("  ".join(map(str.ljust, cells, widths)) for cells in table)
     return "\n".join(line.rstrip() for line in lines)

@@ -1,4 +1,4 @@
-"""``benchorch cancel RUN``: end a run as Ctrl-C would, from anywhere; what is done is kept."""
+"""``benchorch cancel RUN``: end a run as Ctrl-C would, from any terminal; results are kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchorch.cli.commands.status import RUN, THERE, facts
 from benchorch.cli.commands.sweep_status import SweepStatus, read_sweep
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
-from benchorch.journal.lock import is_driven, is_that_process
+from benchorch.journal.lock import is_coordinator_process, is_running
 from benchorch.journal.registry import find_invocation
 
 YES = ("y", "yes")
@@ -24,12 +24,12 @@ _WAIT_S = 120.0
 
 
 def run(arguments: Sequence[str], ask: Callable[[str], str], say: Callable[[str], None]) -> Reply:
-    """What was ended, what is kept and how to go on.
+    """What was ended, what is kept and how to resume.
 
     Args:
-        arguments: the words after ``cancel``.
-        ask: puts a question to the person; its answer.
-        say: told what is waited for.
+        arguments: those after ``cancel``.
+        ask: asks a person; returns the answer.
+        say: receives what is waited for.
     """
     wanted = _parser().parse_args(list(arguments))
     sweep = read_sweep(find_invocation(wanted.run, "cancel"))
@@ -38,14 +38,14 @@ def run(arguments: Sequence[str], ask: Callable[[str], str], say: Callable[[str]
     problem = _not_ours(sweep)
     if problem:
         raise ConfigError([problem])
-    if not wanted.yes and ask(_question(sweep)).strip().lower() not in YES:
+    if not wanted.yes and ask(_question(sweep)).lower() not in YES:
         return UNCHANGED
     _interrupt(sweep)
-    say("asked its driver to end; a process that measures is given a moment ...")
+    say("interrupted its coordinator; a measuring process gets a moment to end ...")
     if not _ended(sweep.directory, wanted.wait):
         text = (
-            f"{sweep.directory} is still ending after {wanted.wait:g} s: its driver may be waiting "
-            "for the tracker. Asked once more it gives up that wait, and nothing is lost:\n"
+            f"{sweep.directory} is still ending after {wanted.wait:g} s: its coordinator may be "
+            "waiting for the tracker. A second interrupt ends that wait, and nothing is lost:\n"
             f"  python -m benchorch cancel {sweep.plan.plan_id} --yes"
         )
         return Reply(text=text, data=facts(read_sweep(sweep.directory)), exit_code=1)
@@ -69,23 +69,23 @@ def _was(sweep: SweepStatus) -> str:
 
 
 def _not_ours(sweep: SweepStatus) -> str:
-    """Why no process may be signalled, or nothing: a number alone could be anybody's by now."""
-    driver = sweep.driver
-    if driver is None:
-        return f"{sweep.directory} is running, but its driver has not told which process it is yet."
-    if driver.host != socket.gethostname():
-        return f"{sweep.directory} is driven on {driver.host}: cancel it there."
-    if not is_that_process(driver, sweep.directory):
+    """Why no process may be signalled, or nothing: process numbers are reused."""
+    coordinator = sweep.coordinator
+    if coordinator is None:
+        return f"{sweep.directory} is running, but its coordinator has not written its status yet."
+    if coordinator.host != socket.gethostname():
+        return f"{sweep.directory} is coordinated on {coordinator.host}: cancel it there."
+    if not is_coordinator_process(coordinator, sweep.directory):
         return (
-            f"{sweep.directory} is running, but process {driver.pid} is not the one that took it "
-            "up, or is another user's; nothing was ended."
+            f"{sweep.directory} is running, but process {coordinator.pid} is not its coordinator, "
+            "or is another user's; nothing was ended."
         )
     return ""
 
 
 def _question(sweep: SweepStatus) -> str:
     count = len(sweep.busy)
-    lost = f" {count} running now will start anew when it is resumed." if count else ""
+    lost = f" {count} running now will start again when it is resumed." if count else ""
     return (
         f"End {sweep.plan.name} plan {sweep.plan.plan_id}? {sweep.done} of "
         f"{len(sweep.plan.trials)} trials are done and kept.{lost} [yes/no] "
@@ -93,20 +93,20 @@ def _question(sweep: SweepStatus) -> str:
 
 
 def _interrupt(sweep: SweepStatus) -> None:
-    assert sweep.driver is not None  # _not_ours saw it
+    assert sweep.coordinator is not None  # _not_ours has checked it
     try:
-        os.kill(sweep.driver.pid, signal.SIGINT)
+        os.kill(sweep.coordinator.pid, signal.SIGINT)
     except ProcessLookupError:
         return  # ended by itself meanwhile
     except PermissionError as error:
         raise ConfigError(
-            [f"Process {sweep.driver.pid} is another user's: ask them, or use their account."]
+            [f"Process {sweep.coordinator.pid} is another user's: ask them, or use their account."]
         ) from error
 
 
 def _ended(directory: Path, wait_s: float) -> bool:
     until_s = time.monotonic() + wait_s
-    while is_driven(directory):
+    while is_running(directory):
         if time.monotonic() >= until_s:
             return False
         time.sleep(_LOOK_S)
@@ -117,4 +117,4 @@ def _after(sweep: SweepStatus) -> str:
     kept = f"{sweep.done} of {len(sweep.plan.trials)} trials are kept in {sweep.directory}."
     if not sweep.left:
         return f"It had just come to its end: {kept}"
-    return f"Ended. {kept}\nGo on with: python -m benchorch resume {sweep.plan.plan_id}"
+    return f"Ended. {kept}\nResume with: python -m benchorch resume {sweep.plan.plan_id}"

@@ -1,7 +1,6 @@
-"""What conversions are there, what is each made of, and can it run here?
+"""Catalog of the conversions and their links.
 
-Read without Hydra, which takes longer to load than all of them to read; a test holds both to the
-same result.
+It is read without Hydra, whose import takes longer than reading all files; a test compares both.
 """
 
 from __future__ import annotations
@@ -24,12 +23,11 @@ from benchorch.interfaces.conversion import FileStep, Step
 from benchorch.interfaces.runtime import Runtime
 
 FOLDER = "conversion"
-DEVICES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """A name after ``conversion=``, opened.
+    """A value of ``conversion=``.
 
     Attributes:
         parts: the files it is made of; empty for one that is retired.
@@ -37,8 +35,8 @@ class Conversion:
         node: its configuration.
         steps: the named links before the runtime.
         runtime: the last link, or None where there are problems or nothing is left of it.
-        problems: why it is no chain; empty as it should be.
-        retired: what became of it, where nothing can run it any more.
+        problems: why it is no valid chain; usually empty.
+        retired: the reason and successor, where nothing can run it any more.
     """
 
     name: str
@@ -63,7 +61,7 @@ class Conversion:
 
     @property
     def leaves(self) -> tuple[Format, ...]:
-        """What a store keeps of it; empty where it is made anew in every process."""
+        """Formats that a store keeps; empty where each process makes it anew."""
         kept = (type(step).produces for _, step in self.steps if isinstance(step, FileStep))
         return tuple(dict.fromkeys(kept))
 
@@ -97,15 +95,15 @@ class Catalog:
         return self._paths.get(name)
 
     def open(self, name: str) -> Conversion:
-        """Whatever stands for a name; mistakes are told in the result."""
+        """The conversion of a name; the result has its problems."""
         gone = None if name in self._paths else self.other.retirement(name)
         if gone:
             return Conversion(name=name, parts=(), description="", node={}, retired=gone)
         parts = (name,) if name in self._paths else self.other.parts(name)
         missing = [part for part in parts if part not in self._paths]
         if missing or not parts:
-            told = tuple(f"there is no conversion {part!r}." for part in missing or [name])
-            return Conversion(name=name, parts=parts, description="", node={}, problems=told)
+            problems = tuple(f"there is no conversion {part!r}." for part in missing or [name])
+            return Conversion(name=name, parts=parts, description="", node={}, problems=problems)
         nodes = [self._node(part) for part in parts]
         node = _merged(nodes)
         described = str(node.get("description", ""))
@@ -178,7 +176,7 @@ def missing_packages(conversion: Conversion) -> tuple[str, ...]:
 
 
 def install_command(packages: Sequence[str]) -> str:
-    """What installs them: an extra of ours where one holds them all, with its tested versions."""
+    """The command that installs them: an extra of benchorch's where one has them all."""
     for extra, members in _extras().items():
         if set(packages) <= members:
             return f"pip install 'benchorch[{extra}]'"
@@ -187,7 +185,7 @@ def install_command(packages: Sequence[str]) -> str:
 
 @cache
 def _extras() -> Mapping[str, frozenset[str]]:
-    """Our own extras with the names of their members."""
+    """Benchorch's extras with the names of their members."""
     import re
     from importlib.metadata import PackageNotFoundError, requires
 
@@ -197,9 +195,9 @@ def _extras() -> Mapping[str, frozenset[str]]:
         return {}
     extras: dict[str, set[str]] = {}
     for line in lines:
-        told = re.match(r"""([\w.-]+).*extra == ["']([\w-]+)["']""", line)
-        if told:
-            extras.setdefault(told[2], set()).add(told[1])
+        extra = re.match(r"""([\w.-]+).*extra == ["']([\w-]+)["']""", line)
+        if extra:
+            extras.setdefault(extra[2], set()).add(extra[1])
     return {extra: frozenset(members) for extra, members in extras.items() if extra != "dev"}
 
 

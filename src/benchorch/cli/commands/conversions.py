@@ -1,4 +1,4 @@
-"""``benchorch conversions``: what can be tried, whether it runs here, and what would enable it."""
+"""``benchorch conversions``: the conversions, whether each runs here, and what would enable it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _WRONG_REQUEST = 2
 _FLAGS = ("--json", "--all", "-h", "--help")
 HELP = """usage: python -m benchorch conversions [NAME ...] [--all] [--json]
 
-What conversion=NAME can be: what it does, its chain, whether it runs on this machine and if not
-what would enable it, and whether it leaves an artifact that later runs find again. Names joined
-by + and the names of other tools are explained too.
+The values of conversion=NAME: what each does, its chain, whether it runs on this machine and if
+not what would enable it, and whether it leaves an artifact that later runs reuse. Names joined
+by + and other tools' names are explained too.
 
   NAME      explain these in detail
   --all     the names of other tools as well, with what they select here
@@ -41,7 +41,7 @@ by + and the names of other tools are explained too.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """How a conversion stands on this machine.
+    """Availability of a conversion on this machine.
 
     Attributes:
         hardware: the hardware configuration that runs it here; empty where none does.
@@ -95,13 +95,13 @@ def _unknown_name(names: Sequence[str], catalog: Catalog) -> str:
         conversion = catalog.open(name)
         if conversion.retired or conversion.runtime or catalog.path(name):
             continue
-        told = conversion.problems[0]
-        missing = next((part for part in conversion.parts if f"{part!r}" in told), name)
-        return f"{name}: {told}{suggest(missing, known)}"
+        problem = conversion.problems[0]
+        missing = next((part for part in conversion.parts if f"{part!r}" in problem), name)
+        return f"{name}: {problem}{suggest(missing, known)}"
     return ""
 
 
-def standing(conversion: Conversion) -> Availability:
+def availability(conversion: Conversion) -> Availability:
     """Whether it runs here, on the processor or on a GPU; the missing package is named first."""
     if conversion.retired:
         gone = conversion.retired
@@ -130,7 +130,7 @@ def standing(conversion: Conversion) -> Availability:
 
 
 def _no_gpu() -> str | None:
-    """Why this machine has no GPU that can be used; asks no driver."""
+    """Why this machine has no usable GPU; needs no CUDA driver."""
     from benchorch.config.conversion_aliases import read_yaml
     from benchorch.interfaces.hardware import Hardware
 
@@ -139,8 +139,8 @@ def _no_gpu() -> str | None:
 
 
 def _row(conversion: Conversion, catalog: Catalog) -> dict[str, Json]:
-    """Everything about it, for programs and for the text."""
-    stands = standing(conversion)
+    """A conversion's facts, for programs and for the text."""
+    here = availability(conversion)
     path = catalog.path(conversion.name)
     dotted = dict(targets(conversion)) if conversion.node else {}
     steps = [_link(name, step, dotted[name]) for name, step in conversion.steps]
@@ -152,10 +152,10 @@ def _row(conversion: Conversion, catalog: Catalog) -> dict[str, Json]:
         "chain": "+".join(conversion.parts),
         "steps": steps,
         "runtime": _link("runtime", last, dotted["runtime"]) if last else None,
-        "runs_here": bool(stands.hardware),
-        "hardware": stands.hardware,
-        "reason": stands.reason,
-        "enable": stands.enable,
+        "runs_here": bool(here.hardware),
+        "hardware": here.hardware,
+        "reason": here.reason,
+        "enable": here.enable,
         "leaves": list(conversion.leaves),
         "requires": list(conversion.requires),
         "retired": conversion.retired is not None,

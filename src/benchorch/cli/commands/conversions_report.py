@@ -1,4 +1,4 @@
-"""The conversions for people: grouped by what runs them, then the names of other tools."""
+"""Text report of the conversions by runtime, and of other tools' names."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _WIDTH = 100
 
 
 def overview(ours: Sequence[Row], others: int) -> str:
-    """Our conversions by the runtime that ends them, the baseline's first."""
+    """Tables of the conversions by runtime, the baseline's first."""
     more = f"{others} names of other tools select them too: --all lists those."
     return f"{_drawn(_ours(ours))}\n\n{_legend(ours)}\n{more}"
 
 
 def everything(ours: Sequence[Row], others: Mapping[str, Sequence[Row]]) -> str:
-    """The same with every name of other tools and what it selects."""
+    """The same with other tools' names and what each selects."""
     names = [_names_table(f"{tool}'s names", rows) for tool, rows in others.items()]
     return f"{_drawn([*_ours(ours), *names])}\n\n{_legend(ours)}"
 
@@ -49,7 +49,7 @@ def _legend(ours: Sequence[Row]) -> str:
     ready = sum(bool(row["runs_here"]) for row in ours)
     return (
         f"{ready} of {len(ours)} can run on this machine; a ✓ under KEEPS leaves an artifact that "
-        "later runs find again.\nJoin names by + (conversion=bf16+aot_inductor): steps in that "
+        "later runs reuse.\nJoin names by + (conversion=bf16+aot_inductor): steps in that "
         "order, and the last runtime.\nOne in detail: python -m benchorch conversions NAME"
     )
 
@@ -107,7 +107,7 @@ def _here(row: Row, *, retired: bool = False) -> str:
 
 
 def detail(row: Row) -> str:
-    """One conversion with its links, their files, and what is known of this machine."""
+    """One conversion with its links, their files, and its availability on this machine."""
     lines = [str(row["name"]), "=" * len(str(row["name"]))]
     if row["retired"]:
         return "\n".join([*lines, *_wrapped(_here(row))])
@@ -127,7 +127,7 @@ def detail(row: Row) -> str:
     runtime = cast("Row | None", row["runtime"])
     if runtime is not None:
         lines += ["", "then: runs it", *_link_lines(runtime)]
-    return "\n".join([*lines, "", "more        docs/conversions.md"])
+    return "\n".join([*lines, "", "more        docs/reference/conversions-table.md"])
 
 
 def _link_lines(link: Row) -> list[str]:
@@ -150,5 +150,5 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _nearby(path: str) -> str:
-    """Seen from the current folder, where it lies below it."""
+    """A path relative to the current directory where it is below it."""
     return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path

@@ -1,4 +1,4 @@
-"""``benchorch --help``: the ways in, then every key, grouped by the question it answers."""
+"""``benchorch --help``: the commands, then every key by topic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchorch.config.composer import Composer
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 
-WAYS_IN = """\
+COMMANDS = """\
 benchorch: which conversion of a PyTorch model serves it fastest, and is it still the same model?
 
   python -m benchorch model=bert hardware=local             one model, the default conversions
@@ -27,7 +27,7 @@ benchorch: which conversion of a PyTorch model serves it fastest, and is it stil
   python -m benchorch compare A B         what became faster or slower between two runs
   python -m benchorch gate --baseline A --max-regression 2%          the same for CI
   python -m benchorch submit ...          a run that outlives the terminal, here or on a head
-  python -m benchorch status|logs|cancel [RUN]   what runs, how far it is, what it says; end it
+  python -m benchorch status|logs|cancel [RUN]   progress, logs and end of runs
   python -m benchorch resume RUN          go on where a run was ended
   python -m benchorch keep|fetch RUN      a run's results in a bucket, and back from it
 
@@ -46,7 +46,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "objective",
     ),
     "Where it runs": ("hardware", "executor", "limits"),
-    "What is kept": ("store", "tracking", "keep_at", "rebuild", "resume", "name"),
+    "What is kept": ("store", "recorder", "keep_at", "rebuild", "resume", "name"),
 }
 
 
@@ -55,7 +55,7 @@ def run(overrides: Sequence[str], composer: Composer) -> Reply:
     config = composer.session(overrides)
     listed = {key for keys in SECTIONS.values() for key in keys}
     sections = {**SECTIONS, "Also": tuple(key for key in config if key not in listed)}
-    parts = [WAYS_IN]
+    parts = [COMMANDS]
     for title, keys in sections.items():
         if keys:
             parts.append(f"== {title} ==")

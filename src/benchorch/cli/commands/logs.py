@@ -1,4 +1,4 @@
-"""``benchorch logs RUN [TRIAL]``: what a trial's processes wrote, or the run's driver."""
+"""``benchorch logs RUN [TRIAL]``: the output of a trial's processes, or of the coordinator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError
 from benchorch.journal import run_directory
-from benchorch.journal.lock import LOG, is_driven
+from benchorch.journal.lock import LOG, is_running
 from benchorch.journal.registry import find_invocation
 from benchorch.results.report.tables import names_of
 from benchorch.run.sidecar import schedule_idle
@@ -23,11 +23,11 @@ _LOOK_S = 1.0
 
 
 def run(arguments: Sequence[str], say: Callable[[str], None]) -> Reply:
-    """The log; with ``--follow`` what is added too, until the run has ended.
+    """The log; with ``--follow`` also what is added, until the run has ended.
 
     Args:
-        arguments: the words after ``logs``.
-        say: told each part of a log that is followed.
+        arguments: those after ``logs``.
+        say: receives each part of a log that is followed.
     """
     wanted = _parser().parse_args(list(arguments))
     directory = find_invocation(wanted.run, "logs")
@@ -52,15 +52,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _path(directory: Path, trial: str | None, *, following: bool) -> Path:
-    """The file that is asked for; ConfigError where there is none and none will come."""
+    """The requested file; ConfigError where there is none and none will come."""
     plan = run_directory.read_plan(directory)
     path = directory / LOG
     if trial is not None:
         logs = {path.parent.name: path for path in _trial_logs(directory)}
-        if trial in logs:  # a build that was made ahead is in no plan
+        if trial in logs:  # a shared pre-build is in no plan
             return logs[trial]
         path = directory / "trials" / _found(plan, trial).trial_id / TRIAL_LOG
-    if path.exists() or (following and trial is not None and is_driven(directory)):
+    if path.exists() or (following and trial is not None and is_running(directory)):
         return path
     raise ConfigError([_nothing(directory, plan, trial)])
 
@@ -68,11 +68,11 @@ def _path(directory: Path, trial: str | None, *, following: bool) -> Path:
 def _nothing(directory: Path, plan: Plan, trial: str | None) -> str:
     """Why there is no log, and what there is."""
     if trial is not None:
-        return f"{trial}: this trial has written nothing yet. See benchorch status {plan.plan_id}."
-    have = ", ".join(path.parent.name for path in _trial_logs(directory)) or "none so far"
+        return f"{trial}: no output yet. See benchorch status {plan.plan_id}."
+    available = ", ".join(path.parent.name for path in _trial_logs(directory)) or "none so far"
     return (
-        f"{directory} has no {LOG}: its driver wrote to the terminal that started it; one that "
-        f"`benchorch submit` starts keeps one. Trials with a log of their own: {have}."
+        f"{directory} has no {LOG}: the run wrote to the terminal that started it; "
+        f"`benchorch submit` writes a log. Trials with a log: {available}."
     )
 
 
@@ -95,22 +95,22 @@ def _found(plan: Plan, word: str) -> Trial:
 
 
 def _follow(directory: Path, path: Path, say: Callable[[str], None]) -> None:
-    """Say what is there and what comes; the last look is after the run has ended."""
-    schedule_idle()  # whatever is measured here comes first
-    told = 0
+    """Print the log and what is added, once more after the run has ended."""
+    schedule_idle()  # measurements on this machine come first
+    printed = 0
     goes_on = True
     while goes_on:
-        goes_on = is_driven(directory)
-        added = _added(path, told)
+        goes_on = is_running(directory)
+        added = _added(path, printed)
         if added:
             say(added.decode(errors="replace").rstrip("\n"))
-            told += len(added)
+            printed += len(added)
         elif goes_on:
             time.sleep(_LOOK_S)
 
 
 def _added(path: Path, start: int) -> bytes:
-    """What a file holds from a byte on, in whole lines; nothing where it is not there yet."""
+    """Whole lines of a file from a byte on; nothing where it does not exist yet."""
     if not path.exists():
         return b""
     with path.open("rb") as file:

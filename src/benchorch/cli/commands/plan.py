@@ -1,4 +1,4 @@
-"""``benchorch plan``: what would run, what would be skipped and why; nothing is started."""
+"""``benchorch plan``: the trials of a run, and skips with their reasons; starts nothing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 HELP = """usage: python -m benchorch plan [--json] [-m] [RECIPE.yaml] [key=value ...]
 
-Shows the trials that the same words without `plan` would run, and every cell that would be
-skipped with the reason. Nothing is started.
+Shows the trials that the same arguments without `plan` would run, and every cell that would be
+skipped with the reason. Starts nothing.
 
   --json    an object with `trials` and `skips`, for programs
   -m        cross comma-separated values"""
@@ -35,27 +35,24 @@ def run(arguments: Sequence[str]) -> Reply:
     if foreign:
         raise ConfigError([f"plan does not take {' '.join(foreign)}; see plan --help."])
     plan = planned(request).plan
-    told = expected(plan)
+    forecast = expected(plan)
     if "--json" in arguments:
-        return Reply(text="", data=_data(plan, told))
-    return Reply(text=_text(plan, told), data=None)
+        return Reply(text="", data=_data(plan, forecast))
+    return Reply(text=_text(plan, forecast), data=None)
 
 
 def planned(request: Request) -> Planned:
-    """What a request would run; ConfigError with every problem."""
+    """The plan of a request; ConfigError with every problem."""
     from benchorch.config.composer import Composer, config_loader
-    from benchorch.config.overrides import lift_lists, sweep_jobs
     from benchorch.run.planner import new_plan_id, plan_jobs
 
-    loader = config_loader(request.directories)
-    composer = Composer(loader, request.config_name)
-    overrides = lift_lists(request.overrides, composer.groups)
-    jobs = sweep_jobs(overrides, loader) if request.multirun else [overrides]
+    composer = Composer(config_loader(request.directories), request.config_name)
+    jobs = composer.jobs(request.overrides, sweep=request.multirun)
     return plan_jobs(composer, jobs, new_plan_id())
 
 
-def foresee(words: Sequence[str]) -> None:
-    """ConfigError for words that no run would take; starts nothing."""
+def check(words: Sequence[str]) -> None:
+    """Plan what a run would run, starting nothing; ConfigError with every problem."""
     request = parse(words)
     foreign = request.foreign_flags
     if foreign:
@@ -64,19 +61,19 @@ def foresee(words: Sequence[str]) -> None:
         planned(request)
 
 
-def _text(plan: Plan, told: Mapping[str, Expected]) -> str:
+def _text(plan: Plan, forecast: Mapping[str, Expected]) -> str:
     from benchorch.results.pricing.sweep_cost import summary_lines
     from benchorch.results.report.tables import plan_text
 
-    return "\n".join([plan_text(plan), *summary_lines(plan, told)])
+    return "\n".join([plan_text(plan), *summary_lines(plan, forecast)])
 
 
-def _data(plan: Plan, told: Mapping[str, Expected]) -> Json:
+def _data(plan: Plan, forecast: Mapping[str, Expected]) -> Json:
     from benchorch.domain.codec import encode
     from benchorch.results.pricing.sweep_cost import total_usd
 
     content = cast(dict[str, object], encode(plan))
     for trial in cast(list[dict[str, object]], content["trials"]):
-        foreseen = told[str(trial["trial_id"])]
-        trial |= {"expected_s": foreseen.seconds, "cost_usd": foreseen.usd}
-    return cast(Json, {**content, "cost_usd": total_usd(told)})
+        one = forecast[str(trial["trial_id"])]
+        trial |= {"expected_s": one.seconds, "cost_usd": one.usd}
+    return cast(Json, {**content, "cost_usd": total_usd(forecast)})

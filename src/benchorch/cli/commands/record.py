@@ -1,4 +1,4 @@
-"""``benchorch record DIR``: bring a run's results to MLflow, now or as they come."""
+"""``benchorch record DIR``: record a run's results in MLflow, now or as they come."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 from benchorch.config import components
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
-from benchorch.domain.trial import ConfigNode, Plan
+from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError, RecordError
+from benchorch.formatting import plural
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.run.record import TRACKING, Replayed, command, replay
-from benchorch.run.sidecar import leave_interrupts_to_the_run
+from benchorch.run.sidecar import ignore_interrupts
 
 MLFLOW = "benchorch.recorders.mlflow.Mlflow"
 _SQLITE = "sqlite:///"
 
 
 def run(arguments: Sequence[str]) -> Reply:
-    """How many trials arrived, and the command that brings the rest."""
+    """The number of recorded trials, and the command that records the rest."""
     wanted = _parser().parse_args(list(arguments))
     directory = Path(wanted.directory)
     if wanted.follow:
-        leave_interrupts_to_the_run()
+        ignore_interrupts()
     try:
         recorder = recorder_of(directory, run_directory.read_plan(directory), wanted.uri)
         replayed = replay(directory, recorder, follow=wanted.follow)
@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> Reply:
     except RecordError as error:
         return Reply(text=str(error), data={"reason": str(error)}, exit_code=1)
     reply = _reply(directory, recorder, replayed)
-    # The run's own process says where its results are, and an outage was said when it began.
+    # The coordinator prints where results are, and an outage was logged when it began.
     return replace(reply, text="") if wanted.follow else reply
 
 
@@ -51,17 +51,17 @@ def _parser() -> argparse.ArgumentParser:
 
 def recorder_of(directory: Path, plan: Plan, uri: str | None) -> Recorder:
     """The run's own recorder, or an MLflow one at another address."""
-    node = cast(ConfigNode, plan.session.get("tracking") or {})
+    node = plan.recorder
     if uri is not None:
         own = node if node.get(components.TARGET) == MLFLOW else {components.TARGET: MLFLOW}
         node = {**own, "uri": uri}
     elif str(node.get("uri", "")).startswith(_SQLITE):
         node = {**node, "uri": _noted_uri(directory) or node["uri"]}
-    return components.make(node, Recorder, "tracking")
+    return components.make(node, Recorder, "recorder")
 
 
 def _noted_uri(directory: Path) -> str | None:
-    """The SQLite file the run was recorded in, absolute whatever directory we are in now."""
+    """The absolute path of the SQLite file in which the run was recorded."""
     path = directory / TRACKING
     uri = str(json.loads(path.read_text()).get("uri")) if path.exists() else ""
     return uri if uri.startswith(_SQLITE) else None
@@ -79,16 +79,12 @@ def _reply(directory: Path, recorder: Recorder, replayed: Replayed) -> Reply:
     if not address:
         text = f"This run has no tracker: name one with --uri, e.g. --uri {_SQLITE}mlflow.db"
         return Reply(text=text, data=data, exit_code=0)
+    recorded = plural(replayed.recorded, "trial")
     if not replayed.reason:
-        text = f"{_trials(replayed.recorded)} recorded at {address['uri']}; nothing is missing."
+        text = f"{recorded} recorded at {address['uri']}; nothing is missing."
         return Reply(text=text, data=data)
     text = (
-        f"{_trials(replayed.recorded)} recorded, {_trials(replayed.remaining)} not: "
-        f"{replayed.reason}\nNothing is lost; once the tracker is back: "
-        f"{command(directory)}"
+        f"{recorded} recorded, {plural(replayed.remaining, 'trial')} not: {replayed.reason}\n"
+        f"Nothing is lost; once the tracker is back: {command(directory)}"
     )
     return Reply(text=text, data=data, exit_code=1)
-
-
-def _trials(count: int) -> str:
-    return f"{count} trial" if count == 1 else f"{count} trials"

@@ -1,4 +1,4 @@
-"""The same words on a cluster's head: what is submitted there, and what is asked about it."""
+"""Commands on a cluster's head: submitting runs, and status, logs and cancel of them."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from benchorch.run.planner import new_plan_id
 from benchorch.units import format_bytes
 
 MOST_BYTES = 50 * 2**20
-"""What may travel with a run: recipes and code, no weights and no data."""
+"""Limit of what is copied with a run: recipes and code, no weights and no data."""
 
 SECRET = ("*.pem", "*.key", "id_rsa*", "id_ed25519*", "*credentials*", "*.p12")
-LEFT = ("__pycache__", "*.pyc", "runs", "mlruns", "mlartifacts", "mlflow.db*", "node_modules")
+IGNORED = ("__pycache__", "*.pyc", "runs", "mlruns", "mlartifacts", "mlflow.db*", "node_modules")
 """Besides everything whose name begins with a dot: .git, .env, .aws, .ssh, .venv."""
 
-# `ray job stop` ends a run as Ctrl-C does, and gives it time to write down what it has.
+# `ray job stop` ends a run as Ctrl-C does, with time to write its results.
 _JOB = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "120"}
 _START_S = 180.0
 _LOOK_S = 0.5
-# Ray writes it into the command's own output, at whatever moment.
-_RAYS_OWN = re.compile(r"^Running entrypoint for job .*\n?", re.MULTILINE)
+# Ray writes it into the command's output, at any moment.
+_RAY_LINE = re.compile(r"^Running entrypoint for job .*\n?", re.MULTILINE)
 
 
 class Jobs(Protocol):
-    """Commands on a head; `RayJobs` are Ray's."""
+    """Commands on a head, as `RayJobs` runs them."""
 
     def submit(
         self, name: str, command: str, variables: Mapping[str, str], directory: Path | None = None
     ) -> None:
-        """Start a command; a directory travels with it."""
+        """Start a command, with a directory copied to it."""
         ...
 
     def status(self, name: str) -> str:
@@ -70,7 +70,7 @@ class Jobs(Protocol):
 
 
 def named(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The head that a command names, or the environment; and the other words."""
+    """The head that the arguments or the environment name, and the other arguments."""
     flags = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     flags.add_argument("--head")
     flags.add_argument("--here", action="store_true")
@@ -84,12 +84,12 @@ def jobs_of(url: str) -> Jobs:
 
 
 def refuse_secrets(words: Sequence[str]) -> None:
-    """ConfigError for words that would be read by more people than who wrote them."""
+    """ConfigError for arguments with passwords, which the head would show to others."""
     secret = [word.partition("=")[0] for word in words if strike_out(word) != word]
     if secret:
         raise ConfigError(
             [
-                f"{key}: holds a password, which everybody who sees the head's jobs would read. "
+                f"{key}: holds a password, which everybody who sees the head's jobs could read. "
                 "Set it in the head's environment instead."
                 for key in secret
             ]
@@ -97,12 +97,12 @@ def refuse_secrets(words: Sequence[str]) -> None:
 
 
 def submit(jobs: Jobs, url: str, words: Sequence[str], working_dir: Path | None) -> Reply:
-    """Start a run's driver on the head; answers once it has said what it will do.
+    """Start a run's coordinator on the head; returns once its plan is known.
 
     Args:
         url: of the head's dashboard, for the next commands.
-        words: the run's; the head, which has what they name, tells what is wrong with them.
-        working_dir: what travels; nothing where it is None.
+        words: the run's arguments; the head checks them, as it has the files that they name.
+        working_dir: what is copied; nothing where it is None.
     """
     refuse_secrets(words)
     name = f"benchorch-{new_plan_id()}"
@@ -114,7 +114,7 @@ def submit(jobs: Jobs, url: str, words: Sequence[str], working_dir: Path | None)
         with tempfile.TemporaryDirectory(prefix="benchorch-") as copy:
             pack(working_dir, Path(copy))
             jobs.submit(name, command, _JOB, Path(copy))
-    state, log = _first_words(jobs, name)
+    state, log = _first_output(jobs, name)
     if state in ("FAILED", "STOPPED"):
         text = f"The run did not start: {jobs.reason(name)}\n{log}"
         code = jobs.exit_code(name) or 1
@@ -123,24 +123,36 @@ def submit(jobs: Jobs, url: str, words: Sequence[str], working_dir: Path | None)
     return Reply(text=text.lstrip(), data={"job": name, "state": state, "head": url})
 
 
-def _first_words(jobs: Jobs, name: str) -> tuple[str, str]:
-    """The job's state and what it has said, once it has said its plan or ended."""
+def _first_output(jobs: Jobs, name: str) -> tuple[str, str]:
+    """The job's state and output, once it has printed its plan or ended."""
     until_s = time.monotonic() + _START_S
     while True:
-        state, log = jobs.status(name), _RAYS_OWN.sub("", jobs.log(name))
+        state, log = jobs.status(name), _RAY_LINE.sub("", jobs.log(name))
         planned = [line for line in log.splitlines() if " plan " in line]
         if planned or state not in RUNNING or time.monotonic() > until_s:
             return state, planned[0] if planned and state in RUNNING else log
         time.sleep(_LOOK_S)
 
 
+def relay(command: str, words: Sequence[str], url: str) -> int:
+    """Run a command on a head and print what it writes there; its exit code."""
+    from benchorch.cli import terminal
+    from benchorch.cli.commands import cancel
+
+    if command == "cancel" and not {"--yes", "-h", "--help"} & set(words):
+        if terminal.ask(f"End {' '.join(words)} on {url}? [yes/no] ").lower() not in cancel.YES:
+            return terminal.print_reply(cancel.UNCHANGED, words)
+        words = [*words, "--yes"]  # nobody can answer there
+    return ask(jobs_of(url), [command, *words], terminal.print_out)
+
+
 def ask(jobs: Jobs, words: Sequence[str], say: Callable[[str], None]) -> int:
-    """Run a command of ours on the head and pass on what it writes; its exit code."""
+    """Run a benchorch command on the head and pass on its output; its exit code."""
     name = f"benchorch-{words[0]}-{new_plan_id()}"
     command = shlex.join(["python", "-m", "benchorch", *words])
     jobs.submit(name, f"echo {name}; {command}", _JOB)
     try:
-        for text in _heard(jobs, name):
+        for text in _output(jobs, name):
             say(text)
         code = jobs.exit_code(name)
     except KeyboardInterrupt:
@@ -150,41 +162,38 @@ def ask(jobs: Jobs, words: Sequence[str], say: Callable[[str], None]) -> int:
     return 1 if code is None else code
 
 
-def _heard(jobs: Jobs, name: str) -> Iterator[str]:
-    """What a job writes below the line that is its own name: whole lines, as they come."""
-    told = 0
+def _output(jobs: Jobs, name: str) -> Iterator[str]:
+    """A job's output after the line with its own name: whole lines, as they come."""
+    printed = 0
     goes_on = True
     while goes_on:
         goes_on = jobs.status(name) in RUNNING
-        log = _RAYS_OWN.sub("", jobs.log(name))
+        log = _RAY_LINE.sub("", jobs.log(name))
         _, mark, text = log.partition(f"{name}\n")
         if not mark and not goes_on and log:
-            yield log  # Ray's own words: it never came to the command
+            yield log  # Ray's own output: the command never started
         end = text.rfind("\n") + 1 if goes_on else len(text)
-        if end > told:
-            yield text[told:end].rstrip("\n")
-            told = end
+        if end > printed:
+            yield text[printed:end].rstrip("\n")
+            printed = end
         if goes_on:
             time.sleep(_LOOK_S)
 
 
 def pack(directory: Path, copy: Path) -> None:
-    """Copy what may travel; ConfigError where that is too much.
-
-    Links and whatever looks like a secret stay here.
-    """
+    """Copy a directory without links, secrets and ignored files; ConfigError if it is too large."""
     if not directory.is_dir():
         raise ConfigError([f"--working-dir: there is no directory {directory}."])
-    sizes = {path: path.stat().st_size for path in _travelling(directory)}
+    sizes = {path: path.stat().st_size for path in _shipped(directory)}
     total = sum(sizes.values())
     if total > MOST_BYTES:
         largest = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:3]
-        told = ", ".join(f"{p.relative_to(directory)} {format_bytes(sizes[p])}" for p in largest)
+        listed = ", ".join(f"{p.relative_to(directory)} {format_bytes(sizes[p])}" for p in largest)
         raise ConfigError(
             [
                 f"--working-dir: {directory} holds {format_bytes(total)}, and "
-                f"{format_bytes(MOST_BYTES)} may travel. The largest: {told}. Name a directory "
-                "with the recipes and the code alone."
+                f"at most {format_bytes(MOST_BYTES)} are copied. The largest: {listed}. Name a "
+                "directory with the recipes and the code alone."
             ]
         )
     for path in sizes:
@@ -193,12 +202,12 @@ def pack(directory: Path, copy: Path) -> None:
         shutil.copy2(path, place)
 
 
-def _travelling(directory: Path) -> Iterator[Path]:
+def _shipped(directory: Path) -> Iterator[Path]:
     for path in sorted(directory.iterdir()):
         stays = path.is_symlink() or path.name.startswith(".")
-        if stays or any(path.match(pattern) for pattern in (*SECRET, *LEFT)):
+        if stays or any(path.match(pattern) for pattern in (*SECRET, *IGNORED)):
             continue
         if path.is_dir():
-            yield from _travelling(path)
+            yield from _shipped(path)
         elif path.is_file():
             yield path

@@ -1,4 +1,4 @@
-"""``benchorch script``: find the models in any script, and benchmark them."""
+"""``benchorch script``: find the models in a script and benchmark them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _SEPARATOR = "::"
 _MAGIC = "*?["
 DESCRIPTION = """Runs each script, finds every torch module that it calls, and benchmarks them.
 
-A script is executed as it is: run only what you trust. Remaining words key=value are overrides
-as everywhere: hardware=local conversion=[eager,onnxruntime] stopping=quick. What stands behind
-a lone :: goes to the scripts."""
+A script is executed as it is: run only what you trust. Arguments key=value are overrides, as
+everywhere: hardware=local conversion=[eager,onnxruntime] stopping=quick. Arguments after a
+lone :: are the scripts' own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What was found, and the words that benchmark it.
+    """The models found, and the arguments of the run that benchmarks them.
 
     Attributes:
-        words: empty where nothing is to be benchmarked.
+        words: empty where nothing is benchmarked.
     """
 
     reply: Reply
@@ -39,12 +39,12 @@ class Prepared:
 
 
 def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
-    """Find the models; and build them, where that is all that is asked for."""
+    """Find the models, and with ``--build-only`` build them."""
     wanted, scripts, overrides = parse(arguments)
     analyze = wanted.analyze_only or wanted.json
     founds = []
     for script in scripts:
-        say(f"running {script.path.name}; what it prints is in {script.log}")
+        say(f"running {script.path.name}; its output is in {script.log}")
         founds.append(discover(script, timeout_s=wanted.timeout, keep=not analyze))
     problem = any(found["problem"] for found in founds)
     reply = Reply(
@@ -96,9 +96,9 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Script], l
         if text.lstrip("+").startswith(("model=", "model.inputs"))
     ]
     if not names:
-        problems.append("script: name a script, such as: benchorch script my_script.py")
+        problems.append("script: no script is named; for example: benchorch script my_script.py")
     if wanted.timeout <= 0 or wanted.max_depth < 0:
-        problems.append("--timeout is a number of seconds above 0, --max-depth 0 or more.")
+        problems.append("--timeout: expected seconds above 0; --max-depth: expected 0 or more.")
     if problems:
         raise ConfigError(problems)
     import shlex
@@ -108,7 +108,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Script], l
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our words, and those behind a lone ::."""
+    """Arguments before and after a lone ::."""
     words = list(arguments)
     if _SEPARATOR not in words:
         return words, []
@@ -139,12 +139,12 @@ def _scripts(
 
 
 def _paths(text: str) -> list[Path]:
-    """The scripts a word names; a pattern that the shell has left as it is names those it fits."""
+    """The scripts of an argument, which may be a pattern that the shell left unexpanded."""
     if Path(text).exists() or not any(sign in text for sign in _MAGIC):
         return [Path(text).absolute()]
     found = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 patterns may be absolute
     if not found:
-        raise ConfigError([f"script: no file fits {text!r}."])
+        raise ConfigError([f"script: no file matches {text!r}."])
     return [Path(path).absolute() for path in found]
 
 

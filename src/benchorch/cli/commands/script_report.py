@@ -1,4 +1,4 @@
-"""What was found in scripts, for people."""
+"""Text report of the models found in scripts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def overview(founds: Sequence[ConfigNode]) -> str:
 def _summary(founds: Sequence[ConfigNode]) -> str:
     models = sum(len(cast("list[ConfigNode]", found["models"])) for found in founds)
     failed = [Path(str(found["script"])).name for found in founds if found["problem"]]
-    told = f"{plural(len(founds), 'script')}, {plural(models, 'model')}"
-    return told + (f"; problems in {', '.join(failed)}" if failed else "; no problems")
+    counts = f"{plural(len(founds), 'script')}, {plural(models, 'model')}"
+    return counts + (f"; problems in {', '.join(failed)}" if failed else "; no problems")
 
 
 def _script(found: ConfigNode) -> Iterator[str]:
@@ -41,12 +41,12 @@ def _script(found: ConfigNode) -> Iterator[str]:
         remedy = f" ({problem['remedy']})" if problem["remedy"] else ""
         yield f"  problem: {problem['message']}{remedy}"
         if Path(str(found["log"])).is_file():
-            yield f"  what it printed: {found['log']}"
+            yield f"  output: {found['log']}"
     for model in models:
         yield from _model(model)
     if models and found.get("left_out"):
         operators = ", ".join(cast("list[str]", found["left_out"]))
-        yield f"  left out, as nothing in it is learnt: {operators}"
+        yield f"  left out, as they have no parameters: {operators}"
 
 
 def _model(model: ConfigNode) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _model(model: ConfigNode) -> Iterator[str]:
 
 def _where(model: ConfigNode) -> str:
     if not model["file"]:
-        return "its source is not known"
+        return "unknown source file"
     line = f" line {model['line']}" if model["line"] is not None else ""
     return f"{Path(str(model['file'])).name}{line}"
 
@@ -88,7 +88,7 @@ def _obstacle(call: ConfigNode) -> str:
 
 
 def builds(rows: Sequence[ConfigNode]) -> str:
-    """What was built, a line each."""
+    """A line for each build."""
     return "\n".join(f"  {row['cell']}: {_build(row)}" for row in rows)
 
 
@@ -103,4 +103,4 @@ def _build(row: ConfigNode) -> str:
     size = format_bytes(cast(int, row["artifact_bytes"]))
     if row["cache"] == "miss":
         return f"built in {format_seconds(cast(float, row['build_s']))}, {size}"
-    return f"found in the store, {size}"
+    return f"cached, {size}"

@@ -1,4 +1,4 @@
-"""``benchorch status``: what runs, how far it is, what it has cost, and the next command."""
+"""``benchorch status``: running sweeps, their progress and cost, and the next command."""
 
 from __future__ import annotations
 
@@ -22,60 +22,62 @@ from benchorch.run.sidecar import schedule_idle
 from benchorch.units import format_seconds
 
 RUN = "a run's directory or the last part of its path, its plan's id or its MLflow run's id"
-THERE = "With --head URL, or BENCHORCH_HEAD, a cluster's head is asked; --here asks this machine."
+THERE = "--head URL, or BENCHORCH_HEAD, reads a cluster's head; --here reads this machine."
 _RECENT = 10
 _LOOK_S = 3.0
 _BUSY_SHOWN = 8
 
 
 def run(arguments: Sequence[str], say: Callable[[str], None]) -> Reply:
-    """One sweep, or the recent ones; with ``--watch`` again and again until it has ended.
+    """One sweep, or the recent ones; with ``--watch`` each state until it has ended.
 
     Args:
-        arguments: the words after ``status``.
-        say: told each state but the last one.
+        arguments: those after ``status``.
+        say: receives each state but the last one.
     """
     wanted = _parser().parse_args(list(arguments))
     if wanted.run is None and wanted.watch:
-        raise ConfigError(["--watch needs to know which: benchorch status RUN --watch."])
+        raise ConfigError(["--watch needs a run: benchorch status RUN --watch."])
     if wanted.run is None:
         return _recent()
     directory = find_invocation(wanted.run, "status")
     if wanted.watch:
         _watch(directory, say, as_json=wanted.json)
-    return _told(read_sweep(directory))
+    return _reply(read_sweep(directory))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchorch status", description=__doc__, epilog=THERE)
     parser.add_argument("run", metavar="RUN", nargs="?", help=f"{RUN}; without it the recent ones")
-    parser.add_argument("--watch", action="store_true", help="again and again until it has ended")
+    parser.add_argument(
+        "--watch", action="store_true", help="print each new state until the run has ended"
+    )
     parser.add_argument("--json", action="store_true", help="for programs")
     return parser
 
 
 def _watch(directory: Path, say: Callable[[str], None], *, as_json: bool) -> None:
-    """Say each new state until the run has ended."""
+    """Print each new state until the run has ended."""
     import json
 
-    schedule_idle()  # whatever is measured here comes first
-    said = ""
+    schedule_idle()  # measurements on this machine come first
+    last = ""
     while (sweep := read_sweep(directory)).running:
-        reply = _told(sweep)
+        reply = _reply(sweep)
         text = json.dumps(reply.data) if as_json else reply.text
-        if text != said:
+        if text != last:
             say(text if as_json else f"{text}\n")
-            said = text
+            last = text
         time.sleep(_LOOK_S)
 
 
-def _told(sweep: SweepStatus) -> Reply:
+def _reply(sweep: SweepStatus) -> Reply:
     return Reply(text="\n".join(_lines(sweep)), data=facts(sweep))
 
 
 def facts(sweep: SweepStatus) -> Mapping[str, Json]:
     """A sweep for programs."""
-    driver = sweep.driver
+    coordinator = sweep.coordinator
     return {
         "plan_id": sweep.plan.plan_id,
         "name": sweep.plan.name,
@@ -89,10 +91,10 @@ def facts(sweep: SweepStatus) -> Mapping[str, Json]:
         "running": {k: {"since": d.since, "doing": d.text} for k, d in sweep.busy.items()},
         "left_s": sweep.left_s,
         "cost_usd": sweep.usd,
-        "pid": driver.pid if driver and sweep.running else None,
-        "host": driver.host if driver else None,
-        "started_at": driver.started_at if driver else None,
-        "ended_at": driver.ended_at if driver else None,
+        "pid": coordinator.pid if coordinator and sweep.running else None,
+        "host": coordinator.host if coordinator else None,
+        "started_at": coordinator.started_at if coordinator else None,
+        "ended_at": coordinator.ended_at if coordinator else None,
     }
 
 
@@ -104,8 +106,8 @@ def _lines(sweep: SweepStatus) -> list[str]:
         lines.append(f"  left      about {format_seconds(sweep.left_s)}")
     if sweep.usd is not None:
         lines.append(f"  cost      about {sweep.usd:.4f} USD so far")
-    if sweep.driver is not None and sweep.running:
-        lines.append(f"  driver    process {sweep.driver.pid} on {sweep.driver.host}")
+    if sweep.coordinator is not None and sweep.running:
+        lines.append(f"  run by    process {sweep.coordinator.pid} on {sweep.coordinator.host}")
     lines.append(f"  results   {sweep.directory}")
     return lines + [f"  {title:9} python -m benchorch {words}" for title, words in _next(sweep)]
 
@@ -118,13 +120,13 @@ def _counts(sweep: SweepStatus) -> str:
 
 def _busy(sweep: SweepStatus) -> Sequence[str]:
     names = names_of(sweep.plan.trials)
-    told = [f"{names.get(k, k)}: {doing.text}" for k, doing in sweep.busy.items()]
-    more = len(told) - _BUSY_SHOWN
-    return [*told[:_BUSY_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+    lines = [f"{names.get(k, k)}: {status.text}" for k, status in sweep.busy.items()]
+    more = len(lines) - _BUSY_SHOWN
+    return [*lines[:_BUSY_SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _next(sweep: SweepStatus) -> Sequence[tuple[str, str]]:
-    """What a person may want to do now."""
+    """Titles and commands that make sense now."""
     reference = sweep.plan.plan_id
     if sweep.state is State.ENDED:
         return [("report", f"report {reference}")]
@@ -138,14 +140,14 @@ def _recent() -> Reply:
     directories = [d for d in newest_invocations(_RECENT) if (d / run_directory.PLAN).exists()]
     sweeps = [sweep for sweep in map(_readable, directories) if sweep is not None]
     if not sweeps:
-        return Reply(text="No run is remembered on this machine.", data=[])
+        return Reply(text="No run has started on this machine yet.", data=[])
     rows: list[tuple[str, ...]] = [("plan", "name", "state", "done", "failed", "left", "directory")]
     rows += [_row(sweep) for sweep in sweeps]
     return Reply(text=table_text(rows), data=cast(Json, [facts(sweep) for sweep in sweeps]))
 
 
 def _readable(directory: Path) -> SweepStatus | None:
-    """A damaged plan hides no other run."""
+    """The sweep, or None for a damaged plan, which must not hide other runs."""
     try:
         return read_sweep(directory)
     except ConfigError:

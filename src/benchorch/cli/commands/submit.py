@@ -1,4 +1,4 @@
-"""``benchorch submit WORDS``: start a run that outlives the terminal, here or on a head."""
+"""``benchorch submit ARGUMENTS``: start a run that outlives the terminal, here or on a head."""
 
 from __future__ import annotations
 
@@ -14,62 +14,64 @@ from pathlib import Path
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.journal import run_directory
-from benchorch.journal.lock import LOG, read_driver
+from benchorch.journal.lock import LOG, read_coordinator
 from benchorch.journal.registry import find_invocation, new_directory
 
 RESUME_HELP = """usage: python -m benchorch resume RUN [key=value ...]
 
-Goes on with a run that was ended before its plan was: what has a result keeps it. RUN is the run's
+Resumes a run that ended before its plan did: only trials without a result run. RUN is the run's
 directory or the last part of its path, its plan's id or its MLflow run's id."""
 PLACES = ("hydra.run.dir", "hydra.sweep.dir")
 HEADS_CLUSTER = Path("/etc/benchorch/cluster.yaml")
-"""What a head of the stack on AWS may hire, where its start script has put it."""
+"""The node types of an AWS stack's head, written by its start script."""
 
 _START_S = 120.0
 _LOOK_S = 0.1
 _TAIL_LINES = 30
 
-Foresee = Callable[[Sequence[str]], None]
-"""Raises ConfigError for words that no run would take; starts nothing."""
+Check = Callable[[Sequence[str]], None]
+"""Raises ConfigError where the arguments are wrong; starts nothing."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The flags of its own; every other word is the run's."""
-    asked = argparse.ArgumentParser(
+    """Its own flags; every other argument is the run's."""
+    flags = argparse.ArgumentParser(
         prog="benchorch submit",
         description=__doc__,
-        usage="benchorch submit [--head URL | --here] [--working-dir DIR] WORDS ...",
-        epilog="WORDS are those of a run: a recipe, key=value, -m, or resume RUN.",
+        usage="benchorch submit [--head URL | --here] [--working-dir DIR] ARGUMENTS ...",
+        epilog="ARGUMENTS are those of a run: a recipe, key=value, -m, or resume RUN.",
         allow_abbrev=False,
     )
-    # These two are taken out before; here they are only told.
-    asked.add_argument("--head", metavar="URL", help="a Ray head's dashboard, this end of a tunnel")
-    asked.add_argument("--here", action="store_true", help="on this machine, whatever is set")
-    asked.add_argument(
-        "--working-dir", metavar="DIR", type=Path, help="recipes and code that travel to the head"
+    # `remote_head.named` reads these two; here they are only documented.
+    flags.add_argument("--head", metavar="URL", help="a Ray head's dashboard, this end of a tunnel")
+    flags.add_argument(
+        "--here", action="store_true", help="on this machine, whatever BENCHORCH_HEAD is"
     )
-    asked.add_argument("--json", action="store_true", help="for programs")
-    asked.add_argument("--as", dest="name", help=argparse.SUPPRESS)
-    asked.add_argument("--with-code", action="store_true", help=argparse.SUPPRESS)
-    return asked
+    flags.add_argument(
+        "--working-dir", metavar="DIR", type=Path, help="recipes and code to copy to the head"
+    )
+    flags.add_argument("--json", action="store_true", help="for programs")
+    flags.add_argument("--as", dest="name", help=argparse.SUPPRESS)
+    flags.add_argument("--with-code", action="store_true", help=argparse.SUPPRESS)
+    return flags
 
 
-def run_here(words: Sequence[str], foresee: Foresee) -> Reply:
-    """Start a driver in a session of its own; answers once it has taken the run up.
+def run_here(words: Sequence[str], check: Check) -> Reply:
+    """Start a coordinator in a session of its own; returns once it runs the plan.
 
     Args:
-        words: the run's.
-        foresee: looks at them first, while somebody reads what it says.
+        words: the run's arguments.
+        check: plans them first, while a person can read what is wrong.
     """
-    foresee(words)
+    check(words)
     directory = _directory(words)
     directory.mkdir(parents=True, exist_ok=True)
-    before = read_driver(directory)
+    before = read_coordinator(directory)
     process = _detached([*words, *_placed(words, directory)], directory / LOG)
     until_s = time.monotonic() + _START_S
     while process.poll() is None and time.monotonic() < until_s:
-        driver = read_driver(directory)
-        if driver is not None and driver != before and driver.pid == process.pid:
+        status = read_coordinator(directory)
+        if status is not None and status != before and status.pid == process.pid:
             return _started(directory)
         time.sleep(_LOOK_S)
     code = process.poll()
@@ -83,25 +85,25 @@ def run_here(words: Sequence[str], foresee: Foresee) -> Reply:
 
 
 def resumed(words: Sequence[str]) -> list[str]:
-    """``resume RUN`` as the word of the configuration that it is."""
+    """The run's arguments, with ``resume RUN`` as the key that it is."""
     if words and words[0] == "resume":
         if len(words) < 2:
-            raise ConfigError(["resume needs to know which: benchorch submit resume RUN."])
+            raise ConfigError(["resume needs a run: benchorch submit resume RUN."])
         return [f"resume={words[1]}", *words[2:]]
     if not words:
-        raise ConfigError(["submit needs a run's words, such as: benchorch submit model=bert"])
+        raise ConfigError(["submit needs a run's arguments, such as: benchorch submit model=bert"])
     return list(words)
 
 
 def _directory(words: Sequence[str]) -> Path:
-    """Where the run is kept: the one it goes on in, one that is named, or a new one."""
+    """The run's directory: the resumed one, the named one, or a new one."""
     for word in words:
         key, _, value = word.partition("=")
         if key == "resume":
             return find_invocation(value).resolve()
         if key in PLACES:
             if "$" in value:
-                raise ConfigError([f"{word}: submit must know the directory now; name it whole."])
+                raise ConfigError([f"{word}: submit needs a directory without interpolations."])
             return Path(value).resolve()
     return new_directory().resolve()
 
@@ -117,8 +119,8 @@ def _names(words: Sequence[str], key: str) -> bool:
 
 
 def _detached(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """A driver that no terminal ends: a session of its own, its output in a file."""
-    _hear_interrupts()
+    """A coordinator that no terminal ends: a session of its own, its output in a file."""
+    _accept_interrupts()
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", "benchorch", *words],
@@ -129,25 +131,25 @@ def _detached(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def _hear_interrupts() -> None:
-    """Lest `cancel` ends nothing: a script's background jobs ignore SIGINT, and Ray's block it."""
+def _accept_interrupts() -> None:
+    """Let `cancel` work: a script's background jobs ignore SIGINT, and Ray's block it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _started(directory: Path) -> Reply:
     plan = run_directory.read_plan(directory)
-    driver = read_driver(directory)
-    pid = driver.pid if driver else None
+    coordinator = read_coordinator(directory)
+    pid = coordinator.pid if coordinator else None
     text = (
-        f"{plan.name} plan {plan.plan_id}: {len(plan.trials)} trials, driven by process {pid}.\n"
+        f"{plan.name} plan {plan.plan_id}: {len(plan.trials)} trials, process {pid}.\n"
         f"{next_words(plan.plan_id, '')}\n  results   {directory}"
     )
     return Reply(text=text, data={"directory": str(directory), "plan_id": plan.plan_id, "pid": pid})
 
 
 def next_words(reference: str, flags: str) -> str:
-    """How to find the run again."""
+    """The commands that follow the run."""
     words = (
         ("status", f"status {reference} --watch"),
         ("log", f"logs {reference} --follow"),
@@ -162,13 +164,13 @@ def _tail(log: Path) -> str:
 
 
 def settle(name: str, words: Sequence[str], *, with_code: bool) -> list[str]:
-    """Make this process the driver of a run in the user's own state; the words of that run.
+    """Make this process a run's coordinator, with a directory in the user's state; its arguments.
 
-    What the submitter's code was unpacked to is Ray's, and gone when the job ends.
+    Ray deletes the directory of a job's code when the job ends, so the code is copied.
 
     Args:
         name: of the run's directory.
-        words: the run's.
+        words: the run's arguments.
         with_code: whether the working directory is the submitter's.
     """
     import shutil
@@ -180,14 +182,14 @@ def settle(name: str, words: Sequence[str], *, with_code: bool) -> list[str]:
     if with_code:
         shutil.copytree(Path.cwd(), code, dirs_exist_ok=True)
     code.mkdir(parents=True, exist_ok=True)
-    _hear_interrupts()
+    _accept_interrupts()
     os.chdir(code)
     _note_log(directory / LOG)
     return [*words, *_on_its_cluster(words), *_placed(words, directory)]
 
 
 def _on_its_cluster(words: Sequence[str]) -> Sequence[str]:
-    """The head's own machines, unless the words name an executor or have named one before."""
+    """The executor of the head's cluster, unless the run names one or is resumed."""
     if _names(words, "executor") or _names(words, "resume"):
         return ()
     if HEADS_CLUSTER.exists():
@@ -196,7 +198,7 @@ def _on_its_cluster(words: Sequence[str]) -> Sequence[str]:
 
 
 def _note_log(link: Path) -> None:
-    """Let `logs` find the file that this process writes to, where the system tells which it is."""
+    """Link the file that this process writes to, where the system has its name, for `logs`."""
     try:
         written = Path("/proc/self/fd/1").readlink()
         if written.is_file():

@@ -1,4 +1,4 @@
-"""How far is a sweep? From its plan, its results, its lock, and what its driver told of itself."""
+"""Progress of a sweep, from its plan, results, lock and status file."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from benchorch.domain.price import Market
 from benchorch.domain.result import Outcome
 from benchorch.domain.trial import ConfigNode, Plan, Trial
 from benchorch.journal import run_directory
-from benchorch.journal.lock import Coordinator, TrialStatus, is_driven, read_driver
+from benchorch.journal.lock import Coordinator, TrialStatus, is_running, read_coordinator
 from benchorch.results.metrics.cost import trial_usd
 from benchorch.results.pricing.sweep_cost import Expected, expected
 from benchorch.run.invocation import is_final
 
 
 class State(StrEnum):
-    """What becomes of a sweep at this moment.
+    """State of a sweep.
 
-    ``ended`` has a result of every trial, ``interrupted`` was ended before by somebody, and
-    ``dead`` lost its driver without a word.
+    ``ended`` has a result of every trial, ``interrupted`` was ended before by a person, and of
+    ``dead`` the coordinator died.
     """
 
     RUNNING = "running"
@@ -39,79 +39,81 @@ class SweepStatus:
     """One run, as it is now.
 
     Attributes:
-        directory: its own.
-        plan: what was asked for.
+        directory: the run's.
+        plan: its trials, skips and settings.
         lines: each trial's last line of the journal.
-        driver: who runs it or ran it; None where nobody told.
+        coordinator: the process that runs it or ran it; None where it left no status.
         running: whether a living process has its lock.
     """
 
     directory: Path
     plan: Plan
     lines: Mapping[str, ConfigNode]
-    driver: Coordinator | None
+    coordinator: Coordinator | None
     running: bool
 
     @property
     def state(self) -> State:
-        """Its state in a word."""
+        """Its state."""
         if self.running:
             return State.RUNNING
-        if not self.left or (self.driver and self.driver.complete):
+        if not self.left or (self.coordinator and self.coordinator.complete):
             return State.ENDED
-        silent = self.driver is not None and self.driver.ended_at is None
+        silent = self.coordinator is not None and self.coordinator.ended_at is None
         return State.DEAD if silent else State.INTERRUPTED
 
     @property
     def left(self) -> Sequence[Trial]:
-        """What going on would run: trials without a result, or not to blame for theirs."""
+        """What resuming would run: trials without a result, or failed by no fault of their own."""
         return [t for t in self.plan.trials if not _is_final(self.lines.get(t.trial_id))]
 
     @property
     def done(self) -> int:
-        """How many trials have a result, whatever it is."""
+        """Number of trials with a result, good or bad."""
         return len(self.plan.trials) - len(self.left)
 
     @property
     def failed(self) -> int:
-        """How many did not run, or are no longer the same model."""
+        """Number of trials that failed, or whose outputs differ from the baseline's."""
         return sum(not _is_sound(line) for line in self.lines.values())
 
     @property
     def busy(self) -> Mapping[str, TrialStatus]:
-        """What the driver says of the trials that wait or run now, by their ids."""
-        return self.driver.busy if self.running and self.driver else {}
+        """The trials that wait or run now, by their ids."""
+        return self.coordinator.busy if self.running and self.coordinator else {}
 
     @cached_property
-    def at_work(self) -> Mapping[str, TrialStatus]:
-        """Of those, the trials that have a machine already."""
-        return {trial_id: doing for trial_id, doing in self.busy.items() if not doing.waits}
+    def placed(self) -> Mapping[str, TrialStatus]:
+        """Of those, the trials that have a machine."""
+        return {trial_id: status for trial_id, status in self.busy.items() if not status.waits}
 
     @cached_property
     def left_s(self) -> float | None:
-        """How long the rest may take, in seconds; None where nothing runs.
+        """Expected duration of the rest, in seconds; None where nothing runs.
 
-        Each kind of machine goes on with as many trials at once as it runs now; the slowest counts.
+        Assumes that each kind of machine runs as many trials at once as now; the slowest counts.
         """
         if not self.running:
             return None
-        told = expected(self.plan, self.left)
+        forecast = expected(self.plan, self.left)
         by_kind: dict[str, float] = {}
-        at_once = Counter(_kind(t) for t in self.left if t.trial_id in self.at_work)
+        at_once = Counter(_kind(t) for t in self.left if t.trial_id in self.placed)
         for trial in self.left:
-            by_kind[_kind(trial)] = by_kind.get(_kind(trial), 0.0) + self._remaining(trial, told)
+            by_kind[_kind(trial)] = by_kind.get(_kind(trial), 0.0) + self._remaining(
+                trial, forecast
+            )
         return max((s / max(1, at_once[kind]) for kind, s in by_kind.items()), default=0.0)
 
     @cached_property
     def usd(self) -> float | None:
-        """What its machines have cost so far, those at work included; None where none is paid."""
+        """Cost of its machines so far, running trials included; None where none is paid."""
         spent = [*self._spent()]
         return sum(spent) if spent else None
 
-    def _remaining(self, trial: Trial, told: Mapping[str, Expected]) -> float:
-        doing = self.at_work.get(trial.trial_id)
-        gone = _since(doing.since) if doing else 0.0
-        return max(0.0, told[trial.trial_id].seconds - gone)
+    def _remaining(self, trial: Trial, forecast: Mapping[str, Expected]) -> float:
+        status = self.placed.get(trial.trial_id)
+        elapsed_s = _since(status.since) if status else 0.0
+        return max(0.0, forecast[trial.trial_id].seconds - elapsed_s)
 
     def _spent(self) -> Iterator[float]:
         pricing = cast(ConfigNode, self.plan.session.get("pricing") or {})
@@ -123,22 +125,22 @@ class SweepStatus:
                 yield trial_usd(seconds, price.usd_per_hour)
 
     def _occupied_s(self, trial_id: str) -> float | None:
-        """How long a trial has had its machine, in seconds; None before it had one."""
-        line, doing = self.lines.get(trial_id), self.at_work.get(trial_id)
+        """Time a trial has had its machine, in seconds; None before it had one."""
+        line, status = self.lines.get(trial_id), self.placed.get(trial_id)
         if line is not None and line.get("started_at") and line.get("ended_at"):
             return _seconds(str(line["started_at"]), str(line["ended_at"]))
-        return _since(doing.since) if doing else None
+        return _since(status.since) if status else None
 
 
 def read_sweep(directory: Path) -> SweepStatus:
     """The run in a directory; ConfigError if there is none."""
-    running = is_driven(directory)  # first: what ends meanwhile is seen as it ended
+    running = is_running(directory)  # first, so that a run that ends meanwhile is read as ended
     lines = run_directory.read_lines(directory / run_directory.RESULTS)
     return SweepStatus(
         directory=directory,
         plan=run_directory.read_plan(directory),
         lines={str(line["trial_id"]): line for line in lines},
-        driver=read_driver(directory),
+        coordinator=read_coordinator(directory),
         running=running,
     )
 

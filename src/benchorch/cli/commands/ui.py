@@ -38,7 +38,7 @@ class Launch:
 
 
 def run(arguments: Sequence[str], say: Callable[[str], None]) -> Reply:
-    """Becomes the server; answers only where there is none to start."""
+    """Become the server; a reply only where there is none to start."""
     launch = prepare(arguments)
     if launch.argv:
         say(f"MLflow's UI opens at {launch.url} in some ten seconds; Ctrl-C ends it.")
@@ -65,7 +65,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
 
 
 def free_port(first: int) -> int:
-    """The first port from here on that nobody listens on."""
+    """The first free port from this one on."""
     for port in range(first, first + _PORTS_TRIED):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -75,11 +75,11 @@ def free_port(first: int) -> int:
                 continue
             return port
     tried = f"{first}..{first + _PORTS_TRIED - 1}"
-    raise ConfigError([f"--port: nothing in {tried} is free; choose another."])
+    raise ConfigError([f"--port: no port in {tried} is free; choose another."])
 
 
 def _become(launch: Launch) -> NoReturn:
-    """The tables come first, under a lock, as a run may be making them at this moment."""
+    """Replace this process by the server, once the tables exist; a run may be making them now."""
     from benchorch.recorders.mlflow import create_store
 
     create_store(launch.store)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from benchorch.config.backend_names import backend
-from benchorch.config.backend_names import backends as usual_names
 from benchorch.config.components import suggest
 from benchorch.config.composer import Composer
+from benchorch.config.hardware_aliases import backend
+from benchorch.config.hardware_aliases import backends as usual_names
 from benchorch.config.overrides import lift_lists, spelled
 from benchorch.errors import ConfigError
 from benchorch.results.report.console import ConsoleReport
@@ -88,7 +88,7 @@ def _planned(
     """A backend's plan for a stand-in model: the graphs are not captured yet."""
     job = lift_lists([f"model={_STAND_IN}", *words, *common], composer.groups)
     planned = plan_jobs(composer, [job], new_plan_id())
-    asked = planned.asked[0][0]
+    asked = planned.requested[0][0]
     for trial in planned.plan.trials:
         if trial.trial_id == asked:
             return RequestedBackend(name=name, words=words, labels=backend_labels(trial.labels))

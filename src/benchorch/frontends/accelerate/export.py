@@ -14,7 +14,7 @@ from benchorch.frontends.accelerate.arguments import (
     is_item,
     placeholders,
 )
-from benchorch.frontends.api.live_model import error_words
+from benchorch.frontends.api.live_model import error_summary
 from benchorch.results.metrics.parity import parity
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def exported(
             _as_module(module, given), (), given.copies(), dynamic_shapes=open_shapes
         )
     except Exception as error:
-        raise NotExportable(f"torch.export refuses it: {error_words(error)}") from error
+        raise NotExportable(f"torch.export refuses it: {error_summary(error)}") from error
 
 
 def _as_module(module: torch.fx.GraphModule, given: CallArguments) -> torch.nn.Module:

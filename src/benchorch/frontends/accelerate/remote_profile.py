@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, final
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.config.overrides import keyword_words, lift_lists
+from benchorch.config.overrides import keyword_overrides, lift_lists
 from benchorch.domain.codec import encode
 from benchorch.errors import BenchorchError, ConfigError
 from benchorch.files import write_json, write_text
@@ -81,7 +81,7 @@ def remote_profile(
     words = [f"{key}={value}" for key, value in _USUALLY.items() if not _given(key, overrides)]
     return RemoteProfile(
         names=(session or RemoteInferenceSession(backends)).backends,
-        words=(*words, *keyword_words(overrides, _OWN)),
+        words=(*words, *keyword_overrides(overrides, _OWN)),
         directory=Path(directory) if directory else new_directory(),
         quiet=quiet,
         capture=CaptureContext(most=graphs),

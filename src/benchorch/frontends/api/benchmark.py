@@ -1,4 +1,4 @@
-"""The Python API: `benchmark` runs what the command line runs, and returns objects."""
+"""The Python API: `benchmark`, a run of the command line that returns objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.config.overrides import keyword_words, lift_lists, spelled
+from benchorch.config.overrides import keyword_overrides, spelled
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.frontends.api.results import Results
@@ -41,13 +41,13 @@ _OWN = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Subject:
-    """What is benchmarked, as the command line would be told of it.
+class _Model:
+    """The benchmarked model, as overrides of the configuration.
 
     Attributes:
         choice: a name of ``conf/model``.
         words: further overrides of it.
-        module: a live one, which has yet to travel.
+        module: a live one, to be exported.
         names: of forward's arguments, where they are known.
     """
 
@@ -59,10 +59,10 @@ class _Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """Everything checked so far, and nothing written yet."""
+    """A checked request; nothing is written yet."""
 
     composer: Composer
-    subject: _Subject
+    checked_model: _Model
     words: tuple[str, ...]
     arrays: Arrays = field(default_factory=dict)
     program: torch.export.ExportedProgram | None = None
@@ -83,11 +83,11 @@ def benchmark(
     Args:
         model: a live module, a callable that makes one, ``"path.py:callable"``,
             ``"package.module:callable"``, or a name such as ``"bert"``.
-        inputs: what forward is called with: tensors or arrays by name, or in forward's order. A
-            named model has inputs of its own.
+        inputs: of forward: tensors or arrays by name, or in forward's order. A named model has
+            its own inputs.
         conversions: their names; None for the hardware's default ones.
         hardware: its name, or several.
-        directory: where the run is kept; None for a new place under ``runs``.
+        directory: of the run; None for a new one under ``runs``.
         quiet: print nothing.
         overrides: any key of the configuration, as ``workload={"batch_size": 8}`` or as
             ``**{"workload.batch_size": 8}``.
@@ -119,26 +119,28 @@ def _checked(
     hardware: str | Sequence[str],
     overrides: Mapping[str, object],
 ) -> _Request:
-    """The request as words; ConfigError with every problem that can be seen before exporting."""
+    """The request as overrides; ConfigError with every problem that needs no export."""
     composer = Composer(config_loader())
     problems: list[str] = []
     words: list[str] = []
-    subject = _attempt(problems, functools.partial(_subject_of, model, composer))
+    checked_model = _attempt(problems, functools.partial(_model_of, model, composer))
     for group, names in (("conversion", conversions), ("hardware", hardware)):
         words += _attempt(problems, functools.partial(_choice, group, names, composer)) or []
-    given = _attempt(problems, functools.partial(keyword_words, overrides, _OWN)) or []
-    arrays = _attempt(problems, functools.partial(_arrays_of, subject, inputs)) or {}
-    if subject is not None:
-        problems += composer.problems([f"model={subject.choice}", *given], sweep=False)
-        problems += _row_problems(subject, arrays, given)
-    if problems or subject is None:
+    given = _attempt(problems, functools.partial(keyword_overrides, overrides, _OWN)) or []
+    arrays = _attempt(problems, functools.partial(_arrays_of, checked_model, inputs)) or {}
+    if checked_model is not None:
+        problems += composer.problems([f"model={checked_model.choice}", *given], sweep=False)
+        problems += _row_problems(checked_model, arrays, given)
+    if problems or checked_model is None:
         raise ConfigError(list(dict.fromkeys(problems)))
-    request = _Request(composer=composer, subject=subject, words=(*words, *given), arrays=arrays)
-    if subject.module is None:
+    request = _Request(
+        composer=composer, checked_model=checked_model, words=(*words, *given), arrays=arrays
+    )
+    if checked_model.module is None:
         return request
     from benchorch.frontends.api.live_model import export
 
-    return replace(request, program=export(subject.module, arrays))
+    return replace(request, program=export(checked_model.module, arrays))
 
 
 def _attempt(problems: list[str], work: Callable[[], Any]) -> Any:
@@ -153,13 +155,13 @@ def _run(invocation: Invocation, request: _Request) -> None:
     place = invocation.directory
     if (place / run_directory.PLAN).exists():
         raise ConfigError([f"directory: {place} holds a run already; give another."])
-    fresh = [path for path in (place, *place.parents) if not path.exists()]
+    new = [path for path in (place, *place.parents) if not path.exists()]
     invocation.open()
     try:
         words = [*_written(request, invocation.directory / "model"), *request.words]
-        invocation.run([lift_lists(words, request.composer.groups)])
+        invocation.run(request.composer.jobs(words))
     except ConfigError:
-        _remove(fresh)
+        _remove(new)
         raise
     except KeyboardInterrupt:
         invocation.interrupt()
@@ -170,19 +172,19 @@ def _run(invocation: Invocation, request: _Request) -> None:
     invocation.close(complete=True)
 
 
-def _remove(fresh: Sequence[Path]) -> None:
+def _remove(new: Sequence[Path]) -> None:
     """A run's directory, and the folders that were made for it."""
-    for path in fresh[:1]:
+    for path in new[:1]:
         shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):  # another run has moved in meanwhile
-        for path in fresh[1:]:
+    with contextlib.suppress(OSError):  # another run has started there meanwhile
+        for path in new[1:]:
             path.rmdir()
 
 
-def _subject_of(model: object, composer: Composer) -> _Subject:
+def _model_of(model: object, composer: Composer) -> _Model:
     if isinstance(model, str):
         return _named(model, composer)
-    torch = sys.modules.get("torch")  # whoever has a module has imported it
+    torch = sys.modules.get("torch")  # a module's owner has imported it
     if torch is not None and isinstance(model, torch.nn.Module):
         return _live(model)
     if not callable(model):
@@ -194,45 +196,45 @@ def _subject_of(model: object, composer: Composer) -> _Subject:
         )
     reference = _importable(model)
     if reference is not None:
-        return _made_elsewhere(reference)
+        return _by_reference(reference)
     return _live(_made_by(model))
 
 
-def _made_elsewhere(reference: str) -> _Subject:
-    """A factory that each trial's process calls."""
+def _by_reference(reference: str) -> _Model:
+    """The model of a factory, which each trial's process calls."""
     from benchorch.models.callables import reference_problems
 
     problems = reference_problems("model", reference)
     if problems:
         raise ConfigError(problems)
-    return _Subject(choice="factory", words=(f"model.factory={spelled(reference)}",))
+    return _Model(choice="factory", words=(f"model.factory={spelled(reference)}",))
 
 
-def _with_whole_path(reference: str) -> str:
-    """Of a file the absolute path: whoever resumes the run may be elsewhere."""
+def _with_absolute_path(reference: str) -> str:
+    """A reference with its file's absolute path, as the run may be resumed from elsewhere."""
     name, _, attribute = reference.rpartition(":")
     return f"{Path(name).resolve()}:{attribute}" if name.endswith(".py") else reference
 
 
-def _named(model: str, composer: Composer) -> _Subject:
+def _named(model: str, composer: Composer) -> _Model:
     if ":" in model:
-        return _made_elsewhere(_with_whole_path(model))
+        return _by_reference(_with_absolute_path(model))
     problems = composer.problems([f"model={spelled(model)}"], sweep=False)
     if problems:
         raise ConfigError(problems)
     inputs = composer.option("model", model).get("inputs")
     names = tuple(inputs) if isinstance(inputs, Mapping) else None
-    return _Subject(choice=model, names=names)
+    return _Model(choice=model, names=names)
 
 
-def _live(module: torch.nn.Module) -> _Subject:
+def _live(module: torch.nn.Module) -> _Model:
     from benchorch.frontends.api.live_model import forward_names, module_problems
 
     problems = module_problems(module)
     if problems:
         raise ConfigError(problems)
     name = type(getattr(module, "_orig_mod", module)).__name__
-    return _Subject(
+    return _Model(
         choice="exported",
         words=(f"name={spelled(name)}",),
         module=module,
@@ -241,7 +243,7 @@ def _live(module: torch.nn.Module) -> _Subject:
 
 
 def _importable(make: Callable[..., object]) -> str | None:
-    """``module:name`` where another process can import the very same; else None."""
+    """``module:name`` where another process can import the same object; else None."""
     module, name = getattr(make, "__module__", None), getattr(make, "__qualname__", "<lambda>")
     if not module or module == "__main__" or "<" in name:
         return None
@@ -249,10 +251,10 @@ def _importable(make: Callable[..., object]) -> str | None:
         found = importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
         return None
-    held: object = sys.modules.get(module)
+    value: object = sys.modules.get(module)
     for part in name.split("."):
-        held = getattr(held, part, None)
-    return f"{module}:{name}" if found and held is make else None
+        value = getattr(value, part, None)
+    return f"{module}:{name}" if found and value is make else None
 
 
 def _made_by(make: Callable[..., object]) -> torch.nn.Module:
@@ -265,7 +267,7 @@ def _made_by(make: Callable[..., object]) -> torch.nn.Module:
 
 
 def _choice(group: str, names: str | Sequence[str] | None, composer: Composer) -> list[str]:
-    """The override that chooses; ConfigError for names that there are not."""
+    """The override that chooses the options; ConfigError for unknown names."""
     if names is None:
         return []
     listed = [names] if isinstance(names, str) else list(names)
@@ -277,39 +279,43 @@ def _choice(group: str, names: str | Sequence[str] | None, composer: Composer) -
         if name not in wrong
         for problem in composer.problems([f"{group}={spelled(name)}"], sweep=False)
     ]
-    problems += [] if listed else [f"{group}: no name is given; None means the default."]
+    problems += [] if listed else [f"{group}: the list is empty; None means the default."]
     if problems:
         raise ConfigError(problems)
     return [f"{group}={spelled(listed)}" if len(listed) > 1 else f"{group}={spelled(listed[0])}"]
 
 
-def _arrays_of(subject: _Subject | None, inputs: object) -> Arrays:
+def _arrays_of(checked_model: _Model | None, inputs: object) -> Arrays:
     from benchorch.frontends.api.live_model import named_arrays
 
-    if subject is None or (inputs is None and subject.choice not in ("factory", "exported")):
+    if checked_model is None or (
+        inputs is None and checked_model.choice not in ("factory", "exported")
+    ):
         return {}
     if inputs is None:
-        takes = f" It takes: {', '.join(subject.names)}." if subject.names else ""
+        takes = f" It takes: {', '.join(checked_model.names)}." if checked_model.names else ""
         raise ConfigError([f"inputs: give the tensors that forward is called with.{takes}"])
-    return named_arrays(inputs, subject.names)
+    return named_arrays(inputs, checked_model.names)
 
 
-def _row_problems(subject: _Subject, arrays: Arrays, given: Sequence[str]) -> list[str]:
-    """Another batch size than that of the inputs: nobody made those rows."""
+def _row_problems(checked_model: _Model, arrays: Arrays, given: Sequence[str]) -> list[str]:
+    """Why a batch size differs from that of the inputs."""
     from benchorch.frontends.api.live_model import common_rows
 
-    asked = next((word.partition("=")[2] for word in given if word.startswith(f"{_ROWS}=")), None)
+    requested = next(
+        (word.partition("=")[2] for word in given if word.startswith(f"{_ROWS}=")), None
+    )
     rows = common_rows(arrays) if arrays else None
-    if asked is None or rows is None or asked == str(rows):
+    if requested is None or rows is None or requested == str(rows):
         return []
-    return [f"{_ROWS}: is {asked}, but the inputs have {rows} rows; give inputs of that size."]
+    return [f"{_ROWS}: is {requested}, but the inputs have {rows} rows; give inputs of that size."]
 
 
 def _written(request: _Request, directory: Path) -> list[str]:
-    """Keep what travels as files in the directory; the overrides that name them."""
+    """Write program and inputs to the directory; the overrides that name them."""
     from benchorch.frontends.api.live_model import common_rows, write_inputs, write_program
 
-    words = [f"model={request.subject.choice}", *request.subject.words]
+    words = [f"model={request.checked_model.choice}", *request.checked_model.words]
     if request.program is not None:
         node: ConfigNode = write_program(request.program, directory)
         words += [f"model.{key}={spelled(value)}" for key, value in node.items()]
@@ -317,5 +323,5 @@ def _written(request: _Request, directory: Path) -> list[str]:
         return words
     words.append(f"++model.inputs={spelled(write_inputs(request.arrays, directory))}")
     rows = common_rows(request.arrays)
-    asked = any(word.startswith(f"{_ROWS}=") for word in request.words)
-    return words if asked or rows is None else [*words, f"{_ROWS}={rows}"]
+    requested = any(word.startswith(f"{_ROWS}=") for word in request.words)
+    return words if requested or rows is None else [*words, f"{_ROWS}={rows}"]

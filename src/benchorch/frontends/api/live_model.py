@@ -1,7 +1,7 @@
-"""Transfer of a module that exists only in this process, as an exported program and tensors.
+"""Transfer of a live module to a trial's process, as an exported program and tensors.
 
-Nothing is pickled: a trial's process reads the graph, its weights and the inputs from files, and
-needs none of the user's classes.
+Nothing is pickled: the process reads the graph, its weights and the inputs from files, and needs
+none of the user's classes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, NDArray[generic]]
 
 FACTORY_REMEDY = (
-    "Give what makes the module instead: a function in a file, as 'path.py:function', "
-    "which is imported where it is measured and not exported."
+    "Give a function that makes the module instead, as 'path.py:function': it is imported where "
+    "it is measured, not exported."
 )
 _OPTIONS = ("file", "shapes")
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -47,7 +47,7 @@ def named_arrays(inputs: object, names: Sequence[str] | None) -> Arrays:
 
     Args:
         inputs: a mapping, a tuple or list in the order of `names`, or a single tensor.
-        names: of the model's arguments; None where nobody knows them.
+        names: of the model's arguments; None where they are unknown.
     """
     by_name = _by_name(inputs, names)
     problems: list[str] = []
@@ -65,13 +65,17 @@ def named_arrays(inputs: object, names: Sequence[str] | None) -> Arrays:
             for name in by_name
             if name not in names
         ]
-    problems += [f"inputs[{name!r}]: cannot name a tensor." for name in by_name if not _good(name)]
+    problems += [
+        f"inputs[{name!r}]: is not a valid name of a tensor."
+        for name in by_name
+        if not _is_name(name)
+    ]
     if problems:
         raise ConfigError(problems)
     return arrays
 
 
-def _good(name: object) -> bool:
+def _is_name(name: object) -> bool:
     return isinstance(name, str) and name.isidentifier() and name not in _OPTIONS
 
 
@@ -91,7 +95,7 @@ def _by_name(inputs: object, names: Sequence[str] | None) -> Mapping[str, object
 
 
 def _tensor_problem(value: object) -> str:
-    """Why a value is no input; empty where it is one."""
+    """Why a value is no valid input; empty where it is."""
     dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
     if not dtype or not hasattr(value, "shape"):
         return f"expected a torch tensor or a numpy array, got {_kind(value)}."
@@ -116,7 +120,7 @@ def _array(value: Any) -> NDArray[generic]:
     import numpy as np
 
     detach = getattr(value, "detach", None)
-    # Copied: what the caller does to a tensor afterwards must not reach the measurement.
+    # A copy: the caller may change the tensor afterwards.
     array: NDArray[generic] = np.array(value if detach is None else detach().cpu().numpy())
     return array
 
@@ -128,12 +132,12 @@ def common_rows(arrays: Arrays) -> int | None:
 
 
 def write_inputs(arrays: Arrays, directory: Path) -> dict[str, Json]:
-    """Keep the inputs in the directory; the node ``model.inputs`` that reads them."""
+    """Write the inputs to the directory; the node ``model.inputs`` that reads them."""
     import numpy as np
     from safetensors.numpy import save_file
 
     directory.mkdir(parents=True, exist_ok=True)
-    # Named by what it holds: runs that have the same inputs are known by it.
+    # Named by its content, so runs with equal inputs have equal names.
     path = (directory / f"{digest_of_arrays(arrays)[:16]}.safetensors").resolve()
     # Not ascontiguousarray, which makes a single number an array of one.
     save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
@@ -149,7 +153,7 @@ def write_inputs(arrays: Arrays, directory: Path) -> dict[str, Json]:
 
 
 def module_problems(module: torch.nn.Module) -> list[str]:
-    """Why a module cannot travel whatever it is called with."""
+    """Why a module cannot be exported with any inputs."""
     from torch.nn.parameter import is_lazy
 
     named = [*module.named_parameters(), *module.named_buffers()]
@@ -166,9 +170,9 @@ def module_problems(module: torch.nn.Module) -> list[str]:
 
 
 def _subclass_problems(module: torch.nn.Module) -> list[str]:
-    """Parameters whose values are a kind of tensor that torch writes and cannot read again.
+    """Parameters of a tensor subclass that torch writes and cannot read again.
 
-    Those that are made of plain tensors, as quantised weights are, travel as these.
+    Subclasses made of plain tensors, such as quantised weights, are stored as those.
     """
     import torch
     from torch.utils import _python_dispatch as wrapping
@@ -188,21 +192,21 @@ def _subclass_problems(module: torch.nn.Module) -> list[str]:
 
 
 def export(module: torch.nn.Module, arrays: Arrays) -> torch.export.ExportedProgram:
-    """The module's graph for these inputs; ConfigError where they do not fit, or it refuses."""
+    """The module's graph for these inputs; ConfigError where the call or the export fails."""
     import torch
 
-    with _as_served(module) as served, torch.no_grad():
-        _try_out(served, arrays)
+    with _in_eval_mode(module) as evaluated, torch.no_grad():
+        _call_once(evaluated, arrays)
         try:
-            return torch.export.export(served, (), _tensors(arrays))
+            return torch.export.export(evaluated, (), _tensors(arrays))
         except Exception as error:
-            said = error_words(error)
-            problem = f"model: {_name(module)} cannot be exported: {said} {FACTORY_REMEDY}"
+            reason = error_summary(error)
+            problem = f"model: {_name(module)} cannot be exported: {reason} {FACTORY_REMEDY}"
             raise ConfigError([problem]) from error
 
 
 def write_program(program: torch.export.ExportedProgram, directory: Path) -> dict[str, Json]:
-    """Keep the program in the directory; what of ``model`` says where it is."""
+    """Write the program to the directory; the keys of ``model`` that name it."""
     directory.mkdir(parents=True, exist_ok=True)
     program.example_inputs = None  # they would be pickled
     save_program(program, directory)
@@ -210,8 +214,8 @@ def write_program(program: torch.export.ExportedProgram, directory: Path) -> dic
 
 
 @contextmanager
-def _as_served(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """The module in eval mode on the CPU: itself where it is there, and as it was afterwards."""
+def _in_eval_mode(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """The module in eval mode on the CPU, a copy if it is elsewhere; restored afterwards."""
     plain = getattr(module, "_orig_mod", module)  # of torch.compile, whose graph is not its module
     if any(tensor.device.type != "cpu" for tensor in _state(plain)):
         plain = copy.deepcopy(plain).to("cpu")
@@ -227,13 +231,13 @@ def _state(module: torch.nn.Module) -> Iterable[torch.Tensor]:
     return (*module.parameters(), *module.buffers())
 
 
-def _try_out(module: torch.nn.Module, arrays: Arrays) -> None:
-    """Call it once: what fails here is the caller's own, and not the export's."""
+def _call_once(module: torch.nn.Module, arrays: Arrays) -> None:
+    """Call it once, so that an error of the call is not reported as one of the export."""
     try:
         module(**_tensors(arrays))
     except Exception as error:
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-        problem = f"inputs: {_name(module)} called with {shapes} raised {error_words(error)}"
+        problem = f"inputs: {_name(module)} called with {shapes} raised {error_summary(error)}"
         raise ConfigError([problem]) from error
 
 
@@ -247,7 +251,7 @@ def _name(module: torch.nn.Module) -> str:
     return type(getattr(module, "_orig_mod", module)).__name__
 
 
-def error_words(error: Exception) -> str:
-    """The error's class and the first line that says something."""
+def error_summary(error: Exception) -> str:
+    """The error's class and the first line of its message that is not empty."""
     lines = (line.strip() for line in str(error).splitlines())
-    return f"{type(error).__name__}: {next(filter(None, lines), 'without a word')}"
+    return f"{type(error).__name__}: {next(filter(None, lines), 'no message')}"

@@ -1,4 +1,4 @@
-"""What became of a benchmark, as objects: rows with numbers, a table, a chart, a data frame."""
+"""Results of a benchmark as objects: rows with numbers, a table, a chart, a data frame."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchorch.domain.verdict import Verdict
 from benchorch.errors import BenchorchError
 from benchorch.journal import run_directory
 from benchorch.results.report.console_table import table_text
-from benchorch.results.report.estimate_bars import Chart, chart
+from benchorch.results.report.estimate_bars import Chart, bar_chart
 from benchorch.results.report.tables import conclusion, fastest, ranked, skip_text, table_rows
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class ResultRow:
         workload: the sizes, e.g. ``batch_size=8``.
         latency_ms: the median with its interval; None where there is none.
         comparison: against the baseline; None for a baseline, and where there is none.
-        parity: whether it is still the same model; None where nobody looked.
+        parity: whether its outputs equal the baseline's; None where they were not compared.
         failure: why there is no result; None where there is one.
         metrics: every estimate by its name, e.g. ``throughput_items_per_s/mean``.
         directory: the trial's log, configuration and environment.
@@ -75,11 +75,11 @@ class ResultRow:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Results(Sequence[ResultRow]):
-    """All rows of a benchmark, fastest first; in a notebook it shows itself as a table.
+    """All rows of a benchmark, fastest first; a notebook shows a table.
 
     Attributes:
         directory: of the run; ``benchorch report`` and ``compare`` take it.
-        note: what a reader of the numbers has to know of how the model got here.
+        note: how the model was transferred, where that affects the numbers.
     """
 
     plan: Plan
@@ -96,13 +96,13 @@ class Results(Sequence[ResultRow]):
 
     @property
     def best(self) -> ResultRow | None:
-        """The fastest that is still the same model, over all that was asked for."""
+        """The fastest row whose outputs equal the baseline's."""
         trial = fastest(self.plan.trials, self.results, self.summaries)
         return next((row for row in self.rows if trial and row.trial_id == trial.trial_id), None)
 
     @property
     def skips(self) -> tuple[Skip, ...]:
-        """What was not tried, with the reasons."""
+        """The cells that did not run, with reasons."""
         return self.plan.skips
 
     @property
@@ -125,7 +125,7 @@ class Results(Sequence[ResultRow]):
     def plot(self) -> Chart:
         """Medians with their intervals as an SVG; a notebook shows it, `save` writes it."""
         bars = {self._name(row): row.latency_ms for row in self.rows if row.latency_ms}
-        return Chart(svg=chart("Latency, median with interval (ms)", bars))
+        return bar_chart("Latency, median with interval (ms)", bars)
 
     def __len__(self) -> int:
         return len(self.plan.trials)
@@ -149,7 +149,7 @@ class Results(Sequence[ResultRow]):
         lines.append("</tr></thead><tbody>")
         lines += [f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in body]
         lines.append("</tbody></table>")
-        return "".join([*lines, *(f"<p>{escape(said)}</p>" for said in self._sentences())])
+        return "".join([*lines, *(f"<p>{escape(text)}</p>" for text in self._sentences())])
 
     def _cells(self) -> list[tuple[str, ...]]:
         return table_rows(self.plan, self.results, self.summaries)
@@ -165,7 +165,7 @@ class Results(Sequence[ResultRow]):
         return [*filter(None, (self.conclusion, self.note)), *failed, *skipped]
 
     def _name(self, row: ResultRow) -> str:
-        """A row's conversion, and what else tells rows apart."""
+        """A row's conversion, and the labels in which rows differ."""
         return " ".join([row.conversion, *(getattr(row, name) for name in self._varying)])
 
     @cached_property

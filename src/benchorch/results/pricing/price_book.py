@@ -1,7 +1,7 @@
-"""Which price counts? The user's own, else a fresh one, else an old one with a warning.
+"""Lookup of machine prices, by the freshest source.
 
-The order is: ``pricing.usd_per_hour``; what was fetched not long ago; AWS itself; what was fetched
-long ago; the dated list that ships with benchorch. A kind that none of them knows has no price.
+The order is: ``pricing.usd_per_hour``; a recently fetched price; AWS; an older fetched price, with
+a warning; the dated list that ships with benchorch. A kind in none of them has no price.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from benchorch.interfaces.price_source import PriceSource
 
 FRESH = {Market.ON_DEMAND: timedelta(hours=24), Market.SPOT: timedelta(hours=1)}
 MOST_MOVED = 3.0
-"""A price that is so many times another is taken for a mistake rather than for news."""
+"""A price that differs from the last one by a larger factor is rejected as an error."""
 
 
 def bundled_prices() -> ConfigNode:
-    """The dated list that ships, as its YAML says it."""
+    """The dated list that ships with benchorch."""
     import yaml
 
     text = (builtin_directory("conf") / "prices.yaml").read_text(encoding="utf-8")
@@ -49,9 +49,9 @@ class PriceBook:
     Attributes:
         region: whose prices.
         own: the user's, dollars an hour by kind; they count in both markets.
-        source: who can be asked, or None to ask nobody.
-        cache: where fetched prices are kept.
-        bundled: the list that ships, as its YAML says it.
+        source: the service to query, or None.
+        cache: directory of fetched prices.
+        bundled: the list that ships with benchorch.
     """
 
     region: str
@@ -96,30 +96,31 @@ class PriceBook:
         now: datetime,
         warnings: list[str],
     ) -> dict[str, Price]:
-        """Fetched prices, fresh or asked for now or old; then the list's, on demand only."""
-        kept = self._kept(market)
+        """Fetched prices, cached or requested now; then the list's, on demand only."""
+        cached = self._cached(market)
         missing = {
             kind
             for kind in set(kinds) - set(self.own)
-            if kind not in kept or now - datetime.fromisoformat(kept[kind].as_of) > FRESH[market]
+            if kind not in cached
+            or now - datetime.fromisoformat(cached[kind].as_of) > FRESH[market]
         }
         if missing and self.source is not None:
             try:
-                asked = self._asked(market, missing, now)
+                fetched = self._fetched(market, missing, now)
             except PriceUnavailable as error:
                 warnings.append(f"{error} Older prices are used.")
             else:
-                kept |= _credible(asked, kept, listed, warnings)
-                self._keep(market, kept)
+                cached |= _credible(fetched, cached, listed, warnings)
+                self._store(market, cached)
         last_resort = listed if market is Market.ON_DEMAND else {}
         first = {kind: price for kind, price in last_resort.items() if price is not None}
-        return first | {kind: kept[kind] for kind in kinds if kind in kept}
+        return first | {kind: cached[kind] for kind in kinds if kind in cached}
 
-    def _asked(self, market: Market, kinds: Collection[str], now: datetime) -> dict[str, Price]:
+    def _fetched(self, market: Market, kinds: Collection[str], now: datetime) -> dict[str, Price]:
         assert self.source is not None
         if market is Market.ON_DEMAND:
-            told = self.source.on_demand(kinds, self.region)
-            return {kind: self._price(kind, market, usd, now) for kind, usd in told.items()}
+            prices = self.source.on_demand(kinds, self.region)
+            return {kind: self._price(kind, market, usd, now) for kind, usd in prices.items()}
         spots = self.source.spot(kinds, self.region)
         return {
             kind: self._price(kind, market, usd.median, now, least=usd.least)
@@ -150,7 +151,7 @@ class PriceBook:
         )
 
     def _listed(self, kind: str, vcpus: int | None) -> Price | None:
-        """The bundled list's price; None for other regions' machines, whose prices differ."""
+        """The bundled list's price; None in other regions, whose prices differ."""
         if self.region != self.bundled["region"]:
             return None
         usd = cast(Mapping[str, float], self.bundled["usd_per_hour"]).get(kind)
@@ -168,8 +169,8 @@ class PriceBook:
             source=str(self.bundled["source"]),
         )
 
-    def _kept(self, market: Market) -> dict[str, Price]:
-        """What was fetched before; nothing where the file cannot be read."""
+    def _cached(self, market: Market) -> dict[str, Price]:
+        """Prices fetched before; none where the file cannot be read."""
         try:
             content = json.loads(self._file(market).read_text())
             known = {kind: decode(Price, node) for kind, node in content.items()}
@@ -177,8 +178,8 @@ class PriceBook:
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return {}
 
-    def _keep(self, market: Market, prices: Mapping[str, Price]) -> None:
-        """Remember for the next time; a cache that cannot be written costs a request, no more."""
+    def _store(self, market: Market, prices: Mapping[str, Price]) -> None:
+        """Cache fetched prices; failing to costs one more request later."""
         file = self._file(market)
         half = file.with_suffix(".new")
         try:
@@ -193,22 +194,26 @@ class PriceBook:
 
 
 def _credible(
-    asked: Mapping[str, Price],
-    kept: Mapping[str, Price],
+    fetched: Mapping[str, Price],
+    cached: Mapping[str, Price],
     listed: Mapping[str, Price | None],
     warnings: list[str],
 ) -> dict[str, Price]:
-    """What was told, less prices of nothing and those far from the last one known."""
-    believed: dict[str, Price] = {}
-    for kind, price in asked.items():
-        before = kept.get(kind) or (listed.get(kind) if price.market is Market.ON_DEMAND else None)
+    """Fetched prices, without those of zero and those far from the last known one."""
+    accepted: dict[str, Price] = {}
+    for kind, price in fetched.items():
+        before = cached.get(kind) or (
+            listed.get(kind) if price.market is Market.ON_DEMAND else None
+        )
         moved = before is not None and not (
             1 / MOST_MOVED <= price.usd_per_hour / before.usd_per_hour <= MOST_MOVED
         )
         if price.usd_per_hour <= 0 or moved:
-            told = f"{kind}: {price.source} tells {price.usd_per_hour:g} USD an hour"
+            reported = f"{kind}: {price.source} reports {price.usd_per_hour:g} USD an hour"
             known = f", the last known is {before.usd_per_hour:g}" if before else ""
-            warnings.append(f"{told}{known}; it is not believed. pricing.usd_per_hour settles it.")
+            warnings.append(
+                f"{reported}{known}; it is rejected. Set the price by pricing.usd_per_hour."
+            )
         else:
-            believed[kind] = price
-    return believed
+            accepted[kind] = price
+    return accepted

@@ -1,4 +1,4 @@
-"""What will a sweep take, in minutes and dollars? Said, and held to, before anything starts."""
+"""Expected duration and cost of a sweep, checked against the budget before it starts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from benchorch.config.components import construct
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.trial import ConfigNode, Plan, Trial
 from benchorch.errors import ConfigError
+from benchorch.formatting import plural
 from benchorch.journal.registry import state_directory
 from benchorch.results.metrics.cost import trial_usd
 from benchorch.units import format_seconds
@@ -28,7 +29,7 @@ class Pricing:
     Args:
         region: whose prices.
         source: ``auto``, ``aws`` or ``bundled``.
-        market: ``on_demand`` or ``spot``: what the budget is judged by.
+        market: ``on_demand`` or ``spot``, for the budget.
         usd_per_hour: the user's own prices, by kind of machine.
     """
 
@@ -62,7 +63,7 @@ class Budget:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Of one trial: how long it occupies a machine, and what that costs; None where unpaid."""
+    """Forecast of one trial: seconds on a machine, and their cost; None where unpaid."""
 
     seconds: float
     usd: float | None
@@ -79,10 +80,7 @@ def budget_of(session: ConfigNode) -> Budget:
 
 
 def snapshot(trials: Sequence[Trial], pricing: Pricing) -> PriceSnapshot | None:
-    """The prices of the machines that are paid for; None where none is.
-
-    Those are EC2's, and whatever the user has named a price for.
-    """
+    """Prices of paid machines, EC2's and those that the user has priced; None without any."""
     machines = {_kind(trial): cast(ConfigNode, trial.spec["hardware"]) for trial in trials}
     rented = {kind: node for kind, node in machines.items() if node.get("size") is not None}
     kinds = [kind for kind in machines if kind in rented or kind in pricing.usd_per_hour]
@@ -102,7 +100,7 @@ def snapshot(trials: Sequence[Trial], pricing: Pricing) -> PriceSnapshot | None:
 
 
 def prices_of(plan: Plan, spec: ConfigNode) -> tuple[Price, ...]:
-    """What an hour of the machine in a trial's spec costs, one price a market."""
+    """The hourly prices of the machine in a trial's spec, one a market."""
     if plan.prices is None:
         return ()
     kind = str(cast(ConfigNode, spec["hardware"])["kind"])
@@ -111,16 +109,16 @@ def prices_of(plan: Plan, spec: ConfigNode) -> tuple[Price, ...]:
 
 
 def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, Expected]:
-    """What each trial is expected to take, by its id; what several need is built by the first."""
+    """The forecast of each trial, by its id; shared builds count for the first one."""
     from benchorch.executors.scheduling.duration_forecast import forecasts, remembered
 
-    asked = plan.trials if trials is None else trials
+    chosen = plan.trials if trials is None else trials
     market = Market(str(cast(ConfigNode, plan.session["pricing"])["market"]))
-    told = forecasts(asked, remembered()) if asked else {}
+    known = forecasts(chosen, remembered()) if chosen else {}
     there: set[str] = set()
     found = {}
-    for trial in asked:
-        forecast = told[trial.trial_id]
+    for trial in chosen:
+        forecast = known[trial.trial_id]
         builds = {name: s for name, s in forecast.builds.items() if name not in there}
         there.update(builds)
         seconds = forecast.measure_s + sum(builds.values())
@@ -148,7 +146,7 @@ def check_budget(plan: Plan, todo: Sequence[Trial]) -> None:
         region = pricing["region"]
         raise ConfigError(
             [
-                f"{kind} has no known {market} price in {region}, so nothing is started. State "
+                f"{kind} has no known {market} price in {region}, so nothing is started. Set "
                 f"one: '+pricing.usd_per_hour={{{kind}: 1.0}}'."
                 for kind in unknown
             ]
@@ -161,36 +159,35 @@ def check_budget(plan: Plan, todo: Sequence[Trial]) -> None:
         raise ConfigError(
             [
                 f"The sweep is expected to cost {cost:.2f} USD, more than budget.max_usd={most:g}, "
-                "so nothing is started. Ask for less, raise budget.max_usd, or see "
+                "so nothing is started. Reduce the sweep or raise budget.max_usd; see "
                 "python -m benchorch plan."
             ]
         )
 
 
-def summary_lines(plan: Plan, told: Mapping[str, Expected]) -> Sequence[str]:
+def summary_lines(plan: Plan, forecast: Mapping[str, Expected]) -> Sequence[str]:
     """Minutes and dollars of each kind of machine, then of all together."""
     by_kind: dict[str, list[Expected]] = {}
     for trial in plan.trials:
-        by_kind.setdefault(_kind(trial), []).append(told[trial.trial_id])
+        by_kind.setdefault(_kind(trial), []).append(forecast[trial.trial_id])
     lines = [f"{kind}  {_line(those)}" for kind, those in by_kind.items()]
     if len(by_kind) > 1:
-        lines.append(f"all  {_line(list(told.values()))}")
+        lines.append(f"all  {_line(list(forecast.values()))}")
     lines += [f"note  {warning}" for warning in (plan.prices.warnings if plan.prices else ())]
     return lines
 
 
-def total_usd(told: Mapping[str, Expected]) -> float | None:
+def total_usd(forecast: Mapping[str, Expected]) -> float | None:
     """Of all trials that are paid for; None where none is."""
-    paid = [one.usd for one in told.values() if one.usd is not None]
+    paid = [one.usd for one in forecast.values() if one.usd is not None]
     return sum(paid) if paid else None
 
 
 def _line(those: Sequence[Expected]) -> str:
-    count = f"{len(those)} trial{'' if len(those) == 1 else 's'}"
     duration = format_seconds(sum(one.seconds for one in those))
     paid = [one.usd for one in those if one.usd is not None]
     cost = f", about {sum(paid):.2f} USD" if paid else ""
-    return f"{count}, about {duration}{cost}"
+    return f"{plural(len(those), 'trial')}, about {duration}{cost}"
 
 
 def _kind(trial: Trial) -> str:

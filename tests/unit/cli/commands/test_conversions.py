@@ -149,7 +149,7 @@ def test_a_missing_package_is_named_with_the_command(
         return real(name)
 
     monkeypatch.setattr(metadata, "distribution", without_onnx)
-    stands = conversions.standing(CATALOG.open("onnxruntime"))
+    stands = conversions.availability(CATALOG.open("onnxruntime"))
     assert stands.hardware == ""
     assert "onnxscript, which is not installed" in stands.reason
     assert stands.enable == "pip install onnxscript"
@@ -165,7 +165,7 @@ def test_an_extra_of_ours_is_what_installs_its_members(monkeypatch: pytest.Monke
 
 
 def test_what_needs_a_gpu_says_so() -> None:
-    stands = conversions.standing(CATALOG.open("cudagraphs"))
+    stands = conversions.availability(CATALOG.open("cudagraphs"))
     assert stands.hardware == "local_gpu" or "GPU" in stands.enable
 
 
@@ -177,10 +177,10 @@ def test_a_retired_one_stands_nowhere() -> None:
         node={},
         retired=RetiredName(reason="Gone.", successor=""),
     )
-    assert conversions.standing(gone).reason == "retired: Gone."
-    assert conversions.standing(gone).enable == ""
+    assert conversions.availability(gone).reason == "retired: Gone."
+    assert conversions.availability(gone).enable == ""
     broken = replace(gone, retired=None, problems=("there is no conversion 'x'.",))
-    assert conversions.standing(broken).reason == "there is no conversion 'x'."
+    assert conversions.availability(broken).reason == "there is no conversion 'x'."
 
 
 def test_it_is_a_word_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

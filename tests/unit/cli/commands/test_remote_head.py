@@ -104,9 +104,9 @@ def test_an_interrupt_ends_the_command_there() -> None:
 
 
 def test_a_password_among_the_words_goes_nowhere() -> None:
-    words = ["model=bert", "tracking.uri=https://me:hunter2@mlflow.example.com"]
+    words = ["model=bert", "recorder.uri=https://me:hunter2@mlflow.example.com"]
     jobs = FakeJobs()
-    with pytest.raises(ConfigError, match=r"tracking\.uri: holds a password"):
+    with pytest.raises(ConfigError, match=r"recorder\.uri: holds a password"):
         remote_head.submit(jobs, URL, words, None)
     assert jobs.command == ""
 
@@ -156,7 +156,9 @@ def test_too_much_to_travel_is_refused_with_the_largest_named(
     monkeypatch.setattr(remote_head, "MOST_BYTES", 100)
     (tmp_path / "weights.bin").write_bytes(b"x" * 90)
     (tmp_path / "small.py").write_bytes(b"x" * 20)
-    with pytest.raises(ConfigError, match=r"110 B, and 100 B may travel.*weights\.bin 90 B"):
+    with pytest.raises(
+        ConfigError, match=r"110 B, and at most 100 B are copied.*weights\.bin 90 B"
+    ):
         pack(tmp_path, tmp_path / "copy")
 
 
@@ -200,13 +202,13 @@ def test_a_head_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ([], "submit needs a run's words"),
-        (["resume"], "resume needs to know which"),
-        (["status", "x"], "'status' is no word of a run"),
+        ([], "submit needs a run's arguments"),
+        (["resume"], "resume needs a run"),
+        (["status", "x"], "'status' is not a valid argument for a run"),
         (["--cfg", "job"], "submit does not take --cfg"),
         (["model=nosuch"], "there is no 'nosuch'"),
         (["resume=nosuch"], "resume: 'nosuch' is neither"),
-        (["model=mlp", "hydra.run.dir=${name}"], "name it whole"),
+        (["model=mlp", "hydra.run.dir=${name}"], "without interpolations"),
     ],
 )
 def test_words_that_no_run_takes_are_refused_before_anything_is_made(

@@ -23,7 +23,7 @@ from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
 from benchorch.journal import run_directory
-from benchorch.journal.lock import FILE, LOG, StatusFile, acquire_lock, read_driver
+from benchorch.journal.lock import FILE, LOG, StatusFile, acquire_lock, read_coordinator
 from benchorch.journal.registry import remember
 from support.synthetic_runs import DISAGREES, failed, result, trial, write_run
 
@@ -63,7 +63,7 @@ def priced(directory: Path, usd_per_hour: float | None) -> None:
 def told(directory: Path, **fields: object) -> None:
     """A driver's file, as if it had been written by somebody else."""
     StatusFile(directory).begin()
-    driver = read_driver(directory)
+    driver = read_coordinator(directory)
     assert driver is not None
     (directory / FILE).write_text(json.dumps(encode(replace(driver, **fields))))  # type: ignore[arg-type]
 
@@ -161,7 +161,7 @@ def test_without_a_name_the_recent_runs_are_told_and_damaged_ones_hide_none(
 
 
 def test_with_no_run_at_all_that_is_said() -> None:
-    assert "No run is remembered" in status.run([], silent).text
+    assert "No run has started" in status.run([], silent).text
 
 
 def test_a_name_of_nothing_is_told(run: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_trials_log_is_found_by_the_beginning_of_its_id_and_by_its_name(run: P
 
 @pytest.mark.parametrize(
     ("word", "problem"),
-    [("fats", "Did you mean 'fast'"), ("", "beginning of several"), ("slow", "nothing yet")],
+    [("fats", "Did you mean 'fast'"), ("", "beginning of several"), ("slow", "no output yet")],
 )
 def test_a_log_that_is_not_there_is_told(run: Path, word: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
@@ -239,15 +239,15 @@ def test_a_log_is_followed_until_the_run_has_ended(
 DRIVER = """
 import sys, time
 from pathlib import Path
-from benchorch.journal.lock import Diary, take
+from benchorch.journal.lock import StatusFile, acquire_lock
 directory = Path(sys.argv[1])
-lock, diary = take(directory), Diary(directory)
-diary.begin()
+lock, status = acquire_lock(directory), StatusFile(directory)
+status.begin()
 try:
     print("up", flush=True)
     time.sleep(600)
 except KeyboardInterrupt:
-    diary.end(complete=False)
+    status.end(complete=False)
 """
 
 
@@ -300,13 +300,13 @@ def test_cancel_leaves_what_is_not_running(run: Path) -> None:
 def test_cancel_never_ends_a_process_that_is_not_the_runs_driver(run: Path) -> None:
     with driven(run), subprocess.Popen(["sleep", "60"]) as foreign:
         told(run, pid=foreign.pid)
-        with pytest.raises(ConfigError, match="not the one that took it up"):
+        with pytest.raises(ConfigError, match="not its coordinator"):
             cancel.run(["run", "--yes"], input, silent)
         assert foreign.poll() is None
         told(run, host="another-machine")
-        with pytest.raises(ConfigError, match="driven on another-machine"):
+        with pytest.raises(ConfigError, match="coordinated on another-machine"):
             cancel.run(["run", "--yes"], input, silent)
         (run / FILE).unlink()
-        with pytest.raises(ConfigError, match="has not told which process"):
+        with pytest.raises(ConfigError, match="has not written its status"):
             cancel.run(["run", "--yes"], input, silent)
         foreign.kill()

@@ -12,7 +12,7 @@ import benchorch
 from benchorch import RemoteInferenceSession, remote_profile
 from benchorch.errors import ConfigError
 
-QUIET = {"quiet": True, "tracking": "none"}
+QUIET = {"quiet": True, "recorder": "none"}
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def test_an_exception_inside_keeps_what_was_seen_and_ends_the_profile(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     function = accelerated()
-    profile = remote_profile(backends="local/eager", directory="out", tracking="none")
+    profile = remote_profile(backends="local/eager", directory="out", recorder="none")
 
     def program() -> None:
         with profile:

@@ -46,7 +46,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def refused(*args: object, **keywords: object) -> tuple[str, ...]:
     """The problems of a request, which leaves nothing behind."""
     with pytest.raises(ConfigError) as caught:
-        benchorch.benchmark(*args, **{"tracking": "none", **keywords})  # type: ignore[arg-type]
+        benchorch.benchmark(*args, **{"recorder": "none", **keywords})  # type: ignore[arg-type]
     assert list(Path().iterdir()) == []
     return caught.value.problems
 
@@ -104,7 +104,7 @@ def test_what_cannot_be_benchmarked_is_refused_in_words(
     ("keywords", "told"),
     [
         ({"conversions": ["eager", "onxruntime"]}, "Did you mean 'onnxruntime'?"),
-        ({"conversions": []}, "conversion: no name is given"),
+        ({"conversions": []}, "conversion: the list is empty"),
         ({"conversions": ["eager", 3]}, "conversion: expected a name, got 3"),
         ({"hardware": "lcoal"}, "Did you mean 'local'?"),
         ({"workload": {"batch_sise": 8}}, "Did you mean 'batch_size'?"),

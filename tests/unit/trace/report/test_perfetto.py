@@ -7,7 +7,7 @@ from benchorch.trace.attribution.owners import owners
 from benchorch.trace.critical_path.slack import slack
 from benchorch.trace.report import perfetto
 from benchorch.trace.report.ancestry import ancestry
-from benchorch.trace.report.path_intervals import stretches
+from benchorch.trace.report.path_segments import path_segments
 from support.analyzed_traces import HOSTILE, analysed, host, trace_file, two_layers
 
 
@@ -15,7 +15,7 @@ def written(folder, events):
     analysis = analysed(trace_file(folder / "trace.json", events))
     above = ancestry(analysis.events, owners(analysis.events))
     path = folder / "perfetto.json.gz"
-    along = stretches(analysis, above)
+    along = path_segments(analysis, above)
     perfetto.write_perfetto(analysis, along, above, slack(analysis.dag), path)
     return analysis, path
 
@@ -75,7 +75,7 @@ def test_an_arrow_leads_from_each_lane_to_the_next(tmp_path):
         assert event["ts"] <= ended[number]["ts"]
 
 
-def test_slices_of_the_path_say_why_they_are_there(tmp_path):
+def test_slices_of_the_path_have_their_class_and_module(tmp_path):
     _, path = written(tmp_path, two_layers())
     said = [e["args"] for e in read(path) if e["ph"] == "X" and (e["pid"], e["tid"]) == (0, 1)]
     assert {"gpu_compute", "cpu_compute"} <= {one["class"] for one in said}

@@ -1,4 +1,4 @@
-"""``benchorch doctor``: is this machine fit to measure on, and can benchorch be trusted here?"""
+"""``benchorch doctor``: whether this machine is fit to measure on, and benchorch accurate here."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from benchorch.domain.reply import Reply
 
 
 def run(arguments: Sequence[str], say: Say) -> Reply:
-    """Examine this machine; the answer's code is 0 whatever is found.
+    """Examine this machine; the exit code is 0 whatever is found.
 
     Args:
-        say: is told what is being done, as it is begun.
+        say: receives each step as it begins.
     """
     quick = _parser().parse_args(list(arguments)).quick
     examined = examine(say, QUICK if quick else FULL)
@@ -24,8 +24,8 @@ def run(arguments: Sequence[str], say: Say) -> Reply:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchorch doctor",
-        description="Is this machine fit to measure on, and what would make it fitter?",
-        epilog="--json answers for programs. Exit code 0: it could judge; 2: a wrong request.",
+        description="Check whether this machine is fit to measure on, and what would improve it.",
+        epilog="--json prints for programs. Exit code 0: examined; 2: a wrong request.",
         allow_abbrev=False,
     )
     parser.add_argument("--quick", action="store_true", help="fewer repetitions: wider intervals")

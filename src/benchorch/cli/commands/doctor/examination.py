@@ -1,6 +1,6 @@
-"""What the doctor looks at: the machine, and benchorch on it where the answer is known beforehand.
+"""Examination of the machine, and of benchorch on it by experiments with a known outcome.
 
-Each part is made apart: where one cannot be, the others are, and it is said why.
+Each part is independent: where one fails, the others are made and the reason is reported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from benchorch.cli.commands.doctor.overhead import Overhead, overhead, overrides
 from benchorch.cli.commands.doctor.self_comparison import Controls, controls
 from benchorch.cli.commands.doctor.timer_accuracy import Agreement, agreement
 from benchorch.config.composer import Composer, config_loader
-from benchorch.config.overrides import lift_lists
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import Plan
 from benchorch.errors import BenchorchError
@@ -42,7 +41,7 @@ class Extent:
 
     Attributes:
         pairs: slices that benchorch and the bare loop each get.
-        controls: processes in which identical work meets itself.
+        controls: processes in which identical work is compared with itself.
         processes: of the trial whose overhead is measured.
     """
 
@@ -57,16 +56,16 @@ QUICK = Extent(pairs=20, controls=5, processes=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """All that was found; a part is None where it could not be made, and `missing` says why.
+    """All findings; a part that could not be made is None, with the reason in `missing`.
 
     Attributes:
         host: the machine as `environment.describe_host` gives it.
-        findings: what about it sways measurements.
+        findings: what about it affects measurements.
         bare_loop: benchorch's timing against a bare loop.
         controls: comparisons whose outcome is known.
-        overhead: what benchorch itself costs.
+        overhead: of benchorch itself.
         missing: why a part is None, by its name in ``--json``.
-        elapsed_s: what all of it took.
+        elapsed_s: duration of the examination.
     """
 
     host: Mapping[str, Json]
@@ -80,13 +79,13 @@ class Examination:
 
     @property
     def reasons(self) -> list[str]:
-        """What speaks against trusting a number of this machine."""
+        """Reasons not to trust a measurement on this machine."""
         found = [f"{f.subject}: {f.seen}" for f in self.findings if f.weight == BAD]
         return found + [why for why in (self._timing(), self._pairing()) if why]
 
     @property
     def advice(self) -> list[str]:
-        """What to change: first what is wrong, then what could be better."""
+        """What to change: first what is wrong, then what could be improved."""
         return [
             f"{finding.subject}: {finding.advice}"
             for weight in (BAD, NOTE)
@@ -96,7 +95,7 @@ class Examination:
 
     @property
     def next_command(self) -> str:
-        """What to do now."""
+        """The next command."""
         if self.grade.letter == "C":
             return "python -m benchorch model=mlp conversion=[eager,onnxruntime]"
         return "python -m benchorch model=bert"
@@ -105,20 +104,20 @@ class Examination:
         if self.bare_loop is None or self.bare_loop.agrees:
             return ""
         off = self.bare_loop.ratio.value - 1
-        return f"timing: a call takes {off:+.1%} of what a bare loop says it takes"
+        return f"timing: a call measures {off:+.1%} against a bare loop"
 
     def _pairing(self) -> str:
         if self.controls is None or self.controls.told_apart:
             return ""
         same, slower = self.controls.same.verdict, self.controls.slower.verdict
         return (
-            f"comparisons: identical work was called {same}, and a tenth more of it {slower}; "
-            "identical work is called different in one of twenty examinations"
+            f"comparisons: identical work was judged {same}, and 10 % more work {slower}; "
+            "by chance one of twenty examinations judges identical work different"
         )
 
 
 def examine(say: Say, extent: Extent = FULL) -> Examination:
-    """Look at the machine and at benchorch on it; nothing is changed."""
+    """Examine the machine and benchorch on it; nothing is changed."""
     began_s = time.monotonic()
     interference = Interference()
     parts = _Parts(say)
@@ -130,12 +129,12 @@ def examine(say: Say, extent: Extent = FULL) -> Examination:
         )
         agreed = parts.attempt(
             "bare_loop_ratio",
-            "timing: in turns with a bare loop",
+            "timing: interleaved with a bare loop",
             lambda: agreement(pairs=extent.pairs),
         )
-        met = parts.attempt(
+        compared = parts.attempt(
             "a_a",
-            f"comparisons: identical work, and a tenth more, in {extent.controls} processes",
+            f"comparisons: identical work, and 10 % more, in {extent.controls} processes",
             lambda: controls(Path(scratch, "controls.txt"), processes=extent.controls),
         )
         own = parts.attempt(
@@ -149,7 +148,7 @@ def examine(say: Say, extent: Extent = FULL) -> Examination:
         grade=graded,
         findings=[*findings(looks), *_software(plan)],
         bare_loop=agreed,
-        controls=met,
+        controls=compared,
         overhead=own,
         missing=parts.missing,
         elapsed_s=time.monotonic() - began_s,
@@ -158,7 +157,7 @@ def examine(say: Say, extent: Extent = FULL) -> Examination:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Makes one part after the other, and remembers why one could not be made."""
+    """Makes the parts in order and notes why one could not be made."""
 
     say: Say
     missing: dict[str, str] = field(default_factory=dict)
@@ -177,14 +176,13 @@ def _plan(scratch: str, extent: Extent) -> Plan:
     composer = Composer(config_loader())
     every = ",".join(composer.options("conversion"))
     words = [*overrides(extent.processes), f"conversion=[{every}]", f"store.root={scratch}/store"]
-    job = lift_lists(words, composer.groups)
-    return plan_jobs(composer, [job], new_plan_id()).plan
+    return plan_jobs(composer, composer.jobs(words), new_plan_id()).plan
 
 
 def _overhead(plan: Plan | None, directory: Path) -> Overhead:
     trials = [] if plan is None else [t for t in plan.trials if t.labels["conversion"] == "eager"]
     if plan is None or not trials:
-        raise BenchorchError("the eager MLP cannot run here, so there is no trial to look at")
+        raise BenchorchError("the eager MLP cannot run here, so there is no trial to examine")
     return overhead(plan, trials[0], directory)
 
 
@@ -192,7 +190,7 @@ def _looks(graded: Grade, interference: Interference) -> HostReadings:
     cores = physical_cores()
     return HostReadings(
         host=describe_host(),
-        threads=cores,  # what a trial uses where nobody says otherwise
+        threads=cores,  # the default of a trial
         cores=cores,
         placement=placement(cores),
         conditions=interference.conditions(None, None, (), {}),
@@ -208,7 +206,7 @@ def _device_state() -> Mapping[str, Json]:
 
 
 def _software(plan: Plan | None) -> Iterator[HostFinding]:
-    """Conversions that lack something here, and the compiler that some of them call."""
+    """Conversions that cannot run here, and the compiler that some of them need."""
     if plan is not None:
         count = len(plan.trials) + len(plan.skips)
         yield HostFinding(

@@ -1,7 +1,7 @@
-"""What does benchorch itself cost: of a process that measures, and inside a timed call?
+"""Overhead of benchorch: of a measuring process, and inside a timed call.
 
-A real trial of the eager MLP runs as any trial does. Between its processes run as many bare ones
-that do what none can avoid: start an interpreter, import torch, make the same model, call it once.
+A trial of the eager MLP runs as any trial does, interleaved with as many bare processes that do the
+minimum: start an interpreter, import torch, make the same model, call it once.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ os._exit(0)
 
 
 def overrides(processes: int = PROCESSES) -> list[str]:
-    """What makes a plan's trials short and alike; the floor runs one thread, and so do they."""
+    """Overrides for short, equal trials, of one thread as the bare process."""
     return [
-        *("model=mlp", "hardware=local", "hardware.threads=1", "tracking=none", "baseline=eager"),
+        *("model=mlp", "hardware=local", "hardware.threads=1", "recorder=none", "baseline=eager"),
         *("scenario=single_stream", "executor=process", "protocol.repeats=0"),
         *("stopping=fixed", f"stopping.processes={processes}", f"stopping.window_s={WINDOW_S}"),
     ]
@@ -51,7 +51,7 @@ def overrides(processes: int = PROCESSES) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overhead:
-    """What is benchorch's own of the time that a trial's processes take.
+    """benchorch's share of the time of a trial's processes.
 
     Attributes:
         share: of a process's wall time: all but the model's calls and the floor.
@@ -69,7 +69,7 @@ class Overhead:
 
 
 def overhead(plan: Plan, trial: Trial, directory: Path) -> Overhead:
-    """Run a trial's processes in turn with bare ones.
+    """Interleave a trial's processes with bare ones.
 
     Raises ExecutorError where either fails.
 
@@ -125,7 +125,7 @@ def _calls_s(process: ProcessRecord) -> float:
 
 
 def _timed_call_ratio(process: ProcessRecord) -> float:
-    """Reading the clock and the loop's own turns, as a share of a median block."""
+    """Clock readings and loop iterations as a share of a median block."""
     calibration, observed = process.calibration, process.observations
     own_ns = calibration.pair_cost_ns + observed.calls_per_block * calibration.loop_turn_ns
     return own_ns / statistics.median(observed.durations_ns)
@@ -142,7 +142,7 @@ def _floor_s(widths: Sequence[int]) -> float:
 
 
 def _median(values: Sequence[float]) -> Estimate:
-    """The median, with the smallest and the largest: so few say no more."""
+    """The median with the smallest and the largest, as n is small."""
     return Estimate(
         value=statistics.median(values),
         low=min(values),

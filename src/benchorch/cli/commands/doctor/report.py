@@ -1,4 +1,4 @@
-"""The doctor's findings for people, and the same for programs."""
+"""Report of an examination, for people and for programs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _MARKS = {GOOD: ("✓", "green"), NOTE: ("·", "yellow"), BAD: ("✗", "red")}
 _GRADES = {
     "A": ("green", "quiet: absolute times and comparisons can be trusted"),
     "B": ("yellow", "usable: comparisons can be trusted, absolute times within their intervals"),
-    "C": ("red", "noisy: trust comparisons in turns, not absolute times"),
+    "C": ("red", "noisy: trust interleaved comparisons, not absolute times"),
 }
 
 
 def as_json(examined: Examination) -> dict[str, Json]:
-    """Everything, for programs; a part that could not be made is null and named in ``missing``."""
+    """Everything, for programs; a part that could not be made is null and in ``missing``."""
     return {
         "schema_version": 1,
         "grade": examined.grade.letter,
@@ -50,53 +50,41 @@ def as_json(examined: Examination) -> dict[str, Json]:
 
 
 def _timing(found: Agreement | None) -> Json:
-    return (
-        None
-        if found is None
-        else {
-            **_interval(found.ratio),
-            "band_ratio": found.band_ratio,
-            "agrees": found.agrees,
-            "bare_over_bare": _interval(found.bare_ratio),
-        }
-    )
+    if found is None:
+        return None
+    return {
+        **_interval(found.ratio),
+        "band_ratio": found.band_ratio,
+        "agrees": found.agrees,
+        "bare_over_bare": _interval(found.bare_ratio),
+    }
 
 
 def _own(found: Overhead | None) -> Json:
-    return (
-        None
-        if found is None
-        else {
-            **_interval(found.share),
-            "over_floor": _interval(found.over_floor),
-            "timed_call_ratio": found.timed_call_ratio,
-            "process_s": found.process_s,
-            "calls_s": found.calls_s,
-            "floor_s": found.floor_s,
-        }
-    )
+    if found is None:
+        return None
+    return {
+        **_interval(found.share),
+        "over_floor": _interval(found.over_floor),
+        "timed_call_ratio": found.timed_call_ratio,
+        "process_s": found.process_s,
+        "calls_s": found.calls_s,
+        "floor_s": found.floor_s,
+    }
 
 
 def _pairing(found: Controls | None) -> Json:
-    return (
-        None
-        if found is None
-        else {
-            "same": _verdict(found.same),
-            "slower_by_a_tenth": _verdict(found.slower),
-            "told_apart": found.told_apart,
-        }
-    )
+    if found is None:
+        return None
+    return {
+        "same": _verdict(found.same),
+        "slower_by_a_tenth": _verdict(found.slower),
+        "told_apart": found.told_apart,
+    }
 
 
 def _interval(estimate: Estimate) -> dict[str, Json]:
-    return {
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "n": estimate.n,
-        "method": estimate.method,
-    }
+    return {name: getattr(estimate, name) for name in ("value", "low", "high", "n", "method")}
 
 
 def _verdict(comparison: Comparison) -> dict[str, Json]:
@@ -115,7 +103,7 @@ def as_text(examined: Examination) -> str:
     console = Console(file=written, width=_WIDTH, force_terminal=sys.stdout.isatty())
     _head(console, examined)
     machine = ((finding.weight, finding.subject, finding.seen) for finding in examined.findings)
-    console.print(_table(("the machine", "seen"), machine))
+    console.print(_table(("the machine", "found"), machine))
     console.print()
     console.print(_table(("benchorch on it", "measured"), _experiments(examined)))
     _what_to_do(console, examined)
@@ -135,7 +123,7 @@ def _head(console: Console, examined: Examination) -> None:
 
 
 def _table(heads: tuple[str, str], rows: Iterable[tuple[str, str, str]]) -> Table:
-    """Rows of a weight, a subject and what was seen of it."""
+    """Rows of a weight, a subject and what was found."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -150,7 +138,7 @@ def _table(heads: tuple[str, str], rows: Iterable[tuple[str, str, str]]) -> Tabl
 
 
 def _experiments(examined: Examination) -> Iterator[tuple[str, str, str]]:
-    """How each experiment went; those that could not be made come last."""
+    """The outcome of each experiment; those that could not be made are last."""
     for good, subject, seen in _outcomes(examined):
         yield GOOD if good else BAD, subject, seen
     for part, why in examined.missing.items():
@@ -158,23 +146,23 @@ def _experiments(examined: Examination) -> Iterator[tuple[str, str, str]]:
 
 
 def _outcomes(examined: Examination) -> Iterator[tuple[bool, str, str]]:
-    """Whether each went as it should, what it is, and what came out."""
-    bare, met, own = examined.bare_loop, examined.controls, examined.overhead
+    """Whether each experiment passed, its name, and its result."""
+    bare, controls, own = examined.bare_loop, examined.controls, examined.overhead
     if bare is not None:
         seen = (
             f"{_ratio(bare.ratio, 4)} of a bare loop's time; the loop against itself "
             f"{_ratio(bare.bare_ratio, 4)}"
         )
         yield bare.agrees, "a timed call", seen
-    if met is not None:
-        silent = met.same.verdict not in ("faster", "slower")
-        yield silent, "identical work", f"{met.same.verdict}, {_ratio(met.same.ratio)}"
-        found = met.slower.verdict == "slower"
-        yield found, "a tenth more", f"{met.slower.verdict}, {_ratio(met.slower.ratio)}"
+    if controls is not None:
+        silent = controls.same.verdict not in ("faster", "slower")
+        yield silent, "identical work", f"{controls.same.verdict}, {_ratio(controls.same.ratio)}"
+        found = controls.slower.verdict == "slower"
+        yield found, "10 % more work", f"{controls.slower.verdict}, {_ratio(controls.slower.ratio)}"
     if own is not None:
         seen = (
             f"{format_seconds(own.process_s)}: {format_seconds(own.calls_s)} calls of the model, "
-            f"{format_seconds(own.floor_s)} that a bare process takes too, "
+            f"{format_seconds(own.floor_s)} as in a bare process, "
             f"{_percent(own.share)} benchorch's own"
         )
         yield True, "one process", seen
@@ -200,4 +188,4 @@ def _what_to_do(console: Console, examined: Examination) -> None:
         console.print(f"{number:>3}. {text.lstrip()}", markup=False, highlight=False)
     console.print("\n[bold]next[/]", end="  ")
     console.print(examined.next_command, markup=False, highlight=False)
-    console.print(f"[dim]looked for {format_seconds(examined.elapsed_s)}; changed nothing[/]")
+    console.print(f"[dim]examined in {format_seconds(examined.elapsed_s)}; no settings changed[/]")

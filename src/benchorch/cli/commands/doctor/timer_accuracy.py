@@ -1,4 +1,4 @@
-"""Does benchorch's own timing agree with a bare loop around the same call?"""
+"""Agreement of benchorch's timing with a bare loop around the same call."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ from benchorch.units import s_to_ns
 PAIRS = 60
 SLICE_S = 0.005
 NARROWEST_RATIO = 0.01
-# Searched in vain within some microseconds. A loop of the interpreter would not do: where its
-# objects happen to lie in memory moves it by 5 to 20 % between slices, whoever times it.
+# A search through it fails within some microseconds. A loop of the interpreter would not do: the
+# addresses of its objects shift it by 5 to 20 % between slices.
 _HAYSTACK = bytes(400_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """One call, timed in turns by benchorch and by a bare loop.
+    """One call, timed by benchorch and by a bare loop, interleaved.
 
     Attributes:
-        ratio: benchorch's time over the bare loop's: the median over pairs of slices.
-        bare_ratio: the same of the bare loop over itself: what this machine allows.
-        band_ratio: how far from 1 is no disagreement: 1 %, or twice what a bare loop differs from
-            itself.
+        ratio: benchorch's time over the bare loop's, the median over pairs of slices.
+        bare_ratio: the same of the bare loop over itself, the limit of this machine.
+        band_ratio: accepted distance from 1: 1 %, or twice that of the bare loop from itself.
     """
 
     ratio: Estimate
@@ -41,7 +40,7 @@ class Agreement:
 
     @property
     def agrees(self) -> bool:
-        """Whether the ratio's interval reaches into the band."""
+        """Whether the ratio's interval overlaps the band."""
         low, high = _ends(self.ratio)
         return low <= 1 + self.band_ratio and high >= 1 - self.band_ratio
 
@@ -54,27 +53,27 @@ def agreement(
     timed: Callable[[Callable[[], object], int], list[int]] | None = None,
     level_ratio: float = 0.95,
 ) -> Agreement:
-    """Let benchorch, the bare loop and the bare loop again take turns of 5 ms in random order.
+    """Time by benchorch, the bare loop and the bare loop again, in slices of 5 ms in random order.
 
-    Of each slice the lowest tenth is compared: interruptions are in neither. `SingleStream` and
-    the CPU's clock are used as in any trial.
+    Of each slice the 10th percentile is compared, which interruptions do not reach. `SingleStream`
+    and the CPU's clock are used as in any trial.
 
     Args:
-        call: what is timed; by default a search that takes some microseconds.
+        call: the timed function; by default a search that takes some microseconds.
         pairs: of slices; at least 6, below which a median has no interval.
         timed: stands in for benchorch's own timing: durations of blocks of that many calls.
         level_ratio: confidence of both intervals.
     """
     call = call or _search
-    repeats, ours = _own_timing(call)
+    repeats, candidate = _own_timing(call)
     sides: Mapping[str, Callable[[], list[int]]] = {
-        "ours": ours if timed is None else lambda: timed(call, repeats),
+        "candidate": candidate if timed is None else lambda: timed(call, repeats),
         "bare": lambda: bare_blocks_ns(call, repeats, s_to_ns(SLICE_S)),
         "again": lambda: bare_blocks_ns(call, repeats, s_to_ns(SLICE_S)),
     }
     with pinned(1):
         rounds = _rounds(sides, pairs, random.Random(seed))
-    ratios = [one["ours"] / one["bare"] for one in rounds]
+    ratios = [one["candidate"] / one["bare"] for one in rounds]
     bare_ratios = [one["again"] / one["bare"] for one in rounds]
     ratio, bare_ratio = (
         quantile(values, 0.5, unit="ratio", level_ratio=level_ratio)
@@ -92,38 +91,38 @@ def _search() -> None:
 
 
 def _own_timing(call: Callable[[], object]) -> tuple[int, Callable[[], list[int]]]:
-    """How many calls benchorch puts into a block, and a slice of blocks of as many."""
+    """Number of calls in a block of benchorch's, and a slice of blocks of as many."""
     clock: Clock = CpuClock()
     calibration = clock.calibrate()
     stopping = Fixed(processes=1, calls=1, window_s=SLICE_S)
 
     def slice_() -> tuple[int, tuple[int, ...]]:
-        seen = SingleStream().run(
+        observed = SingleStream().run(
             [call], clock=clock, calibration=calibration, stopping=stopping, items_per_call=1
         )
-        return seen.calls_per_block, seen.durations_ns
+        return observed.calls_per_block, observed.durations_ns
 
     repeats = slice_()[0]
 
-    def ours() -> list[int]:
+    def candidate() -> list[int]:
         held, blocks_ns = slice_()
         return [round(block * repeats / held) for block in blocks_ns]
 
-    return repeats, ours
+    return repeats, candidate
 
 
 def _rounds(
     sides: Mapping[str, Callable[[], list[int]]], count: int, order: random.Random
 ) -> list[dict[str, float]]:
-    """The lowest tenth of each side's slice, round by round; one round first that warms up."""
+    """The 10th percentile of each side's slice, round by round, after one to warm up."""
     found = []
     for _ in range(count + 1):
         names = order.sample(sorted(sides), len(sides))
-        found.append({name: _lowest_tenth(sides[name]()) for name in names})
+        found.append({name: _tenth_percentile(sides[name]()) for name in names})
     return found[1:]
 
 
-def _lowest_tenth(blocks_ns: list[int]) -> float:
+def _tenth_percentile(blocks_ns: list[int]) -> float:
     return float(sorted(blocks_ns)[len(blocks_ns) // 10])
 
 

@@ -113,7 +113,7 @@ def test_a_sound_machine_is_told_what_to_run_next(sound) -> None:
     assert "1.0000 [0.9980, 1.0020] of a bare loop's time" in text
     assert "next  python -m benchorch model=bert" in text
     assert "what to change" not in text
-    assert "changed nothing" in text
+    assert "no settings changed" in text
 
 
 def test_what_is_wrong_comes_before_what_could_be_better_and_nothing_is_lost(sound) -> None:
@@ -145,7 +145,7 @@ def test_timing_that_does_not_agree_speaks_against_every_number(sound) -> None:
 def test_comparisons_that_err_are_a_reason(sound, same, slower) -> None:
     found = replace(sound, controls=Controls(same=met(same), slower=met(slower)))
     (reason,) = found.reasons
-    assert "identical work was called" in reason
+    assert "identical work was judged" in reason
 
 
 def test_a_ratio_agrees_where_its_interval_reaches_into_the_band() -> None:

@@ -1,0 +1,78 @@
+"""Former names of configuration keys, accepted for one release in overrides and in YAML files."""
+
+from __future__ import annotations
+
+import logging
+import re
+from functools import cache
+from pathlib import Path
+
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra.core.object_type import ObjectType
+from hydra.plugins.config_source import ConfigResult
+from omegaconf import DictConfig, ListConfig, open_dict
+
+RENAMED = {"tracking": "recorder"}
+SCHEME = "directory"
+LOG = logging.getLogger(__name__)
+_FORMER = re.compile(rf"(override )?[+~/]*({'|'.join(RENAMED)})(?=[=.@/]|$)")
+
+
+def current_name(text: str) -> str:
+    """An override, a key or an entry of a defaults list, with the present name of its key."""
+    former = _FORMER.match(text)
+    if not former:
+        return text
+    _note(former[2])
+    return f"{text[: former.start(2)]}{RENAMED[former[2]]}{text[former.end(2) :]}"
+
+
+@cache
+def _note(former: str) -> None:
+    LOG.warning("%s is now %s", former, RENAMED[former])
+
+
+class ConfigDirectory(FileConfigSource):
+    """A user's or an extension's directory of YAML files, which may use former names."""
+
+    @staticmethod
+    def scheme() -> str:
+        """``directory://`` and its path."""
+        return SCHEME
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """A file's content, with present names in its defaults list and at the top level."""
+        found = super().load_config(self._located(config_path))
+        content = found.config
+        if isinstance(content, DictConfig):
+            with open_dict(content):
+                if "/" not in config_path or found.header.get("package") == "_global_":
+                    _rename_keys(content)
+                for entry in content.get("defaults") or ListConfig([]):
+                    if isinstance(entry, DictConfig):
+                        _rename_keys(entry)
+        return found
+
+    def is_group(self, config_path: str) -> bool:
+        """Whether there is such a folder."""
+        return super().is_group(self._located(config_path))
+
+    def is_config(self, config_path: str) -> bool:
+        """Whether there is such a file."""
+        return super().is_config(self._located(config_path))
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        """The options of a group."""
+        return super().list(self._located(config_path), results_filter)
+
+    def _located(self, config_path: str) -> str:
+        group, _, rest = config_path.partition("/")
+        for former, name in RENAMED.items():
+            if group == name and not Path(self.path, name).exists():
+                return f"{former}/{rest}" if rest else former
+        return config_path
+
+
+def _rename_keys(node: DictConfig) -> None:
+    for key in [key for key in node if isinstance(key, str) and current_name(key) != key]:
+        node[current_name(str(key))] = node.pop(key)

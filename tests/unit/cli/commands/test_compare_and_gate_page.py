@@ -1,0 +1,39 @@
+"""What docs/guides/compare-and-gate.md states is so."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from benchorch.cli.commands import compare, gate, report
+from benchorch.results.compare.compatibility import FACTORS
+
+PAGE = (Path(__file__).resolve().parents[4] / "docs" / "guides" / "compare-and-gate.md").read_text()
+COMMANDS = [shlex.split(line) for line in re.findall(r"^python -m benchorch (.*)$", PAGE, re.M)]
+PARSERS = {"report": report._parser, "compare": compare._parser, "gate": gate._parser}
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_documented_command_is_one(words: list[str]) -> None:
+    PARSERS[words[0]]().parse_args(words[1:])
+
+
+def test_every_option_and_every_factor_is_on_the_page() -> None:
+    options = {
+        option
+        for parser in PARSERS.values()
+        for action in parser()._actions
+        for option in action.option_strings
+    }
+    wanted = {option for option in options if option.startswith("--")} - {"--help"}
+    assert {option for option in wanted if option not in PAGE} == set()
+    assert {factor for factor in FACTORS if f"`{factor}`" not in PAGE} == set()
+
+
+def test_every_state_has_its_exit_code_on_the_page() -> None:
+    for state, code in gate._EXIT_CODES.items():
+        row = next(line for line in PAGE.splitlines() if line.lower().startswith(f"| {state} |"))
+        assert row.rpartition("| ")[2].startswith(str(code))
