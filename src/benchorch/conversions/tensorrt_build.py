@@ -71,7 +71,7 @@ class TensorRtBuild(FileStep):
         change(tensorrt.BuilderFlag.TF32)
         engine = builder.build_serialized_network(network, config)
         if engine is None:
-            raise RuntimeError("no engine could be built; see the log above for the reason")
+            raise RuntimeError("no engine could be built; see the log above")
         return network, bytes(engine)
 
 

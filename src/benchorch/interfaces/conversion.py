@@ -60,7 +60,7 @@ class Step(ABC):
     Class attributes:
         consumes: the formats it takes.
         produces: the one it gives.
-        requires: distributions it imports, whose versions enter the BuildKey.
+        requires: distributions it imports, whose versions enter the BuildKey; torch by default.
         depends_on: hardware facts the files depend on, e.g. ``("cpu_isa",)``; empty means
             that they may be built anywhere.
         version: raised whenever the same parameters begin to give other files.

@@ -23,7 +23,7 @@ class Model(ABC):
     artifact is measured without it.
 
     Class attributes:
-        requires: distributions that `load` imports, e.g. ``("torch", "transformers")``.
+        requires: distributions that `load` imports; torch by default.
         version: raised whenever the same parameters begin to mean another module.
     """
 

@@ -89,7 +89,7 @@ class Runtime(ABC):
 
     Class attributes:
         consumes: the formats it loads.
-        requires: distributions it imports.
+        requires: distributions it imports; torch by default.
         version: raised whenever the same artifact begins to be called in another way.
         cohabits: whether it can be interleaved with another runtime inside one process.
     """

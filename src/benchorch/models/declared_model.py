@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.host.environment import package_releases
 from benchorch.interfaces.model import Model
 from benchorch.models.inputs import input_set, keyword_problems
-from benchorch.models.versions import versions
 from benchorch.models.weights import checkpoint_digest, checkpoint_problems
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class DeclaredModel(Model):
             "version": self.version,
             **{name: encode(getattr(self, name)) for name in own},
             "checkpoint": checkpoint_digest(self.checkpoint),
-            "packages": dict(versions(self.requires)),
+            "packages": dict(package_releases(self.requires)),
         }
 
     def declared_problems(self, workload: Workload) -> Sequence[str]:

@@ -12,10 +12,10 @@ from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
+from benchorch.host.environment import package_releases
 from benchorch.models import transformers_catalog as catalog
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen, seeded
-from benchorch.models.versions import versions
 from benchorch.models.weights import checkpoint_digest, load_checkpoint
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class TransformersModel(DeclaredModel):
             "config": dict(self.config),
             "outputs": list(self.outputs),
             "checkpoint": checkpoint_digest(self.checkpoint),
-            "packages": dict(versions(self.requires)),
+            "packages": dict(package_releases(self.requires)),
             **source,
         }
 
