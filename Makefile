@@ -12,8 +12,8 @@ TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help bench test test-slow coverage check ui bench-overheads conversions install clean \
-  provision provision-plan status destroy test-terraform test-chaos rehearse
+.PHONY: help bench test test-slow coverage check docs reference ui bench-overheads conversions \
+  install clean provision provision-plan status destroy test-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
 help: ## this list
@@ -45,11 +45,17 @@ SEEDS ?= 3
 test-chaos: $(VENV)/.installed-dev ## sweeps that are harmed on purpose, with SEEDS=3 seeds; takes three quarters of an hour
 	@BENCHORCH_CHAOS_SEEDS=$(SEEDS) $(RUN) pytest tests/chaos -q
 
-check: $(VENV)/.installed-dev ## lint, format, types, layers
+check: $(VENV)/.installed-dev docs ## lint, format, types, layers, the documentation's links
 	@$(RUN) ruff check .
 	@$(RUN) ruff format --check .
 	@$(RUN) mypy
 	@$(VENV)/bin/lint-imports
+
+docs: $(VENV)/.installed-dev ## the documentation as a site, in build/site; fails on a broken link
+	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict --quiet
+
+reference: $(VENV)/.installed ## the pages of docs/reference that follow from the code
+	@$(VENV)/bin/python scripts/write_reference.py
 
 ui: $(VENV)/.installed ## the MLflow UI over the local results
 	@$(RUN) benchorch ui
@@ -57,7 +63,7 @@ ui: $(VENV)/.installed ## the MLflow UI over the local results
 bench-overheads: $(VENV)/.installed-dev ## what benchorch itself costs, as ratios
 	@for script in benchmarks/*.py; do echo "== $$script"; $(VENV)/bin/python $$script || exit 1; done
 
-conversions: $(VENV)/.installed ## every conversion on small models, into docs/conversions.md; takes hours
+conversions: $(VENV)/.installed ## every conversion on small models, into docs/reference/conversions-table.md; takes hours
 	@$(VENV)/bin/python scripts/write_conversions.py
 
 # STACK names the stack; ARGS are further words for scripts/provision.py, e.g. ARGS="--var most_zones=2".
@@ -105,5 +111,5 @@ $(VENV)/.installed: $(TORCH_STAMP) pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(TORCH_STAMP) pyproject.toml constraints.txt
 	@echo "Installing benchorch, its sweeper and the developer's tools ..."
-	@$(INSTALL) --editable '.[dev,sweep]'
+	@$(INSTALL) --editable '.[dev,docs,sweep]'
 	@touch $@ $(VENV)/.installed

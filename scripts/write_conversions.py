@@ -1,11 +1,11 @@
-"""Run every conversion on small models and write what came of it to docs/conversions.md.
+"""Run every conversion on small models; write docs/reference/conversions-table.md.
 
     python scripts/write_conversions.py [--models mlp,cnn,bert,gpt2] [--only NAME,...] [--again]
 
 Every cell is a trial of the real pipeline: built in one process, loaded and checked in another one
-that has only the stored artifact. What has run is kept under --work and not run again, so the
-script can be ended and started at any time; --fresh begins anew, and --again runs once more what
---only names. What compiles for minutes comes last. --write-only runs nothing.
+that has only the stored artifact. Results are kept under --work and not run again, so the
+script can be ended and started at any time; --fresh starts over, and --again repeats what --only
+names. What compiles for minutes comes last. --write-only runs nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchorch.journal import run_directory
 from benchorch.units import format_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "conversions.md"
+PAGE = ROOT / "docs" / "reference" / "conversions-table.md"
 CHUNK = 40  # conversions in one invocation
 COMPILED = {Format.AOTI_PACKAGE, Format.INDUCTOR_CACHE}
 
@@ -237,31 +237,28 @@ def _page(catalog: Catalog, names: Sequence[str], cells: Mapping[str, Mapping[st
     return "\n\n".join(part for part in parts if part).rstrip() + "\n"
 
 
-HEAD = """# Conversions
+HEAD = """# Conversions, tried
 
 <!-- Written by scripts/write_conversions.py (make conversions) from a real run: do not edit. -->
 
-What `conversion=NAME` can be, and what came of each on small models: built in one process, loaded
-in a fresh one from the stored artifact alone, its outputs compared with eager's. How fast they are
-is not the question here; the times say what to expect of a build, on a busy machine. Names are
-joined by `+`: `conversion=bf16+aot_inductor` takes the steps in that order, and the last runtime.
-[How to add your own](extending.md). `python -m benchorch conversions` tells the same of your
-machine, `python -m benchorch conversions NAME` each step of one.
+Each value of `conversion=NAME`, and its result on small models: built in one process, loaded in a
+fresh one from the stored artifact alone, and its outputs compared with eager's. The times show
+what to expect of a build, on a busy machine; they do not compare speed.
+[Conversions](../guides/conversions.md) explains how to choose and combine them,
+[Extending](../developing/extending.md#conversion) how to add one. `python -m benchorch
+conversions` reports the same for your machine, `python -m benchorch conversions NAME` each step
+of one.
 
-This page is of processors alone. What needs an NVIDIA GPU (TensorRT and Torch-TensorRT, ONNX
-Runtime's CUDA and TensorRT providers, CUDA graphs, products in float8) is written against the
-documented interfaces and tested in front of stand-ins at most: nobody has run it on a GPU yet."""
+This page covers processors only. Conversions that need an NVIDIA GPU (TensorRT and
+Torch-TensorRT, ONNX Runtime's CUDA and TensorRT providers, CUDA graphs, products in float8)
+follow the documented interfaces and are tested with fakes at most: none has run on a GPU yet."""
 
 
 def _untried(names: Sequence[str], cells: Mapping[str, Mapping[str, Cell]]) -> str:
     """How many conversions of which model were not run."""
     counts = {model: len(set(names) - set(found)) for model, found in cells.items()}
     told = ", ".join(f"{count} of {model}" for model, count in counts.items() if count)
-    return (
-        f"\n\nNot run this time, and marked by a dot: {told} (of {len(names)} each)."
-        if told
-        else ""
-    )
+    return f"\n\nNot run, and marked by a dot: {told} (of {len(names)} each)." if told else ""
 
 
 def _ran(names: Sequence[str], cells: Mapping[str, Mapping[str, Cell]]) -> str:
@@ -278,14 +275,14 @@ def _ran(names: Sequence[str], cells: Mapping[str, Mapping[str, Cell]]) -> str:
     missing += _untried(names, cells)
     return (
         f"Last run {newest} on {host.get('cpu_model')}, one thread, batches of 2, float32 unless "
-        f"the conversion says otherwise; {versions}.\n\n{models}{missing}"
+        f"the conversion changes it; {versions}.\n\n{models}{missing}"
     )
 
 
 def _overview(
     catalog: Catalog, names: Sequence[str], cells: Mapping[str, Mapping[str, Cell]]
 ) -> str:
-    head = ["conversion", "what it is", "keeps", *cells]
+    head = ["conversion", "what it is", "stores", *cells]
     rows = []
     for name in names:
         opened = catalog.open(name)
@@ -300,10 +297,11 @@ def _mark(cell: Cell | None) -> str:
     return MARKS[cell.state] if cell else "·"
 
 
-READY = """*ready* is a fresh process from stored artifact to first answer, imports included;
-*allowed* is the relative L2 error beyond which it would be disqualified. torch.compile keeps what
-Inductor generated and traces again; with frozen weights torch saves nothing of it, so that
-`inductor_freezing` leaves its options alone and compiles anew."""
+READY = """*ready*: time of a fresh process from the stored artifact to the first result,
+imports included. *allowed*: relative L2 error beyond which the conversion is
+disqualified. torch.compile stores what Inductor generated and traces again; with
+frozen weights torch stores nothing, so `inductor_freezing` stores only its options
+and compiles again."""
 
 
 def _model_table(model: str, cells: Mapping[str, Cell]) -> str:
@@ -379,7 +377,7 @@ def _not_here(catalog: Catalog, names: Sequence[str]) -> str:
 def _other_names(catalog: Catalog) -> str:
     parts = [
         "## Names of other tools",
-        "They are taken as they are: `conversion=FP16+EXPORT+EAGER`.",
+        "They work as they are: `conversion=FP16+EXPORT+EAGER`.",
     ]
     for tool, listed in catalog.other.listed.items():
         rows = [_selected(catalog.open(name)) for name in listed]

@@ -18,7 +18,7 @@ A wrong number is not an error: it is a `Verdict`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -106,3 +106,16 @@ class TraceError(BenchorchError):
 
 class PriceUnavailable(BenchorchError):
     """Nobody could be asked what a machine costs today; older prices may do."""
+
+
+def check_options(owner: object, rules: Mapping[str, bool]) -> None:
+    """Raise ValueError for the first rule that is not kept, with the option's value.
+
+    Args:
+        owner: has the options as attributes.
+        rules: whether each is kept, by its text, e.g. ``repeats: at least 0``.
+    """
+    for rule, kept in rules.items():
+        if not kept:
+            option = rule.partition(":")[0]
+            raise ValueError(f"{rule}; got {option}={getattr(owner, option)!r}")

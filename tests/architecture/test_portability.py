@@ -49,8 +49,8 @@ def test_other_paths_are_left_alone(text: str) -> None:
 
 def test_every_page_of_the_documentation_is_on_the_map() -> None:
     mapped = set(LINK.findall((ROOT / "docs" / "index.md").read_text()))
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
-    assert pages - mapped == set()
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert pages - mapped == {"index.md"}
 
 
 def test_links_between_pages_lead_somewhere() -> None:
@@ -61,3 +61,31 @@ def test_links_between_pages_lead_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+def test_a_page_that_code_or_configuration_names_exists() -> None:
+    missing = [
+        f"{path.relative_to(ROOT)} -> {name}"
+        for folder in ("src/*", "conf/*", "tests/*", "Makefile", "pyproject.toml")
+        for path in files(folder)
+        for name in re.findall(r"docs/[\w/-]+\.md", path.read_text(errors="replace"))
+        if not (ROOT / name).exists()
+    ]
+    assert missing == []
+
+
+def test_a_source_file_that_a_page_names_exists() -> None:
+    roots = (ROOT, ROOT / "src" / "benchorch")
+    named = {
+        (page, name)
+        for page in files("*.md")
+        if page.name != "CHANGELOG.md"
+        for name in re.findall(r"`((?:\w+/)+\w+\.(?:py|yaml|txt|sh))`", page.read_text())
+    }
+    missing = [
+        f"{page.relative_to(ROOT)} -> {name}"
+        for page, name in sorted(named)
+        if not any((root / name).exists() for root in roots)
+    ]
+    assert len(named) > 20
+    assert missing == []

@@ -53,6 +53,14 @@ def test_the_wheel_carries_every_yaml(wheel: Path, folder: str) -> None:
     assert {f"benchorch/{name}" for name in here} <= carried
 
 
+def test_the_wheel_carries_templates_style_sheets_and_scripts(wheel: Path) -> None:
+    source = ROOT / "src"
+    suffixes = {".j2", ".css", ".js"}
+    here = {p.relative_to(source).as_posix() for p in source.rglob("*") if p.suffix in suffixes}
+    assert len(here) >= 6
+    assert here <= set(zipfile.ZipFile(wheel).namelist())
+
+
 def test_the_wheel_carries_its_licence_and_its_types(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "benchorch/py.typed" in names

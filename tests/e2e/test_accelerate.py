@@ -20,7 +20,7 @@ FAST = {
     **{"stopping.window_s": 0.05, "protocol.canary_tolerance_ratio": None},
     "recorder": "none",
 }
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "accelerate.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "accelerate.md"
 
 
 @pytest.fixture

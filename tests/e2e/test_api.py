@@ -15,7 +15,7 @@ import benchorch
 from benchorch.errors import ConfigError
 from support.waiting import children_of, is_there
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "python-api.md"
 FAST = {
     **{"stopping": "fixed", "stopping.processes": 2, "stopping.calls": 5},
     **{"stopping.window_s": 0.05, "protocol.canary_tolerance_ratio": None},

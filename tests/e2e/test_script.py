@@ -191,7 +191,7 @@ def test_files_that_are_models_are_benchmarked_like_scripts(place):
 
 @pytest.mark.slow
 def test_each_line_of_mlagilitys_guide_has_one_that_works_here(place):
-    """What its user guide prints, in its order; docs/scripts.md has the table."""
+    """What its user guide prints, in its order; docs/guides/scripts.md has the table."""
     (place.path / "example.py").write_text(Path(TOP).read_text())
     store = f"store.root={place.path / 'cache'}"
     onnx = ("conversion=onnxruntime", "hardware=local", *FAST)

@@ -28,7 +28,7 @@ from benchorch.results.compare.load_run import Derived, stored
 from benchorch.results.compare.matching import Match
 from benchorch.results.compare.metric_kinds import LATENCY
 from benchorch.results.compare.stored_run import StoredTrial
-from benchorch.results.compare.verdicts import Judged, judge
+from benchorch.results.compare.verdicts import MetricVerdict, compare_cases
 from benchorch.results.metrics.summary import summarise_all
 
 CALIBRATION = Calibration(pair_cost_ns=40, step_ns=10, loop_turn_ns=9)
@@ -231,7 +231,7 @@ def once(
     return session(plan_id, (of, result(of, call_ns, seed=seed, **fields)))[0]
 
 
-def verdict(a: StoredTrial, b: StoredTrial, metric: str = LATENCY, *across: str) -> Judged:
+def verdict(a: StoredTrial, b: StoredTrial, metric: str = LATENCY, *across: str) -> MetricVerdict:
     """B against A, read alone."""
     case = Match(name="x", a=a, b=b), metric
-    return judge([case], across=excused_by(across))[0]
+    return compare_cases([case], across=excused_by(across))[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
@@ -29,11 +29,10 @@ class AotInductor(FileStep):
         max_autotune: time several kernels for each operator and keep the fastest.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.EXPORTED_PROGRAM,)
-    produces: ClassVar[Format] = Format.AOTI_PACKAGE
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability", "cpu_isa", "threads")
-    version: ClassVar[int] = 2  # 2: tells of autocast
+    consumes = (Format.EXPORTED_PROGRAM,)
+    produces = Format.AOTI_PACKAGE
+    depends_on = ("arch", "compute_capability", "cpu_isa", "threads")
+    version = 2  # 2: tells of autocast
 
     freezing: bool = False
     max_autotune: bool = False

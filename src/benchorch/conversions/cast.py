@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
@@ -24,11 +24,8 @@ class Cast(ModuleStep):
         dtype: of the weights and of what is computed.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
-    produces: ClassVar[Format] = Format.MODULE
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.MODULE,)
+    produces = Format.MODULE
 
     dtype: Literal["bfloat16", "float16"]
 

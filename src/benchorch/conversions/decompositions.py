@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
@@ -18,11 +18,9 @@ from benchorch.interfaces.conversion import BuildRequest, FileStep
 class Decompositions(FileStep):
     """Some 180 core ATen operators are left; run one by one they are slower than what they were."""
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.EXPORTED_PROGRAM,)
-    produces: ClassVar[Format] = Format.EXPORTED_PROGRAM
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 2  # 2: views of attention can be written out
+    consumes = (Format.EXPORTED_PROGRAM,)
+    produces = Format.EXPORTED_PROGRAM
+    version = 2  # 2: views of attention can be written out
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``program.pt2``."""

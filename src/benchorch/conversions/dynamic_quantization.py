@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.conversions.quantization import quietly
 from benchorch.domain.tensors import Example
@@ -32,10 +32,6 @@ class DynamicQuantization(StateStep):
     Args:
         dtype: of the weights; with float16 the arithmetic stays in float32.
     """
-
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
 
     dtype: Literal["int8", "float16"] = "int8"
 

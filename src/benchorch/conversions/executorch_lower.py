@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
@@ -32,11 +32,10 @@ NOTES_FILE = "model.json"
 class ExecutorchLower(FileStep):
     """XNNPACK gets what it takes; portable kernels run the rest, slowly, and are counted."""
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.EXPORTED_PROGRAM,)
-    produces: ClassVar[Format] = Format.EXECUTORCH_PROGRAM
-    requires: ClassVar[tuple[str, ...]] = ("torch", "executorch")
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 2  # 2: views of attention can be written out
+    consumes = (Format.EXPORTED_PROGRAM,)
+    produces = Format.EXECUTORCH_PROGRAM
+    requires = ("torch", "executorch")
+    version = 2  # 2: views of attention can be written out
 
     def unavailable(self, device: str) -> str | None:
         """On NVIDIA GPUs."""

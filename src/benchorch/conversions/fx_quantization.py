@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 from benchorch.conversions.quantization import calibrate, check_samples, quietly
 from benchorch.domain.tensors import Example
@@ -35,10 +35,8 @@ class FxQuantization(StateStep):
         samples: how many inputs the activations are calibrated on.
     """
 
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
     # Another architecture has another engine, which rounds in another way.
-    depends_on: ClassVar[tuple[str, ...]] = ("arch",)
-    version: ClassVar[int] = 1
+    depends_on = ("arch",)
 
     fake: bool = False
     samples: int = 16

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
@@ -35,11 +35,10 @@ class InductorCompile(FileStep):
             runtime's facts count it.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
-    produces: ClassVar[Format] = Format.INDUCTOR_CACHE
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability", "cpu_isa", "threads")
-    version: ClassVar[int] = 2  # 2: options for Dynamo beside Inductor's
+    consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
+    produces = Format.INDUCTOR_CACHE
+    depends_on = ("arch", "compute_capability", "cpu_isa", "threads")
+    version = 2  # 2: options for Dynamo beside Inductor's
 
     mode: Literal[
         "default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"

@@ -6,7 +6,7 @@ Where a module overrides them, it is the override that is called.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
@@ -26,11 +26,9 @@ if TYPE_CHECKING:
 class LightningOnnx(FileStep):
     """``module.to_onnx(file, input_sample, ...)``, which hands its options to torch's exporter."""
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.LIGHTNING_MODULE,)
-    produces: ClassVar[Format] = Format.ONNX
-    requires: ClassVar[tuple[str, ...]] = ("torch", "onnx", "onnxscript")
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.LIGHTNING_MODULE,)
+    produces = Format.ONNX
+    requires = ("torch", "onnx", "onnxscript")
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.onnx``."""
@@ -56,12 +54,10 @@ class LightningTorchScript(FileStep):
         method: ``script``, which is Lightning's default, or ``trace``.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.LIGHTNING_MODULE,)
-    produces: ClassVar[Format] = Format.TORCHSCRIPT
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    consumes = (Format.LIGHTNING_MODULE,)
+    produces = Format.TORCHSCRIPT
     # A host without a GPU has none: the fact tells the two kinds of traces apart.
-    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability")
-    version: ClassVar[int] = 1
+    depends_on = ("arch", "compute_capability")
 
     method: Literal["script", "trace"] = "script"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 class ChannelsLast(ModuleStep):
     """Kernels of convolutions with their channels innermost; live runtimes lay images out alike."""
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
-    produces: ClassVar[Format] = Format.MODULE
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.MODULE,)
+    produces = Format.MODULE
 
     def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:
         """The same module, its 4-D parameters laid out anew."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 class Mkldnn(ModuleStep):
     """Weights are packed once instead of at every call; what lies between the layers stays."""
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
-    produces: ClassVar[Format] = Format.MODULE
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.MODULE,)
+    produces = Format.MODULE
 
     def unavailable(self, device: str) -> str | None:
         """A reason everywhere but on a CPU."""

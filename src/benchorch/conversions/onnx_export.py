@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
@@ -34,14 +34,13 @@ class OnnxExport(FileStep):
         opset: version of ONNX's operator set; null means the exporter's own choice.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (
+    consumes = (
         *(Format.MODULE, Format.ONNX),
         Format.EXPORTED_PROGRAM,
     )
-    produces: ClassVar[Format] = Format.ONNX
-    requires: ClassVar[tuple[str, ...]] = ("torch", "onnx", "onnxscript")
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 2
+    produces = Format.ONNX
+    requires = ("torch", "onnx", "onnxscript")
+    version = 2
 
     opset: int | None = None
 

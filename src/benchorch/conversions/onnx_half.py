@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
@@ -24,11 +24,9 @@ class OnnxHalf(FileStep):
         keep_io_types: leave inputs and outputs in float32.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.ONNX,)
-    produces: ClassVar[Format] = Format.ONNX
-    requires: ClassVar[tuple[str, ...]] = ("onnx", runtime_distribution())
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.ONNX,)
+    produces = Format.ONNX
+    requires = ("onnx", runtime_distribution())
 
     keep_io_types: bool = False
 

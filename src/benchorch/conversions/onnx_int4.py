@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, final
+from typing import Any, Literal, final
 
 from benchorch.conversions.onnx_prepare import prepared, require_operators, without_gemms
 from benchorch.domain.artifact import Format
@@ -32,11 +32,9 @@ class OnnxBlockWeights(FileStep):
         compute: what the kernel rounds activations to: int8 is faster, float32 exact.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.ONNX,)
-    produces: ClassVar[Format] = Format.ONNX
-    requires: ClassVar[tuple[str, ...]] = ("onnx", "onnx-ir", runtime_distribution())
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.ONNX,)
+    produces = Format.ONNX
+    requires = ("onnx", "onnx-ir", runtime_distribution())
 
     bits: Literal[4, 8] = 4
     block_size: Literal[16, 32, 64, 128, 256] = 32

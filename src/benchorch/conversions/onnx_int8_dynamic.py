@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 from benchorch.conversions.onnx_prepare import prepared, require_operators
 from benchorch.domain.artifact import Format
@@ -25,11 +25,9 @@ class OnnxInt8Dynamic(FileStep):
         reduce_range: 7 bit weights, for processors whose 8 bit products saturate (no VNNI).
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.ONNX,)
-    produces: ClassVar[Format] = Format.ONNX
-    requires: ClassVar[tuple[str, ...]] = ("onnx", runtime_distribution())
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.ONNX,)
+    produces = Format.ONNX
+    requires = ("onnx", runtime_distribution())
 
     per_channel: bool = False
     reduce_range: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.conversions.onnx_prepare import prepared, require_operators
 from benchorch.domain.artifact import Format
@@ -31,11 +31,9 @@ class OnnxInt8Static(FileStep):
         reduce_range: 7 bit weights, for processors whose 8 bit products saturate (no VNNI).
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.ONNX,)
-    produces: ClassVar[Format] = Format.ONNX
-    requires: ClassVar[tuple[str, ...]] = ("onnx", runtime_distribution())
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.ONNX,)
+    produces = Format.ONNX
+    requires = ("onnx", runtime_distribution())
 
     samples: int = 32
     method: Literal["minmax", "entropy", "percentile"] = "minmax"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, final
+from typing import Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
@@ -37,11 +37,9 @@ class OpenVinoWeights(FileStep):
             null means where nothing else would have.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.OPENVINO_IR,)
-    produces: ClassVar[Format] = Format.OPENVINO_IR
-    requires: ClassVar[tuple[str, ...]] = ("openvino", "nncf")
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.OPENVINO_IR,)
+    produces = Format.OPENVINO_IR
+    requires = ("openvino", "nncf")
 
     bits: Literal[4, 8] = 8
     symmetric: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
@@ -29,15 +29,13 @@ class OpenVinoConvert(FileStep):
     A live module is traced, which follows the path that the example takes.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (
+    consumes = (
         Format.MODULE,
         Format.EXPORTED_PROGRAM,
         Format.ONNX,
     )
-    produces: ClassVar[Format] = Format.OPENVINO_IR
-    requires: ClassVar[tuple[str, ...]] = ("torch", "openvino")
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    produces = Format.OPENVINO_IR
+    requires = ("torch", "openvino")
 
     def unavailable(self, device: str) -> str | None:
         """On NVIDIA GPUs."""

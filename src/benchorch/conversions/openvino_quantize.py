@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, final
+from typing import Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
@@ -29,11 +29,10 @@ class OpenVinoInt8(FileStep):
         model_type: transformer keeps the operators of attention that int8 would spoil in floats.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.OPENVINO_IR,)
-    produces: ClassVar[Format] = Format.OPENVINO_IR
-    requires: ClassVar[tuple[str, ...]] = ("openvino", "nncf")
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 2
+    consumes = (Format.OPENVINO_IR,)
+    produces = Format.OPENVINO_IR
+    requires = ("openvino", "nncf")
+    version = 2
 
     samples: int = 32
     preset: Literal["performance", "mixed"] | None = None

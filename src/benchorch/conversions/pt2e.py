@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.conversions.quantization import calibrate, check_samples, missing, quietly
 from benchorch.domain.artifact import Format
@@ -40,11 +40,9 @@ class Pt2e(FileStep):
         samples: how many inputs the activations are calibrated on.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.EXPORTED_PROGRAM,)
-    produces: ClassVar[Format] = Format.EXPORTED_PROGRAM
-    requires: ClassVar[tuple[str, ...]] = ("torch", "torchao")
-    depends_on: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.EXPORTED_PROGRAM,)
+    produces = Format.EXPORTED_PROGRAM
+    requires = ("torch", "torchao")
 
     quantizer: Literal["x86_inductor", "xnnpack"] = "x86_inductor"
     dynamic: bool = False

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import SubprocessError
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.conversions.quantization import calibrate, check_samples, missing, quietly
 from benchorch.domain.tensors import Example
@@ -54,10 +54,9 @@ class Quanto(StateStep):
         samples: how many inputs the activations are calibrated on.
     """
 
-    requires: ClassVar[tuple[str, ...]] = ("torch", "optimum-quanto")
+    requires = ("torch", "optimum-quanto")
     # What unpacks fewer than 8 bits is compiled on the machine and kept with the weights.
-    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability")
-    version: ClassVar[int] = 1
+    depends_on = ("arch", "compute_capability")
 
     weights: Literal["int8", "int4", "int2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"]
     activations: Literal["int8"] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
@@ -28,11 +28,10 @@ class TensorRtBuild(FileStep):
         tf32: let float32 products be rounded to 10 bits of mantissa, as tensor cores want them.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.ONNX,)
-    produces: ClassVar[Format] = Format.TENSORRT_ENGINE
-    requires: ClassVar[tuple[str, ...]] = ("tensorrt",)
-    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability")
-    version: ClassVar[int] = 1
+    consumes = (Format.ONNX,)
+    produces = Format.TENSORRT_ENGINE
+    requires = ("tensorrt",)
+    depends_on = ("arch", "compute_capability")
 
     tf32: bool = False
 

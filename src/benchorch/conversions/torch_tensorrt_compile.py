@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
@@ -25,12 +25,11 @@ class TorchTensorRtCompile(FileStep):
         min_block_size: of how many operators an engine must consist at least.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.EXPORTED_PROGRAM,)
+    consumes = (Format.EXPORTED_PROGRAM,)
     # Not a plain exported program: only who has Torch-TensorRT can read it.
-    produces: ClassVar[Format] = Format("torch_tensorrt_program")
-    requires: ClassVar[tuple[str, ...]] = ("torch", "torch-tensorrt")
-    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability")
-    version: ClassVar[int] = 1
+    produces = Format("torch_tensorrt_program")
+    requires = ("torch", "torch-tensorrt")
+    depends_on = ("arch", "compute_capability")
 
     tf32: bool = False
     min_block_size: int = 1

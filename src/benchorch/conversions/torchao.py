@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.conversions.quantization import missing, quietly
 from benchorch.domain.tensors import Example
@@ -56,10 +56,9 @@ class TorchAo(StateStep):
         group_size: how many weights of a row share a scale, where there are fewer than 8 bits.
     """
 
-    requires: ClassVar[tuple[str, ...]] = ("torch", "torchao")
+    requires = ("torch", "torchao")
     # Weights of 4 bits are packed for the registers of the processor.
-    depends_on: ClassVar[tuple[str, ...]] = ("compute_capability", "cpu_isa")
-    version: ClassVar[int] = 1
+    depends_on = ("compute_capability", "cpu_isa")
 
     scheme: Scheme
     group_size: Literal[32, 64, 128] = 32

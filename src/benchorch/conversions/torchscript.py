@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -35,12 +35,11 @@ class TorchScript(FileStep):
             norms and packs weights for this processor too.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
-    produces: ClassVar[Format] = Format.TORCHSCRIPT
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    consumes = (Format.MODULE,)
+    produces = Format.TORCHSCRIPT
     # A host without a GPU has none: the fact tells the two kinds of traces apart.
-    depends_on: ClassVar[tuple[str, ...]] = ("arch", "compute_capability")
-    version: ClassVar[int] = 2  # 2: with how it is called
+    depends_on = ("arch", "compute_capability")
+    version = 2  # 2: with how it is called
 
     method: Literal["trace", "script"] = "trace"
     optimize: Literal["none", "freeze", "inference"] = "none"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
@@ -26,11 +26,11 @@ NOTES_FILE = "model.json"
 class TvmCompile(FileStep):
     """For any processor of the architecture, without a search for better schedules."""
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.EXPORTED_PROGRAM,)
-    produces: ClassVar[Format] = Format.TVM_LIBRARY
-    requires: ClassVar[tuple[str, ...]] = ("torch", "apache-tvm")
-    depends_on: ClassVar[tuple[str, ...]] = ("arch",)
-    version: ClassVar[int] = 2  # 2: views of attention can be written out
+    consumes = (Format.EXPORTED_PROGRAM,)
+    produces = Format.TVM_LIBRARY
+    requires = ("torch", "apache-tvm")
+    depends_on = ("arch",)
+    version = 2  # 2: views of attention can be written out
 
     def unavailable(self, device: str) -> str | None:
         """On NVIDIA GPUs, whose kernels TVM cannot make without tuning."""

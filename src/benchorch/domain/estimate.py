@@ -5,28 +5,81 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_TAILS = ("p50", "p90", "p95", "p99", "p99.9")
+_TAILS = {"p50": "median", "p90": "90 %", "p95": "95 %", "p99": "99 %", "p99.9": "99.9 %"}
 
-METRICS = (
-    *(f"latency_ms/{tail}" for tail in _TAILS),
-    *("latency_ms/best", "latency_ms/mean", "undisturbed_latency_ms/p50", "cpu_ms/p50"),
-    *("device_ms/p50", "issue_ms/p50", "throughput_items_per_s/mean"),
-    *(f"response_ms/{tail}" for tail in _TAILS),
-    *("queueing_ms/p50", "queueing_ms/p99", "service_ms/p50", "service_ms/p99"),
-    *("offered_per_s/mean", "achieved_per_s/mean", "target_rate_per_s/max", "capacity_per_s/mean"),
-    *("load_s/p50", "first_call_s/p50", "time_to_steady_s/p50", "break_even_calls/total"),
-    *(f"{stage}_ms/p50" for stage in ("prepare", "h2d", "compute", "d2h", "post")),
-    *("end_to_end_ms/p50", "stages_sum_ms/p50", "overlap_ratio/p50"),
-    *("h2d_bytes_per_s/p50", "d2h_bytes_per_s/p50"),
-    *("peak_rss_bytes/max", "start_rss_bytes/p50", "loaded_rss_bytes/p50"),
-    *("inference_rss_bytes/max", "after_rss_bytes/p50"),
-    *("device_allocated_bytes/max", "device_reserved_bytes/max", "device_process_bytes/max"),
-    *("energy_j_per_item/mean", "net_energy_j_per_item/mean", "idle_w/mean"),
-    *("utilisation_ratio/mean", "achieved_flops_per_s/mean"),
-    *("build_s/total", "original_build_s/total", "artifact_bytes/total"),
-    *("cost_usd_per_million_items/on_demand", "cost_usd_per_million_items/spot"),
-    *("parameters/total", "macs/total", "flops/total"),
-)
+METRIC_GROUPS: Mapping[str, Mapping[str, str]] = {
+    "Latency and throughput": {
+        **{f"latency_ms/{tail}": f"latency of a query, {of}" for tail, of in _TAILS.items()},
+        "latency_ms/best": "the shortest query",
+        "latency_ms/mean": "mean latency, where the tail is light enough for one to exist",
+        "undisturbed_latency_ms/p50": "median without the blocks that other work interrupted",
+        "cpu_ms/p50": "processor time of a query, all threads",
+        "device_ms/p50": "time of a query between events of the device",
+        "issue_ms/p50": "time until the calls of a query had returned",
+        "throughput_items_per_s/mean": "items of the steady calls over the time they took",
+    },
+    "Under load": {
+        **{f"response_ms/{tail}": f"from due to done, {of}" for tail, of in _TAILS.items()},
+        "queueing_ms/p50": "from due to started, median",
+        "queueing_ms/p99": "from due to started, 99 %",
+        "service_ms/p50": "from started to done, median",
+        "service_ms/p99": "from started to done, 99 %",
+        "offered_per_s/mean": "queries per second of the schedule",
+        "achieved_per_s/mean": "completed queries per second",
+        "target_rate_per_s/max": "the highest rate at which the target holds",
+        "capacity_per_s/mean": "queries per second, each issued as soon as a server is free",
+    },
+    "Start": {
+        "load_s/p50": "loading the artifact in a fresh process",
+        "first_call_s/p50": "the first call of a fresh process",
+        "time_to_steady_s/p50": "from loading to the first steady block",
+        "break_even_calls/total": "calls after which the time of the build is regained",
+    },
+    "Transfer breakdown": {
+        "prepare_ms/p50": "host arrays to the runtime's tensors",
+        "h2d_ms/p50": "copy to the device",
+        "compute_ms/p50": "the call",
+        "d2h_ms/p50": "copy back to the host",
+        "post_ms/p50": "results to host arrays",
+        "end_to_end_ms/p50": "all stages of a pass, drained at its end only",
+        "stages_sum_ms/p50": "sum of the stages, each drained",
+        "overlap_ratio/p50": "1 less end to end over the sum of the stages",
+        "h2d_bytes_per_s/p50": "bytes copied to the device over the stage's time",
+        "d2h_bytes_per_s/p50": "bytes copied back over the stage's time",
+    },
+    "Memory": {
+        "peak_rss_bytes/max": "peak of a process while loading and calling",
+        "start_rss_bytes/p50": "before anything is loaded",
+        "loaded_rss_bytes/p50": "with artifact and inputs",
+        "inference_rss_bytes/max": "peak from the first call on",
+        "after_rss_bytes/p50": "after measuring",
+        "device_allocated_bytes/max": "peak of torch's allocator: allocated",
+        "device_reserved_bytes/max": "peak of torch's allocator: reserved",
+        "device_process_bytes/max": "what the driver reports for the process at the end",
+    },
+    "Energy and work": {
+        "energy_j_per_item/mean": "rise of the energy counter over the items of a window",
+        "net_energy_j_per_item/mean": "the same without what the idle machine would have drawn",
+        "idle_w/mean": "power of the idle machine",
+        "utilisation_ratio/mean": "share of the windows in which the device was busy",
+        "achieved_flops_per_s/mean": "FLOPs of a call over the time of the steady calls",
+    },
+    "Build and cost": {
+        "build_s/total": "what this trial built",
+        "original_build_s/total": "what the artifact took when it was built",
+        "artifact_bytes/total": "size of the artifact's files",
+        "cost_usd_per_million_items/on_demand": "price of the machine over its throughput",
+        "cost_usd_per_million_items/spot": "the same at the spot price",
+    },
+    "Model": {
+        "parameters/total": "elements of all parameters, shared ones once",
+        "macs/total": "multiply-accumulates of one call",
+        "flops/total": "floating-point operations of one call",
+    },
+}
+"""What each estimate of a `Summary` means, by its name, in the order of reports."""
+
+METRICS = tuple(name for group in METRIC_GROUPS.values() for name in group)
 """The names under which a `Summary` may hold an estimate."""
 
 

@@ -1,6 +1,6 @@
 """Parameters, multiply-accumulates and floating-point operations of a model.
 
-The convention, for every operator that torch's dispatcher sees in one call (docs/resources.md):
+The convention, for every operator that torch sees in one call (docs/measuring/resources.md):
 
 =============================  ==========================================================
 products (MACs)                one multiply-accumulate for each product summed: matrix products,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import sub
 from time import perf_counter_ns, process_time_ns
-from typing import ClassVar, final
+from typing import final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Calibration
@@ -22,7 +22,7 @@ from benchorch.interfaces.hardware import Clock, Counts, Meter, TimedBlock, Timi
 class CpuHardware(DeclaredHardware):
     """A machine without an accelerator, or one whose accelerator is left alone."""
 
-    device: ClassVar[str] = "cpu"
+    device = "cpu"
 
     def mismatch(self) -> str | None:
         """Why the machine this runs on is not of this kind, or None."""

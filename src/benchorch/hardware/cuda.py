@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns, process_time_ns
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Calibration
@@ -35,7 +35,7 @@ _DEVICE_FILES = (Path("/dev/nvidiactl"), Path("/dev/nvidia0"), Path("/dev/dxg"))
 class CudaHardware(DeclaredHardware):
     """A machine with at least one CUDA device, of which the first one is used."""
 
-    device: ClassVar[str] = "cuda"
+    device = "cuda"
 
     def mismatch(self) -> str | None:
         """Why the machine this runs on is not of this kind, or None; imports nothing heavy."""

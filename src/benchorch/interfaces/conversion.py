@@ -68,9 +68,9 @@ class Step(ABC):
 
     consumes: ClassVar[tuple[Format, ...]]
     produces: ClassVar[Format]
-    requires: ClassVar[tuple[str, ...]]
-    depends_on: ClassVar[tuple[str, ...]]
-    version: ClassVar[int]
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1
 
     @property
     def tolerance_ratio(self) -> float:
@@ -109,8 +109,8 @@ class StateStep(FileStep):
     Quantised weights, for instance. The module that ``build`` gets is its own, to be changed.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
-    produces: ClassVar[Format] = Format.MODULE
+    consumes = (Format.MODULE,)
+    produces = Format.MODULE
 
     @abstractmethod
     def restore(self, module: torch.nn.Module, source: Path, example: Example) -> torch.nn.Module:

@@ -27,8 +27,8 @@ class Model(ABC):
         version: raised whenever the same parameters begin to mean another module.
     """
 
-    requires: ClassVar[tuple[str, ...]]
-    version: ClassVar[int]
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    version: ClassVar[int] = 1
 
     @property
     def gives(self) -> tuple[Format, ...]:

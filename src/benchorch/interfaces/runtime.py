@@ -95,8 +95,8 @@ class Runtime(ABC):
     """
 
     consumes: ClassVar[tuple[Format, ...]]
-    requires: ClassVar[tuple[str, ...]]
-    version: ClassVar[int]
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+    version: ClassVar[int] = 1
     cohabits: ClassVar[bool] = True
 
     @property

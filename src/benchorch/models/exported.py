@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 from benchorch.domain.codec import Json
@@ -35,9 +35,6 @@ class ExportedModel(DeclaredModel):
 
     program: str
     digest: str
-
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
 
     def load(self, seed: int) -> torch.nn.Module:
         """The graph; BuildError where the file is not what was written."""

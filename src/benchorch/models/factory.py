@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
@@ -35,9 +35,6 @@ class FactoryModel(DeclaredModel):
 
     factory: str
     arguments: Mapping[str, Json] = field(default_factory=dict)
-
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
 
     def load(self, seed: int) -> torch.nn.Module:
         """What the factory returns; BuildError of kind user_code where that is no module."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -55,8 +55,7 @@ class LightningModel(DeclaredModel):
     module: str
     arguments: Mapping[str, Json] = field(default_factory=dict)
 
-    requires: ClassVar[tuple[str, ...]] = ("torch", _distribution())
-    version: ClassVar[int] = 1
+    requires = ("torch", _distribution())
 
     @property
     def gives(self) -> tuple[Format, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 from benchorch.domain.tensors import Workload
 from benchorch.models.declared_model import DeclaredModel
@@ -27,9 +27,6 @@ class Mlp(DeclaredModel):
     """
 
     widths: tuple[int, ...]
-
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if len(self.widths) < 2 or min(self.widths) < 1:

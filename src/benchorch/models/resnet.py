@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 from benchorch.domain.tensors import Workload
 from benchorch.models.declared_model import DeclaredModel
@@ -28,9 +28,6 @@ class ResNet(DeclaredModel):
 
     depth: Literal[18, 34, 50, 101, 152]
     classes: int = 1000
-
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if self.classes < 1:

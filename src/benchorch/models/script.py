@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -54,9 +54,6 @@ class ScriptModel(DeclaredModel):
     weights: str | None = None
     architecture: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
 
     @property
     def gives(self) -> tuple[Format, ...]:

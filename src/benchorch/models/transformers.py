@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
@@ -47,8 +47,7 @@ class TransformersModel(DeclaredModel):
     outputs: tuple[str, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
 
-    requires: ClassVar[tuple[str, ...]] = ("torch", "transformers")
-    version: ClassVar[int] = 1
+    requires = ("torch", "transformers")
 
     def load(self, seed: int) -> torch.nn.Module:
         """The model, answering with a plain tuple of tensors."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 from benchorch.errors import MeasureError
 from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest, Profiler
@@ -14,7 +14,7 @@ from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest, Profi
 class NoProfiler(Profiler):
     """Saves the seconds that profiling costs each trial."""
 
-    wanted: ClassVar[bool] = False
+    wanted = False
 
     def unavailable(self, device: str) -> str | None:
         """Always: nothing is to be recorded."""

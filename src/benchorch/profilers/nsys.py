@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, final
+from typing import Literal, final
 
 from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest
 from benchorch.profilers.schedule import Scheduled
@@ -30,7 +30,7 @@ class Nsys(Scheduled):
         range: ``calls`` records the active calls alone, ``everything`` the process from its start.
     """
 
-    exit_s: ClassVar[float] = 300.0  # it writes and converts its report after the process
+    exit_s = 300.0  # it writes and converts its report after the process
 
     program: str = "nsys"
     trace: Sequence[str] = ("cuda", "nvtx", "osrt", "cudnn", "cublas")

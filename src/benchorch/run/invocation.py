@@ -25,7 +25,7 @@ from benchorch.journal.lock import StatusFile, acquire_lock
 from benchorch.journal.registry import remember
 from benchorch.results.pricing.sweep_cost import check_budget, prices_of
 from benchorch.results.report.console import ConsoleReport
-from benchorch.results.report.tables import whole
+from benchorch.results.report.tables import full_markdown
 from benchorch.run.planner import new_plan_id, plan_jobs
 from benchorch.run.sidecar import Sidecar, archiving, recording
 from benchorch.trial.build_keys import NOTES
@@ -123,7 +123,7 @@ class Invocation:
         try:
             self.report.table(self.plan, self.results, summaries, self.directory)
             with self._on_disk("The table"):
-                text = whole(self.plan, self.results, summaries)
+                text = full_markdown(self.plan, self.results, summaries)
                 write_text(self.directory / run_directory.TABLE, text)
         finally:
             recorded = _finished(self._recorder, complete, self.report.recording)

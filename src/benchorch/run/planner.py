@@ -85,7 +85,7 @@ def _notes(session: ConfigNode, executor: Executor) -> Iterator[str]:
     if executor.is_remote() and not store.is_shared():
         yield (
             "each machine builds for itself, unless store.root is a disk that all of them mount; "
-            "with store=s3 one builds for all (docs/cache.md)"
+            "with store=s3 one builds for all (docs/cloud/cache.md)"
         )
 
 

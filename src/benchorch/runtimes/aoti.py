@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 from zipfile import BadZipFile, ZipFile
 
 from benchorch.domain.artifact import Format
@@ -38,9 +38,8 @@ _CHECKS = {
 class Aoti(Runtime):
     """Calls the compiled library directly; Dynamo and Inductor are never imported."""
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.AOTI_PACKAGE,)
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 2
+    consumes = (Format.AOTI_PACKAGE,)
+    version = 2
 
     def unavailable(self, device: str) -> str | None:
         """A reason only where torch is missing."""

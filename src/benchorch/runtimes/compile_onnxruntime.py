@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -57,10 +57,9 @@ class CompileOnnxRuntime(Runtime):
     taken for constants. Nothing is kept: every process exports anew while it loads.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
-    requires: ClassVar[tuple[str, ...]] = ("torch", "onnx", "onnxscript", runtime_distribution())
-    version: ClassVar[int] = 1
-    cohabits: ClassVar[bool] = False  # its setting of Dynamo is the process's
+    consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
+    requires = ("torch", "onnx", "onnxscript", runtime_distribution())
+    cohabits = False  # its setting of Dynamo is the process's
 
     def unavailable(self, device: str) -> str | None:
         """Torch or the provider of this device is missing."""

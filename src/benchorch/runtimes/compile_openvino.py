@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NoReturn, final
+from typing import Any, Literal, NoReturn, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -37,10 +37,9 @@ class CompileOpenVino(Runtime):
             processors that have it.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
-    requires: ClassVar[tuple[str, ...]] = ("torch", "openvino")
-    version: ClassVar[int] = 1
-    cohabits: ClassVar[bool] = False  # the backend keeps its graphs in the process
+    consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
+    requires = ("torch", "openvino")
+    cohabits = False  # the backend keeps its graphs in the process
 
     precision: Literal["float32", "device"] = "float32"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
@@ -23,9 +23,7 @@ class Compiled(Runtime):
         dynamic: true leaves sizes open from the start, false never, null where they change.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
+    consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
 
     backend: Literal["eager", "aot_eager", "cudagraphs"]
     dynamic: bool | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
 from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
@@ -21,12 +21,11 @@ class Eager(Runtime):
     An exported program calls the same kernels without the model's Python, and checks its inputs.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (
+    consumes = (
         *(Format.MODULE, Format.CALLABLE),
         Format.EXPORTED_PROGRAM,
     )
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 2
+    version = 2
 
     def unavailable(self, device: str) -> str | None:
         """A reason only where torch is missing."""

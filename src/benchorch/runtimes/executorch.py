@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -33,10 +33,9 @@ class Executorch(Runtime):
     Its pool of threads is the process's: the last program that was loaded sets its size.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.EXECUTORCH_PROGRAM,)
-    requires: ClassVar[tuple[str, ...]] = ("torch", "executorch")
-    version: ClassVar[int] = 1
-    cohabits: ClassVar[bool] = False  # one pool of threads for all programs of a process
+    consumes = (Format.EXECUTORCH_PROGRAM,)
+    requires = ("torch", "executorch")
+    cohabits = False  # one pool of threads for all programs of a process
 
     def unavailable(self, device: str) -> str | None:
         """Without torch, and on NVIDIA GPUs."""

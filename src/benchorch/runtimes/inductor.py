@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -27,9 +27,8 @@ _WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 class Inductor(Runtime):
     """Dynamo traces again in every process, so the first call is slow even on a full cache."""
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.INDUCTOR_CACHE,)
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 2
+    consumes = (Format.INDUCTOR_CACHE,)
+    version = 2
 
     def unavailable(self, device: str) -> str | None:
         """A reason only where torch is missing."""

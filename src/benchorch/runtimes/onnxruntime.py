@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -52,9 +52,9 @@ class OnnxRuntime(Runtime):
         provider: where the graph runs; ``device`` means where the hardware says.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.ONNX,)
-    requires: ClassVar[tuple[str, ...]] = (runtime_distribution(),)
-    version: ClassVar[int] = 2
+    consumes = (Format.ONNX,)
+    requires = (runtime_distribution(),)
+    version = 2
 
     provider: Literal["device", "cpu", "cuda", "tensorrt", "openvino"] = "device"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -33,9 +33,8 @@ class OpenVino(Runtime):
             processors that have it, whatever the graph says.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.OPENVINO_IR,)
-    requires: ClassVar[tuple[str, ...]] = ("openvino", "numpy")
-    version: ClassVar[int] = 1
+    consumes = (Format.OPENVINO_IR,)
+    requires = ("openvino", "numpy")
 
     precision: Literal["float32", "bfloat16", "float16", "device"] = "float32"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn, final
+from typing import NoReturn, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import MeasureError
@@ -20,9 +20,8 @@ class Retired(Runtime):
         successor: the conversion to choose instead; empty where there is none.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE,)
-    requires: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1
+    consumes = (Format.MODULE,)
+    requires = ()
 
     reason: str
     successor: str = ""

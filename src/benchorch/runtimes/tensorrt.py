@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import MeasureError
@@ -39,9 +39,8 @@ _TYPES = {
 class TensorRt(Runtime):
     """Every bound call has a context and buffers of its own."""
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.TENSORRT_ENGINE,)
-    requires: ClassVar[tuple[str, ...]] = ("torch", "tensorrt")
-    version: ClassVar[int] = 1
+    consumes = (Format.TENSORRT_ENGINE,)
+    requires = ("torch", "tensorrt")
 
     def unavailable(self, device: str) -> str | None:
         """Without torch, and anywhere but on NVIDIA GPUs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
@@ -31,9 +31,8 @@ _PROGRAM = Format("torch_tensorrt_program")
 class TorchTensorRt(Runtime):
     """PyTorch calls the engines, and runs itself what they leave out."""
 
-    consumes: ClassVar[tuple[Format, ...]] = (_PROGRAM,)
-    requires: ClassVar[tuple[str, ...]] = ("torch", "torch-tensorrt")
-    version: ClassVar[int] = 1
+    consumes = (_PROGRAM,)
+    requires = ("torch", "torch-tensorrt")
 
     def unavailable(self, device: str) -> str | None:
         """Without torch, and anywhere but on NVIDIA GPUs."""
@@ -79,9 +78,9 @@ class TorchTensorRtJit(Runtime):
             replaced; false builds them in every process, with the weights as constants.
     """
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.MODULE, Format.EXPORTED_PROGRAM)
-    requires: ClassVar[tuple[str, ...]] = ("torch", "torch-tensorrt")
-    version: ClassVar[int] = 2  # 2: keeps its engines
+    consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
+    requires = ("torch", "torch-tensorrt")
+    version = 2  # 2: keeps its engines
 
     tf32: bool = False
     min_block_size: int = 1

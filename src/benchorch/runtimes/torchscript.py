@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 class TorchScript(Runtime):
     """The first calls are slow: the interpreter watches them and then specialises."""
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.TORCHSCRIPT,)
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 2
+    consumes = (Format.TORCHSCRIPT,)
+    version = 2
 
     def unavailable(self, device: str) -> str | None:
         """A reason only where torch is missing."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -30,10 +30,9 @@ _PERFORMANCE_CORES = 1  # config_threadpool's word for "the fast ones first"
 class Tvm(Runtime):
     """Tensors are shared with torch, which knows the types that numpy lacks."""
 
-    consumes: ClassVar[tuple[Format, ...]] = (Format.TVM_LIBRARY,)
-    requires: ClassVar[tuple[str, ...]] = ("torch", "apache-tvm")
-    version: ClassVar[int] = 1
-    cohabits: ClassVar[bool] = False  # one pool of threads for all libraries of a process
+    consumes = (Format.TVM_LIBRARY,)
+    requires = ("torch", "apache-tvm")
+    cohabits = False  # one pool of threads for all libraries of a process
 
     def unavailable(self, device: str) -> str | None:
         """Without torch, and on NVIDIA GPUs."""

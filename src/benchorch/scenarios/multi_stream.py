@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, final
+from typing import final
 
 from benchorch.domain.measurement import Calibration, Observations
 from benchorch.interfaces.hardware import Clock
@@ -26,7 +26,7 @@ class MultiStream(Scenario):
     """
 
     # Turns are of single calls, which say nothing of whole queries.
-    pairing: ClassVar[str] = "adjacent"
+    pairing = "adjacent"
 
     samples_per_query: int = 8
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 from benchorch.domain.measurement import Calibration, Observations
 from benchorch.interfaces.hardware import Clock
@@ -30,7 +30,7 @@ class Offline(Scenario):
         min_duration_s: blocks add up to at least so many seconds.
     """
 
-    pairing: ClassVar[str] = "adjacent"
+    pairing = "adjacent"
 
     min_duration_s: float = 10.0
 

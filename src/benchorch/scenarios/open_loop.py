@@ -1,15 +1,19 @@
-"""Queries that come by a schedule: nothing about when one is done can move when the next is due."""
+"""Open-loop load: arrivals are scheduled beforehand, so no completion can delay them."""
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from benchorch.domain.measurement import Load, Observations
-from benchorch.errors import MeasureError
+from benchorch.domain.measurement import Calibration, Load, Observations
+from benchorch.errors import MeasureError, check_options
 from benchorch.interfaces.hardware import Clock
-from benchorch.scenarios.options import MOST_QUERIES, Options, stream, target_of
+from benchorch.interfaces.scenario import Scenario
+from benchorch.interfaces.stopping import Stopping
+from benchorch.scenarios.arrivals import Arrivals, Kind, fresh_seed
 from benchorch.scenarios.virtual_queue import Line, Served, serve
 from benchorch.stats.queueing import LoadPhase
 from benchorch.units import NS_PER_S, s_to_ns
@@ -17,58 +21,155 @@ from benchorch.units import NS_PER_S, s_to_ns
 CLOSED = "closed"
 CAPACITY = "capacity"
 
+# More queries of one load are neither needed nor kept.
+MOST_QUERIES = 200_000
+# A load that lacks queries is prolonged, up to this many times its duration.
+MOST_PROLONGED = 5
 # Long enough to start threads in, so that the first query is not late for that.
 LEAD_NS = 5_000_000
-# A run this many times as long as its schedule is given up: it is overloaded beyond doubt.
+# A load that takes this many times as long as its schedule is certainly an overload: it is ended.
 GIVE_UP_RATIO = 2.0
 GIVE_UP_AFTER_S = 1.0
-# As many calls tell how long one takes, however slow it is.
+# This many calls show how long one takes, however slow it is.
 LEAST_ROUNDS = 10
 _NEVER_NS = 2**62
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLoop(Scenario):
+    """Queries at given rates; what every scenario of that kind has in common.
+
+    A response is counted from when its query was due, so that one slow call delays, in the figures
+    as in service, all that wait behind it.
+
+    Attributes:
+        arrivals: ``poisson``, ``constant`` or ``bursty``.
+        cv: of the gaps of bursty arrivals.
+        servers: how many calls may run side by side, each in a thread of its own.
+        max_batch: how many waiting queries a server takes at once; they complete together.
+        duration_s: of one load.
+        min_queries: for which a load is prolonged, up to five times its duration; 662 show p99
+            with one violation.
+        target_ms: the limit of response times, or null.
+        quantile_ratio: the share of responses that should keep it.
+        capacity_s: duration of the measurement of the capacity.
+        seed: of all schedules; null draws one for every process, and it is recorded.
+    """
+
+    pairing = "none"
+
+    arrivals: Kind = "poisson"
+    cv: float = 2.0
+    servers: int = 1
+    max_batch: int = 1
+    duration_s: float = 60.0
+    min_queries: int = 662
+    target_ms: float | None = None
+    quantile_ratio: float = 0.99
+    capacity_s: float = 2.0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self, {**self.own_rules(), **self._shared_rules()})
+        self.stream()
+
+    @abstractmethod
+    def own_rules(self) -> Mapping[str, bool]:
+        """Whether each rule of the scenario's own options is kept, as `check_options` takes it."""
+
+    @abstractmethod
+    def offer_loads(self, run: LoadRun) -> None:
+        """Offer one load after the other."""
+
+    def run(
+        self,
+        calls: Sequence[Callable[[], object]],
+        *,
+        clock: Clock,
+        calibration: Calibration,
+        stopping: Stopping,
+        items_per_call: int,
+        cold_caches: bool = False,
+    ) -> Observations:
+        """Every query of every load; `stopping` decides on the number of processes only.
+
+        A rule that looks at completions would end loads by chance.
+        """
+        run = LoadRun(self, calls, clock, cold_caches=cold_caches)
+        self.offer_loads(run)
+        return run.observations(items_per_call)
+
+    def stream(self) -> Arrivals:
+        """The process of arrivals."""
+        return Arrivals(kind=self.arrivals, cv=self.cv)
+
+    def chosen_seed(self) -> int:
+        """The given seed, or a random one."""
+        return fresh_seed() if self.seed is None else self.seed
+
+    def queries(self, rate_per_s: float) -> int:
+        """Number of queries of one load, at least `min_queries` within a prolonged duration."""
+        planned = rate_per_s * self.duration_s
+        wanted = max(planned, min(self.min_queries, planned * MOST_PROLONGED))
+        return max(1, math.ceil(min(wanted, MOST_QUERIES)))
+
+    def _shared_rules(self) -> Mapping[str, bool]:
+        return {
+            "servers: at least 1": self.servers >= 1,
+            "max_batch: at least 1": self.max_batch >= 1,
+            "duration_s: above 0": positive(self.duration_s),
+            "min_queries: at least 0": self.min_queries >= 0,
+            "target_ms: above 0": self.target_ms is None or positive(self.target_ms),
+            "quantile_ratio: between 0 and 1": 0 < self.quantile_ratio < 1,
+            "capacity_s: above 0": positive(self.capacity_s),
+            "seed: at least 0, or null": self.seed is None or self.seed >= 0,
+        }
+
+
+def positive(value: float) -> bool:
+    """Whether a number is above 0 and finite."""
+    return 0 < value < math.inf
+
+
 class LoadRun:
-    """The stretches of one run so far.
+    """The loads of one run so far.
 
     Garbage is collected as it would be in service, and noted.
 
     Attributes:
-        loads: what each stretch offered.
+        loads: what each offered.
     """
 
     def __init__(
         self,
-        options: Options,
+        options: OpenLoop,
         calls: Sequence[Callable[[], object]],
         clock: Clock,
         *,
         cold_caches: bool = False,
     ) -> None:
-        """Serve with as many threads, each taking as many waiting queries at once, as asked for.
+        """Prepare the servers of a scenario.
 
         Raises:
             ValueError: if there is nothing to call.
-            MeasureError: if what is asked for cannot be had in an open loop.
+            MeasureError: if the options are impossible in an open loop.
         """
         _refuse_impossible(calls, options.servers, cold_caches=cold_caches)
         self.loads: list[Load] = []
-        self._arrivals = stream(options)
-        self._target = target_of(options)
-        self._capacity_s = options.capacity_s
+        self._options = options
+        self._arrivals = options.stream()
         self._calls = calls
         self._clock = clock
-        self._servers = options.servers
-        self._max_batch = options.max_batch
         self._scheduled_ns = array("q")
         self._served = Served()
 
     def capacity_per_s(self) -> float:
         """Capacity in queries per second: each is issued as soon as a server is free."""
-        round_size = self._servers * self._max_batch
+        round_size = self._options.servers * self._options.max_batch
         least = LEAST_ROUNDS * round_size
         self._back_to_back(least, _NEVER_NS)
         typical_ns = sorted(self._served.durations_ns)[least // 2]
-        enough_ns = max(s_to_ns(self._capacity_s), LEAST_ROUNDS * typical_ns)
+        enough_ns = max(s_to_ns(self._options.capacity_s), LEAST_ROUNDS * typical_ns)
         wanted = round(enough_ns / typical_ns * round_size)
         # Where calls are often disturbed, as many as were wanted would take far longer.
         self._back_to_back(min(wanted, MOST_QUERIES), self.now_ns() + 2 * enough_ns)
@@ -87,7 +188,7 @@ class LoadRun:
         purpose: str = "offered",
         utilisation_ratio: float | None = None,
     ) -> None:
-        """Serve a schedule of so many queries to its end; one left far behind is given up."""
+        """Serve a schedule of `count` queries; one that falls far behind is ended early."""
         offsets_ns = self._arrivals.due_ns(count, rate_per_s, seed)
         load = self._load(rate_per_s, self._arrivals.kind, purpose)
         load = replace(load, seed=seed, utilisation_ratio=utilisation_ratio)
@@ -97,7 +198,7 @@ class LoadRun:
         self._serve(due_ns, load, until_ns=start_ns + round(patience_ns))
 
     def _load(self, rate_per_s: float, kind: str, purpose: str) -> Load:
-        first = len(self._scheduled_ns)
+        options, first = self._options, len(self._scheduled_ns)
         load = Load(
             rate_per_s=rate_per_s,
             first=first,
@@ -105,19 +206,21 @@ class LoadRun:
             seed=0,
             arrivals=kind,
             purpose=purpose,
-            servers=self._servers,
-            max_batch=self._max_batch,
+            servers=options.servers,
+            max_batch=options.max_batch,
         )
-        target = self._target
-        if target is None:
+        if options.target_ms is None:
             return load
-        return replace(load, target_ms=target.target_ms, quantile_ratio=target.quantile_ratio)
+        return replace(load, target_ms=options.target_ms, quantile_ratio=options.quantile_ratio)
 
     def _serve(self, due_ns: Sequence[int], load: Load, until_ns: int) -> None:
-        """Serve one stretch and keep it, with the load as it really was."""
-        line = Line(due_ns, until_ns)
+        """Serve one load and keep it with the counts observed."""
         served = serve(
-            line, self._calls, self._clock, servers=self._servers, max_batch=self._max_batch
+            Line(due_ns, until_ns),
+            self._calls,
+            self._clock,
+            servers=load.servers,
+            max_batch=load.max_batch,
         )
         count = len(served.places)
         # Back to back, a query is due when there is room for it.
@@ -128,11 +231,11 @@ class LoadRun:
         self.loads.append(replace(load, end=load.first + count, unserved=unserved))
 
     def now_ns(self) -> int:
-        """The time now."""
+        """The clock's reading."""
         return self._clock.now_ns()
 
     def last(self) -> LoadPhase:
-        """The queries of the last stretch."""
+        """The queries of the last load."""
         load, served = self.loads[-1], self._served
         return LoadPhase.of(
             self._scheduled_ns[load.first :],
@@ -142,7 +245,7 @@ class LoadRun:
         )
 
     def observations(self, items_per_call: int) -> Observations:
-        """Every query so far, as they are stored."""
+        """Every query so far, as stored."""
         served = self._served
         origin_ns = min(min(self._scheduled_ns), min(served.started_ns))
         return Observations(
@@ -152,7 +255,7 @@ class LoadRun:
             items_per_call=items_per_call,
             preempted=tuple(map(bool, served.preempted)),
             # While several serve, the process's CPU time is of no single query.
-            cpu_ns=served.of_each(served.cpu_ns) if self._servers == 1 else (),
+            cpu_ns=served.of_each(served.cpu_ns) if self._options.servers == 1 else (),
             issue_ns=served.of_each(served.issue_ns),
             device_ns=served.of_each(served.device_ns),
             scheduled_ns=tuple(due - origin_ns for due in self._scheduled_ns),

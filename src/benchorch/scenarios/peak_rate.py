@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
-from benchorch.domain.measurement import Calibration, Observations
-from benchorch.interfaces.hardware import Clock
-from benchorch.interfaces.scenario import Scenario
-from benchorch.interfaces.stopping import Stopping
-from benchorch.scenarios.arrivals import Kind, seeds
-from benchorch.scenarios.open_loop import LoadRun
-from benchorch.scenarios.options import positive, queries, require, seed_of
+from benchorch.scenarios.arrivals import seeds
+from benchorch.scenarios.open_loop import LoadRun, OpenLoop, positive
 from benchorch.stats.binomial_bound import Target
 from benchorch.stats.peak_rate import Belief, Probe, belief, never, probe
 from benchorch.units import ns_to_s
@@ -31,7 +26,7 @@ MOST_PROBES = 60
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeakRate(Scenario):
+class PeakRate(OpenLoop):
     """The highest rate at which a quantile of responses stays within a target.
 
     The capacity is measured first. Then each probe offers the rate that is as likely too high as
@@ -44,73 +39,46 @@ class PeakRate(Scenario):
     chance, and then all that is better is never tried.
 
     Attributes:
-        target_ms: what responses should stay within.
-        quantile_ratio: the share of them that should.
+        target_ms: the limit of response times.
         width_ratio: how wide the answer's 90 % interval may be.
         budget_s: seconds for the search, without the run that follows it.
-        duration_s, min_queries: of the run that follows, as for `Server`.
-        arrivals, cv, servers, max_batch, capacity_s: as for `Server`.
-        seed: of all schedules; null draws one for every process.
+        duration_s, min_queries: of the run that follows.
     """
 
-    pairing: ClassVar[str] = "none"
-
     target_ms: float
-    quantile_ratio: float = 0.99
     width_ratio: float = 0.03
     budget_s: float = 120.0
-    duration_s: float = 60.0
-    min_queries: int = 662
-    arrivals: Kind = "poisson"
-    cv: float = 2.0
-    servers: int = 1
-    max_batch: int = 1
-    capacity_s: float = 2.0
-    seed: int | None = None
 
-    def __post_init__(self) -> None:
-        require(
-            self,
-            {
-                "width_ratio: between 0 and 1": 0 < self.width_ratio < 1,
-                "budget_s: above 0": positive(self.budget_s),
-            },
-        )
+    def own_rules(self) -> Mapping[str, bool]:
+        """The bounds of width and budget."""
+        return {
+            "width_ratio: between 0 and 1": 0 < self.width_ratio < 1,
+            "budget_s: above 0": positive(self.budget_s),
+        }
 
-    def run(
-        self,
-        calls: Sequence[Callable[[], object]],
-        *,
-        clock: Clock,
-        calibration: Calibration,
-        stopping: Stopping,
-        items_per_call: int,
-        cold_caches: bool = False,
-    ) -> Observations:
+    def offer_loads(self, run: LoadRun) -> None:
         """Capacity, probes and confirmation, each a load of its own."""
-        session = LoadRun(self, calls, clock, cold_caches=cold_caches)
-        capacity_per_s = session.capacity_per_s()
+        capacity_per_s = run.capacity_per_s()
         target = Target(target_ms=self.target_ms, quantile_ratio=self.quantile_ratio)
-        if not never(session.last(), target):
-            self._search(session, target, capacity_per_s)
-        return session.observations(items_per_call)
+        if not never(run.last(), target):
+            self._search(run, target, capacity_per_s)
 
-    def _search(self, session: LoadRun, target: Target, capacity_per_s: float) -> None:
-        """Probe where the answer is believed to be, then confirm; no probe, no confirmation."""
-        schedules = seeds(seed_of(self), MOST_PROBES + 1)
-        started_ns = session.now_ns()
+    def _search(self, run: LoadRun, target: Target, capacity_per_s: float) -> None:
+        """Probe at the current estimate of the peak rate, then confirm it if there was a probe."""
+        schedules = seeds(self.chosen_seed(), MOST_PROBES + 1)
+        started_ns = run.now_ns()
         probes: list[Probe] = []
         found = belief(probes, capacity_per_s, self.quantile_ratio)
-        while count := self._next_length(len(probes), found, session.now_ns() - started_ns):
-            session.offer(found.value, count, schedules[len(probes)], purpose="probe")
-            probes.append(probe(session.last(), target))
+        while count := self._next_length(len(probes), found, run.now_ns() - started_ns):
+            run.offer(found.value, count, schedules[len(probes)], purpose="probe")
+            probes.append(probe(run.last(), target))
             found = belief(probes, capacity_per_s, self.quantile_ratio)
         if probes:
-            count = queries(found.low, self.duration_s, self.min_queries)
-            session.offer(found.low, count, schedules[-1], purpose="confirmation")
+            count = self.queries(found.low)
+            run.offer(found.low, count, schedules[-1], purpose="confirmation")
 
     def _next_length(self, probed: int, found: Belief, elapsed_ns: int) -> int:
-        """How many queries the next probe offers; 0 where the answer is good or time is up."""
+        """Number of queries of the next probe; 0 to end the search."""
         left_s = self.budget_s - ns_to_s(elapsed_ns)
         good = probed > 0 and found.width_ratio <= self.width_ratio
         if good or probed == MOST_PROBES or found.value * left_s < LEAST_QUERIES:

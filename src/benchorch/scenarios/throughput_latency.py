@@ -3,82 +3,53 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
-from benchorch.domain.measurement import Calibration, Observations
-from benchorch.interfaces.hardware import Clock
-from benchorch.interfaces.scenario import Scenario
-from benchorch.interfaces.stopping import Stopping
-from benchorch.scenarios.arrivals import Kind, seeds
-from benchorch.scenarios.open_loop import LoadRun
-from benchorch.scenarios.options import queries, require, seed_of
+from benchorch.scenarios.arrivals import seeds
+from benchorch.scenarios.open_loop import LoadRun, OpenLoop
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThroughputLatency(Scenario):
+class ThroughputLatency(OpenLoop):
     """Response times at several shares of the capacity, which is measured first.
 
     Rates come in random order, so that a machine that slowly changes bends no end of the curve,
-    and every one more than once.
+    and every one more than once. With `target_ms`, the highest rate that keeps it is estimated from
+    all the curve's points.
 
     Attributes:
         fractions: of the capacity.
         replicates: how often each is offered.
-        duration_s, min_queries: of each, as for `Server`.
-        target_ms, quantile_ratio: what responses should do, or null: then the highest rate at
-            which they do is estimated from all the curve's points.
-        arrivals, cv, servers, max_batch, capacity_s: as for `Server`.
-        seed: of the order and of all schedules; null draws one for every process.
+        seed: of the order, too.
     """
-
-    pairing: ClassVar[str] = "none"
 
     fractions: tuple[float, ...] = (0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0)
     replicates: int = 2
     duration_s: float = 10.0
     min_queries: int = 150
-    target_ms: float | None = None
-    quantile_ratio: float = 0.99
-    arrivals: Kind = "poisson"
-    cv: float = 2.0
-    servers: int = 1
-    max_batch: int = 1
-    capacity_s: float = 2.0
-    seed: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fractions", tuple(self.fractions))
-        require(
-            self,
-            {
-                "fractions: at least one, each above 0, at most 2": (
-                    bool(self.fractions) and all(0 < share <= 2 for share in self.fractions)
-                ),
-                "replicates: at least 1": self.replicates >= 1,
-            },
-        )
+        OpenLoop.__post_init__(self)
 
-    def run(
-        self,
-        calls: Sequence[Callable[[], object]],
-        *,
-        clock: Clock,
-        calibration: Calibration,
-        stopping: Stopping,
-        items_per_call: int,
-        cold_caches: bool = False,
-    ) -> Observations:
-        """Capacity, then every fraction as often as asked for, in random order."""
-        session = LoadRun(self, calls, clock, cold_caches=cold_caches)
-        capacity_per_s = session.capacity_per_s()
-        seed = seed_of(self)
+    def own_rules(self) -> Mapping[str, bool]:
+        """The bounds of fractions and replicates."""
+        return {
+            "fractions: at least one, each above 0, at most 2": (
+                bool(self.fractions) and all(0 < share <= 2 for share in self.fractions)
+            ),
+            "replicates: at least 1": self.replicates >= 1,
+        }
+
+    def offer_loads(self, run: LoadRun) -> None:
+        """Capacity, then every replicate of every fraction in random order."""
+        capacity_per_s = run.capacity_per_s()
+        seed = self.chosen_seed()
         shares = [share for share in self.fractions for _ in range(self.replicates)]
         random.Random(seed).shuffle(shares)
         for share, schedule in zip(shares, seeds(seed, len(shares)), strict=True):
             rate_per_s = share * capacity_per_s
-            count = queries(rate_per_s, self.duration_s, self.min_queries)
-            session.offer(rate_per_s, count, schedule, utilisation_ratio=share)
-        return session.observations(items_per_call)
+            run.offer(rate_per_s, self.queries(rate_per_s), schedule, utilisation_ratio=share)

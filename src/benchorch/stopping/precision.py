@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
+from benchorch.errors import check_options
 from benchorch.interfaces.stopping import Stopping
 from benchorch.stats import sequential_testing as schedule
 from benchorch.stats.between_processes import half_width_ratio
@@ -58,28 +59,27 @@ class Precision(Stopping):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "looks", tuple(self.looks))
-        rules = {
-            "target_ratio: between 0 and 1": 0 < self.target_ratio < 1,
-            "look_alpha: between 0 and 1, or null": (
-                self.look_alpha is None or 0 < self.look_alpha < 1
-            ),
-            "min_window_s: above 0, at most max_window_s": (
-                0 < self.min_window_s <= self.max_window_s
-            ),
-            "min_calls: at least 1": self.min_calls >= 1,
-            "looks: increasing counts from 2 on": (
-                list(self.looks) == sorted(set(self.looks)) and min(self.looks, default=0) >= 2
-            ),
-            "min_pairs: at least 3": self.min_pairs >= schedule.LEAST_PAIRS,
-            "min_processes: at least 1, at most max_processes": (
-                1 <= self.min_processes <= self.max_processes
-            ),
-            "budget_s: above 0": self.budget_s > 0,
-        }
-        for rule, kept in rules.items():
-            if not kept:
-                key = rule.partition(":")[0]
-                raise ValueError(f"{rule}; got {key}={getattr(self, key)!r}")
+        check_options(
+            self,
+            {
+                "target_ratio: between 0 and 1": 0 < self.target_ratio < 1,
+                "look_alpha: between 0 and 1, or null": (
+                    self.look_alpha is None or 0 < self.look_alpha < 1
+                ),
+                "min_window_s: above 0, at most max_window_s": (
+                    0 < self.min_window_s <= self.max_window_s
+                ),
+                "min_calls: at least 1": self.min_calls >= 1,
+                "looks: increasing counts from 2 on": (
+                    list(self.looks) == sorted(set(self.looks)) and min(self.looks, default=0) >= 2
+                ),
+                "min_pairs: at least 3": self.min_pairs >= schedule.LEAST_PAIRS,
+                "min_processes: at least 1, at most max_processes": (
+                    1 <= self.min_processes <= self.max_processes
+                ),
+                "budget_s: above 0": self.budget_s > 0,
+            },
+        )
 
     def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
         """Whether one process has seen enough; asks the detector at geometric counts only."""

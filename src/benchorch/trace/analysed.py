@@ -1,4 +1,4 @@
-"""What whatever reads an analysis may ask of it, whoever made it."""
+"""Interfaces of an analysed window, for whatever reads one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchorch.trace.operators.graph import OperatorGraph
 
 
 class Replayable(Protocol):
-    """An analysed window of a trace, before anything is said of it."""
+    """A window of a trace with its graph and critical path, before the findings."""
 
     @property
     def events(self) -> Events:
@@ -31,8 +31,8 @@ class Replayable(Protocol):
 
 
 class Analysed(Replayable, Protocol):
-    """The same with what is said of it."""
+    """The same with its findings."""
 
     @property
     def findings(self) -> WindowFindings:
-        """What is said of it."""
+        """Of the window."""

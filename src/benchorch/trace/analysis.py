@@ -1,4 +1,4 @@
-"""From a file to everything that is said of it: events, graph, path and findings of one window."""
+"""Analysis of a trace file: events, graph, critical path and findings of one window."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def analyze(
     found = windows(events, range_name)
     chosen = typical(found) if iteration is None else _numbered(found, iteration, trace)
     dag, path = _path_of(events, chosen, graph)
-    said = findings(
+    result = findings(
         events,
         dag,
         path,
@@ -79,19 +79,21 @@ def analyze(
         dilation_ratio=dilation_ratio,
         provenance=provenance,
     )
-    broken = [name for name, holds in said.invariants.items() if not holds]
+    broken = [name for name, holds in result.invariants.items() if not holds]
     if broken:
         raise TraceError(
             f"{trace}: internal error: the analysis contradicts itself ({', '.join(broken)}), so "
             "there is no result. Please report it with the trace."
         )
-    seen = iterations(
+    compared = iterations(
         events,
         found,
         lambda window: (dag, path) if window is chosen else _path_of(events, window, graph),
     )
-    said = replace(said, iterations=seen.makespans_ns, stability_ratio=seen.stability_ratio)
-    return Analysis(events=events, dag=dag, path=path, findings=said, graph=graph)
+    result = replace(
+        result, iterations=compared.makespans_ns, stability_ratio=compared.stability_ratio
+    )
+    return Analysis(events=events, dag=dag, path=path, findings=result, graph=graph)
 
 
 def _path_of(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from numpy import bool_, int8, int32, int64
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 NOBODY = -1  # the owner of time that belongs to no event
 
@@ -32,7 +31,7 @@ class EdgeKind(IntEnum):
     STREAM = 3  # one after another on a stream
     SYNC = 4  # device to host, or stream to stream
     WAIT = 5  # a host range that waits for another thread
-    FORK = 6  # a thread's burst after what started it
+    FORK = 6  # a thread's busy interval after what started it
     JOIN = 7  # and what waited for it
     DATA = 8  # producer to consumer in a known graph
     CARRY_IN = 9  # from the source to work that was under way
@@ -40,7 +39,7 @@ class EdgeKind(IntEnum):
 
 
 class Class(StrEnum):
-    """What a stretch of time was spent on; every stretch has exactly one."""
+    """What a segment of time was spent on; every segment has exactly one."""
 
     GPU_COMPUTE = "gpu_compute"
     GPU_MEMORY = "gpu_memory"
@@ -66,7 +65,7 @@ CLASSES = tuple(Class)  # an edge's `label` is an index into these
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The stretch of a trace that is looked at.
+    """The interval of a trace that is analysed.
 
     Attributes:
         start_ns, end_ns: on the trace's clock; the end is that of the last device work launched.
@@ -84,7 +83,7 @@ class Window:
 class Dag:
     """Points in topological order, edges sorted by head; V points, E edges.
 
-    An edge says: `head` comes at least `weight_ns` after `tail`, where
+    An edge means: `head` comes at least `weight_ns` after `tail`, where
     ``0 <= weight_ns <= time_ns[head] - time_ns[tail]``. Time that no edge into a point explains
     is that point's residual: ``residual_ns[v] = time_ns[v] - max(time_ns[tail] + weight_ns)``.
     Replaying the graph therefore gives every observed time to the nanosecond.
@@ -101,24 +100,24 @@ class Dag:
         tier: (E,) a `Tier`.
         label: (E,) index into `CLASSES` of what its weight is spent on.
         owner: (E,) the event that its weight belongs to, or NOBODY.
-        window: what was looked at.
+        window: what was analysed.
         facts: fitted floors (launch latency, stream gap), dropped edges, lanes left out, ...
         repairs: what had to be mended, each with how often.
-        known: what was worked out of it already, by whoever did; a changed copy begins anew.
+        known: results cached by whatever computed them; a changed copy begins anew.
     """
 
-    time_ns: NDArray[int64]
-    event: NDArray[int32]
-    lane: NDArray[int32]
-    is_end: NDArray[bool_]
-    residual_ns: NDArray[int64]
-    tail: NDArray[int32]
-    head: NDArray[int32]
-    weight_ns: NDArray[int64]
-    kind: NDArray[int8]
-    tier: NDArray[int8]
-    label: NDArray[int8]
-    owner: NDArray[int32]
+    time_ns: NDArray[np.int64]
+    event: NDArray[np.int32]
+    lane: NDArray[np.int32]
+    is_end: NDArray[np.bool_]
+    residual_ns: NDArray[np.int64]
+    tail: NDArray[np.int32]
+    head: NDArray[np.int32]
+    weight_ns: NDArray[np.int64]
+    kind: NDArray[np.int8]
+    tier: NDArray[np.int8]
+    label: NDArray[np.int8]
+    owner: NDArray[np.int32]
     window: Window
     facts: Mapping[str, float] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
@@ -142,7 +141,7 @@ class Dag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalPath:
-    """The chain of stretches that the makespan consists of, in order of time; S stretches.
+    """The chain of segments that the makespan consists of, in order of time; S segments.
 
     They tile the window: each starts where the one before ended, the first at the source, the
     last ends at the sink. An edge on the path gives up to two: its weight, then the residual of
@@ -157,16 +156,16 @@ class CriticalPath:
         tier: (S,) how well it is known; of a residual UNEXPLAINED.
     """
 
-    start_ns: NDArray[int64]
-    duration_ns: NDArray[int64]
-    edge: NDArray[int32]
-    residual: NDArray[bool_]
-    owner: NDArray[int32]
-    label: NDArray[int8]
-    tier: NDArray[int8]
+    start_ns: NDArray[np.int64]
+    duration_ns: NDArray[np.int64]
+    edge: NDArray[np.int32]
+    residual: NDArray[np.bool_]
+    owner: NDArray[np.int32]
+    label: NDArray[np.int8]
+    tier: NDArray[np.int8]
 
     def __len__(self) -> int:
-        """How many stretches there are."""
+        """How many segments there are."""
         return len(self.start_ns)
 
     @property

@@ -1,13 +1,12 @@
-"""Which different values does a column have, and where are they?"""
+"""Distinct values of a column and their places."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
-if TYPE_CHECKING:
-    from numpy import int64, integer
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 COUNTED_SPAN = 4
 """Up to so many times as many values as entries could be, they are counted instead of sorted."""
@@ -24,15 +23,13 @@ class Distinct:
         place: (n,) of each entry its value's.
     """
 
-    values: NDArray[int64]
-    first: NDArray[int64]
-    place: NDArray[int64]
+    values: NDArray[np.int64]
+    first: NDArray[np.int64]
+    place: NDArray[np.int64]
 
 
-def distinct(column: NDArray[integer]) -> Distinct:
-    """What `numpy.unique` says; small numbers are looked up, which takes no sorting. n may be 0."""
-    import numpy as np
-
+def distinct(column: NDArray[np.integer]) -> Distinct:
+    """The same as `numpy.unique`; small numbers are looked up without sorting. n may be 0."""
     least = int(column.min(initial=0))
     span = int(column.max(initial=0)) - least + 1
     if span > COUNTED_SPAN * len(column) + 1_000:
@@ -47,10 +44,8 @@ def distinct(column: NDArray[integer]) -> Distinct:
     return Distinct(values=found + least, first=first_of[found], place=number[offset])
 
 
-def ascending(column: NDArray[integer]) -> NDArray[int64]:
+def ascending(column: NDArray[np.integer]) -> NDArray[np.int64]:
     """The stable order of a column, (n,); small numbers are sorted digit by digit, in O(n)."""
-    import numpy as np
-
     short = np.iinfo(np.int16)
     small = column.min(initial=0) >= short.min and column.max(initial=0) <= short.max
     return np.argsort(column.astype(np.int16) if small else column, kind="stable")

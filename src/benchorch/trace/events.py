@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from numpy import int8, int32, int64
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-NOTHING = -1  # in every integer column: the trace does not say
+NOTHING = -1  # in every integer column: not in the trace
 
 
 class Category(IntEnum):
     """What kind of thing an event is; every reader maps its own words to these."""
 
     OPERATOR = 0  # a framework's operator on the host
-    ANNOTATION = 1  # a range that somebody named: steps, ``mod:*``, ``wait:*``
+    ANNOTATION = 1  # a range that a person named: steps, ``mod:*``, ``wait:*``
     PYTHON = 2  # a Python frame
     RUNTIME = 3  # a host call into a device's runtime or driver
     KERNEL = 4  # work of a device ...
@@ -33,6 +32,14 @@ class Category(IntEnum):
 
 
 DEVICE_WORK = (Category.KERNEL, Category.COPY, Category.FILL)
+
+
+def among(column: NDArray[np.int8], categories: Sequence[int]) -> NDArray[np.bool_]:
+    """Where a column of categories has one of some."""
+    table = np.zeros(128, dtype=np.bool_)
+    table[list(categories)] = True
+    where: NDArray[np.bool_] = table[column]
+    return where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,7 @@ class Lane:
 
 
 class Details(Protocol):
-    """What an event says besides its columns; read again from the file when somebody asks."""
+    """What the file has of an event besides its columns; read again from it on request."""
 
     def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
         """The arguments of some events by index; an empty mapping for those that have none."""
@@ -86,26 +93,26 @@ class Events:
         sequence: joins an operator of the forward pass with those of its backward pass.
         forward_lane: lane of that forward operator.
         stream: of device work, of a synchronisation the stream it is about, and of a host call
-            that records an event the stream it does so on, where a wait for it tells.
+            that records an event the stream it does so on, where a wait for it names one.
         awaited: of a SYNC, the correlation of the event record that it waits for.
         graph_node: of device work in a launched graph, its node there.
         repairs: what had to be mended while reading, each with how often.
-        facts: what the file says of itself: device properties, versions, the profiler's schedule.
-        known: what was worked out of it already, by whoever did; a changed copy begins anew.
+        facts: metadata of the file: device properties, versions, the profiler's schedule.
+        known: results cached by whatever computed them; a changed copy begins anew.
     """
 
-    start_ns: NDArray[int64]
-    duration_ns: NDArray[int64]
-    name: NDArray[int32]
-    lane: NDArray[int32]
-    category: NDArray[int8]
-    correlation: NDArray[int64]
-    external_id: NDArray[int64]
-    sequence: NDArray[int64]
-    forward_lane: NDArray[int32]
-    stream: NDArray[int32]
-    awaited: NDArray[int64]
-    graph_node: NDArray[int64]
+    start_ns: NDArray[np.int64]
+    duration_ns: NDArray[np.int64]
+    name: NDArray[np.int32]
+    lane: NDArray[np.int32]
+    category: NDArray[np.int8]
+    correlation: NDArray[np.int64]
+    external_id: NDArray[np.int64]
+    sequence: NDArray[np.int64]
+    forward_lane: NDArray[np.int32]
+    stream: NDArray[np.int32]
+    awaited: NDArray[np.int64]
+    graph_node: NDArray[np.int64]
     names: tuple[str, ...]
     lanes: tuple[Lane, ...]
     details: Details = field(default_factory=NoDetails)
@@ -118,6 +125,11 @@ class Events:
         return len(self.start_ns)
 
     @property
-    def end_ns(self) -> NDArray[int64]:
+    def devices(self) -> NDArray[np.int64]:
+        """Of every lane the number of its device, NOTHING for a host thread; at least one entry."""
+        return np.array([lane.device for lane in self.lanes] or [NOTHING], dtype=np.int64)
+
+    @property
+    def end_ns(self) -> NDArray[np.int64]:
         """When each ended."""
         return self.start_ns + self.duration_ns

@@ -1,4 +1,4 @@
-"""What an analysis of a trace says: the values that tables, pictures and verdicts are made of."""
+"""Findings of a trace analysis: the values that tables, pictures and verdicts are made of."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class EntityRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """One of the ways between a fork of an operator graph and where its ways meet again.
+    """One of the ways between a fork of an operator graph and where its ways join again.
 
     Attributes:
         fork, join: nodes.
@@ -89,7 +89,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What limits the run, in words, and the counterfactuals that say so.
+    """The limit of the run, in words, and the counterfactuals that show it.
 
     Attributes:
         limit: ``launch-bound`` (the device waits for launches), ``idle-bound`` (for Python),
@@ -119,10 +119,10 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowFindings:
-    """Everything that is said of one window of a trace; times are integer nanoseconds.
+    """The findings of one window of a trace; times are integer nanoseconds.
 
     Attributes:
-        makespan_ns, path_ns: equal, or the analysis is broken and says so in `invariants`.
+        makespan_ns, path_ns: equal, or the analysis is broken and `invariants` shows it.
         busy_ns: union of device work (of a trace without a device, of the lanes' own work).
         work_ns: sum of all work (T1); `dataflow_ns`: longest path of data alone (Tinf), None
             where no operator graph is known.
@@ -135,7 +135,7 @@ class WindowFindings:
         launch: ``tklqt_ns``, ``irreducible_ns``, ``queueing_ns``; empty without a device.
         iterations: makespan of every iteration of the window's range.
         stability_ratio: mean overlap of what is critical between iterations; None for one.
-        dilation_ratio: profiled over unprofiled latency; None where nobody measured it.
+        dilation_ratio: profiled over unprofiled latency; None where it was not measured.
         repairs: what had to be mended, each with how often.
         warnings: sentences that belong on every page made of this.
     """

@@ -1,4 +1,4 @@
-"""How much do the calls of a trace differ, and which one stands for them?"""
+"""Iterations of a trace: the typical one, and how much they differ."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import statistics
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from benchorch.domain.estimate import Estimate
 from benchorch.stats.mean_of_processes import mean
-from benchorch.trace.dag import NOBODY
-
-if TYPE_CHECKING:
-    from benchorch.trace.dag import CriticalPath, Dag, Window
-    from benchorch.trace.events import Events
+from benchorch.trace.dag import NOBODY, CriticalPath, Dag, Window
+from benchorch.trace.events import Events
 
 MOST_COMPARED = 20
 """Iterations that are compared with each other, evenly spaced: 190 pairs."""
 
-MOST_SEEN = 3_000_000
-"""Events that are looked at for it, all together; large traces have fewer iterations compared."""
+_MOST_EVENTS = 3_000_000
+"""Events that are read for it, all together; large traces have fewer iterations compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +52,7 @@ def iterations(
     windows: Sequence[Window],
     analysed: Callable[[Window], tuple[Dag, CriticalPath]],
 ) -> Iterations:
-    """What all windows say together.
+    """Makespans and stability of all windows.
 
     Stability is the mean over pairs of iterations of the Jaccard overlap of the names of what is
     on their paths. Of many iterations only some have their path compared; the others count with
@@ -68,7 +66,7 @@ def iterations(
     Source:
         Jaccard, *The distribution of the flora in the alpine zone*, 1912.
     """
-    most = max(2, min(MOST_COMPARED, MOST_SEEN // max(len(events), 1)))
+    most = max(2, min(MOST_COMPARED, _MOST_EVENTS // max(len(events), 1)))
     chosen = _spaced(len(windows), most)
     makespans_ns = [window.end_ns - window.start_ns for window in windows]
     names = []
@@ -84,9 +82,7 @@ def iterations(
 
 
 def critical_names(events: Events, path: CriticalPath) -> frozenset[str]:
-    """What lies on a path, by name, with the class of each stretch."""
-    import numpy as np
-
+    """Names of the events that own time on a path."""
     owned = path.owner != NOBODY
     codes = np.unique(events.name[path.owner[owned]])
     return frozenset(events.names[code] for code in codes.tolist())

@@ -1,15 +1,13 @@
-"""Which event happens inside which other on its lane?"""
+"""Nesting of events per lane: which one happens inside which other."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING, Category, Events
-
-if TYPE_CHECKING:
-    from numpy import int32, int64, intp
-    from numpy.typing import NDArray
 
 _OUTSIDE_FIRST = (
     Category.SESSION,
@@ -18,24 +16,21 @@ _OUTSIDE_FIRST = (
     Category.OPERATOR,
     Category.NODE,
 )
+NESTING_RANK = np.full(len(Category), len(_OUTSIDE_FIRST))
+"""By category: of equal events the one of the lower rank is outside."""
+NESTING_RANK[list(_OUTSIDE_FIRST)] = np.arange(len(_OUTSIDE_FIRST))
+
 _MOST_ROUNDS = 8
 _WIDEST = 2**62
 
 
-class Spans(Protocol):
-    """Stretches of time on lanes, such as `Events`; arrays have shape ``(n,)``, ends >= starts."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spans:
+    """Intervals on lanes; columns of shape ``(n,)``, lanes >= 0, ends >= starts."""
 
-    @property
-    def lane(self) -> NDArray[int32]:
-        """Any numbers >= 0; spans of different lanes have nothing to do with each other."""
-
-    @property
-    def start_ns(self) -> NDArray[int64]:
-        """When each begins."""
-
-    @property
-    def end_ns(self) -> NDArray[int64]:
-        """When each ends."""
+    lane: NDArray[np.int32]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +44,13 @@ class Nesting:
         clipped: how many ends were moved so.
     """
 
-    parent: NDArray[int32]
-    depth: NDArray[int32]
-    end_ns: NDArray[int64]
+    parent: NDArray[np.int32]
+    depth: NDArray[np.int32]
+    end_ns: NDArray[np.int64]
     clipped: int
 
 
-def nest(spans: Spans) -> Nesting:
+def nest(spans: Spans | Events) -> Nesting:
     """The nesting of spans per lane: what a stack gives when they are pushed in order of start.
 
     Of two that start together the longer one is outside; of equal ones that of the outer kind
@@ -66,30 +61,43 @@ def nest(spans: Spans) -> Nesting:
     Depths are running sums of spans opened and closed; clipping is repeated until nothing
     changes. Where spans overlap so badly that this is not what a stack gives, a stack is used.
     """
-    import numpy as np
-
     order = _order(spans)
-    lane, start_ns, end_ns = (spans.lane[order], spans.start_ns[order], spans.end_ns[order])
+    lane, start_ns, end_ns = spans.lane[order], spans.start_ns[order], spans.end_ns[order]
     clipped_ns = end_ns
-    keys = _Keys.of(lane, start_ns, end_ns)
+    axis = _Axis.of(lane, start_ns, end_ns)
     for _ in range(_MOST_ROUNDS):
-        parent, depth = _forest(keys.after(clipped_ns))
-        last_ns, clipped_ns = clipped_ns, _clipped(parent, start_ns, clipped_ns)
+        parent, depth = _forest(axis.first_after(clipped_ns))
+        last_ns = clipped_ns
+        inside = (parent >= 0) & (last_ns[parent] > start_ns)
+        clipped_ns = np.where(inside, np.minimum(last_ns, last_ns[parent]), last_ns)
         if np.array_equal(last_ns, clipped_ns):
             break
-    if not _is_a_stacks(parent, start_ns, end_ns, clipped_ns):
-        clipped_ns = _stacked(lane, start_ns, end_ns)
-        parent, depth = _forest(keys.after(clipped_ns))
-    return _unsorted(order, parent, depth, clipped_ns, int((clipped_ns != end_ns).sum()))
+    # If each span starts inside its parent and ends with it or as it did itself, spans nest, the
+    # parents are the innermost ones, and the ends follow one from another as on a stack.
+    inside = parent >= 0
+    holds = clipped_ns[parent] > start_ns
+    expected_ns = np.where(inside, np.minimum(end_ns, clipped_ns[parent]), end_ns)
+    if not ((~inside | holds).all() and np.array_equal(expected_ns, clipped_ns)):
+        clipped_ns = _clipped_by_stack(lane, start_ns, end_ns)
+        parent, depth = _forest(axis.first_after(clipped_ns))
+    n = len(order)
+    result = Nesting(
+        parent=np.empty(n, dtype=np.int32),
+        depth=np.empty(n, dtype=np.int32),
+        end_ns=np.empty(n, dtype=np.int64),
+        clipped=int((clipped_ns != end_ns).sum()),
+    )
+    result.parent[order] = np.where(parent >= 0, order[parent] if n else parent, NOTHING)
+    result.depth[order] = depth
+    result.end_ns[order] = clipped_ns
+    return result
 
 
-def _order(spans: Spans) -> NDArray[intp]:
+def _order(spans: Spans | Events) -> NDArray[np.intp]:
     """By lane, start and end, the longest first; ties by kind and name where those are known."""
-    import numpy as np
-
     lane, start_ns, end_ns = spans.lane, spans.start_ns, spans.end_ns
     order = np.lexsort((-end_ns, start_ns, lane))
-    if not isinstance(spans, Events):
+    if isinstance(spans, Spans):
         return order
     first, second = order[:-1], order[1:]
     equal = (
@@ -99,26 +107,24 @@ def _order(spans: Spans) -> NDArray[intp]:
     )
     tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
     among = order[tied]
-    rank = np.full(len(Category), len(_OUTSIDE_FIRST))
-    rank[list(_OUTSIDE_FIRST)] = np.arange(len(_OUTSIDE_FIRST))
-    keys = (spans.name, rank[spans.category], -end_ns, start_ns, lane)
+    keys = (spans.name, NESTING_RANK[spans.category], -end_ns, start_ns, lane)
     order[tied] = among[np.lexsort(tuple(key[among] for key in keys))]
     return order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Keys:
+class _Axis:
     """Sorted spans on one axis: lane after lane, so that one search serves all of them."""
 
-    start: NDArray[int64]
-    base: NDArray[int64]
-    times: NDArray[int64] | None
+    start: NDArray[np.int64]
+    base: NDArray[np.int64]
+    times: NDArray[np.int64] | None
 
     @classmethod
-    def of(cls, lane: NDArray[int32], start_ns: NDArray[int64], end_ns: NDArray[int64]) -> _Keys:
+    def of(
+        cls, lane: NDArray[np.int32], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+    ) -> _Axis:
         """The axis of all spans; times become ranks where they would not fit."""
-        import numpy as np
-
         if not len(lane):
             return cls(start=start_ns, base=start_ns, times=None)
         origin, lanes = int(start_ns.min()), int(lane.max()) + 1
@@ -130,19 +136,15 @@ class _Keys:
         base = lane * np.int64(len(times))
         return cls(start=base + np.searchsorted(times, start_ns), base=base, times=times)
 
-    def after(self, end_ns: NDArray[int64]) -> NDArray[intp]:
+    def first_after(self, end_ns: NDArray[np.int64]) -> NDArray[np.intp]:
         """For each span the first later one that starts at its end or later, or on another lane."""
-        import numpy as np
-
         end = end_ns if self.times is None else np.searchsorted(self.times, end_ns)
         found = np.searchsorted(self.start, self.base + end)
         return np.maximum(found, np.arange(1, len(found) + 1))
 
 
-def _forest(after: NDArray[intp]) -> tuple[NDArray[intp], NDArray[int64]]:
+def _forest(after: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """Parent and depth of sorted spans, of which each holds all up to `after` it."""
-    import numpy as np
-
     n = len(after)
     opened = np.ones(n + 1, dtype=np.int64)
     opened[0] = 0
@@ -155,41 +157,10 @@ def _forest(after: NDArray[intp]) -> tuple[NDArray[intp], NDArray[int64]]:
     return parent, depth
 
 
-def _clipped(
-    parent: NDArray[intp], start_ns: NDArray[int64], end_ns: NDArray[int64]
-) -> NDArray[int64]:
-    """Ends no later than those of parents that are still open when the span starts."""
-    import numpy as np
-
-    inside = (parent >= 0) & (end_ns[parent] > start_ns)
-    return np.where(inside, np.minimum(end_ns, end_ns[parent]), end_ns)
-
-
-def _is_a_stacks(
-    parent: NDArray[intp],
-    start_ns: NDArray[int64],
-    end_ns: NDArray[int64],
-    clipped_ns: NDArray[int64],
-) -> bool:
-    """Whether a stack would have clipped the same.
-
-    If each span starts inside its parent and ends with it or as it did itself, spans nest, the
-    parents are the innermost ones, and the ends follow one from another as on a stack.
-    """
-    import numpy as np
-
-    inside = parent >= 0
-    holds = clipped_ns[parent] > start_ns
-    expected = np.where(inside, np.minimum(end_ns, clipped_ns[parent]), end_ns)
-    return bool((~inside | holds).all() and np.array_equal(expected, clipped_ns))
-
-
-def _stacked(
-    lane: NDArray[int32], start_ns: NDArray[int64], end_ns: NDArray[int64]
-) -> NDArray[int64]:
+def _clipped_by_stack(
+    lane: NDArray[np.int32], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """The clipped ends of sorted spans, one after another."""
-    import numpy as np
-
     ends = end_ns.tolist()
     stack: list[int] = []
     last = NOTHING
@@ -201,26 +172,3 @@ def _stacked(
         ends[at] = min(ends[at], stack[-1]) if stack else ends[at]
         stack.append(ends[at])
     return np.array(ends, dtype=np.int64)
-
-
-def _unsorted(
-    order: NDArray[intp],
-    parent: NDArray[intp],
-    depth: NDArray[int64],
-    end_ns: NDArray[int64],
-    clipped: int,
-) -> Nesting:
-    """The same in the order that the spans came in."""
-    import numpy as np
-
-    n = len(order)
-    result = Nesting(
-        parent=np.empty(n, dtype=np.int32),
-        depth=np.empty(n, dtype=np.int32),
-        end_ns=np.empty(n, dtype=np.int64),
-        clipped=clipped,
-    )
-    result.parent[order] = np.where(parent >= 0, order[parent] if n else parent, NOTHING)
-    result.depth[order] = depth
-    result.end_ns[order] = end_ns
-    return result

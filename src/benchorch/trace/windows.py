@@ -1,18 +1,16 @@
-"""Which stretches of a trace are worth looking at one by one?"""
+"""Windows of a trace that are analysed one by one: its iterations, or all of it."""
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.dag import Window
 from benchorch.trace.events import DEVICE_WORK, Category, Events
-from benchorch.trace.nesting import nest
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64, intp
-    from numpy.typing import NDArray
+from benchorch.trace.nesting import Spans, nest
 
 MARKS = ("benchorch:call*", "ProfilerStep#*", "model_run")
 """Ranges that mark iterations, the most telling ones first."""
@@ -33,8 +31,6 @@ def windows(events: Events, name: str | None = None) -> tuple[Window, ...]:
         name: of the marking ranges, or a pattern such as ``ProfilerStep#*``; any host event
             will do. TraceError if there is none. By default the first of `MARKS` that occurs.
     """
-    import numpy as np
-
     if name is not None:
         marks = _outermost(events, _named(events, name) & ~np.isin(events.category, _ON_STREAMS))
         if not len(marks):
@@ -50,48 +46,34 @@ def windows(events: Events, name: str | None = None) -> tuple[Window, ...]:
 
 def whole(events: Events) -> Window:
     """All of a trace, from its first event to its last; the profiler's own time only if alone."""
-    import numpy as np
-
     counted = events.category != Category.OVERHEAD
     counted = counted if counted.any() else np.ones(len(events), dtype=bool)
     start_ns, end_ns = events.start_ns[counted].min(), events.end_ns[counted].max()
     return Window(start_ns=int(start_ns), end_ns=int(end_ns))
 
 
-def _named(events: Events, pattern: str) -> NDArray[bool_]:
+def _named(events: Events, pattern: str) -> NDArray[np.bool_]:
     """Which events are called so exactly or, if none is, fit the pattern."""
-    import numpy as np
-
     fits = [each == pattern for each in events.names]
     if not any(fits):
         fits = [fnmatchcase(each, pattern) for each in events.names]
     return np.array(fits, dtype=bool)[events.name]
 
 
-def _outermost(events: Events, chosen: NDArray[bool_]) -> NDArray[intp]:
+def _outermost(events: Events, chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
     """The chosen events that are in no other chosen one on their lane, in order of start."""
-    import numpy as np
-
     indices = np.flatnonzero(chosen)
-    top = indices[nest(_Chosen(events, indices)).depth == 0]
+    spans = Spans(
+        lane=events.lane[indices], start_ns=events.start_ns[indices], end_ns=events.end_ns[indices]
+    )
+    top = indices[nest(spans).depth == 0]
     order = np.lexsort((events.lane[top], events.end_ns[top], events.start_ns[top]))
-    in_order: NDArray[intp] = top[order]
+    in_order: NDArray[np.intp] = top[order]
     return in_order
 
 
-class _Chosen:
-    """Some events as spans."""
-
-    def __init__(self, events: Events, indices: NDArray[intp]) -> None:
-        self.lane = events.lane[indices]
-        self.start_ns = events.start_ns[indices]
-        self.end_ns = events.end_ns[indices]
-
-
-def _of(events: Events, marks: NDArray[intp]) -> tuple[Window, ...]:
+def _of(events: Events, marks: NDArray[np.intp]) -> tuple[Window, ...]:
     """The windows of some marking ranges."""
-    import numpy as np
-
     start_ns, range_end_ns = events.start_ns[marks], events.end_ns[marks]
     call_ns, work_end_ns = _launches(events)
     first = np.searchsorted(call_ns, start_ns)
@@ -110,14 +92,12 @@ def _of(events: Events, marks: NDArray[intp]) -> tuple[Window, ...]:
     return tuple(windows)
 
 
-def _launches(events: Events) -> tuple[NDArray[int64], NDArray[int64]]:
+def _launches(events: Events) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """When each host call that started device work began, and when the last of that work ended.
 
     Returns:
         Two arrays of shape ``(m,)``, sorted by the first.
     """
-    import numpy as np
-
     known = events.correlation >= 0
     calls = np.flatnonzero((events.category == Category.RUNTIME) & known)
     works = np.flatnonzero(np.isin(events.category, DEVICE_WORK) & known)
@@ -134,8 +114,6 @@ def _launches(events: Events) -> tuple[NDArray[int64], NDArray[int64]]:
 
 
 def _unknown(events: Events, name: str) -> str:
-    import numpy as np
-
     ranges = np.unique(events.name[np.isin(events.category, _RANGES)])
     known = [repr(events.names[index]) for index in ranges[:_MOST_NAMED].tolist()]
     more = f" and {len(ranges) - _MOST_NAMED} more" if len(ranges) > _MOST_NAMED else ""

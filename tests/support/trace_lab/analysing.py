@@ -9,7 +9,7 @@ from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.dag import CriticalPath, Dag
 from benchorch.trace.events import Events
 from benchorch.trace.graph.build import build_dag
-from benchorch.trace.graph.thresholds import Thresholds
+from benchorch.trace.graph.scope_values import Thresholds
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.windows import windows

@@ -96,7 +96,8 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         action="append",
         default=[],
-        help="YAML or JSON of changes (docs/whatif.md), or Amdahl4ML's speedups.json; repeatable",
+        help="YAML or JSON of changes (docs/analysis/what-if.md), or Amdahl4ML's speedups.json; "
+        "repeatable",
     )
     add(
         "--trial",
@@ -302,7 +303,7 @@ def _time(time_ns: int) -> str:
 
 def _plain(data: Mapping[str, object]) -> Json:
     """As JSON has it: no infinities, no tuples, names as text."""
-    from benchorch.trace.report.markup import json_text
+    from benchorch.pages.markup import json_text
 
     plain: Json = json.loads(json_text(dict(data)))
     return plain

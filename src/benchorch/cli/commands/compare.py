@@ -1,4 +1,4 @@
-"""``benchorch compare A B``: what became faster or slower, and what cannot be compared."""
+"""``benchorch compare A B``: faster, slower or equivalent, trial by trial."""
 
 from __future__ import annotations
 
@@ -25,38 +25,45 @@ from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.progress import Say, silent
 from benchorch.results.compare.matching import Match, Unmatched, match
-from benchorch.results.compare.verdicts import REFUSED, Judged, all_metrics, has_it, headline, judge
+from benchorch.results.compare.verdicts import (
+    REFUSED,
+    MetricVerdict,
+    all_metrics,
+    applies,
+    compare_cases,
+    primary_metric,
+)
 from benchorch.results.report.console_table import table_text, tidy
 
 SCHEMA_VERSION = 1
 _HEADERS = ("trial", "metric", "A [95 %]", "B [95 %]", "B / A [95 %]", "B is", "measured")
 
 _TWO_MACHINES = (
-    "across hardware: these ratios are of two machines; what is said of two kinds of machines "
-    "takes three of each."
+    "across hardware: these ratios are of two machines; a claim about two kinds of machines takes "
+    "three of each."
 )
 
 
 def run(arguments: Sequence[str], say: Say = silent) -> Reply:
-    """Every trial of both sides: compared, refused with the reason, or alone.
+    """The verdict of every trial of both sides, or the reason why there is none.
 
     Args:
-        arguments: the words after ``compare``.
-        say: told how far it is, where it takes longer than a moment.
+        arguments: those after ``compare``.
+        say: receives progress, where it takes longer than a moment.
     """
-    wanted = _parser().parse_args(list(arguments))
-    names = metric_names(wanted.metric)
-    a, b = open_side(wanted.a, say), open_side(wanted.b, say)
-    across = factors(wanted.across, a, b)
+    options = _parser().parse_args(list(arguments))
+    names = metric_names(options.metric)
+    a, b = open_side(options.a, say), open_side(options.b, say)
+    across = factors(options.across, a, b)
     matches, alone = match(a.trials, b.trials, across)
     if not matches:
         raise ConfigError([_nothing_in_common(alone)])
-    cases = [(one, metric) for one in matches for metric in _chosen(one, names, wanted.all)]
-    judged = judge(cases, across=across, delta_ratio=wanted.delta)
+    cases = [(one, metric) for one in matches for metric in _chosen(one, names, options.all)]
+    verdicts = compare_cases(cases, across=across, delta_ratio=options.delta)
     notes = side_notes(matches)
     return Reply(
-        text=tidy("\n".join(_text(a, b, judged, alone, notes, across))),
-        data=_data(a, b, judged, alone, notes, sorted(across)),
+        text=tidy("\n".join(_text(a, b, verdicts, alone, notes, across))),
+        data=_data(a, b, verdicts, alone, notes, sorted(across)),
     )
 
 
@@ -69,7 +76,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument("--all", action="store_true", help="every metric that either side has")
     parser.add_argument(
-        "--metric", action="append", default=[], help="instead of the headline; may be repeated"
+        "--metric",
+        action="append",
+        default=[],
+        help="in place of the primary metric; repeatable",
     )
     parser.add_argument(
         "--across",
@@ -85,8 +95,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _chosen(one: Match, names: Sequence[str], everything: bool) -> Sequence[str]:
-    asked = names or (all_metrics(one) if everything else ()) or (headline(one),)
-    return [metric for metric in asked if has_it(one, metric)]
+    metrics = names or (all_metrics(one) if everything else ()) or (primary_metric(one),)
+    return [metric for metric in metrics if applies(one, metric)]
 
 
 def _nothing_in_common(alone: Sequence[Unmatched]) -> str:
@@ -101,7 +111,7 @@ def _nothing_in_common(alone: Sequence[Unmatched]) -> str:
 def _text(
     a: Side,
     b: Side,
-    judged: Sequence[Judged],
+    verdicts: Sequence[MetricVerdict],
     alone: Sequence[Unmatched],
     notes: Sequence[str],
     across: Collection[str],
@@ -109,22 +119,22 @@ def _text(
     yield f"A  {a.run.reference}  plan {a.run.plan_id}"
     yield f"B  {b.run.reference}  plan {b.run.plan_id}"
     yield ""
-    yield from _tables(judged)
-    yield from reasons(judged)
+    yield from _tables(verdicts)
+    yield from reasons(verdicts)
     yield from (f"only in {one.side}: {one.name}: {one.reason}" for one in alone)
     yield from (f"also differs: {note}" for note in notes)
     yield from (_TWO_MACHINES for factor in across if factor == "hardware")
     yield ""
-    yield _conclusion(judged)
+    yield _conclusion(verdicts)
 
 
-def _tables(judged: Sequence[Judged]) -> Iterator[str]:
-    """One table, or one for each trial where a trial has several rows."""
-    by_trial: dict[str, list[Judged]] = {}
-    for one in judged:
+def _tables(verdicts: Sequence[MetricVerdict]) -> Iterator[str]:
+    """One table; or one for each trial, where a trial has several rows."""
+    by_trial: dict[str, list[MetricVerdict]] = {}
+    for one in verdicts:
         by_trial.setdefault(one.name, []).append(one)
-    if len(by_trial) == len(judged):
-        yield table_text([_HEADERS, *map(_row, judged)])
+    if len(by_trial) == len(verdicts):
+        yield table_text([_HEADERS, *map(_row, verdicts)])
         yield ""
         return
     for name, rows in by_trial.items():
@@ -133,7 +143,7 @@ def _tables(judged: Sequence[Judged]) -> Iterator[str]:
         yield ""
 
 
-def _row(one: Judged) -> tuple[str, ...]:
+def _row(one: MetricVerdict) -> tuple[str, ...]:
     return (
         one.name,
         one.metric,
@@ -145,34 +155,34 @@ def _row(one: Judged) -> tuple[str, ...]:
     )
 
 
-def _how(one: Judged) -> str:
+def _how(one: MetricVerdict) -> str:
     if one.drift_ratio is None:
         return one.design or "–"
     return f"{one.design}, drift {percent_text(one.drift_ratio)}"
 
 
-def _conclusion(judged: Sequence[Judged]) -> str:
-    counts = Counter(one.verdict for one in judged)
-    said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-    compared = sum(one.verdict != REFUSED for one in judged)
+def _conclusion(verdicts: Sequence[MetricVerdict]) -> str:
+    counts = Counter(one.verdict for one in verdicts)
+    counted = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    compared = sum(one.verdict != REFUSED for one in verdicts)
     together = "" if compared < 2 else " Intervals and verdicts hold for all of them together."
-    return f"B against A: {said}.{together}"
+    return f"B against A: {counted}.{together}"
 
 
 def _data(
     a: Side,
     b: Side,
-    judged: Sequence[Judged],
+    verdicts: Sequence[MetricVerdict],
     alone: Sequence[Unmatched],
     notes: Sequence[str],
     across: Sequence[str],
 ) -> Json:
     return {
         "schema_version": SCHEMA_VERSION,
-        "a": a.told(),
-        "b": b.told(),
+        "a": a.data(),
+        "b": b.data(),
         "across": across,
-        "comparisons": [encode(one) for one in judged],
+        "comparisons": [encode(one) for one in verdicts],
         "alone": alone_data(alone),
         "also_different": list(notes),
     }

@@ -1,4 +1,4 @@
-"""What `compare` and `gate` are told on the command line, checked; and how they show a value."""
+"""Arguments of `compare` and `gate`, checked, and values as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchorch.results.compare import metric_kinds
 from benchorch.results.compare.compatibility import FACTORS, differences, excused_by
 from benchorch.results.compare.matching import Match, Unmatched
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
-from benchorch.results.compare.verdicts import Judged
+from benchorch.results.compare.verdicts import MetricVerdict
 from benchorch.units import format_bytes
 
 SELECTOR = "::"
@@ -30,15 +30,15 @@ class Side:
     """One of the two that are compared.
 
     Attributes:
-        conversion: the one that was picked with ``RUN::CONVERSION``, or an empty string.
-        trials: all of the run's, or the picked ones.
+        conversion: the one selected by ``RUN::CONVERSION``, or an empty string.
+        trials: all of the run, or the selected ones.
     """
 
     run: StoredRun
     conversion: str
     trials: tuple[StoredTrial, ...]
 
-    def told(self) -> Json:
+    def data(self) -> Json:
         """The side for programs."""
         return {
             "reference": self.run.reference,
@@ -48,46 +48,46 @@ class Side:
 
 
 def open_side(reference: str, say: Say = silent) -> Side:
-    """The run that a word names, or one conversion of it; ConfigError where there is none.
+    """A run, or one conversion of it; ConfigError where there is none.
 
     Args:
-        reference: the word.
-        say: told how far it is, where it takes longer than a moment.
+        reference: ``RUN`` or ``RUN::CONVERSION``.
+        say: receives progress, where it takes longer than a moment.
     """
     from benchorch.results.compare.load_run import load
 
     name, _, conversion = reference.partition(SELECTOR)
     run = load(name, say)
-    picked = [
+    selected = [
         stored
         for stored in run.trials
         if not conversion
         or conversion in (stored.trial.labels["conversion"], stored.trial.trial_id)
     ]
-    if not picked:
+    if not selected:
         known = list(dict.fromkeys(one.trial.labels["conversion"] for one in run.trials))
         hint = suggest(conversion, known)
         problem = f"{name} has no conversion {conversion!r}.{hint} It has: {', '.join(known)}."
         raise ConfigError([problem])
-    return Side(run=run, conversion=conversion, trials=tuple(picked))
+    return Side(run=run, conversion=conversion, trials=tuple(selected))
 
 
-def factors(words: Iterable[str], a: Side, b: Side) -> frozenset[str]:
-    """What may differ: the named factors with all that they bring, and picked conversions."""
-    named = [word for text in words for word in text.split(",") if word]
+def factors(texts: Iterable[str], a: Side, b: Side) -> frozenset[str]:
+    """The factors that may differ: those named, and the conversion where two are selected."""
+    named = [name for text in texts for name in text.split(",") if name]
     unknown = [
-        f"--across {word}: there is no such factor.{suggest(word, FACTORS)} Factors: {_FACTORS}."
-        for word in named
-        if word not in FACTORS
+        f"--across {name}: there is no such factor.{suggest(name, FACTORS)} Factors: {_FACTORS}."
+        for name in named
+        if name not in FACTORS
     ]
     if unknown:
         raise ConfigError(unknown)
     return excused_by([*named, *(["conversion"] if a.conversion and b.conversion else [])])
 
 
-def metric_names(words: Sequence[str]) -> tuple[str, ...]:
-    """The metrics that were asked for, each once; ConfigError with every word that is none."""
-    names = [word for text in words for word in text.split(",") if word]
+def metric_names(texts: Sequence[str]) -> tuple[str, ...]:
+    """The requested metrics, each once; ConfigError with every unknown name."""
+    names = [name for text in texts for name in text.split(",") if name]
     problems = [
         f"--metric {problem}" for problem in map(metric_kinds.unknown_metric, names) if problem
     ]
@@ -104,12 +104,12 @@ def share(text: str) -> float:
     except ValueError:
         value = math.nan
     if rest or not math.isfinite(value) or value < 0 or (value >= 1 and not percent):
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: write 2% or 0.02")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share: write 2% or 0.02")
     return value
 
 
 def value_text(estimate: Estimate | None) -> str:
-    """``0.318 [0.289, 0.371]``, or the value alone where nothing is known of its spread."""
+    """``0.318 [0.289, 0.371]``, or the value alone where its spread is unknown."""
     if estimate is None:
         return "–"
     if estimate.unit == "bytes":
@@ -120,7 +120,7 @@ def value_text(estimate: Estimate | None) -> str:
 
 
 def ratio_text(ratio: Estimate | None) -> str:
-    """``1.31 [1.22, 1.41]``: three decimals, as a difference of 1 % is one of the second."""
+    """``1.31 [1.22, 1.41]``, with three decimals."""
     if ratio is None:
         return "–"
     if ratio.low is None or ratio.high is None:
@@ -133,10 +133,10 @@ def percent_text(value: float) -> str:
     return f"{100 * value:.3g} %"
 
 
-def reasons(judged: Iterable[Judged]) -> Iterator[str]:
-    """Each reason for no verdict once, with the cases that it stands for and what to try."""
+def reasons(verdicts: Iterable[MetricVerdict]) -> Iterator[str]:
+    """Each reason for a missing verdict once, with its cases and the remedy."""
     found: dict[str, list[str]] = {}
-    for one in judged:
+    for one in verdicts:
         if one.reason:
             remedy = f". Try: {one.remedy}" if one.remedy else ""
             found.setdefault(f"{one.reason}{remedy}", []).append(f"{one.name} {one.metric}")
@@ -146,7 +146,7 @@ def reasons(judged: Iterable[Judged]) -> Iterator[str]:
 
 
 def side_notes(matches: Sequence[Match]) -> tuple[str, ...]:
-    """What else differs between the sides without deciding anything, each once."""
+    """Differences between the sides that decide nothing, each once."""
     found = (
         str(difference)
         for one in matches
@@ -158,7 +158,7 @@ def side_notes(matches: Sequence[Match]) -> tuple[str, ...]:
 
 
 def alone_data(alone: Sequence[Unmatched]) -> Json:
-    """The trials of one side only, for programs."""
+    """Trials without a counterpart, for programs."""
     return [
         {
             "side": one.side,

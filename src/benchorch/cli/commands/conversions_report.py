@@ -127,7 +127,7 @@ def detail(row: Row) -> str:
     runtime = cast("Row | None", row["runtime"])
     if runtime is not None:
         lines += ["", "then: runs it", *_link_lines(runtime)]
-    return "\n".join([*lines, "", "more        docs/conversions.md"])
+    return "\n".join([*lines, "", "more        docs/reference/conversions-table.md"])
 
 
 def _link_lines(link: Row) -> list[str]:

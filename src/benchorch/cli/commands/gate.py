@@ -1,7 +1,8 @@
-"""``benchorch gate``: is the candidate shown to be worse than its baseline by more than allowed?
+"""``benchorch gate``: fails where the candidate is worse than its baseline by more than a limit.
 
-Exit codes: 0, no; 1, yes, or with --strict not shown that it is not; 2, wrong request; 3, something
-could not be compared: another machine or definition, a trial that fails, disagrees or is missing.
+Exit codes: 0, no regression; 1, a regression, or with --strict one that is not ruled out; 2, wrong
+arguments; 3, not comparable: another machine or definition, a trial that fails, disagrees or is
+missing.
 """
 
 from __future__ import annotations
@@ -36,27 +37,27 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
     """The verdict over all trials, as text, Markdown and JSON.
 
     Args:
-        arguments: the words after ``gate``.
-        say: told how far it is, where it takes longer than a moment.
+        arguments: those after ``gate``.
+        say: receives progress, where it takes longer than a moment.
     """
-    wanted = _parser().parse_args(list(arguments))
-    names = metric_names(wanted.metric)
+    options = _parser().parse_args(list(arguments))
+    names = metric_names(options.metric)
     _refuse_directionless(names)
-    baseline = open_side(wanted.baseline, say)
-    candidate = open_side(wanted.candidate or _newest_but(baseline), say)
+    baseline = open_side(options.baseline, say)
+    candidate = open_side(options.candidate or _newest_but(baseline), say)
     found = gate(
         baseline.trials,
         candidate.trials,
-        limit_ratio=wanted.max_regression,
+        limit_ratio=options.max_regression,
         metrics=names,
-        across=factors(wanted.across, baseline, candidate),
+        across=factors(options.across, baseline, candidate),
     )
-    words = gate_report.Words(found, baseline.run.reference, candidate.run.reference)
-    if wanted.markdown is not None:
-        _write(wanted.markdown, gate_report.markdown(words))
-    failed = wanted.strict and found.state == "unclear"
+    report = gate_report.GateReport(found, baseline.run.reference, candidate.run.reference)
+    if options.markdown is not None:
+        _write(options.markdown, gate_report.markdown(report))
+    failed = options.strict and found.state == "unclear"
     code = 1 if failed else _EXIT_CODES[found.state]
-    return Reply(text=gate_report.text(words), data=gate_report.data(words, code), exit_code=code)
+    return Reply(text=gate_report.text(report), data=gate_report.data(report, code), exit_code=code)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,12 +68,15 @@ def _parser() -> argparse.ArgumentParser:
         "--max-regression", required=True, type=share, metavar="SHARE", help="e.g. 2%%"
     )
     parser.add_argument(
-        "--metric", action="append", default=[], help="instead of the headline; may be repeated"
+        "--metric",
+        action="append",
+        default=[],
+        help="in place of the primary metric; repeatable",
     )
     parser.add_argument(
         "--across", action="append", default=[], metavar="FACTOR", help="what may differ"
     )
-    parser.add_argument("--strict", action="store_true", help="unclear evidence fails as well")
+    parser.add_argument("--strict", action="store_true", help="unclear evidence fails, too")
     parser.add_argument("--markdown", metavar="FILE", type=Path, help="a summary for reviewers")
     parser.add_argument("--json", action="store_true", help="for programs")
     return parser

@@ -1,4 +1,4 @@
-"""What a gate found, for a terminal, for a pull request and for programs."""
+"""The result of a gate for a terminal, for a pull request and for programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from benchorch.results.report.console_table import table_text, tidy
 SCHEMA_VERSION = 1
 _HEADERS = ("trial", "metric", "baseline", "candidate", "ratio [95 %]", "limit", "verdict")
 _MARKS = {"pass": "pass", "regression": "REGRESSION", "unclear": "unclear", "refused": "REFUSED"}
-_SAID = {
+_SENTENCES = {
     "pass": "no regression beyond {limit}",
     "regression": "worse than its baseline by more than {limit}",
     "unclear": "a regression beyond {limit} is neither shown nor ruled out",
@@ -32,8 +32,8 @@ _SAID = {
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """A gate and how the user called its two sides."""
+class GateReport:
+    """A gate, and its two sides as the user named them."""
 
     gate: Gate
     baseline: str
@@ -42,65 +42,65 @@ class Words:
     @property
     def title(self) -> str:
         """The verdict in a line."""
-        said = _SAID[self.gate.state].format(limit=percent_text(self.gate.limit_ratio))
-        return f"{_MARKS[self.gate.state]}: {said}"
+        sentence = _SENTENCES[self.gate.state].format(limit=percent_text(self.gate.limit_ratio))
+        return f"{_MARKS[self.gate.state]}: {sentence}"
 
     @property
     def next_command(self) -> str:
-        """What shows more."""
+        """The command for more details."""
         return f"python -m benchorch compare {self.baseline} {self.candidate} --all"
 
 
-def text(words: Words) -> str:
+def text(report: GateReport) -> str:
     """For a terminal: the verdict last, where the eye is."""
-    found = words.gate
-    lines = [f"A  baseline   {words.baseline}", f"B  candidate  {words.candidate}", ""]
+    found = report.gate
+    lines = [f"A  baseline   {report.baseline}", f"B  candidate  {report.candidate}", ""]
     if found.cases:
         lines += [table_text([_HEADERS, *map(_row, found.cases)]), ""]
-    lines += [*_remarks(words), "", words.title, f"next  {words.next_command}"]
+    lines += [*_remarks(report), "", report.title, f"next  {report.next_command}"]
     return tidy("\n".join(lines))
 
 
-def markdown(words: Words) -> str:
+def markdown(report: GateReport) -> str:
     """For a pull request: the verdict first, the table, and all else folded away."""
-    found = words.gate
-    lines = [f"## benchorch gate: {words.title}", "", *_counts(found), ""]
+    found = report.gate
+    lines = [f"## benchorch gate: {report.title}", "", *_counts(found), ""]
     if found.cases:
         lines += [_markdown_row(_HEADERS), "|---|---|---:|---:|---:|---:|---|"]
         lines += [_markdown_row(_row(one, bold=True)) for one in found.cases]
         lines.append("")
-    lines += [f"- {_escaped(remark)}" for remark in _remarks(words)]
+    lines += [f"- {_escaped(remark)}" for remark in _remarks(report)]
     lines += ["", "<details><summary>How to read this, and where it was measured</summary>", ""]
     lines += [f"- {_escaped(line)}" for line in (*_LEGEND, *_places(found))]
-    lines += ["", "</details>", "", "Next:", "", "```", words.next_command, "```"]
+    lines += ["", "</details>", "", "Next:", "", "```", report.next_command, "```"]
     return tidy("\n".join(lines)) + "\n"
 
 
 _LEGEND = (
     "A is the baseline, B the candidate. ratio: B over A, with an interval that holds for all rows "
     "together.",
-    "measured one after the other: the interval is widened by as much as a fixed piece of work "
-    "(the canary) saw the machine change.",
+    "sequential, measured one after the other: the interval is widened by the drift of a reference "
+    "workload on the machine.",
     "REGRESSION: the whole interval lies beyond the limit. pass: the whole interval lies within "
-    "it. unclear: the interval includes the limit. REFUSED: there is nothing to judge.",
+    "it. unclear: the interval includes the limit. REFUSED: there is nothing to compare.",
 )
 
 
-def data(words: Words, exit_code: int) -> Json:
+def data(report: GateReport, exit_code: int) -> Json:
     """For programs."""
-    found = words.gate
+    found = report.gate
     return {
         "schema_version": SCHEMA_VERSION,
         "state": found.state,
         "exit_code": exit_code,
-        "baseline": words.baseline,
-        "candidate": words.candidate,
+        "baseline": report.baseline,
+        "candidate": report.candidate,
         "max_regression_ratio": found.limit_ratio,
         "cases": [encode(one) for one in found.cases],
         "missing": alone_data(found.missing),
         "not_judged": [*_exempt(found), *(f"{one.name}: {one.reason}" for one in found.alone)],
         "also_different": list(side_notes(found.matches)),
-        "next": words.next_command,
+        "next": report.next_command,
     }
 
 
@@ -121,21 +121,21 @@ def _row(one: Gated, bold: bool = False) -> tuple[str, ...]:
 
 def _counts(found: Gate) -> Iterator[str]:
     states = [one.state for one in found.cases]
-    told = [f"{states.count(state)} {state}" for state in _MARKS if state in states]
-    missing = [f"{len(found.missing)} missing"] if found.missing else []
-    yield f"{plural(len(states), 'case')}: {', '.join((*told, *missing)) or 'nothing to judge'}."
+    counted = [f"{states.count(state)} {state}" for state in _MARKS if state in states]
+    counted += [f"{len(found.missing)} missing"] if found.missing else []
+    yield f"{plural(len(states), 'case')}: {', '.join(counted) or 'nothing to compare'}."
 
 
-def _remarks(words: Words) -> Iterator[str]:
-    """Everything that is not a number: why, what is missing, what was not judged."""
-    found = words.gate
+def _remarks(report: GateReport) -> Iterator[str]:
+    """Everything that is not a number: reasons, missing trials, trials left out."""
+    found = report.gate
     yield from reasons(one.judged for one in found.cases if one.state != "pass")
     yield from (f"missing: {one.name}: {one.reason}" for one in found.missing)
     yield from (f"not judged: {line}" for line in _exempt(found))
     new = {"A": "only in the baseline, which has no result of it", "B": "new: no baseline has it"}
     yield from (f"not judged: {one.name}: {new[one.side]}" for one in found.alone)
     if not found.cases and not found.missing:
-        yield "the baseline has no trial that ran and was right, so there is nothing to judge"
+        yield "the baseline has no trial that ran correctly, so there is nothing to compare"
 
 
 def _exempt(found: Gate) -> list[str]:
@@ -146,7 +146,7 @@ def _exempt(found: Gate) -> list[str]:
 
 
 def _places(found: Gate) -> Iterator[str]:
-    """Where both sides were measured, and what else was not the same."""
+    """Where both sides were measured, and what else differs."""
     for one in found.matches[:1]:
         a, b = _place(one.a), _place(one.b)
         yield from [f"both on {a}"] if a == b else [f"A on {a}", f"B on {b}"]
@@ -162,7 +162,7 @@ def _place(stored: StoredTrial) -> str:
     known = stored.result.environment
     packages = known.get("packages")
     named = packages.items() if isinstance(packages, Mapping) else ()
-    told = [
+    facts = [
         (known.get("cpu_model"), "{}"),
         (known.get("cpu_physical_count"), "{} cores"),
         (stored.evidence.facts.get("threads"), "{} threads"),
@@ -173,7 +173,7 @@ def _place(stored: StoredTrial) -> str:
         (stored.result.grade, "grade {}"),
         (known.get("git_commit"), "commit {}"),
     ]
-    return ", ".join(words.format(value) for value, words in told if value)
+    return ", ".join(form.format(value) for value, form in facts if value)
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
@@ -181,6 +181,6 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """What Markdown and HTML would take for their own."""
+    """Text without Markdown and HTML of its own."""
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
     return " ".join(plain.split())

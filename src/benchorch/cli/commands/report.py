@@ -1,17 +1,15 @@
-"""``benchorch report RUN [RUN ...]``: tables, conclusions and doubts, derived anew, as any file."""
+"""``benchorch report RUN [RUN ...]``: tables, conclusions and warnings, derived anew."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from benchorch.cli.commands.comparison_arguments import REFERENCE
-from benchorch.domain.estimate import Summary
 from benchorch.domain.reply import Reply
-from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import ConfigNode, Plan
 from benchorch.errors import ConfigError
 from benchorch.files import write_text
@@ -21,59 +19,57 @@ from benchorch.results.compare.load_run import derive, locate, stored
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.console_table import paper, tidy
-from benchorch.results.report.tables import whole
+from benchorch.results.report.tables import full_markdown
 
 SEVERAL = "benchorch runs"
-"""What a JSON file of more than one run says it is."""
+"""The format of a JSON file with more than one run."""
 
 _MARKDOWN = ("", ".md", ".markdown", ".txt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Opened:
-    """One run, with what tables need of it.
+    """One run, with the values that tables need.
 
     Attributes:
-        run: what is kept without raw series.
-        directory: its own, or words in its place where an exported file was read.
+        run: without raw series.
+        directory: of the run, or a placeholder where an exported file was read.
     """
 
     run: StoredRun
     plan: Plan
-    results: Mapping[str, TrialResult]
-    summaries: Mapping[str, Summary]
     directory: Path
 
     def text(self) -> str:
-        """What a person at the terminal saw when it ended."""
+        """The report of the terminal, as at the end of the run."""
         console, written = paper()
         report = ConsoleReport(console)
         report.plan(self.plan, done=0)
-        report.table(self.plan, self.results, self.summaries, self.directory)
+        report.table(self.plan, self.run.results(), self.run.summaries(), self.directory)
         return tidy(written.getvalue())
 
     def markdown(self) -> str:
-        """Every row, conclusion and doubt."""
-        return whole(self.plan, self.results, self.summaries)
+        """Every row, conclusion and warning."""
+        return full_markdown(self.plan, self.run.results(), self.run.summaries())
 
 
 def run(arguments: Sequence[str], say: Say = silent) -> Reply:
     """The tables for people or, with ``--json``, the runs without raw series for programs.
 
     Args:
-        arguments: the words after ``report``.
-        say: told how far it is, where it takes longer than a moment.
+        arguments: those after ``report``.
+        say: receives progress, where it takes longer than a moment.
     """
-    wanted = _parser().parse_args(list(arguments))
-    written = None if wanted.output is None else _writer(wanted.output, asked_json=wanted.json)
-    if wanted.reprice:
-        written = _repriced(written)
-    exports = wanted.json if written is None else written is _write_json
-    opened = _open_all(wanted.run, say, each_process=exports)
-    if written is not None:
-        written(opened, wanted.output)
-        return _answer(opened, wanted.output)
-    if wanted.json:
+    options = _parser().parse_args(list(arguments))
+    write = None if options.output is None else _writer(options.output, as_json=options.json)
+    if options.reprice:
+        write = _repriced(write)
+    exports = options.json if write is None else write is _write_json
+    opened = _open_all(options.run, say, each_process=exports)
+    if write is not None:
+        write(opened, options.output)
+        return _reply(opened, options.output)
+    if options.json:
         return Reply(text="", data=_json(opened))
     return Reply(text="\n\n".join(one.text() for one in opened), data=None)
 
@@ -90,14 +86,13 @@ def _parser() -> argparse.ArgumentParser:
         "--output",
         metavar="FILE",
         type=Path,
-        help="write it there, by its suffix: .html one page with plots, .csv a row a trial, "
+        help="write a file, by its suffix: .html one page with plots, .csv a row a trial, "
         ".md the tables, .json (or with --json) the export",
     )
     parser.add_argument(
         "--reprice",
         action="store_true",
-        help="judge cost by the list of prices that ships, not by what the sweep was judged by "
-        "(.html and .csv)",
+        help="cost by the bundled list of prices, not by the prices of the sweep (.html and .csv)",
     )
     return parser
 
@@ -105,10 +100,10 @@ def _parser() -> argparse.ArgumentParser:
 _Writer = Callable[[Sequence[_Opened], Path], None]
 
 
-def _writer(path: Path, *, asked_json: bool) -> _Writer:
-    """What writes such a file; ConfigError before anything is read where nothing does."""
+def _writer(path: Path, *, as_json: bool) -> _Writer:
+    """The writer for a suffix; ConfigError before anything is read where there is none."""
     suffix = path.suffix.lower()
-    if asked_json or suffix == ".json":
+    if as_json or suffix == ".json":
         return _write_json
     if suffix in (".html", ".htm"):
         return _write_page
@@ -125,7 +120,7 @@ def _writer(path: Path, *, asked_json: bool) -> _Writer:
 
 def _repriced(writer: _Writer | None) -> _Writer:
     if writer not in (_write_page, _write_csv):
-        raise ConfigError(["--reprice is of reports that tell cost: --output FILE.html or .csv."])
+        raise ConfigError(["--reprice needs a report with costs: --output FILE.html or .csv."])
     return partial(writer, anew=True)
 
 
@@ -152,22 +147,12 @@ def _open_all(references: Sequence[str], say: Say, *, each_process: bool) -> lis
 
 def _open(found: Path, reference: str, say: Say, *, each_process: bool) -> _Opened:
     if found.is_file():
-        kept = export.read(found)
-        return _Opened(
-            run=kept,
-            plan=kept.plan(),
-            results=kept.results(),
-            summaries=kept.summaries(),
-            directory=Path(f"<directory of {kept.plan_id}>"),
-        )
+        exported = export.read(found)
+        directory = Path(f"<directory of {exported.plan_id}>")
+        return _Opened(run=exported, plan=exported.plan(), directory=directory)
     derived = derive(found, reference, say)
-    return _Opened(
-        run=stored(derived, reference, say, each_process=each_process),
-        plan=derived.plan,
-        results=derived.results,
-        summaries=derived.summaries,
-        directory=found,
-    )
+    loaded = stored(derived, reference, say, each_process=each_process)
+    return _Opened(run=loaded, plan=derived.plan, directory=found)
 
 
 def _json(opened: Sequence[_Opened]) -> ConfigNode:
@@ -206,7 +191,7 @@ def _write_page(opened: Sequence[_Opened], path: Path, *, anew: bool = False) ->
     _write(path, page(runs, rows_of(runs, prices), prices))
 
 
-def _answer(opened: Sequence[_Opened], path: Path) -> Reply:
+def _reply(opened: Sequence[_Opened], path: Path) -> Reply:
     trials = sum(len(one.run.trials) for one in opened)
     results = sum(len(one.run.results()) for one in opened)
     plans = [one.run.plan_id for one in opened]

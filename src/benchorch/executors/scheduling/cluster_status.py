@@ -75,7 +75,7 @@ def no_machine(
         return NoCapacity(
             failure="no_node",
             reason=refusal[0].upper() + refusal[1:].rstrip("."),
-            remedy="Declare it in the cluster's fleet (docs/fleet.md), or change executor.market.",
+            remedy="Declare it in the fleet (docs/cloud/fleet.md), or change executor.market.",
         )
     if launching.dead:
         return NoCapacity(

@@ -1,4 +1,4 @@
-"""What accelerated functions cost: Python here, each graph on each backend, and all together."""
+"""Report of accelerated functions: Python code here, each graph on each backend, and totals."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class GraphTiming:
 
     Attributes:
         runs: how many calls were timed, each on its own or as one of a block.
-        ms: the mean; the median where the tail of the calls does not let a mean be known; None
-            where nothing was measured, or the answers are wrong.
-        is_median: which of the two it is.
+        ms: the mean, or the median where the calls' tail is too heavy for a mean; None where
+            nothing was measured, or the outputs are wrong.
+        is_median: whether it is the median.
         failures: how many of the graph's measurements failed on that backend.
         reason: why there is no number; empty where there is one.
     """
@@ -48,15 +48,15 @@ class GraphTiming:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A stretch of a function.
+    """A part of a function: a graph, or Python code between graphs.
 
     Attributes:
         graph: the number of the graph that runs; None for Python's code between graphs.
         runs: how often it ran here.
         local_ms: its time here: of a graph as it was captured, operator by operator.
         backends: the graph's time on each; empty for Python's code.
-        stays: why calls of the graph were made here only, which is what they are counted with on
-            every backend; empty where none was.
+        stays: why calls of the graph ran here only, and count with that time on every backend;
+            empty where none did.
     """
 
     graph: int | None
@@ -90,12 +90,12 @@ class Total:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionProfile:
-    """All runs of a function that went through the same graphs in the same order.
+    """All runs of a function through the same graphs in the same order.
 
     Attributes:
         function: its name.
         discarded: runs left out because something was compiled in them.
-        compiled: whether only such runs were seen, and these numbers are of them.
+        compiled: whether there were only such runs, and these numbers are of them.
         uncompiled_ms: the sum over Python's segments.
     """
 
@@ -116,12 +116,12 @@ class FunctionProfile:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratedReport:
-    """Everything that one remote profile saw; in a notebook it shows itself.
+    """The result of one remote profile; notebooks show it by themselves.
 
     Attributes:
-        graph_breaks: where functions fell into several graphs, and why.
-        notes: what a reader of the numbers has to know.
-        directory: of the run; None where nothing was kept.
+        graph_breaks: where functions were split into several graphs, and why.
+        notes: that qualify the numbers.
+        directory: of the run; None where nothing was stored.
     """
 
     profiles: tuple[FunctionProfile, ...]
@@ -164,7 +164,7 @@ class AcceleratedReport:
 
 
 def usd_per_million_calls(ms: Estimate, usd_per_hour: float) -> Estimate:
-    """What a million calls cost, one after the other on a machine that is paid by the hour."""
+    """Cost of a million calls, one after the other, on a machine paid by the hour."""
     usd_per_ms = usd_per_hour / SECONDS_PER_HOUR / _MS_PER_S
     cost = scaled(ms, usd_per_ms * ITEMS)
     return replace(cost, unit="usd", method=f"hourly price times {ms.method}")

@@ -16,7 +16,7 @@ from benchorch.domain.verdict import Verdict
 from benchorch.errors import BenchorchError
 from benchorch.journal import run_directory
 from benchorch.results.report.console_table import table_text
-from benchorch.results.report.estimate_bars import Chart, chart
+from benchorch.results.report.estimate_bars import Chart, bar_chart
 from benchorch.results.report.tables import conclusion, fastest, ranked, skip_text, table_rows
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Results(Sequence[ResultRow]):
     def plot(self) -> Chart:
         """Medians with their intervals as an SVG; a notebook shows it, `save` writes it."""
         bars = {self._name(row): row.latency_ms for row in self.rows if row.latency_ms}
-        return Chart(svg=chart("Latency, median with interval (ms)", bars))
+        return bar_chart("Latency, median with interval (ms)", bars)
 
     def __len__(self) -> int:
         return len(self.plan.trials)

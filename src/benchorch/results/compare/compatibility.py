@@ -1,7 +1,7 @@
-"""What must agree before two numbers can be compared, and what a difference is called?
+"""Fields that must agree before two numbers can be compared.
 
-A *definition* is what was measured, as the plan said it; the *environment* is where. Each field
-belongs to a *factor*; a comparison names the factors that may differ, because they are its point.
+The *definition* is what was measured, as planned; the *environment* is where. Each field belongs to
+a *factor*; a comparison names the factors that may differ, because they are its point.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ FACTORS: Mapping[str, tuple[str, ...]] = {
     "system": (),
     "hardware": ("host", "system", "threads"),
 }
-"""What may be made the factor of a comparison, and what then differs with it."""
+"""Factors of a comparison, and those that differ with them."""
 
-# Settings of the operating system, which a machine of the same kind may have otherwise.
+# Settings of the operating system, which may differ between machines of one kind.
 _SYSTEM = (
     *("system", "kernel", "libc", "clock_source", "numa_balancing", "transparent_huge_pages"),
     *("address_randomisation", "variables", "cpu_microcode", "cpu_mitigations", "cpu_governor"),
     *("cpu_energy_preference", "cpu_frequency_driver", "cpu_idle_driver"),
 )
-# The first that fits; a field of a definition that none fits does not change what is measured.
+# The first match counts; a field of a definition without one does not change what is measured.
 _FACTOR_OF = (
     ("model.labels", None),
-    ("model.program", None),  # where a live module was put; model.digest says what it is
+    ("model.program", None),  # the place of a live module; model.digest identifies it
     ("hardware.conversions", None),
     ("hardware.threads", "threads"),
     ("conversion.description", None),
@@ -64,7 +64,7 @@ _FACTOR_OF = (
     ("ran.provider", "conversion"),
     *((f"{node}.", node) for node in ("model", "workload", "conversion", "hardware", "scenario")),
 )
-# They differ with every look and say nothing of the machine.
+# They change all the time, on any machine.
 _FLEETING = (
     "environment.load_average",
     "environment.memory_available_bytes",
@@ -82,7 +82,7 @@ class FieldDifference:
     """A field that is not the same on both sides.
 
     Attributes:
-        factor: what makes it the point of a comparison; empty where it is only worth telling.
+        factor: that it belongs to; empty where it is reported only.
     """
 
     field: str
@@ -126,29 +126,29 @@ def excused_by(factors: Collection[str]) -> frozenset[str]:
 def differences(a: StoredTrial, b: StoredTrial) -> tuple[FieldDifference, ...]:
     """Every field in which two trials with results differ, those that decide first.
 
-    A fact of the environment that one side does not know is no difference.
+    A fact of the environment that is unknown on one side is no difference.
     """
     defined = _differing(definition_of(a.trial.spec), definition_of(b.trial.spec), known=False)
-    found = _differing(_surroundings(a), _surroundings(b), known=True)
-    told = [
-        FieldDifference(field=field, factor=factor_of(field) or "", a=ours, b=theirs)
-        for field, ours, theirs in (*defined, *found)
+    observed = _differing(_environment(a), _environment(b), known=True)
+    found = [
+        FieldDifference(field=field, factor=factor_of(field) or "", a=of_a, b=of_b)
+        for field, of_a, of_b in (*defined, *observed)
         if not field.startswith(_FLEETING)
     ]
-    return tuple(sorted(told, key=lambda difference: not difference.factor))
+    return tuple(sorted(found, key=lambda difference: not difference.factor))
 
 
 def baseline_differences(a: StoredTrial, b: StoredTrial) -> tuple[FieldDifference, ...]:
-    """Every field in which the conversions differ that the two were each compared with."""
+    """Every field in which the two baselines' conversions differ."""
     nodes = ({"conversion": one.trial.baseline_conversion or {}} for one in (a, b))
-    ours, theirs = (definition_of(node) for node in nodes)
+    defined = _differing(*(definition_of(node) for node in nodes), known=False)
     return tuple(
-        FieldDifference(field=f"baseline {field}", factor="conversion", a=x, b=y)
-        for field, x, y in _differing(ours, theirs, known=False)
+        FieldDifference(field=f"baseline {field}", factor="conversion", a=of_a, b=of_b)
+        for field, of_a, of_b in defined
     )
 
 
-def _surroundings(stored: StoredTrial) -> Mapping[str, Json]:
+def _environment(stored: StoredTrial) -> Mapping[str, Json]:
     result = stored.result
     evidence = stored.evidence
     nodes: dict[str, Json] = {"ran": dict(evidence.facts), "device": dict(evidence.device)}
@@ -163,9 +163,9 @@ def _differing(
     a: Mapping[str, Json], b: Mapping[str, Json], *, known: bool
 ) -> Iterator[tuple[str, Json, Json]]:
     for field in dict.fromkeys((*a, *b)):
-        ours, theirs = a.get(field), b.get(field)
-        if ours != theirs and not (known and None in (ours, theirs)):
-            yield field, ours, theirs
+        of_a, of_b = a.get(field), b.get(field)
+        if of_a != of_b and not (known and None in (of_a, of_b)):
+            yield field, of_a, of_b
 
 
 def _leaves(node: Json, path: str = "") -> Iterator[tuple[str, Json]]:

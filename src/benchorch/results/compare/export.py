@@ -8,9 +8,9 @@
                                their environment
     trials                     each with its labels, what else its spec and environment hold, the
                                digest of its definition, outcome, parity, build, every metric with
-                               its interval, the speed-up with its verdict, doubts, and of each
-                               process that counts: its own value of each metric, its log ratio
-                               against the baseline, and the canaries around it
+                               its interval, the speed-up with its verdict, warnings, and of each
+                               process that counts: its own value of each metric, its pair with
+                               the baseline, and the reference workloads around it
 
 Schema history: 1, first.
 """
@@ -42,7 +42,7 @@ _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError)
 
 
 def to_json(run: StoredRun) -> ConfigNode:
-    """The file's content; the same for the same raw series, whenever and wherever it is made."""
+    """The file's content; the same raw series always give the same."""
     specs = [stored.trial.spec for stored in run.trials]
     environments = [s.result.environment for s in run.trials if s.result is not None]
     common = {"spec": _shared(specs), "environment": _shared(environments)}
@@ -66,7 +66,7 @@ def write(run: StoredRun, path: Path) -> None:
 
 
 def text_of(content: ConfigNode) -> str:
-    """What the file holds, letter by letter."""
+    """The file as text."""
     return f"{_text(content, _INDENTED_LEVELS)}\n"
 
 
@@ -116,7 +116,7 @@ def _own(mapping: ConfigNode, shared: ConfigNode) -> ConfigNode:
 
 def _trial(stored: StoredTrial, common: Mapping[str, ConfigNode]) -> ConfigNode:
     trial = stored.trial
-    told: dict[str, Json] = {
+    planned: dict[str, Json] = {
         "trial_id": trial.trial_id,
         "labels": dict(trial.labels),
         "baseline_id": trial.baseline_id,
@@ -125,11 +125,11 @@ def _trial(stored: StoredTrial, common: Mapping[str, ConfigNode]) -> ConfigNode:
         "spec": _own(trial.spec, common["spec"]),
     }
     if stored.result is None or stored.summary is None:
-        return {**told, "result": None}
+        return {**planned, "result": None}
     result = cast(ConfigNode, encode(replace(stored.result, environment={}, labels={})))
     dropped = ("trial_id", "labels", "processes", "environment", "baseline_id")
     return {
-        **told,
+        **planned,
         "environment": _own(stored.result.environment, common["environment"]),
         "result": {key: value for key, value in result.items() if key not in dropped},
         **cast(ConfigNode, encode(stored.summary)),
@@ -160,7 +160,7 @@ def _stored(node: ConfigNode, common: Mapping[str, ConfigNode], plan_id: str) ->
     if node["result"] is None:
         return StoredTrial(plan_id=plan_id, trial=trial)
     own = cast(ConfigNode, node["environment"])
-    told = {
+    result = {
         **cast(ConfigNode, node["result"]),
         "trial_id": trial.trial_id,
         "labels": trial.labels,
@@ -170,7 +170,7 @@ def _stored(node: ConfigNode, common: Mapping[str, ConfigNode], plan_id: str) ->
     stored = StoredTrial(
         plan_id=plan_id,
         trial=trial,
-        result=decode(TrialResult, told),
+        result=decode(TrialResult, result),
         summary=decode(Summary, node),
         evidence=decode(ProcessValues, node["evidence"]),
     )
@@ -179,7 +179,7 @@ def _stored(node: ConfigNode, common: Mapping[str, ConfigNode], plan_id: str) ->
 
 
 def _check_numbers(stored: StoredTrial) -> None:
-    """ValueError where something that will be computed with is no finite number."""
+    """Raise ValueError for a number that is not finite."""
     for name, value in _numbers(stored):
         if (
             isinstance(value, bool)

@@ -1,15 +1,20 @@
-"""Is B worse than A by more than is allowed, trial by trial?"""
+"""Gates: whether B is worse than A by more than a limit, trial by trial."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from benchorch.domain.estimate import Estimate
 from benchorch.results.compare.matching import Match, Unmatched, match
 from benchorch.results.compare.metric_kinds import higher_is_better
 from benchorch.results.compare.stored_run import StoredTrial
-from benchorch.results.compare.verdicts import REFUSED, Judged, has_it, headline, judge
+from benchorch.results.compare.verdicts import (
+    REFUSED,
+    MetricVerdict,
+    applies,
+    compare_cases,
+    primary_metric,
+)
 
 PASS, REGRESSION, UNCLEAR = "pass", "regression", "unclear"
 _GRAVEST_FIRST = (REGRESSION, REFUSED, UNCLEAR, PASS)
@@ -22,23 +27,23 @@ class Gated:
     Attributes:
         state: ``pass`` where the whole interval lies within the limit; ``regression`` where the
             whole interval lies beyond it; ``unclear`` where it includes the limit, or is no
-            evidence; ``refused`` where there is nothing to judge.
+            evidence; ``refused`` where there is nothing to compare.
         limit: what B / A may be at most; at least, where more is better.
     """
 
-    judged: Judged
+    judged: MetricVerdict
     state: str
     limit: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """All trials of a baseline that have something to defend.
+    """All trials of a baseline that ran correctly.
 
     Attributes:
         state: the gravest of all cases; ``refused`` where there is none.
-        alone: the candidate's trials that the baseline does not have; they are not judged.
-        exempt: what is not judged because the baseline's own trial failed or disagreed.
+        alone: the candidate's trials that the baseline does not have; they are left out.
+        exempt: left out because the baseline's own trial failed or disagreed.
         missing: the baseline's trials that the candidate does not have.
     """
 
@@ -59,23 +64,23 @@ def gate(
     metrics: Sequence[str] = (),
     across: Collection[str] = (),
 ) -> Gate:
-    """Judge every trial of the baseline that ran and was right.
+    """Compare every trial of the baseline that ran correctly.
 
     Args:
         limit_ratio: by which share the candidate may be worse.
-        metrics: those of each trial that are looked at; its headline where there are none.
+        metrics: of each trial; its primary metric where there are none.
         across: factors that may differ.
     """
     matches, alone = match(baseline, candidate, across)
     exempt = tuple(one for one in matches if not _had_result(one.a))
-    asked = [
+    requested = [
         (one, metric)
         for one in matches
         if _had_result(one.a)
-        for metric in metrics or (headline(one),)
-        if has_it(one, metric)
+        for metric in metrics or (primary_metric(one),)
+        if applies(one, metric)
     ]
-    cases = tuple(_gated(one, limit_ratio) for one in judge(asked, across=across))
+    cases = tuple(_gated(one, limit_ratio) for one in compare_cases(requested, across=across))
     missing = tuple(one for one in alone if one.side == "A" and _had_result(one.stored))
     states = {one.state for one in cases} | ({REFUSED} if missing or not cases else set())
     return Gate(
@@ -93,25 +98,19 @@ def _had_result(stored: StoredTrial) -> bool:
     return not (stored.failure or stored.disagreement)
 
 
-def _gated(judged: Judged, limit_ratio: float) -> Gated:
+def _gated(judged: MetricVerdict, limit_ratio: float) -> Gated:
     more_is_better = bool(higher_is_better(judged.metric))
     limit = 1 / (1 + limit_ratio) if more_is_better else 1 + limit_ratio
     return Gated(judged=judged, state=_state(judged, limit, more_is_better), limit=limit)
 
 
-def _state(judged: Judged, limit: float, more_is_better: bool) -> str:
+def _state(judged: MetricVerdict, limit: float, more_is_better: bool) -> str:
+    """The side of the limit on which the whole interval lies."""
     ratio = judged.ratio
     if judged.verdict == REFUSED:
         return REFUSED
     if ratio is None or ratio.low is None or ratio.high is None or not judged.is_evidence:
         return UNCLEAR
-    return _side(ratio, limit, more_is_better)
-
-
-def _side(ratio: Estimate, limit: float, more_is_better: bool) -> str:
-    """On which side of the limit the whole interval lies."""
-    assert ratio.low is not None  # else it was unclear
-    assert ratio.high is not None
     if more_is_better:
         beyond, within = ratio.high < limit, ratio.low >= limit
     else:

@@ -1,7 +1,7 @@
-"""Which run does a word name, and what is stored of it?
+"""Loading of a run by a reference, with everything derived anew from its raw series.
 
-A word is a run's directory, the id of its plan or of its MLflow run, its ``results.jsonl``, or a
-file that ``benchorch report --json`` wrote. Everything derived is derived anew from raw series.
+A reference is a run's directory, the id of its plan or of its MLflow run, its ``results.jsonl``, or
+a file of ``benchorch report --json``.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ DEVICE_SETTINGS = (
     *("sm_max_mhz", "sm_application_mhz", "power_cap_w", "persistence", "ecc", "mig"),
     *("pcie_width", "driver", "name"),
 )
-"""What of an accelerator's state does not change from one look to the next."""
+"""Settings of an accelerator that stay the same while it is measured on."""
 
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
-# One number for the whole trial, whichever of its processes said it.
+# One number for the whole trial, whichever of its processes reported it.
 _OF_THE_TRIAL = "/total"
 
 
 def load(reference: str, say: Say = silent) -> StoredRun:
-    """The run that a word names; ConfigError with one sentence where there is none to compare.
+    """The run of a reference; ConfigError where there is none to compare.
 
     Args:
-        reference: the word.
-        say: told how far it is, where it takes longer than a moment.
+        reference: the run.
+        say: receives progress, where it takes longer than a moment.
     """
     found = locate(reference)
     if found.is_file():
@@ -49,7 +49,7 @@ def load(reference: str, say: Say = silent) -> StoredRun:
 
 
 def locate(reference: str) -> Path:
-    """The exported file or the run's directory that a word names; ConfigError for neither."""
+    """The exported file or the run's directory of a reference; ConfigError for neither."""
     path = Path(reference).expanduser()
     if path.is_file():
         return path.parent if path.name == run_directory.RESULTS else path
@@ -79,7 +79,7 @@ class Derived:
 
 
 def derive(directory: Path, reference: str, say: Say = silent) -> Derived:
-    """What follows from a directory's raw series; ConfigError where a run is not there whole."""
+    """Results and summaries from a directory's raw series; ConfigError where some are missing."""
     from benchorch.results.metrics.summary import summarise_all
 
     plan = run_directory.read_plan(directory)
@@ -98,10 +98,10 @@ def stored(
 
     Args:
         derived: the run.
-        reference: how the user called it.
-        say: told how far it is, where it takes longer than a moment.
-        each_process: whether what every process said by itself is wanted, as comparing two runs
-            needs it; it costs more than all the rest.
+        reference: the run, as the user named it.
+        say: receives progress, where it takes longer than a moment.
+        each_process: whether the values of each process are needed, as for comparing two runs;
+            they cost more than all the rest.
     """
     trials = counted(derived.plan.trials, "looking at each process", say)
     return StoredRun(
@@ -128,8 +128,8 @@ def refuse_running(directory: Path, plan: Plan) -> None:
 def read_results(directory: Path, say: Say = silent) -> dict[str, TrialResult]:
     """Each trial's last result, raw series included; ConfigError where something is damaged."""
     lines = {str(line.get("trial_id")): line for line in _lines(directory)}
-    told = counted(lines.items(), "reading results", say)
-    return {trial_id: _result(directory, trial_id, line) for trial_id, line in told}
+    read = counted(lines.items(), "reading results", say)
+    return {trial_id: _result(directory, trial_id, line) for trial_id, line in read}
 
 
 def _lines(directory: Path) -> Sequence[Mapping[str, Json]]:
@@ -193,11 +193,11 @@ def _stored(derived: Derived, trial: Trial, each_process: bool) -> StoredTrial:
 
 
 def evidence_of(result: TrialResult, *, each_process: bool = True) -> ProcessValues:
-    """What the processes that count said, in one number each.
+    """Values of the processes that count, one each.
 
     Args:
-        result: the trial's.
-        each_process: whether each one's own value of every metric is wanted.
+        result: of the trial.
+        each_process: whether each one's own value of every metric is needed.
     """
     from benchorch.stats.pairs import design_of, pairs
 
@@ -206,7 +206,7 @@ def evidence_of(result: TrialResult, *, each_process: bool = True) -> ProcessVal
         values=_values(result) if each_process else {},
         pairs_ns=tuple(tuple(pair) for pair in pairs(counted)),
         design=design_of(counted),
-        canaries_ns=tuple(looks for looks in map(_canaries, counted) if looks),
+        canaries_ns=tuple(times for times in map(_reference_ns, counted) if times),
         facts=counted[0].facts if counted else {},
         device=_settings(counted[0].conditions.device) if counted else {},
     )
@@ -232,6 +232,7 @@ def _values(result: TrialResult) -> Mapping[str, tuple[float, ...]]:
     }
 
 
-def _canaries(process: ProcessRecord) -> tuple[float, ...]:
-    looks = process.conditions.canary_before_ns, process.conditions.canary_after_ns
-    return tuple(look for look in looks if look is not None)
+def _reference_ns(process: ProcessRecord) -> tuple[float, ...]:
+    """Times of the reference workload before and after a process."""
+    times = process.conditions.canary_before_ns, process.conditions.canary_after_ns
+    return tuple(time for time in times if time is not None)

@@ -1,6 +1,6 @@
-"""Which trials of two runs are the same thing?
+"""Matching of the trials of two runs, by what they measure.
 
-Not those of the same id: it changes with any option, and options are often what changed.
+Their ids change with any option, and options are often what changed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from benchorch.formatting import cell_name, varying_labels
 from benchorch.results.compare.compatibility import factor_of
 from benchorch.results.compare.stored_run import StoredTrial
 
-_WHAT = ("model", "conversion", "hardware", "workload", "scenario")
+_LABELS = ("model", "conversion", "hardware", "workload", "scenario")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Match:
     """Two trials that are compared: B against A.
 
     Attributes:
-        name: for people, short of what all matches of a table share.
+        name: for people, without what all matches of a table share.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmatched:
-    """A trial of one side that stands alone.
+    """A trial without a counterpart.
 
     Attributes:
         side: ``A`` or ``B``.
@@ -57,17 +57,17 @@ def match(
     """
     names = _names((*a, *b))
     rounds = (
-        _Round(_content, _whatever),
-        _Round(_what_and_axes(across), _whatever),
-        _Round(_what(across), _no_contradiction(across)),
+        _Round(lambda stored: stored.trial.trial_id, _always),
+        _Round(_labels_and_axes(across), _always),
+        _Round(_labels(across), _no_contradiction(across)),
     )
     found: dict[int, tuple[StoredTrial, StoredTrial]] = {}
     taken: set[int] = set()
     for fitting in rounds:
-        for ours, theirs in fitting.pairs(_left(a, found), _left(b, taken)):
-            found[id(ours)] = ours, theirs
-            taken.add(id(theirs))
-    pairs = [found[id(ours)] for ours in a if id(ours) in found]
+        for one, other in fitting.pairs(_left(a, found), _left(b, taken)):
+            found[id(one)] = one, other
+            taken.add(id(other))
+    pairs = [found[id(one)] for one in a if id(one) in found]
     matches = tuple(Match(name=_name(names, *pair), a=pair[0], b=pair[1]) for pair in pairs)
     left_a, left_b = _left(a, found), _left(b, taken)
     alone = [_alone("A", one, rounds[-1].fitting(one, left_b), names) for one in left_a]
@@ -77,7 +77,7 @@ def match(
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """One way of seeing two trials as the same: an equal key, and agreement besides."""
+    """One criterion of a match: an equal key, and agreement besides."""
 
     key: Callable[[StoredTrial], Hashable]
     agree: Callable[[StoredTrial, StoredTrial], bool]
@@ -90,14 +90,14 @@ class _Round:
         for index, side in enumerate((a, b)):
             for stored in side:
                 groups.setdefault(self.key(stored), ([], []))[index].append(stored)
-        for ours, theirs in groups.values():
-            for one in ours:
-                candidates = self.fitting(one, theirs)
-                if len(candidates) == 1 and len(self.fitting(candidates[0], ours)) == 1:
+        for of_a, of_b in groups.values():
+            for one in of_a:
+                candidates = self.fitting(one, of_b)
+                if len(candidates) == 1 and len(self.fitting(candidates[0], of_a)) == 1:
                     yield one, candidates[0]
 
     def fitting(self, stored: StoredTrial, others: Sequence[StoredTrial]) -> list[StoredTrial]:
-        """Those of the others that may be the same as this one."""
+        """Those of the others that match this one."""
         key = self.key(stored)
         return [one for one in others if self.key(one) == key and self.agree(stored, one)]
 
@@ -112,8 +112,8 @@ def _names(stored: Sequence[StoredTrial]) -> Mapping[int, str]:
 
 
 def _name(names: Mapping[int, str], a: StoredTrial, b: StoredTrial) -> str:
-    ours, theirs = names[id(a)], names[id(b)]
-    return ours if ours == theirs else f"{ours} → {theirs}"
+    of_a, of_b = names[id(a)], names[id(b)]
+    return of_a if of_a == of_b else f"{of_a} → {of_b}"
 
 
 def _alone(
@@ -128,34 +128,30 @@ def _alone(
     return Unmatched(name=names[id(stored)], side=side, stored=stored, reason=reason)
 
 
-def _content(stored: StoredTrial) -> Hashable:
-    return stored.trial.trial_id
-
-
-def _what(across: Collection[str]) -> Callable[[StoredTrial], Hashable]:
-    names = [name for name in _WHAT if name not in across]
+def _labels(across: Collection[str]) -> Callable[[StoredTrial], Hashable]:
+    names = [name for name in _LABELS if name not in across]
     return lambda stored: tuple(stored.trial.labels.get(name, "") for name in names)
 
 
-def _what_and_axes(across: Collection[str]) -> Callable[[StoredTrial], Hashable]:
-    what = _what(across)
-    return lambda stored: (what(stored), frozenset(_axes(stored, across).items()))
+def _labels_and_axes(across: Collection[str]) -> Callable[[StoredTrial], Hashable]:
+    labels = _labels(across)
+    return lambda stored: (labels(stored), frozenset(_axes(stored, across).items()))
 
 
-def _whatever(a: StoredTrial, b: StoredTrial) -> bool:
+def _always(a: StoredTrial, b: StoredTrial) -> bool:
     return True
 
 
 def _no_contradiction(across: Collection[str]) -> Callable[[StoredTrial, StoredTrial], bool]:
     def agree(a: StoredTrial, b: StoredTrial) -> bool:
-        ours, theirs = _axes(a, across), _axes(b, across)
-        return all(ours[key] == theirs[key] for key in ours.keys() & theirs.keys())
+        of_a, of_b = _axes(a, across), _axes(b, across)
+        return all(of_a[key] == of_b[key] for key in of_a.keys() & of_b.keys())
 
     return agree
 
 
 def _axes(stored: StoredTrial, across: Collection[str]) -> Mapping[str, str]:
-    """The swept keys with their values, as the labels tell them, but for the factors'."""
+    """The swept keys with their values, as in the labels, without those of the factors."""
     words = stored.trial.labels.get("axes", "").split()
     pairs = (word.partition("=") for word in words)
     return {key: value for key, _, value in pairs if factor_of(key) not in across}

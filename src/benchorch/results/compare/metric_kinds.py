@@ -1,4 +1,4 @@
-"""What kind of number is a metric, going by its documented name?"""
+"""Kinds of metrics, by their documented names."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from benchorch.domain.estimate import METRICS
 
 LATENCY = "latency_ms/p50"
 SPEEDUP = "speedup_ratio/p50"
-"""A trial's gain over its own baseline: what drifts in a session is in neither of its sides."""
+"""A trial's gain over its own baseline: drift of a session cancels out."""
 
 NAMES = (*METRICS, SPEEDUP)
-"""What can be compared."""
+"""Metrics that can be compared."""
 
-HEADLINES = (LATENCY, "response_ms/p50", "throughput_items_per_s/mean")
-"""What two trials are compared by, the first that both have."""
+PRIMARY = (LATENCY, "response_ms/p50", "throughput_items_per_s/mean")
+"""By these two trials are compared by default: the first one that both have."""
 
-# The same in every look at the same artifact: they differ, or they do not.
+# Constant for an artifact: they differ, or they do not.
 EXACT = frozenset({"artifact_bytes/total", "parameters/total", "macs/total", "flops/total"})
 _DIRECTIONLESS = frozenset(
     {"parameters/total", "macs/total", "flops/total", "offered_per_s/mean", "idle_w/mean"}
@@ -27,7 +27,7 @@ FASTER, SLOWER, LOWER, HIGHER = "faster", "slower", "lower", "higher"
 
 
 def unknown_metric(name: str) -> str:
-    """Why a word is no metric, or an empty string where it is one."""
+    """Why a name is not a metric, or an empty string where it is one."""
     from benchorch.config.components import suggest
 
     if name in NAMES:
@@ -51,7 +51,7 @@ def drifts(metric: str) -> bool:
 
 
 def needs_steady_state(metric: str) -> bool:
-    """Whether it speaks of the calls after warming up."""
+    """Whether it is of the calls after warming up."""
     return (is_time(metric) or is_rate(metric) or metric == SPEEDUP) and metric not in _COLD
 
 
@@ -60,8 +60,8 @@ def higher_is_better(metric: str) -> bool | None:
     return None if metric in _DIRECTIONLESS else is_rate(metric) or metric == SPEEDUP
 
 
-def word(metric: str, *, smaller: bool) -> str:
-    """What is said of the side whose value is shown to be smaller, or larger."""
+def verdict_word(metric: str, *, smaller: bool) -> str:
+    """The verdict of the side whose value is shown to be smaller, or larger."""
     if is_rate(metric) or metric == SPEEDUP:
         return SLOWER if smaller else FASTER
     if is_time(metric):

@@ -1,4 +1,4 @@
-"""An interval for a ratio from the two intervals of its parts, where nothing else is known."""
+"""The interval of a ratio from the two intervals of its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of a run once its raw series are gone: enough to compare it with another."""
+"""A run without its raw series: enough to compare it with another."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from benchorch.domain.trial import Plan, Skip, Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessValues:
-    """What single processes said, in one number each; only processes that count.
+    """Values of single processes, one each; only processes that count.
 
     Attributes:
         values: of each metric that every process has by itself, one value a process.
-        pairs_ns: the trial's own and its baseline's median, of each process that met it.
-        design: how they met: ``alternated``, ``adjacent``, or ``sequential`` if not at all.
-        canaries_ns: time of a fixed piece of work before and after each process; without those
-            of processes around which nobody looked.
+        pairs_ns: the trial's own and its baseline's median, of each paired process.
+        design: of the pairs: ``alternated``, ``adjacent``, or ``sequential`` without any.
+        canaries_ns: times of the reference workload before and after each process, where it ran.
         facts: what really ran.
         device: settings of the accelerator that stay while it is measured on; empty without one.
     """

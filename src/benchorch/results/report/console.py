@@ -1,4 +1,4 @@
-"""What a person at the terminal sees: the plan, live progress, the table, what to do next."""
+"""The report at the terminal: plan, live progress, table, next commands."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from benchorch.results.report.overview import (
 )
 from benchorch.results.report.tables import (
     conclusions,
-    doubts_of,
-    headline,
     names_of,
+    primary_metric,
     skip_text,
     table_rows,
+    warnings_of,
 )
 from benchorch.units import format_seconds
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # Redrawing more often would take time from the core that is being measured.
 _REDRAWS_PER_S = 2
 MOST_ROWS = 100
-"""A longer table scrolls away before it is read: an overview is shown, and where the table is."""
+"""A longer table scrolls away before it is read: an overview is shown in its place."""
 _MOST_CONCLUSIONS = 20
 _MOST_SKIPS = 20
 _MOST_FAILURES = 10
@@ -51,7 +51,7 @@ _PASSING = (": loading", ": first call", ": measuring")
 
 
 class ConsoleReport:
-    """Writes to one console; remembers only what is on the screen."""
+    """The report on one console; its only state is what is on the screen."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or _console()
@@ -61,7 +61,7 @@ class ConsoleReport:
         self._started_s = time.monotonic()
 
     def plan(self, plan: Plan, done: int) -> None:
-        """How much there is to do, and every skip with its reason."""
+        """Print the number of trials, and every skip with its reason."""
         already = f", {done} already there" if done else ""
         count = plural(len(plan.trials), "trial")
         self._console.print(f"[bold]{_plain(plan.name)}[/] plan {plan.plan_id}: {count}{already}")
@@ -106,7 +106,7 @@ class ConsoleReport:
                 self._progress = self._task = None
 
     def event(self, event: Event) -> None:
-        """What is happening now."""
+        """Show what a trial is doing."""
         name = self._name(event.trial_id)
         text = f"{name}: {event.stage} {event.message}".rstrip()
         if self._progress is not None and self._task is not None:
@@ -116,15 +116,15 @@ class ConsoleReport:
             self._console.print(f"  [{elapsed}] {text}", markup=False, highlight=False)
 
     def result(self, result: TrialResult, summary: Summary) -> None:
-        """One line as soon as a trial ends."""
+        """Print one line as soon as a trial ends."""
         name = self._name(result.trial_id)
-        first = headline(summary.metrics)
+        primary = primary_metric(summary.metrics)
         if result.failure:
             mark, text = ("✗", "red"), f"{result.failure.kind}: {result.failure.message}"
         elif result.parity and not result.parity.passed:
             mark, text = ("≠", "red"), result.parity.explanation
         else:
-            mark, text = ("✓", "green"), first.text if first else "no data"
+            mark, text = ("✓", "green"), primary.text if primary else "no data"
         from rich.text import Text
 
         self._console.print(Text.assemble(mark, f" {name}  {text}"), soft_wrap=True)
@@ -138,7 +138,7 @@ class ConsoleReport:
         summaries: Mapping[str, Summary],
         directory: Path,
     ) -> None:
-        """Print the final table, or an overview of a large sweep; doubts, conclusions, failures."""
+        """Print the final table, or an overview of a large sweep; notes, conclusions, failures."""
         large = len(plan.trials) > MOST_ROWS
         head, *rows = (overview_rows if large else table_rows)(plan, results, summaries)
         shown = [[_plain(cell) for cell in row] for row in (head, *rows[:MOST_ROWS])]
@@ -157,12 +157,12 @@ class ConsoleReport:
         self._failures(results, directory)
 
     def _notes(self, summaries: Mapping[str, Summary], directory: Path) -> None:
-        doubts = list(doubts_of(summaries).items())
-        for doubt, concerned in doubts[:_NOTES_SHOWN]:
-            note = f"{some_of([self._name(trial_id) for trial_id in concerned])}: {doubt}"
+        warnings = list(warnings_of(summaries).items())
+        for warning, trial_ids in warnings[:_NOTES_SHOWN]:
+            note = f"{some_of([self._name(trial_id) for trial_id in trial_ids])}: {warning}"
             self._console.print(f"[yellow]note[/] {_plain(note)}", highlight=False, soft_wrap=True)
-        if len(doubts) > _NOTES_SHOWN:
-            rest = plural(len(doubts) - _NOTES_SHOWN, "more note")
+        if len(warnings) > _NOTES_SHOWN:
+            rest = plural(len(warnings) - _NOTES_SHOWN, "more note")
             self._console.print(f"[yellow]note[/] {rest} in {_plain(str(directory / TABLE))}")
 
     def _conclusions(
@@ -172,24 +172,24 @@ class ConsoleReport:
         summaries: Mapping[str, Summary],
         directory: Path,
     ) -> None:
-        """Each case's own, unless there are so many that they only say something together."""
+        """Print the conclusion of each case, or of many cases together."""
         found = conclusions(plan, results, summaries)
-        said = "\n".join(one.sentence for one in found)
+        sentences = "\n".join(one.sentence for one in found)
         if len(found) > _MOST_CONCLUSIONS:
             of_all = overall([(one.fastest, summaries) for one in found])
-            said = f"{of_all} Each case: {directory / TABLE}"
-        self._console.print(f"\n[bold]{_plain(said)}[/]", highlight=False)
+            sentences = f"{of_all} Each case: {directory / TABLE}"
+        self._console.print(f"\n[bold]{_plain(sentences)}[/]", highlight=False)
 
     def recording(self) -> None:
-        """Say what is waited for; Ctrl-C ends only the waiting."""
+        """Print that MLflow is being filled; Ctrl-C ends only the waiting."""
         self._console.print("recording in MLflow ... (Ctrl-C stops waiting; nothing is lost)")
 
     def keeping(self) -> None:
-        """Say what is waited for; Ctrl-C ends only the waiting."""
+        """Print that the archive is being filled; Ctrl-C ends only the waiting."""
         self._console.print("copying to the bucket ... (Ctrl-C stops waiting; nothing is lost)")
 
     def closing(self, plan: Plan, directory: Path, *, recorded: bool, kept: bool = True) -> None:
-        """Where everything is and the next commands to try.
+        """Print where everything is, and the next commands.
 
         Args:
             recorded: whether the tracker has all of it.
@@ -222,7 +222,7 @@ class ConsoleReport:
         self.text("next      python -m benchorch cache list      python -m benchorch plan --help")
 
     def _failures(self, results: Mapping[str, TrialResult], directory: Path) -> None:
-        """Each way to fail with what to try and where a log is."""
+        """Print each kind of failure with its remedy and a log."""
         found = alike_failures(results.values())
         for failure, trial_ids in found[:_MOST_FAILURES]:
             names = some_of([self._name(trial_id) for trial_id in trial_ids])
@@ -239,11 +239,11 @@ class ConsoleReport:
         return self._names.get(trial_id, trial_id)
 
     def text(self, text: str) -> None:
-        """Words as they are."""
+        """Print plain text."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def interrupted(self, directory: Path) -> None:
-        """Say that nothing but the trial in flight is lost."""
+        """Print that only the trial in flight is lost, and how to resume."""
         self.text(
             f"\nInterrupted. Every finished trial is kept; go on with\n"
             f"  python -m benchorch resume={directory}"
@@ -251,23 +251,23 @@ class ConsoleReport:
 
 
 def _plain(text: str) -> str:
-    """What is in brackets is text and no style."""
+    """Text whose brackets are no markup."""
     from rich.markup import escape
 
     return escape(text)
 
 
 def _skips(plan: Plan) -> list[str]:
-    """Every skip with its reason; of many alike one, and how many there are."""
+    """Every skip with its reason; equal reasons once, with their number."""
     if len(plan.skips) <= _MOST_SKIPS:
         return [skip_text(skip) for skip in plan.skips]
     alike = alike_skips(plan.skips)
-    told = [
+    texts = [
         skip_text(skip) + (f" ({count - 1:,} more like it)" if count > 1 else "")
         for skip, count in alike[:_MOST_SKIPS]
     ]
     rest = sum(count for _, count in alike[_MOST_SKIPS:])
-    return [*told, *([f"{plural(rest, 'more cell')}; see {PLAN}"] if rest else [])]
+    return [*texts, *([f"{plural(rest, 'more cell')}; see {PLAN}"] if rest else [])]
 
 
 def rich_table(rows: Sequence[Sequence[str]]) -> Table:
@@ -292,7 +292,7 @@ def _console() -> Console:
 
 
 def silent_console() -> Console:
-    """For a report that nobody reads."""
+    """A console without output."""
     from rich.console import Console
 
     return Console(quiet=True)

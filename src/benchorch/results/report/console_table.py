@@ -1,4 +1,4 @@
-"""Tables and reports as text that is the same on every terminal."""
+"""Tables and reports as text of a fixed width, the same on every terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTH = 160
 
 
 def paper() -> tuple[Console, io.StringIO]:
-    """A console that writes to memory, and where to read what it wrote."""
+    """A console that writes to memory, and that memory."""
     from rich.console import Console
 
     written = io.StringIO()
@@ -25,7 +25,7 @@ def paper() -> tuple[Console, io.StringIO]:
 
 
 def table_text(rows: Sequence[Sequence[str]]) -> str:
-    """A header and its rows, drawn; what is in brackets is text and no style."""
+    """A header and its rows as a table; brackets are no markup."""
     from rich.markup import escape
 
     console, written = paper()
@@ -34,6 +34,6 @@ def table_text(rows: Sequence[Sequence[str]]) -> str:
 
 
 def tidy(text: str) -> str:
-    """Without the spaces that pad lines, and with one empty line where there are several."""
+    """Text without trailing spaces, and without more than one empty line in a row."""
     lines = "\n".join(line.rstrip() for line in text.splitlines())
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")

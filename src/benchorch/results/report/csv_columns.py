@@ -1,8 +1,7 @@
 """Runs as CSV: MLAgility's columns, then ours; one row a trial, and one a skipped cell.
 
-MLAgility writes ``-`` for what it does not know, and so do its columns here; ours are empty. Its
-latencies are in milliseconds, and medians. Numbers are written so that reading them gives the same
-ones again.
+MLAgility writes ``-`` for unknown values, and so do its columns here; ours are empty. Its latencies
+are medians in milliseconds. Numbers are written so that reading them gives the same ones again.
 """
 
 from __future__ import annotations
@@ -10,8 +9,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import cast
 
-from benchorch.domain.estimate import METRICS, Estimate
+from benchorch.domain.estimate import METRICS
 from benchorch.domain.trial import Skip
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.report.rows import ReportRow
@@ -20,16 +20,16 @@ Cell = str | int | float | None
 
 UNKNOWN = "-"
 _FORMULA = ("=", "+", "@", "\t", "\r")
-"""What a spreadsheet would take for a formula at the start of a cell."""
+"""Starts of a cell that a spreadsheet would take for a formula."""
 
 
 def _label(name: str) -> Callable[[ReportRow], Cell]:
-    """A label that a script's first comment may have given."""
+    """A label; some are given by a script's first comment."""
     return lambda row: row.labels.get(name)
 
 
 def _step(fragment: str) -> Callable[[ReportRow], Cell]:
-    """Whether a step of that name was built; unknown where nothing was."""
+    """Whether a step of that name was built; unknown without a build."""
 
     def built(row: ReportRow) -> Cell:
         build = None if row.result is None else row.result.build
@@ -54,11 +54,6 @@ def _environment(row: ReportRow, name: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _params(row: ReportRow) -> Cell:
-    counts = None if row.result is None else row.result.counts
-    return None if counts is None else counts.parameters
-
-
 def _hash(row: ReportRow) -> Cell:
     build = None if row.result is None else row.result.build
     return build.model_digest[:8] if build and build.model_digest else None
@@ -66,15 +61,31 @@ def _hash(row: ReportRow) -> Cell:
 
 def _model_class(row: ReportRow) -> Cell:
     model = row.stored.trial.spec.get("model")
-    told = model if isinstance(model, Mapping) else {}
-    return str(told.get("architecture") or str(told.get("_target_", "")).rpartition(".")[2]) or None
+    node = model if isinstance(model, Mapping) else {}
+    return str(node.get("architecture") or str(node.get("_target_", "")).rpartition(".")[2]) or None
+
+
+def _of(value: Callable[[ReportRow], object | None], path: str) -> Callable[[ReportRow], Cell]:
+    """An attribute, by its dotted path, of a value that may be missing on the way."""
+
+    def cell(row: ReportRow) -> Cell:
+        found = value(row)
+        for name in path.split("."):
+            found = None if found is None else getattr(found, name)
+        return cast(Cell, found)
+
+    return cell
+
+
+def _result(path: str) -> Callable[[ReportRow], Cell]:
+    return _of(lambda row: row.result, path)
 
 
 MLAGILITY: Mapping[str, Callable[[ReportRow], Cell]] = {
     "model_name": _label("model"),
     "author": _label("author"),
     "model_class": _model_class,
-    "params": _params,
+    "params": _result("counts.parameters"),
     "hash": _hash,
     "license": _label("license"),
     "task": _label("task"),
@@ -89,46 +100,12 @@ MLAGILITY: Mapping[str, Callable[[ReportRow], Cell]] = {
 """The columns of ``cache report`` of MLAgility 3.3; nothing here measures on Groq's chips."""
 
 
-def _failure(name: str) -> Callable[[ReportRow], Cell]:
-    def told(row: ReportRow) -> Cell:
-        failure = None if row.result is None else row.result.failure
-        return None if failure is None else str(getattr(failure, name))
-
-    return told
+def _speedup(path: str) -> Callable[[ReportRow], Cell]:
+    return _of(lambda row: row.speedup, path)
 
 
-def _build(name: str) -> Callable[[ReportRow], Cell]:
-    def told(row: ReportRow) -> Cell:
-        build = None if row.result is None else row.result.build
-        return None if build is None else getattr(build, name)
-
-    return told
-
-
-def _gain(row: ReportRow) -> Estimate | None:
-    speedup = None if row.stored.summary is None else row.stored.summary.speedup
-    return None if speedup is None else speedup.ratio
-
-
-def _speedup(name: str) -> Callable[[ReportRow], Cell]:
-    def told(row: ReportRow) -> Cell:
-        speedup = None if row.stored.summary is None else row.stored.summary.speedup
-        return None if speedup is None else getattr(speedup, name)
-
-    return told
-
-
-def _end(of: Callable[[ReportRow], Estimate | None], name: str) -> Callable[[ReportRow], Cell]:
-    def told(row: ReportRow) -> Cell:
-        found = of(row)
-        return None if found is None else getattr(found, name)
-
-    return told
-
-
-def _parity(row: ReportRow) -> Cell:
-    parity = None if row.result is None else row.result.parity
-    return None if parity is None else str(parity.passed)
+def _usd(name: str) -> Callable[[ReportRow], Cell]:
+    return _of(lambda row: row.usd_per_million, name)
 
 
 def _error(row: ReportRow) -> Cell:
@@ -136,51 +113,42 @@ def _error(row: ReportRow) -> Cell:
     return max((one.relative_l2_ratio for one in parity.outputs), default=None) if parity else None
 
 
-def _limit(name: str) -> Callable[[ReportRow], Cell]:
-    def told(row: ReportRow) -> Cell:
-        profile = None if row.result is None else row.result.profile
-        found = None if profile is None else profile.bottleneck
-        return None if found is None else getattr(found, name)
-
-    return told
-
-
 OURS: Mapping[str, Callable[[ReportRow], Cell]] = {
     "plan_id": lambda row: row.run.plan_id,
     "trial_id": lambda row: row.stored.trial.trial_id,
     **{name: _label(name) for name in ("model", "conversion", "hardware", "hardware_kind")},
-    "device": lambda row: row.device or None,
-    "runtime": lambda row: row.runtime or None,
+    "device": lambda row: row.device,
+    "runtime": lambda row: row.runtime,
     **{name: _label(name) for name in ("scenario", "workload", "axes")},
     "batch_size": lambda row: row.size("batch_size"),
     "seq_len": lambda row: row.size("seq_len"),
     "outcome": lambda row: row.outcome,
-    "failure_stage": _failure("stage"),
-    "failure_kind": _failure("kind"),
-    "failure_message": _failure("message"),
-    "remedy": _failure("remedy"),
-    "same_model": _parity,
+    "failure_stage": _result("failure.stage"),
+    "failure_kind": _result("failure.kind"),
+    "failure_message": _result("failure.message"),
+    "remedy": _result("failure.remedy"),
+    "same_model": _result("parity.passed"),
     "relative_l2_ratio": _error,
-    "disagreement": lambda row: row.stored.disagreement or None,
+    "disagreement": lambda row: row.stored.disagreement,
     "verdict": _speedup("verdict"),
-    "speedup_ratio": _end(_gain, "value"),
-    "speedup_ratio:low": _end(_gain, "low"),
-    "speedup_ratio:high": _end(_gain, "high"),
+    "speedup_ratio": _speedup("ratio.value"),
+    "speedup_ratio:low": _speedup("ratio.low"),
+    "speedup_ratio:high": _speedup("ratio.high"),
     "adjusted_p_value": _speedup("adjusted_p_value"),
     "design": _speedup("design"),
     "baseline_id": lambda row: row.stored.trial.baseline_id,
-    "build_cache": _build("cache"),
-    "limit": _limit("limit"),
-    "limit_largest": _limit("largest"),
-    "limit_largest_gain_ratio": _limit("largest_gain_ratio"),
-    "usd_per_hour": lambda row: None if row.price is None else row.price.usd_per_hour,
-    "usd_per_million_items": _end(lambda row: row.usd_per_million, "value"),
-    "usd_per_million_items:low": _end(lambda row: row.usd_per_million, "low"),
-    "usd_per_million_items:high": _end(lambda row: row.usd_per_million, "high"),
-    "grade": lambda row: None if row.result is None else row.result.grade or None,
+    "build_cache": _result("build.cache"),
+    "limit": _result("profile.bottleneck.limit"),
+    "limit_largest": _result("profile.bottleneck.largest"),
+    "limit_largest_gain_ratio": _result("profile.bottleneck.largest_gain_ratio"),
+    "usd_per_hour": _of(lambda row: row.price, "usd_per_hour"),
+    "usd_per_million_items": _usd("value"),
+    "usd_per_million_items:low": _usd("low"),
+    "usd_per_million_items:high": _usd("high"),
+    "grade": _result("grade"),
     "host": lambda row: _environment(row, "host"),
     "cpu_model": lambda row: _environment(row, "cpu_model"),
-    "started_at": lambda row: None if row.result is None else row.result.started_at or None,
+    "started_at": _result("started_at"),
     "doubts": lambda row: " | ".join(row.stored.summary.warnings) if row.stored.summary else None,
 }
 
@@ -201,8 +169,8 @@ def csv_text(rows: Sequence[ReportRow]) -> str:
 
 
 def _fixed(row: ReportRow) -> list[str]:
-    theirs = [_text(cell(row)) or UNKNOWN for cell in MLAGILITY.values()]
-    return [*theirs, *(_text(cell(row)) for cell in OURS.values())]
+    mlagility = [_text(cell(row)) or UNKNOWN for cell in MLAGILITY.values()]
+    return [*mlagility, *(_text(cell(row)) for cell in OURS.values())]
 
 
 def _metrics(row: ReportRow, names: Sequence[str]) -> Iterator[str]:
@@ -213,20 +181,20 @@ def _metrics(row: ReportRow, names: Sequence[str]) -> Iterator[str]:
 
 
 def _skipped(run: StoredRun, skip: Skip) -> list[str]:
-    told = {
+    cells = {
         **skip.labels,
         "plan_id": run.plan_id,
         "outcome": "skipped",
         "failure_message": skip.reason,
         "remedy": skip.remedy,
     }
-    theirs = {"model_name": told.get("model", "")}
-    head = [_text(theirs.get(name)) or UNKNOWN for name in MLAGILITY]
-    return [*head, *(_text(told.get(name)) for name in OURS)]
+    mlagility = {"model_name": cells.get("model", "")}
+    head = [_text(mlagility.get(name)) or UNKNOWN for name in MLAGILITY]
+    return [*head, *(_text(cells.get(name)) for name in OURS)]
 
 
 def _text(cell: Cell) -> str:
-    """A number to its last bit; words in one line, and never a formula."""
+    """A number to its last bit; text in one line, and never a formula."""
     if cell is None:
         return ""
     if not isinstance(cell, str):

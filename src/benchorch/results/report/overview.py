@@ -1,4 +1,4 @@
-"""What came of a sweep that nobody would read row by row: counts, and what is alike told once."""
+"""Overviews of large sweeps: counts of outcomes, and equal failures and skips once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
-from benchorch.results.report.tables import fastest, subject
+from benchorch.results.report.tables import fastest, serving_case
 
 HEADERS = ("model", "hardware", "scenario", "trials", "best figure", "shown to beat its baseline")
 _WINNERS_NAMED = 2
@@ -17,7 +17,7 @@ _OTHERS_NAMED = 3
 _NAMES_SHOWN = 3
 
 Answer = tuple[Trial | None, Mapping[str, Summary]]
-"""What is fastest in one case, if anything is, and the summaries in which it stands."""
+"""The fastest trial of one serving case, or None, and the summaries of its run."""
 
 
 def overview_rows(
@@ -25,8 +25,7 @@ def overview_rows(
 ) -> list[tuple[str, ...]]:
     """A header, then a row for each model, hardware and scenario, in the plan's order.
 
-    Latencies of different cases are no ranking, so what is told is how often which conversion has
-    the best one. A case is one thing to be served, as a conclusion's is, on one hardware.
+    Latencies of different cases cannot be ranked, so a row has how often each conversion is best.
     """
     groups: dict[tuple[str, ...], list[Trial]] = {}
     for trial in plan.trials:
@@ -40,7 +39,7 @@ def overview_rows(
 
 
 def _states(trials: Sequence[Trial], results: Mapping[str, TrialResult]) -> str:
-    """``475 ok, 5 failed``: how many trials came to what."""
+    """``475 ok, 5 failed``: the number of trials by outcome."""
     found = Counter(_state(results.get(trial.trial_id)) for trial in trials)
     return ", ".join(f"{found[state]} {state}" for state in _STATES if found[state])
 
@@ -62,23 +61,23 @@ def _winners(
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
 ) -> tuple[str, str]:
-    """Which conversions have the best figure how often, and in how many cases that is shown."""
+    """How often each conversion has the best figure, and in how many cases that is proven."""
     cases: dict[str, list[Trial]] = {}
     for trial in trials:
-        cases.setdefault(subject(trial), []).append(trial)
+        cases.setdefault(serving_case(trial), []).append(trial)
     best = [fastest(case, results, summaries) for case in cases.values()]
     known = [trial for trial in best if trial is not None]
     named = Counter(trial.labels["conversion"] for trial in known).most_common()
-    told = [f"{name} in {times}" for name, times in named[:_WINNERS_NAMED]]
+    texts = [f"{name} in {times}" for name, times in named[:_WINNERS_NAMED]]
     rest = sum(times for _, times in named[_WINNERS_NAMED:])
-    told += [f"others in {rest}"] if rest else []
+    texts += [f"others in {rest}"] if rest else []
     shown = sum(_is_shown(trial, summaries) for trial in known)
     count = len(cases)
-    return f"{', '.join(told) or 'none'} of {count}", f"{shown} of {count}"
+    return f"{', '.join(texts) or 'none'} of {count}", f"{shown} of {count}"
 
 
 def overall(answers: Sequence[Answer]) -> str:
-    """One sentence of many cases: what has the best figure how often, and is shown to how often."""
+    """One sentence over many cases: the most frequent winners, and how often that is proven."""
     known = [(trial, summaries) for trial, summaries in answers if trial is not None]
     winners = Counter(_way(trial) for trial, _ in known)
     shown = Counter(_way(trial) for trial, summaries in known if _is_shown(trial, summaries))
@@ -86,16 +85,16 @@ def overall(answers: Sequence[Answer]) -> str:
     if not winners:
         return f"None of {count} cases has an answer: no result could be ranked."
     (best, times), *others = winners.most_common()
-    said = f"{best} has the best figure in {times} of {count} cases"
+    sentence = f"{best} has the best figure in {times} of {count} cases"
     if shown[best]:
-        said = f"{said}, and is shown to beat its baseline in {shown[best]}"
+        sentence = f"{sentence}, and is shown to beat its baseline in {shown[best]}"
     rest = [f"{name} in {many}" for name, many in others[:_OTHERS_NAMED]]
     if len(others) > _OTHERS_NAMED:
         rest.append(f"{len(others) - _OTHERS_NAMED} others in the rest")
     unanswered = count - len(known)
     if unanswered:
         rest.append(f"{unanswered} without an answer")
-    return "; ".join(filter(None, (said, ", ".join(rest)))) + "."
+    return "; ".join(filter(None, (sentence, ", ".join(rest)))) + "."
 
 
 def _way(trial: Trial) -> str:
@@ -103,13 +102,13 @@ def _way(trial: Trial) -> str:
 
 
 def _is_shown(trial: Trial, summaries: Mapping[str, Summary]) -> bool:
-    """Whether it was shown to be faster than its baseline."""
+    """Whether it is proven faster than its baseline."""
     speedup = summaries[trial.trial_id].speedup
     return speedup is not None and speedup.verdict == "faster"
 
 
 class Alike(NamedTuple):
-    """Trials that failed in one way.
+    """Trials with the same failure.
 
     Attributes:
         trial_ids: the first one stands for all.
@@ -120,7 +119,7 @@ class Alike(NamedTuple):
 
 
 def alike_failures(results: Iterable[TrialResult]) -> list[Alike]:
-    """Failures of the same class, stage and words together, the most frequent first."""
+    """Failures of the same class, stage and message together, the most frequent first."""
     found: dict[tuple[str, ...], Alike] = {}
     for result in results:
         failure = result.failure
@@ -135,8 +134,8 @@ def alike_skips(skips: Sequence[Skip]) -> list[tuple[Skip, int]]:
     found: dict[tuple[str, str], list[Skip]] = {}
     for skip in skips:
         found.setdefault((skip.reason, skip.remedy), []).append(skip)
-    told = [(alike[0], len(alike)) for alike in found.values()]
-    return sorted(told, key=lambda one: -one[1])
+    counted = [(alike[0], len(alike)) for alike in found.values()]
+    return sorted(counted, key=lambda one: -one[1])
 
 
 def some_of(names: Sequence[str]) -> str:

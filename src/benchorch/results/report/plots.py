@@ -1,4 +1,4 @@
-"""Which pictures does a report have, of what, and what is said where there is nothing to draw?"""
+"""The plots of a report: latency, throughput, cost, build time and scaling over sizes."""
 
 from __future__ import annotations
 
@@ -7,52 +7,68 @@ from dataclasses import dataclass
 
 from benchorch.domain.estimate import Estimate
 from benchorch.formatting import interval_text
+from benchorch.pages.markup import shortened
 from benchorch.results.report.rows import ReportRow
-from benchorch.results.report.scatter import Mark, chart
-from benchorch.results.report.tables import subject
-from benchorch.trace.report.markup import shortened
+from benchorch.results.report.scatter import Mark, scatter_chart
+from benchorch.results.report.tables import serving_case
 from benchorch.units import format_seconds
 
 SIZES = {"batch_size": "batch size", "seq_len": "sequence length"}
-"""Symbols of a workload over which there is a picture wherever they were swept."""
+"""Symbols of a workload over which there are plots wherever they were swept."""
 _LONGEST = 90
+
+Quantity = Callable[[ReportRow], Estimate | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """One picture.
+    """One plot.
 
     Attributes:
         sentence: how to read it, or why there is none.
-        picture: SVG; empty where there is nothing to draw.
-        series: those that are in it.
+        svg: empty where there is nothing to draw.
+        series: the names of those in it.
     """
 
     title: str
     sentence: str
-    picture: str = ""
+    svg: str = ""
     series: tuple[str, ...] = ()
 
 
 def series_of(row: ReportRow) -> str:
-    """What has one colour on all pictures: how it is run, and where."""
-    hardware = row.labels.get("hardware_kind") or row.labels.get("hardware", "")
-    return f"{row.labels.get('conversion', '')} on {hardware}"
+    """The name of what has one color in all plots: a conversion on a hardware."""
+    return f"{row.labels.get('conversion', '')} on {row.hardware}"
 
 
 def plots(rows: Sequence[ReportRow]) -> list[Plot]:
-    """The pictures in the order of the page."""
+    """All plots in the order of the page."""
     names = list(dict.fromkeys(map(series_of, rows)))
     return [
-        _latency_throughput(rows, names),
+        _plot(
+            "Latency against throughput",
+            "Best is the top left: short calls and many items. Lines are 95 % intervals.",
+            "No trial has both a latency and a throughput.",
+            ("median latency, ms", "items a second"),
+            list(_marks(rows, lambda row: row.latency, lambda row: row.throughput)),
+            names,
+        ),
         _cost(rows, names),
-        _build(rows, names),
+        _plot(
+            "Build time against gain",
+            "What a conversion takes to build, and how many times as fast as its baseline it is: "
+            "above 1 is faster.",
+            "No trial has both a build and a speed-up over a baseline.",
+            ("build, seconds", "speed-up over the baseline"),
+            list(_marks(rows, _build_s, _gain)),
+            names,
+        ),
         *(plot for symbol in SIZES for plot in _scaling(rows, names, symbol)),
     ]
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Of points of which less is better in both, those than which none is better in both.
+    """The points than which no other is better in both, where less is better.
 
     From left to right; of equal ones, one. At n = 0 nothing, at n = 1 the point itself; O(n log n).
     """
@@ -63,62 +79,33 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
     return front
 
 
-def _latency_throughput(rows: Sequence[ReportRow], names: Sequence[str]) -> Plot:
-    marks = list(_marks(rows, lambda row: row.latency, lambda row: row.throughput))
-    return _plot(
-        "Latency against throughput",
-        "Best is the top left: short calls and many items. Lines are 95 % intervals.",
-        "No trial has both a latency and a throughput.",
-        ("median latency, ms", "items a second"),
-        marks,
-        names,
-    )
+def _build_s(row: ReportRow) -> Estimate | None:
+    return row.metrics.get("original_build_s/total")
+
+
+def _gain(row: ReportRow) -> Estimate | None:
+    return None if row.speedup is None else row.speedup.ratio
 
 
 def _cost(rows: Sequence[ReportRow], names: Sequence[str]) -> Plot:
-    known = [row for row in rows if row.usd_per_million is not None]
-    marks = list(_marks(known, lambda row: row.latency, lambda row: row.usd_per_million))
-    priced = [one for one in known if one.latency and not one.disqualified]
     groups: dict[str, list[tuple[float, float]]] = {}
-    for row in priced:
-        assert row.latency is not None
-        assert row.usd_per_million is not None
-        place = row.latency.value, row.usd_per_million.value
-        groups.setdefault(subject(row.stored.trial), []).append(place)
-    fronts = [pareto_front(points) for points in groups.values()]
-    unpriced = sorted({_kind(row) for row in rows if row.price is None})
-    told = f" No price is known for {', '.join(unpriced)}." if unpriced else ""
+    for row in rows:
+        if row.usd_per_million is not None and row.latency and not row.disqualified:
+            point = row.latency.value, row.usd_per_million.value
+            groups.setdefault(serving_case(row.stored.trial), []).append(point)
+    unpriced = sorted({row.hardware or "this machine" for row in rows if row.price is None})
+    unknown = f" No price is known for {', '.join(unpriced)}." if unpriced else ""
     return _plot(
         "Cost against latency",
         "Best is the bottom left. Ringed, and joined by dashes: the Pareto front, where nothing is "
         "both cheaper and faster for the same work. Every machine is taken to be busy all the "
-        f"time.{told}",
-        f"There is nothing to draw:{told or ' no trial has both a price and a throughput.'}",
+        f"time.{unknown}",
+        f"There is nothing to draw:{unknown or ' no trial has both a price and a throughput.'}",
         ("median latency, ms", "USD a million items"),
-        marks,
+        list(_marks(rows, lambda row: row.latency, lambda row: row.usd_per_million)),
         names,
-        fronts,
+        [pareto_front(points) for points in groups.values()],
     )
-
-
-def _build(rows: Sequence[ReportRow], names: Sequence[str]) -> Plot:
-    def seconds(row: ReportRow) -> Estimate | None:
-        return row.metrics.get("original_build_s/total")
-
-    return _plot(
-        "Build time against gain",
-        "What a conversion takes to build, and how many times as fast as its baseline it is: "
-        "above 1 is faster.",
-        "No trial has both a build and a speed-up over a baseline.",
-        ("build, seconds", "speed-up over the baseline"),
-        list(_marks(rows, seconds, _gain)),
-        names,
-    )
-
-
-def _gain(row: ReportRow) -> Estimate | None:
-    speedup = None if row.stored.summary is None else row.stored.summary.speedup
-    return None if speedup is None else speedup.ratio
 
 
 def _scaling(rows: Sequence[ReportRow], names: Sequence[str], symbol: str) -> Iterator[Plot]:
@@ -126,41 +113,38 @@ def _scaling(rows: Sequence[ReportRow], names: Sequence[str], symbol: str) -> It
     groups: dict[str, list[ReportRow]] = {}
     for row in rows:
         if row.size(symbol) is not None and row.ran:
-            groups.setdefault(_else_equal(row, symbol), []).append(row)
-    swept = {
-        key: found for key, found in groups.items() if len({row.size(symbol) for row in found}) > 1
+            groups.setdefault(_all_else(row, symbol), []).append(row)
+    quantities: Mapping[str, tuple[str, Quantity]] = {
+        "Latency": ("median latency, ms", lambda row: row.latency),
+        "Throughput": ("items a second", lambda row: row.throughput),
     }
-    shown: Mapping[str, Callable[[ReportRow], Estimate | None]] = {
-        "Latency": lambda row: row.latency,
-        "Throughput": lambda row: row.throughput,
-    }
-    units = {"Latency": "median latency, ms", "Throughput": "items a second"}
-    for what, of in shown.items():
+    for name, (unit, quantity) in quantities.items():
         marks = [
             mark
-            for key, found in swept.items()
-            for mark in _marks(found, lambda row: _exactly(row.size(symbol)), of, group=key)
+            for key, found in groups.items()
+            if len({row.size(symbol) for row in found}) > 1
+            for mark in _marks(found, lambda row: _exactly(row.size(symbol)), quantity, group=key)
         ]
         if marks:
             yield _plot(
-                f"{what} over {SIZES[symbol]}",
+                f"{name} over {SIZES[symbol]}",
                 "Joined: the same model, conversion and hardware, all else equal.",
                 "",
-                (SIZES[symbol], units[what]),
+                (SIZES[symbol], unit),
                 marks,
                 names,
                 x_ticks=sorted({mark.x for mark in marks}),
             )
 
 
-def _else_equal(row: ReportRow, symbol: str) -> str:
-    """Everything but one size: what may be joined by a line."""
-    told = [row.run.plan_id, *(row.labels.get(name, "") for name in ("model", "scenario"))]
-    told.append(series_of(row))
+def _all_else(row: ReportRow, symbol: str) -> str:
+    """Everything but one size: rows with an equal key may be joined by a line."""
+    parts = [row.run.plan_id, *(row.labels.get(name, "") for name in ("model", "scenario"))]
+    parts.append(series_of(row))
     for name in ("workload", "axes"):
         words = row.labels.get(name, "").split()
-        told += [word for word in words if word.partition("=")[0].rpartition(".")[2] != symbol]
-    return " ".join(told)
+        parts += [word for word in words if word.partition("=")[0].rpartition(".")[2] != symbol]
+    return " ".join(parts)
 
 
 def _exactly(value: int | None) -> Estimate | None:
@@ -171,13 +155,8 @@ def _exactly(value: int | None) -> Estimate | None:
     )
 
 
-def _marks(
-    rows: Sequence[ReportRow],
-    x: Callable[[ReportRow], Estimate | None],
-    y: Callable[[ReportRow], Estimate | None],
-    group: str = "",
-) -> Iterator[Mark]:
-    """One of each trial that has both, above 0, as logarithmic axes want it."""
+def _marks(rows: Sequence[ReportRow], x: Quantity, y: Quantity, group: str = "") -> Iterator[Mark]:
+    """A mark for each trial that has both quantities above 0, as logarithmic axes need it."""
     for row in rows:
         across, up = x(row), y(row)
         if across and up and across.value > 0 and up.value > 0:
@@ -200,9 +179,8 @@ def _ends(estimate: Estimate) -> tuple[float, float] | None:
 
 
 def _tip(row: ReportRow) -> str:
-    """Name, place and every figure that a picture may show."""
-    build = row.metrics.get("original_build_s/total")
-    cost, gain = row.usd_per_million, _gain(row)
+    """Name, place and every figure that a plot may show."""
+    build, cost, gain = _build_s(row), row.usd_per_million, _gain(row)
     lines = [
         " ".join(filter(None, (row.labels.get("model"), row.labels.get("workload")))),
         f"{series_of(row)}{' (not the same model)' if row.disqualified else ''}",
@@ -216,15 +194,11 @@ def _tip(row: ReportRow) -> str:
     return "\n".join(shortened(line, _LONGEST) for line in lines if line)
 
 
-def _kind(row: ReportRow) -> str:
-    return row.labels.get("hardware_kind") or row.labels.get("hardware", "") or "this machine"
-
-
 def _plot(
     title: str,
     sentence: str,
     nothing: str,
-    axes: tuple[str, str],
+    labels: tuple[str, str],
     marks: Sequence[Mark],
     names: Sequence[str],
     fronts: Sequence[Sequence[tuple[float, float]]] = (),
@@ -237,6 +211,6 @@ def _plot(
     return Plot(
         title=title,
         sentence=f"{sentence}{hollow}",
-        picture=chart(title, *axes, marks, names, fronts, x_ticks),
+        svg=scatter_chart(title, labels, marks, names, fronts, x_ticks),
         series=tuple(name for name in names if name in shown),
     )

@@ -1,9 +1,8 @@
-"""What does an hour of each machine in these runs cost? What their own sweeps were judged by.
+"""Hourly prices of the machines in a report: those that its sweeps used.
 
-Where several tell, the newest counts for all, so that rows of one report are judged alike; a run
-from before prices were kept is judged by the list that ships with benchorch. Nobody is asked, so
-that a report says the same today and tomorrow. A machine of one's own has no price unless its owner
-named one, which is not a price of nothing.
+The newest price of a machine counts for all rows, so that they are comparable; a run from before
+prices were stored gets those of the bundled list. No price is looked up, so that a report never
+changes. Your own machine has no price unless you declare one, which is not a price of zero.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.pricing.price_book import PriceBook, bundled_prices, vcpus_of
 
 NOTHING_KEPT = Path(os.devnull)
-"""No directory: prices fetched earlier do not count in a report."""
+"""No cache: prices fetched earlier do not count in a report."""
 
 
 def prices_of(runs: Sequence[StoredRun], *, anew: bool = False) -> PriceSnapshot:
     """The prices of all kinds of machines in these runs.
 
     Args:
-        runs: what is reported.
-        anew: by the list alone, whatever the sweeps were judged by.
+        runs: of the report.
+        anew: from the list alone, whatever the sweeps used.
     """
     listed = _listed(runs)
     kept = {} if anew else {price.kind: price for price in _kept(runs)}
@@ -37,7 +36,7 @@ def prices_of(runs: Sequence[StoredRun], *, anew: bool = False) -> PriceSnapshot
 
 
 def _kept(runs: Sequence[StoredRun]) -> Sequence[Price]:
-    """What results were judged by on demand, the newest last."""
+    """On-demand prices stored with the results, the newest last."""
     results = [result for run in runs for result in run.results().values()]
     prices = [price for result in results for price in result.prices]
     return sorted(

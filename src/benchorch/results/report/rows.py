@@ -1,4 +1,4 @@
-"""Every trial of some runs as a row of a report: its cells, where it ran, and what it costs."""
+"""Rows of a report: the cells of every trial, where it ran, and what it costs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from benchorch.domain.codec import Json
-from benchorch.domain.estimate import Estimate
+from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
@@ -24,10 +24,9 @@ class ReportRow:
     """One trial.
 
     Attributes:
-        run: whose it is.
-        name: short, apart from what all trials of its run share.
-        cells: the columns of the run's own table by their headers, but for the first.
-        price: of an hour of its machine; None where nobody knows it.
+        name: short, without what all trials of its run share.
+        cells: the columns of the run's own table by their headers, without the first.
+        price: of an hour of its machine; None where it is unknown.
     """
 
     run: StoredRun
@@ -42,18 +41,28 @@ class ReportRow:
         return self.stored.trial.labels
 
     @property
+    def hardware(self) -> str:
+        """The kind of machine, or the hardware's name where no kind is declared."""
+        return self.labels.get("hardware_kind") or self.labels.get("hardware", "")
+
+    @property
     def result(self) -> TrialResult | None:
-        """What became of it."""
+        """The result; None where the run ended before it."""
         return self.stored.result
 
     @property
     def metrics(self) -> Mapping[str, Estimate]:
-        """What was derived; nothing where there is no result."""
+        """Derived metrics; empty without a result."""
         return {} if self.stored.summary is None else self.stored.summary.metrics
 
     @property
+    def speedup(self) -> Comparison | None:
+        """The comparison with its baseline, where there is one."""
+        return None if self.stored.summary is None else self.stored.summary.speedup
+
+    @property
     def outcome(self) -> str:
-        """How it ended, in a word."""
+        """Its outcome in one word."""
         return "not run" if self.result is None else self.result.outcome.value
 
     @property
@@ -86,15 +95,15 @@ class ReportRow:
 
     @property
     def runtime(self) -> str:
-        """What really ran it, where that was seen; else the class that was asked for."""
-        seen = self.stored.evidence.facts.get("provider")
+        """The observed execution provider; else the requested runtime class."""
+        observed = self.stored.evidence.facts.get("provider")
         node = cast(Mapping[str, Json], self.stored.trial.spec.get("conversion") or {})
-        asked = cast(Mapping[str, Json], node.get("runtime") or {}).get("_target_", "")
-        return str(seen or str(asked).rpartition(".")[2])
+        requested = cast(Mapping[str, Json], node.get("runtime") or {}).get("_target_", "")
+        return str(observed or str(requested).rpartition(".")[2])
 
     @property
     def device(self) -> str:
-        """The exact device: an accelerator's or a processor's own name."""
+        """The product name of the accelerator or processor."""
         evidence = self.stored.evidence
         kind = str(evidence.facts.get("device") or "")
         if evidence.device.get("name"):
@@ -115,7 +124,7 @@ class ReportRow:
 
 
 def first(metrics: Mapping[str, Estimate], names: Sequence[str]) -> Estimate | None:
-    """The first of these that there is."""
+    """The first of these names that has an estimate."""
     return next((metrics[name] for name in names if name in metrics), None)
 
 

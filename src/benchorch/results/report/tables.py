@@ -1,4 +1,4 @@
-"""Plans and results as rows of text: what to show, apart from how it is drawn."""
+"""Plans and results as rows of text, for the terminal, Markdown and pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchorch.units import format_bytes, format_ms, format_seconds
 
 
 def plan_text(plan: Plan) -> str:
-    """The plan for a terminal without drawing libraries: it must appear at once."""
+    """The plan as plain text, without rich, so that it appears at once."""
     rows = [("trial", "model", "conversion", "hardware", "workload")]
     for trial in plan.trials:
         labels = trial.labels
@@ -46,19 +46,19 @@ HEADERS = (
 
 
 COST = "USD per 1M [95 %]"
-"""The column that a table has where a machine is paid for: a million items, on demand."""
+"""Column of tables with paid machines: the on-demand cost of a million items."""
 
 LIMIT = "limited by"
-"""The column that a table has where any trial was profiled."""
+"""Column of tables with a profiled trial."""
 
 _LONGEST_NAME = 32
 
 
-class Headline(NamedTuple):
-    """The figure that a trial is ranked by.
+class PrimaryMetric(NamedTuple):
+    """The metric by which a trial is ranked.
 
     Attributes:
-        text: with its interval and what it is of, e.g. ``p50 12.3 [12.1, 12.5] ms``.
+        text: with its interval and its name, e.g. ``p50 12.3 [12.1, 12.5] ms``.
         cost: the lower, the better.
     """
 
@@ -66,8 +66,8 @@ class Headline(NamedTuple):
     cost: float
 
 
-# What a scenario is about, the first one that a trial has: its words, and whether less is better.
-_HEADLINES = (
+# By scenario, the first one that a trial has: its text, and whether less is better.
+_PRIMARY_METRICS = (
     ("latency_ms/p50", "p50 {} ms", True),
     ("target_rate_per_s/max", "{} queries/s within the target", False),
     ("response_ms/p50", "response p50 {} ms", True),
@@ -76,13 +76,13 @@ _HEADLINES = (
 )
 
 
-def headline(metrics: Mapping[str, Estimate]) -> Headline | None:
-    """What a trial is ranked by; None where it has no such figure."""
-    for name, words, less_is_better in _HEADLINES:
+def primary_metric(metrics: Mapping[str, Estimate]) -> PrimaryMetric | None:
+    """The metric by which a trial is ranked; None where it has none of them."""
+    for name, words, less_is_better in _PRIMARY_METRICS:
         found = metrics.get(name)
         if found is not None:
             cost = found.value if less_is_better else -found.value
-            return Headline(words.format(interval_text(found)), cost)
+            return PrimaryMetric(words.format(interval_text(found)), cost)
     return None
 
 
@@ -111,22 +111,22 @@ def table_rows(
 def ranked(
     plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> list[Trial]:
-    """As the table has them: fastest first, then wrong ones, then failures."""
+    """Trials in the table's order: fastest first, then disqualified ones, then failures."""
     return sorted(plan.trials, key=lambda trial: _rank(trial, results, summaries))
 
 
 def _rank(
     trial: Trial, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> tuple[int, str, str, float]:
-    """Ranked ones by headline within their model and workload; wrong ones never before right."""
+    """By primary metric within a model and workload; disqualified ones after all others."""
     result = results.get(trial.trial_id)
     ran = result is not None and result.outcome is Outcome.OK
-    first = headline(summaries[trial.trial_id].metrics) if ran else None
+    primary = primary_metric(summaries[trial.trial_id].metrics) if ran else None
     wrong = result is not None and result.parity is not None and not result.parity.passed
-    place = 2 if first is None else 1 if wrong else 0
-    cost = first.cost if first else 0.0
-    subject = f"{trial.labels['workload']} {_other_scenario(trial)}"
-    return place, trial.labels["model"], subject, cost
+    place = 2 if primary is None else 1 if wrong else 0
+    cost = primary.cost if primary else 0.0
+    case = f"{trial.labels['workload']} {_other_scenario(trial)}"
+    return place, trial.labels["model"], case, cost
 
 
 def _cells(result: TrialResult, summary: Summary) -> tuple[str, ...]:
@@ -149,7 +149,7 @@ def _cells(result: TrialResult, summary: Summary) -> tuple[str, ...]:
 
 
 def _rate_text(metrics: Mapping[str, Estimate]) -> str:
-    """Items a second; under load the queries, and what they are of."""
+    """Items a second; under load, queries a second."""
     items = metrics.get("throughput_items_per_s/mean")
     target = metrics.get("target_rate_per_s/max")
     achieved = metrics.get("achieved_per_s/mean")
@@ -187,7 +187,7 @@ def speedup_text(summary: Summary, result: TrialResult) -> str:
 
 
 def cost_text(summary: Summary | None) -> str:
-    """What a million items cost on demand, or by the only price that is known."""
+    """Cost of a million items on demand, or at the only known price."""
     metrics = summary.metrics if summary else {}
     names = [f"cost_usd_per_million_items/{market}" for market in Market]
     found = next((metrics[name] for name in names if name in metrics), None)
@@ -195,13 +195,13 @@ def cost_text(summary: Summary | None) -> str:
 
 
 def limit_text(result: TrialResult | None) -> str:
-    """``compute-bound; linear -38 %``: what limits it, and the largest gain that one thing has."""
+    """``compute-bound; linear -38 %``: the bottleneck, and the largest single gain."""
     profile = result.profile if result else None
     if profile is None:
         return "–"
     found = profile.bottleneck
     if found is None:
-        return "unknown"  # a note says why
+        return "unknown"  # the reason is in a note
     if not found.largest or found.largest_gain_ratio <= 0:
         return found.limit
     name = found.largest
@@ -212,12 +212,12 @@ def limit_text(result: TrialResult | None) -> str:
 def conclusion(
     plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> str:
-    """One sentence: the fastest that is still the same model, and by how much."""
+    """One sentence a serving case: the fastest correct conversion, and by how much."""
     return "\n".join(one.sentence for one in conclusions(plan, results, summaries))
 
 
 class Conclusion(NamedTuple):
-    """What is said of one thing to be served.
+    """The result for one serving case.
 
     Attributes:
         fastest: the trial; None where none could be ranked.
@@ -230,23 +230,23 @@ class Conclusion(NamedTuple):
 def conclusions(
     plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> list[Conclusion]:
-    """One of each thing that is to be served, in the plan's order."""
+    """One conclusion for each serving case, in the plan's order."""
     groups: dict[str, list[Trial]] = {}
     for trial in plan.trials:
-        groups.setdefault(subject(trial), []).append(trial)
+        groups.setdefault(serving_case(trial), []).append(trial)
     return [_conclude(trials, results, summaries) for trials in groups.values()]
 
 
-def subject(trial: Trial) -> str:
-    """What is to be served, apart from how and where: a conclusion is about one of these."""
-    how = ("conversion.", "hardware.")
-    axes = [axis for axis in trial.labels["axes"].split() if not axis.startswith(how)]
+def serving_case(trial: Trial) -> str:
+    """Model, workload and scenario, without conversion and hardware: each has a conclusion."""
+    compared = ("conversion.", "hardware.")
+    axes = [axis for axis in trial.labels["axes"].split() if not axis.startswith(compared)]
     names = (trial.labels["model"], trial.labels["workload"], _other_scenario(trial), *axes)
     return " ".join(filter(None, names))
 
 
 def _other_scenario(trial: Trial) -> str:
-    """The scenario's name, where it is not the usual one."""
+    """The scenario's name unless it is the default."""
     scenario = trial.labels.get("scenario", "")
     return "" if scenario == "single_stream" else scenario
 
@@ -256,37 +256,37 @@ def fastest(
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
 ) -> Trial | None:
-    """The best headline; but where that is the baseline's, what was shown to be faster than it.
+    """The trial with the best primary metric; if that is a baseline, one proven faster than it.
 
-    Headlines are taken minutes apart, and pairs at the same time. None where no trial ran and is
-    still the same model.
+    Primary metrics are measured minutes apart, pairs at the same time. None where no trial ran
+    and is still the same model.
     """
-    right = _right(trials, results, summaries)
-    if not right:
+    qualified = _qualified(trials, results, summaries)
+    if not qualified:
         return None
-    best = min(right, key=lambda trial: _rank(trial, results, summaries)[-1])
+    best = min(qualified, key=lambda trial: _rank(trial, results, summaries)[-1])
     if summaries[best.trial_id].speedup is not None:
         return best
     shown = {
         trial.trial_id: speedup.ratio.value
-        for trial in right
+        for trial in qualified
         if trial.baseline_id == best.trial_id
         for speedup in [summaries[trial.trial_id].speedup]
         if speedup is not None and speedup.verdict == "faster"
     }
     return max(
-        (trial for trial in right if trial.trial_id in shown),
+        (trial for trial in qualified if trial.trial_id in shown),
         key=lambda trial: shown[trial.trial_id],
         default=best,
     )
 
 
-def _right(
+def _qualified(
     trials: Sequence[Trial],
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
 ) -> list[Trial]:
-    """Those that ran and are still the same model."""
+    """Trials that ran and are still the same model."""
     return [t for t in trials if t.trial_id in results and _rank(t, results, summaries)[0] == 0]
 
 
@@ -295,62 +295,66 @@ def _conclude(
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
 ) -> Conclusion:
-    what = subject(trials[0])
-    right = _right(trials, results, summaries)
+    case = serving_case(trials[0])
+    qualified = _qualified(trials, results, summaries)
     best = fastest(trials, results, summaries)
     if best is None:
-        return Conclusion(f"{what}: no conversion gave a result that could be ranked.", None)
-    first = headline(summaries[best.trial_id].metrics)
-    assert first is not None  # it was ranked by it
+        return Conclusion(f"{case}: no conversion gave a result that could be ranked.", None)
+    primary = primary_metric(summaries[best.trial_id].metrics)
+    assert primary is not None  # it was ranked by it
     where = f"{best.labels['conversion']} on {best.labels['hardware']}"
     speedup = summaries[best.trial_id].speedup
     if speedup is None and best.baseline_id is not None:
         gain = "its baseline has no result to compare it with"
     elif speedup is None:
-        gain = "nothing tried was shown to be faster than it" if len(right) > 1 else "the baseline"
+        gain = (
+            "nothing tried was shown to be faster than it" if len(qualified) > 1 else "the baseline"
+        )
     elif speedup.verdict == "faster":
         gain = f"{speedup.ratio.value:.2f}× the baseline's speed, and the outputs agree"
     else:
         gain = f"but against the baseline the evidence is {speedup.verdict}"
-    return Conclusion(f"{what}: {where} is fastest, {first.text}: {gain}.", best)
+    return Conclusion(f"{case}: {where} is fastest, {primary.text}: {gain}.", best)
 
 
-def whole(plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]) -> str:
-    """Everything as Markdown: every row, conclusion, doubt and skip, however many there are."""
+def full_markdown(
+    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
+) -> str:
+    """Every row, conclusion, warning and skip as Markdown, however many there are."""
     names = names_of(plan.trials)
-    told = [
-        f"{', '.join(names.get(trial_id, trial_id) for trial_id in concerned)}: {doubt}"
-        for doubt, concerned in doubts_of(summaries).items()
+    notes = [
+        f"{', '.join(names.get(trial_id, trial_id) for trial_id in trial_ids)}: {warning}"
+        for warning, trial_ids in warnings_of(summaries).items()
     ]
     rows = table_rows(plan, results, summaries)
-    return markdown(rows, plan, conclusion(plan, results, summaries), told)
+    return markdown(rows, plan, conclusion(plan, results, summaries), notes)
 
 
-def doubts_of(summaries: Mapping[str, Summary]) -> Mapping[str, Sequence[str]]:
-    """Each doubt once, with the ids of the trials it concerns."""
-    concerned: dict[str, list[str]] = {}
+def warnings_of(summaries: Mapping[str, Summary]) -> Mapping[str, Sequence[str]]:
+    """Each warning once, with the ids of the trials that have it."""
+    found: dict[str, list[str]] = {}
     for trial_id, summary in summaries.items():
-        for doubt in summary.warnings:
-            concerned.setdefault(doubt, []).append(trial_id)
-    return concerned
+        for warning in summary.warnings:
+            found.setdefault(warning, []).append(trial_id)
+    return found
 
 
 def markdown(
-    rows: Sequence[Sequence[str]], plan: Plan, said: str, notes: Sequence[str] = ()
+    rows: Sequence[Sequence[str]], plan: Plan, concluded: str, notes: Sequence[str] = ()
 ) -> str:
-    """The table as Markdown, with the conclusion, every doubt and every skip."""
+    """The table as Markdown, with the conclusion, every note and every skip."""
     head, *body = rows
     lines = [f"# {plan.name} ({plan.plan_id})", "", f"| {' | '.join(head)} |"]
     lines.append("|" + "---|" * len(head))
     lines += [f"| {' | '.join(map(_in_table, row))} |" for row in body]
-    lines += ["", said, ""]
+    lines += ["", concluded, ""]
     lines += [f"- note: {note}" for note in notes]
     lines += [f"- skipped: {skip_text(skip)}" for skip in plan.skips]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _in_table(cell: str) -> str:
-    """As one cell of a Markdown table, whatever is in a name."""
+    """A cell of a Markdown table, whatever is in a name."""
     return " ".join(cell.split()).replace("|", "\\|")
 
 
@@ -361,7 +365,7 @@ def names_of(trials: Sequence[Trial]) -> Mapping[str, str]:
 
 
 def skip_text(skip: Skip) -> str:
-    """A skipped cell, why, and what would enable it."""
+    """A skipped cell, the reason, and what would enable it."""
     names = ("model", "conversion", "hardware", "workload", "axes")
     cell = " / ".join(skip.labels[name] for name in names if skip.labels.get(name))
     remedy = f" To enable it: {skip.remedy}." if skip.remedy else ""

@@ -1,8 +1,9 @@
-"""Everything that is known of one trial, and of the machines, folded until it is asked for."""
+"""Facts about each trial and each machine of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison, Estimate
@@ -11,56 +12,45 @@ from benchorch.domain.verdict import Verdict
 from benchorch.formatting import interval_text
 from benchorch.results.report.rows import ReportRow
 from benchorch.results.report.tables import limit_text
-from benchorch.trace.report.markup import element, escaped, shortened
 from benchorch.units import format_bytes, format_seconds
 
-COST = "USD a million"
-_LONGEST = 600
 _LABELS = ("author", "task", "license")
 _MACHINE = (
     *("host", "system", "kernel", "architecture", "cpu_model", "cpu_logical_count"),
     *("cpu_physical_count", "cpu_quota_cores", "virtual_machine", "cpu_governor", "cpu_boost"),
     *("cpu_hyperthreads", "memory_total_bytes", "memory_limit_bytes", "python", "git_commit"),
 )
-"""What of an environment a reader asks for first; the run's own files have the rest."""
+"""The fields of an environment that a page shows; the run's own files have the rest."""
 
 Fact = tuple[str, str]
 
 
-def row(of: ReportRow) -> str:
-    """One trial: its name and verdict, and underneath what they stand on."""
-    verdict = of.cells["vs eager [95 %]"] if of.ran else of.outcome
-    name = " ".join(filter(None, (of.labels.get("model"), of.name)))
-    head = element(
-        "summary",
-        {},
-        escaped(shortened(name, 160)),
-        " ",
-        element("span", {"class": "said"}, escaped(verdict)),
-    )
-    return element("details", {}, head, _list(list(_facts(of))))
+class Machine(NamedTuple):
+    """A machine and the trials that ran on it."""
+
+    name: str
+    facts: tuple[Fact, ...]
 
 
-def machines(rows: Sequence[ReportRow]) -> list[str]:
-    """Each machine once, with what it was and which trials ran on it."""
+def machines(rows: Sequence[ReportRow]) -> list[Machine]:
+    """Each machine once."""
     found: dict[tuple[Fact, ...], list[ReportRow]] = {}
-    for one in rows:
-        if one.result is not None and one.result.environment:
-            found.setdefault(tuple(_machine(one.result.environment)), []).append(one)
-    return [_one_machine(facts, ran) for facts, ran in found.items()]
+    for row in rows:
+        if row.result is not None and row.result.environment:
+            found.setdefault(tuple(_machine(row.result.environment)), []).append(row)
+    return [_with_trials(facts, ran) for facts, ran in found.items()]
 
 
-def _one_machine(facts: Sequence[Fact], ran: Sequence[ReportRow]) -> str:
-    results = [one.result for one in ran if one.result is not None]
+def _with_trials(facts: Sequence[Fact], rows: Sequence[ReportRow]) -> Machine:
+    results = [row.result for row in rows if row.result is not None]
     more = {
         "packages": ", ".join(dict.fromkeys(_packages(results))),
         "grade": ", ".join(sorted({result.grade for result in results} - {""})),
-        "trials": str(len(ran)),
-        "plans": ", ".join(dict.fromkeys(one.run.plan_id for one in ran)),
+        "trials": str(len(rows)),
+        "plans": ", ".join(dict.fromkeys(row.run.plan_id for row in rows)),
     }
-    head = element("summary", {}, escaped(dict(facts).get("host") or "a machine"))
-    listed = _list([*facts, *((name, text) for name, text in more.items() if text)])
-    return element("details", {"open": "open"}, head, listed)
+    name = dict(facts).get("host") or "a machine"
+    return Machine(name, (*facts, *((name, text) for name, text in more.items() if text)))
 
 
 def _packages(results: Sequence[TrialResult]) -> Iterator[str]:
@@ -71,44 +61,42 @@ def _packages(results: Sequence[TrialResult]) -> Iterator[str]:
             yield from (f"{name} {version}" for name, version in packages.items())
 
 
-def cost_text(of: ReportRow) -> str:
-    """Dollars a million items with their interval, or that nobody knows."""
-    return "–" if of.usd_per_million is None else interval_text(of.usd_per_million)
+def name_of(row: ReportRow) -> str:
+    """The model and the trial's short name."""
+    return " ".join(filter(None, (row.labels.get("model"), row.name)))
 
 
-def _list(facts: Sequence[Fact]) -> str:
-    cells = (
-        element("dt", {}, escaped(name)) + element("dd", {}, escaped(shortened(text, _LONGEST)))
-        for name, text in facts
-    )
-    return element("dl", {}, *cells)
+def cost_text(row: ReportRow) -> str:
+    """Dollars a million items with their interval; a dash where the price is unknown."""
+    return "–" if row.usd_per_million is None else interval_text(row.usd_per_million)
 
 
-def _facts(of: ReportRow) -> Iterator[Fact]:
-    yield "plan, trial", f"{of.run.plan_id}, {of.stored.trial.trial_id}"
-    told = [f"{name} {of.labels[name]}" for name in _LABELS if of.labels.get(name)]
-    if told:
-        yield "labels", ", ".join(told)
-    if of.result is None:
+def facts_of(row: ReportRow) -> Iterator[Fact]:
+    """Verdict, parity, limit, build, cost, metrics and warnings of a trial."""
+    yield "plan, trial", f"{row.run.plan_id}, {row.stored.trial.trial_id}"
+    labels = [f"{name} {row.labels[name]}" for name in _LABELS if row.labels.get(name)]
+    if labels:
+        yield "labels", ", ".join(labels)
+    if row.result is None:
         yield "outcome", "never ran"
         return
-    yield from _outcome(of.result)
-    if of.stored.summary is not None and of.stored.summary.speedup is not None:
-        yield from _verdict(of.stored.summary.speedup)
-    if of.result.pairing:
-        yield "compared", of.result.pairing
-    if of.result.parity is not None:
-        yield from _parity(of.result.parity)
-    yield from _limits(of.result)
-    if of.result.build is not None and of.result.build.cache != "none":
-        yield "build", _build_text(of.result.build)
-    if of.price is not None:
-        price = of.price
-        yield "cost", f"{cost_text(of)} USD a million items at {price.usd_per_hour:g} USD an hour"
-    yield "ran on", f"{of.runtime} on {of.device}"
-    yield from ((name, _metric_text(name, found)) for name, found in of.metrics.items())
-    if of.stored.summary is not None:
-        yield from (("doubt", doubt) for doubt in of.stored.summary.warnings)
+    yield from _outcome(row.result)
+    if row.speedup is not None:
+        yield from _verdict(row.speedup)
+    if row.result.pairing:
+        yield "compared", row.result.pairing
+    if row.result.parity is not None:
+        yield from _parity(row.result.parity)
+    yield from _limits(row.result)
+    if row.result.build is not None and row.result.build.cache != "none":
+        yield "build", _build_text(row.result.build)
+    if row.price is not None:
+        price = row.price
+        yield "cost", f"{cost_text(row)} USD a million items at {price.usd_per_hour:g} USD an hour"
+    yield "ran on", f"{row.runtime} on {row.device}"
+    yield from ((name, _metric_text(name, found)) for name, found in row.metrics.items())
+    if row.stored.summary is not None:
+        yield from (("warning", warning) for warning in row.stored.summary.warnings)
 
 
 def _outcome(result: TrialResult) -> Iterator[Fact]:
@@ -131,8 +119,11 @@ def _verdict(speedup: Comparison) -> Iterator[Fact]:
 
 
 def _parity(parity: Verdict) -> Iterator[Fact]:
-    judged = "the outputs agree" if parity.passed else parity.explanation
-    yield "same model?", f"{judged} (relative L2 error up to {parity.tolerance_ratio:g} is allowed)"
+    outcome = "the outputs agree" if parity.passed else parity.explanation
+    yield (
+        "same model?",
+        f"{outcome} (relative L2 error up to {parity.tolerance_ratio:g} is allowed)",
+    )
     for output in parity.outputs:
         finite = f", {output.not_finite} values are not finite" if output.not_finite else ""
         agree = output.argmax_agreement_ratio

@@ -1,37 +1,20 @@
-"""From dependencies that were found to a graph that replays what was observed."""
+"""Assembly of dependencies to a graph that replays what was observed."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import final
 
-from benchorch.trace.dag import NOBODY, Class, Dag, EdgeKind, Tier
-from benchorch.trace.graph.edge_list import edges, joined
-from benchorch.trace.graph.topological_order import order, positions
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy import bool_, int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.dag import Window
-    from benchorch.trace.graph.edge_list import Edges, Found
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
-
-
-def times(scope: Scope) -> NDArray[int64]:
-    """The time of every point of a scope, then of the source and of the sink, (2n + 2,) in ns."""
-    import numpy as np
-
-    time_ns = np.empty(2 * len(scope) + 2, dtype=np.int64)
-    time_ns[0:-2:2] = scope.start_ns
-    time_ns[1:-2:2] = scope.end_ns
-    parts = slice(0, 2 * (scope.hosts + scope.works))
-    time_ns[-2] = scope.window.start_ns
-    time_ns[-1] = time_ns[parts].max(initial=scope.window.start_ns)
-    return time_ns
+from benchorch.trace.dag import NOBODY, Class, Dag, EdgeKind, Tier, Window
+from benchorch.trace.graph.edge_list import Edges, Found, edges, joined
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
+from benchorch.trace.graph.topological_order import positions, topological_order
 
 
 @final
@@ -45,41 +28,37 @@ class Wiring:
         events: the event of each of the scope's, and NOBODY.
     """
 
-    time_ns: NDArray[int64]
-    event: NDArray[int32]
-    lane: NDArray[int32]
-    is_end: NDArray[bool_]
+    time_ns: NDArray[np.int64]
+    event: NDArray[np.int32]
+    lane: NDArray[np.int32]
+    is_end: NDArray[np.bool_]
     parts: list[Edges]
-    place: NDArray[int32]
-    events: NDArray[int32]
+    place: NDArray[np.int32]
+    events: NDArray[np.int32]
     window: Window
     facts: Mapping[str, float]
     repairs: Mapping[str, int]
 
 
-def assemble(
-    scope: Scope, chains: ThreadTimelines, time_ns: NDArray[int64], found: Sequence[Found]
-) -> Wiring:
+def assemble(scope: Scope, timelines: ThreadTimelines, found: Sequence[Found]) -> Wiring:
     """All that was found, and the points that it is about in their final order."""
-    import numpy as np
-
     repairs = Counter(dict(scope.repairs))
     facts = dict(scope.facts)
     for one in found:
         repairs.update(one.repairs)
         facts.update(one.facts)
     parts = [one.edges for one in found if len(one.edges)]
-    points = order(scope, chains, time_ns, parts)
+    points = topological_order(scope, timelines, parts)
     event = np.append(scope.event, [NOBODY]).astype(np.int32)
     inner = points < 2 * len(scope)
     local = np.where(inner, points >> 1, len(scope))
     return Wiring(
-        time_ns=time_ns[points],
+        time_ns=timelines.time_ns[points],
         event=event[local],
         lane=np.append(scope.lane, NOBODY).astype(np.int32)[local],
         is_end=(inner & (points & 1 == 1)).astype(np.bool_),
         parts=parts,
-        place=positions(points, len(time_ns)),
+        place=positions(points, len(timelines.time_ns)),
         events=event,
         window=scope.window,
         facts=facts,
@@ -101,8 +80,6 @@ def _wired(wiring: Wiring) -> tuple[Edges, int]:
 
 def _ends(points: int, parts: Sequence[Edges]) -> tuple[Edges, Edges]:
     """From the source to what nothing comes before, and to the sink from what nothing follows."""
-    import numpy as np
-
     led, leading = np.zeros(points, dtype=np.bool_), np.zeros(points, dtype=np.bool_)
     for part in parts:
         led[part.head] = True
@@ -126,14 +103,12 @@ def _ends(points: int, parts: Sequence[Edges]) -> tuple[Edges, Edges]:
     return from_source, to_sink
 
 
-def _by_head(head: NDArray[int32], points: int) -> tuple[NDArray[int64], NDArray[int64]]:
+def _by_head(head: NDArray[np.int32], points: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The order of edges by head, those of the same head as they come; and where heads begin.
 
     Most heads have one edge, whose place follows from how many edges come before: only the others
     need sorting.
     """
-    import numpy as np
-
     count = np.bincount(head, minlength=points)
     begins = np.cumsum(count) - count
     order = np.empty(len(head), dtype=np.int64)
@@ -150,8 +125,6 @@ def ordered(wiring: Wiring) -> Dag:
     Dependencies that would go back in time are dropped and counted. Points that nothing is known
     to come before come after the source; those that nothing comes after, before the sink.
     """
-    import numpy as np
-
     times_ns, points = wiring.time_ns, len(wiring.time_ns)
     parts, backward = _wired(wiring)
     by_head, begins = _by_head(parts.head, points)

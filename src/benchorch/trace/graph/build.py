@@ -1,44 +1,42 @@
-"""From a trace's events to the graph of what had to come before what."""
+"""Dependency graph of a trace: what had to come before what."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
-from benchorch.trace.graph.assemble import Wiring, assemble, ordered, times
-from benchorch.trace.graph.busy_intervals import bursts
-from benchorch.trace.graph.cuda_graph_launches import graph_launches
+from benchorch.trace.dag import Dag, Window
+from benchorch.trace.events import Events
+from benchorch.trace.graph.assemble import Wiring, assemble, ordered
+from benchorch.trace.graph.busy_intervals import busy_intervals
+from benchorch.trace.graph.cuda_graph_launches import cuda_graph_launches
 from benchorch.trace.graph.data_edges import data_edges
-from benchorch.trace.graph.device_edges import device_lanes, fitted
+from benchorch.trace.graph.device_edges import device_edges, fitted
+from benchorch.trace.graph.edge_list import Found
 from benchorch.trace.graph.launch_blocking import full_streams, locks
-from benchorch.trace.graph.point_lookup import timetable
-from benchorch.trace.graph.recorded_waits import waits
-from benchorch.trace.graph.scope import scope as scope_of
-from benchorch.trace.graph.stream_queues import queues
-from benchorch.trace.graph.sync_records import notes
-from benchorch.trace.graph.synchronisation import held, stream_waits, streams, syncs, unknown_waits
-from benchorch.trace.graph.thread_edges import cpu_lanes
-from benchorch.trace.graph.thread_timelines import chains
+from benchorch.trace.graph.recorded_waits import recorded_waits
+from benchorch.trace.graph.scope import scope_of
+from benchorch.trace.graph.scope_values import Scope, Thresholds
+from benchorch.trace.graph.stream_queues import stream_queues
+from benchorch.trace.graph.sync_records import sync_records
+from benchorch.trace.graph.synchronisation import (
+    delayed_work,
+    recorded_stream_waits,
+    streams_of,
+    sync_edges,
+    unknown_stream_waits,
+)
+from benchorch.trace.graph.thread_edges import thread_edges
+from benchorch.trace.graph.thread_timelines import ThreadTimelines, thread_timelines
 from benchorch.trace.graph.thread_wakeups import (
     backward_after_forward,
-    backward_bursts,
-    inferred,
-    regions,
-    started,
+    backward_calls,
+    inferred_wakeups,
+    thread_starts,
+    within_ranges,
 )
-from benchorch.trace.graph.thresholds import Thresholds
 from benchorch.trace.graph.time_classes import labels
-
-if TYPE_CHECKING:
-    from numpy import int8, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.dag import Dag, Window
-    from benchorch.trace.events import Events
-    from benchorch.trace.graph.edge_list import Found
-    from benchorch.trace.graph.point_lookup import SegmentIndex
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
-    from benchorch.trace.operators.graph import OperatorGraph
+from benchorch.trace.operators.graph import OperatorGraph
 
 
 def build_dag(
@@ -63,69 +61,51 @@ def build_dag(
         What inference needs; they scale with the trace's clock.
     """
     # What it takes to find the edges is gone by the time that they are put in order.
-    return ordered(_wiring(events, window, graph, thresholds or Thresholds()))
+    return ordered(_wiring(scope_of(events, window, thresholds or Thresholds()), graph))
 
 
-def _wiring(
-    events: Events, window: Window | None, graph: OperatorGraph | None, thresholds: Thresholds
-) -> Wiring:
+def _wiring(scope: Scope, graph: OperatorGraph | None) -> Wiring:
     """The points of a window in order, and all that is known to lie between them."""
-    scope = scope_of(events, window)
-    chain = chains(scope)
-    time_ns = times(scope)
-    table = timetable(scope, chain, time_ns)
+    timelines = thread_timelines(scope)
     label = labels(scope)
-    found = [
-        *_devices(scope, label, thresholds),
-        *_threads(scope, chain, time_ns, table, label, graph, thresholds),
-    ]
-    return assemble(scope, chain, time_ns, [cpu_lanes(scope, chain, table, label, found), *found])
+    found = [*_of_devices(scope, label), *_of_threads(scope, timelines, label, graph)]
+    return assemble(scope, timelines, [thread_edges(scope, timelines, label, found), *found])
 
 
-def _devices(scope: Scope, label: NDArray[int8], thresholds: Thresholds) -> list[Found]:
+def _of_devices(scope: Scope, label: NDArray[np.int8]) -> list[Found]:
     """What devices and the calls to them depend on."""
-    import numpy as np
-
-    note = notes(scope)
-    queued = streams(scope, queues(scope), note)
-    known, unknown = held(scope, queued, note)
+    records = sync_records(scope)
+    streams = streams_of(scope, stream_queues(scope), records)
+    known, unknown = delayed_work(scope, streams, records)
     fit = fitted(scope, np.concatenate([known, unknown]))
-    waited = [syncs(scope, queued, note), full_streams(scope, queued.queue, thresholds)]
+    waited = [sync_edges(scope, streams, records), full_streams(scope, streams.queue)]
     return [
-        device_lanes(scope, fit, label),
-        graph_launches(scope, queued.queue, fit),
-        stream_waits(scope, queued, fit),
-        unknown_waits(scope, unknown, fit, thresholds),
+        device_edges(scope, fit, label),
+        cuda_graph_launches(scope, streams.queue, fit),
+        recorded_stream_waits(scope, streams, fit),
+        unknown_stream_waits(scope, unknown, fit),
         *waited,
-        locks(scope, np.concatenate([one.waits for one in waited]), thresholds),
+        locks(scope, np.concatenate([one.waits for one in waited])),
     ]
 
 
-def _threads(
-    scope: Scope,
-    chain: ThreadTimelines,
-    time_ns: NDArray[int64],
-    table: SegmentIndex,
-    label: NDArray[int8],
-    graph: OperatorGraph | None,
-    thresholds: Thresholds,
+def _of_threads(
+    scope: Scope, timelines: ThreadTimelines, label: NDArray[np.int8], graph: OperatorGraph | None
 ) -> list[Found]:
     """What threads depend on each other for; inferred only where nothing else explains a gap."""
-    import numpy as np
-
-    burst = bursts(scope, chain, table, thresholds)
+    busy = busy_intervals(scope, timelines)
     known = [
-        waits(scope, chain, time_ns, label, burst, table, thresholds),
+        recorded_waits(scope, timelines, label, busy),
         backward_after_forward(scope),
-        backward_bursts(scope, chain, time_ns, burst, table),
-        data_edges(scope, chain, time_ns, graph),
+        backward_calls(scope, timelines, busy),
+        data_edges(scope, timelines, graph),
     ]
     explained = np.concatenate([part for one in known for part in (one.waits, one.edges.head)])
-    forks = started(scope, chain, time_ns, burst, table, explained, thresholds)
-    explained = np.append(explained, forks.edges.head)
+    starts = thread_starts(scope, timelines, busy, explained)
+    explained = np.append(explained, starts.edges.head)
     return [
         *known,
-        forks,
-        regions(scope, chain, time_ns, burst, table),
-        inferred(scope, chain, time_ns, burst, explained, thresholds),
+        starts,
+        within_ranges(scope, timelines, busy),
+        inferred_wakeups(scope, timelines, busy, explained),
     ]

@@ -1,80 +1,73 @@
-"""When did a thread work, and when was it idle?"""
+"""Busy and idle intervals of host threads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import NOBODY
+from benchorch.trace.graph.scope_values import Scope, Thresholds
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.graph.time_classes import waiting
-
-if TYPE_CHECKING:
-    from numpy import bool_, int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.point_lookup import SegmentIndex
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
-    from benchorch.trace.graph.thresholds import Thresholds
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusyIntervals:
-    """The stretches of work of every thread, lane by lane and in order; b bursts, s stretches.
+    """The busy intervals of every thread, lane by lane and in order; b intervals, s segments.
 
     Attributes:
         start, end: (b,) points.
         lane: (b,).
-        gap: (s,) whether a stretch of the chains lies between events, or in one around others.
-        idle: (s,) whether the thread did nothing in it: a long gap, or the last of a wait.
-        wait: (s,) whether it is the last of a range that says it waits.
-        before: (b,) the stretch before each, NOBODY for a thread's first burst.
+        start_ns, end_ns: (b,).
+        is_first: (b,) whether it is its thread's first one.
+        idle: (s,) whether the thread was idle in a segment: a long gap, or the last of a wait.
+        wait: (s,) whether it is the last segment of a range that says it waits.
     """
 
-    start: NDArray[int64]
-    end: NDArray[int64]
-    lane: NDArray[int32]
-    gap: NDArray[bool_]
-    idle: NDArray[bool_]
-    wait: NDArray[bool_]
-    before: NDArray[int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    lane: NDArray[np.int32]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    is_first: NDArray[np.bool_]
+    idle: NDArray[np.bool_]
+    wait: NDArray[np.bool_]
 
 
-def bursts(
-    scope: Scope, chains: ThreadTimelines, table: SegmentIndex, thresholds: Thresholds
-) -> BusyIntervals:
-    """Bursts end where a thread idles: at the top level, in a container, or in a wait."""
-    import numpy as np
-
-    owner = chains.owner
+def busy_intervals(scope: Scope, timelines: ThreadTimelines) -> BusyIntervals:
+    """Busy intervals end where a thread idles: at the top level, in a container, or in a wait."""
+    owner = timelines.owner
     waits = np.zeros(len(scope) + 1, dtype=np.bool_)  # the last one is NOBODY's
     waits[waiting(scope)] = True
     container = np.zeros(len(scope) + 1, dtype=np.bool_)
     container[: scope.hosts] = scope.after > np.arange(1, scope.hosts + 1)
     container[NOBODY] = True
-    wait = waits[owner] & (chains.head == 2 * owner + 1)
+    wait = waits[owner] & (timelines.head == 2 * owner + 1)
     gap = container[owner] & ~waits[owner]
-    elapsed_ns = table.elapsed_ns
-    long = gap & (elapsed_ns > thresholds.idle_ns)
-    for lane, idle_ns in _idle_ns(table.lane, elapsed_ns, gap, thresholds):
+    elapsed_ns = timelines.elapsed_ns
+    long = gap & (elapsed_ns > scope.thresholds.idle_ns)
+    for lane, idle_ns in _usual_pauses(timelines.lane, elapsed_ns, gap, scope.thresholds):
         long[lane] &= elapsed_ns[lane] > idle_ns
-    idle = wait | long
-    return _between(scope, chains, gap=gap, idle=idle, wait=wait)
+    return _between_idle(scope, timelines, idle=wait | long, wait=wait, waits=waits)
 
 
-def _idle_ns(
-    lane: NDArray[int32], elapsed_ns: NDArray[int64], gap: NDArray[bool_], thresholds: Thresholds
+def _usual_pauses(
+    lane: NDArray[np.int32],
+    elapsed_ns: NDArray[np.int64],
+    gap: NDArray[np.bool_],
+    thresholds: Thresholds,
 ) -> Iterator[tuple[slice, int]]:
-    """The stretches of each lane where pauses are longer than usual, and what is no pause there.
+    """The segments of each lane where pauses are longer than usual, and what is no pause there.
 
     The usual pause is the median of those that may be pauses at all: a thread that waits more
     often than it pauses has long gaps only.
     """
-    import numpy as np
-
     begins = np.append(np.flatnonzero(np.diff(lane, prepend=-1)), len(lane))
     for first, last in pairwise(begins.tolist()):
         pauses = elapsed_ns[first:last][gap[first:last]]
@@ -84,42 +77,39 @@ def _idle_ns(
             yield slice(first, last), int(thresholds.idle_gaps_ratio * float(np.median(pauses)))
 
 
-def _between(
+def _between_idle(
     scope: Scope,
-    chains: ThreadTimelines,
+    timelines: ThreadTimelines,
     *,
-    gap: NDArray[bool_],
-    idle: NDArray[bool_],
-    wait: NDArray[bool_],
+    idle: NDArray[np.bool_],
+    wait: NDArray[np.bool_],
+    waits: NDArray[np.bool_],
 ) -> BusyIntervals:
-    """What lies between idle stretches; a single point between two of them is none.
+    """The intervals between idle segments; a single point between two of them is none.
 
     A thread's first one is, for there it was started even if it pauses then, unless it waits.
-    Where a wait begins, the burst ended with the point before: there may have been nothing after.
+    Where a wait begins, the interval ended with the point before: there may have been nothing
+    after.
     """
-    import numpy as np
-
-    walk = chains.walk
+    walk = timelines.walk
     begins = np.zeros(len(walk), dtype=np.bool_)
-    begins[chains.first] = True
-    stretch = np.full(len(walk), NOBODY, dtype=np.int64)  # that ends at each point of the walk
-    stretch[~begins] = np.arange(len(idle))
+    begins[timelines.first] = True
     after_idle = begins.copy()
     after_idle[~begins] = idle
     first = np.flatnonzero(after_idle)
     last = np.append(first[1:], len(walk))[: len(first)] - 1
-    waits = np.zeros(len(scope), dtype=np.bool_)
-    waits[waiting(scope)] = True
     begins_wait = (walk[last] & 1 == 0) & waits[walk[last] >> 1]
     some = (first < last) | (begins[first] & ~begins_wait)
     first, last, begins_wait = first[some], last[some], begins_wait[some]
     last = np.where(begins_wait, np.maximum(last - 1, first), last)
+    start, end = walk[first].astype(np.int64), walk[last].astype(np.int64)
     return BusyIntervals(
-        start=walk[first].astype(np.int64),
-        end=walk[last].astype(np.int64),
-        lane=scope.lane[walk[first] >> 1],
-        gap=gap,
+        start=start,
+        end=end,
+        lane=scope.lane[start >> 1],
+        start_ns=timelines.time_ns[start],
+        end_ns=timelines.time_ns[end],
+        is_first=begins[first],
         idle=idle,
         wait=wait,
-        before=stretch[first],
     )

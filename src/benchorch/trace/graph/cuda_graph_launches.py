@@ -1,6 +1,6 @@
-"""In which order must the kernels run that one launch of a captured graph starts?
+"""Order of the kernels that one launch of a captured CUDA graph starts.
 
-A profile tells when they ran, not why. What holds for any graph: all of it comes after what is
+A profile records when they ran, not why. What holds for any graph: all of it comes after what is
 before the launch on its stream, and before what is behind it. The rest is learned from all
 launches of the same graph: the more there are, the less is coincidence.
 """
@@ -8,32 +8,26 @@ launches of the same graph: the more there are, the less is coincidence.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import Tier
 from benchorch.trace.events import NOTHING
-from benchorch.trace.graph.edge_list import found, joined
-from benchorch.trace.graph.stream_order import stream_edges
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.device_edges import Fitted
-    from benchorch.trace.graph.edge_list import Edges, Found
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.stream_queues import Queues
+from benchorch.trace.graph.device_edges import Fitted, stream_edges
+from benchorch.trace.graph.edge_list import Edges, Found, found, joined
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.stream_queues import Queues
 
 _TIGHT = 2
 """What starts within so many stream gaps after an end was waiting for it."""
 
 
-def graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> Found:
+def cuda_graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> Found:
     """Dependencies between the lanes of launched graphs; graphs on one lane have none to learn."""
     launches = [one for one in _launches(scope) if len({*scope.lane[one].tolist()}) > 1]
-    same: defaultdict[tuple[int, ...], list[NDArray[int64]]] = defaultdict(list)
+    same: defaultdict[tuple[int, ...], list[NDArray[np.int64]]] = defaultdict(list)
     for one in launches:
         same[tuple(scope.graph_node[one].tolist())].append(one)
     learned = [_learned(scope, replays, fit) for replays in same.values()]
@@ -41,10 +35,8 @@ def graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> Found:
     return found(joined(learned), joined(outer))
 
 
-def _launches(scope: Scope) -> Iterator[NDArray[int64]]:
+def _launches(scope: Scope) -> Iterator[NDArray[np.int64]]:
     """The work of every graph launch by node."""
-    import numpy as np
-
     work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
     work = work[(scope.graph_node[work] != NOTHING) & (scope.launch[work] != NOTHING)]
     if not len(work):
@@ -54,10 +46,8 @@ def _launches(scope: Scope) -> Iterator[NDArray[int64]]:
     yield from np.split(work, begins)
 
 
-def _around(scope: Scope, queue: Queues, fit: Fitted, work: NDArray[int64]) -> Edges:
+def _around(scope: Scope, queue: Queues, fit: Fitted, work: NDArray[np.int64]) -> Edges:
     """After what is before the launch on the lane that starts first, and before what is behind."""
-    import numpy as np
-
     root = work[np.argmin(scope.start_ns[work])]
     lane = scope.lane[[root]].astype(np.int64)
     call_ns = scope.start_ns[[scope.launch[root]]]
@@ -67,16 +57,14 @@ def _around(scope: Scope, queue: Queues, fit: Fitted, work: NDArray[int64]) -> E
     last = np.array([side[np.argmax(scope.end_ns[side])] for side in sides], dtype=np.int64)
     parts = []
     if before[0] != NOTHING:
-        parts.append(stream_edges(np.repeat(before, len(first)), first, Tier.SEMANTIC, fit, scope))
+        parts.append(stream_edges(scope, np.repeat(before, len(first)), first, Tier.SEMANTIC, fit))
     if behind[0] != NOTHING:
-        parts.append(stream_edges(last, np.repeat(behind, len(last)), Tier.SEMANTIC, fit, scope))
+        parts.append(stream_edges(scope, last, np.repeat(behind, len(last)), Tier.SEMANTIC, fit))
     return joined(parts)
 
 
-def _learned(scope: Scope, replays: list[NDArray[int64]], fit: Fitted) -> Edges:
+def _learned(scope: Scope, replays: list[NDArray[np.int64]], fit: Fitted) -> Edges:
     """From a node to one on another lane that came after it each time, and once right after it."""
-    import numpy as np
-
     work = np.stack(replays)  # (launches, nodes)
     start_ns, end_ns, lane = scope.start_ns[work], scope.end_ns[work], scope.lane[work]
     if (lane != lane[0]).any():
@@ -99,5 +87,5 @@ def _learned(scope: Scope, replays: list[NDArray[int64]], fit: Fitted) -> Edges:
         gap_ns = (start_ns[:, then] - end_ns[:, node]).min(axis=0)
         tight = gap_ns <= _TIGHT * fit.gap_ns[work[0, then] - scope.hosts]
         pairs = work[:, node[tight]].ravel(), work[:, then[tight]].ravel()
-        parts.append(stream_edges(*pairs, Tier.INFERRED, fit, scope))
+        parts.append(stream_edges(scope, *pairs, Tier.INFERRED, fit))
     return joined(parts)

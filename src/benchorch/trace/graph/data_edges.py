@@ -1,31 +1,25 @@
-"""Which node of a known graph needed which other's output, and who waited for it?"""
+"""Edges between nodes of ONNX Runtime: the data they read, and the pool of threads they run on."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.edge_list import edges, found
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.edge_list import Edges, Found
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
-    from benchorch.trace.operators.graph import OperatorGraph
+from benchorch.trace.graph.edge_list import Edges, Found, edges, found, joined, none
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
+from benchorch.trace.operators.graph import OperatorGraph
 
 _RUN = re.compile(r"^model_run$")
 
 
-def data_edges(
-    scope: Scope, chains: ThreadTimelines, time_ns: NDArray[int64], graph: OperatorGraph | None
-) -> Found:
+def data_edges(scope: Scope, timelines: ThreadTimelines, graph: OperatorGraph | None) -> Found:
     """What the nodes of ONNX Runtime's runs depend on, beside the order of their threads.
 
     A node comes after those whose outputs it reads, where the graph is known. A thread of the
@@ -35,25 +29,18 @@ def data_edges(
     node = scope.indices(Category.NODE)
     if not len(node):
         return found()
-    run = _runs(scope, node)
     parts = [_pool(scope, node)]
     if graph is not None:
+        runs_ns = np.sort(scope.start_ns[scope.named(_RUN, Category.SESSION)])
+        run = np.searchsorted(runs_ns, scope.start_ns[node], side="right")
         parts.append(_data(scope, node, run, graph))
-    return _with_overhead(scope, chains, time_ns, found(*parts).edges)
+    return _with_dispatch(scope, timelines, joined(parts))
 
 
-def _runs(scope: Scope, node: NDArray[int64]) -> NDArray[int64]:
-    """In which call of the model each node ran, by time."""
-    import numpy as np
-
-    starts_ns = np.sort(scope.start_ns[scope.named(_RUN, Category.SESSION)])
-    return np.searchsorted(starts_ns, scope.start_ns[node], side="right")
-
-
-def _data(scope: Scope, node: NDArray[int64], run: NDArray[int64], graph: OperatorGraph) -> Edges:
+def _data(
+    scope: Scope, node: NDArray[np.int64], run: NDArray[np.int64], graph: OperatorGraph
+) -> Edges:
     """From every producer to its consumers, run by run."""
-    import numpy as np
-
     names = scope.events.names
     present = {names[at] for at in np.unique(scope.name[node]).tolist()}
     place = {one.name: at for at, one in enumerate(graph.nodes)}
@@ -64,17 +51,14 @@ def _data(scope: Scope, node: NDArray[int64], run: NDArray[int64], graph: Operat
     ran[(run * width + at)[at != NOTHING]] = node[at != NOTHING]
     pairs = [(place[one], place[other]) for one, other in _reads(graph, present)]
     if not pairs:
-        return found().edges
+        return none()
     ends = np.array(pairs, dtype=np.int64)
     shift = np.repeat(np.arange(runs) * width, len(pairs))
     producer = ran[np.tile(ends[:, 0], runs) + shift]
     consumer = ran[np.tile(ends[:, 1], runs) + shift]
     both = (producer != NOTHING) & (consumer != NOTHING)
     return edges(
-        2 * producer[both] + 1,
-        2 * consumer[both],
-        kind=EdgeKind.DATA,
-        label=Class.CPU_FRAMEWORK,
+        2 * producer[both] + 1, 2 * consumer[both], kind=EdgeKind.DATA, label=Class.CPU_FRAMEWORK
     )
 
 
@@ -88,14 +72,12 @@ def _reads(graph: OperatorGraph, present: set[str]) -> Iterator[tuple[str, str]]
             yield from ((producer, node.name) for producer in sorted(reads))
 
 
-def _pool(scope: Scope, node: NDArray[int64]) -> Edges:
+def _pool(scope: Scope, node: NDArray[np.int64]) -> Edges:
     """From the executor's start to each other thread's first node, from its last to the end."""
-    import numpy as np
-
     session = scope.indices(Category.SESSION)
     session = session[np.argsort(scope.start_ns[session], kind="stable")]
     if not len(session):
-        return found().edges
+        return none()
     at = np.searchsorted(scope.start_ns[session], scope.start_ns[node], side="right") - 1
     event = np.where(at >= 0, session[at], NOBODY)
     short = (event != NOBODY) & (scope.end_ns[event] < scope.end_ns[node])
@@ -115,34 +97,31 @@ def _pool(scope: Scope, node: NDArray[int64]) -> Edges:
     ).edges
 
 
-def _semantic(tail: NDArray[int64], head: NDArray[int64], kind: EdgeKind) -> Edges:
+def _semantic(tail: NDArray[np.int64], head: NDArray[np.int64], kind: EdgeKind) -> Edges:
     return edges(tail, head, kind=kind, tier=Tier.SEMANTIC, label=Class.CPU_FRAMEWORK)
 
 
-def _with_overhead(
-    scope: Scope, chains: ThreadTimelines, time_ns: NDArray[int64], several: Edges
-) -> Found:
+def _with_dispatch(scope: Scope, timelines: ThreadTimelines, several: Edges) -> Found:
     """The same, with what the executor took after the last of what a point waited for.
 
     That is where a thread of the pool or the executor stood still until something was made on
     another thread, and where a thread begins. It took that time whichever came last.
     """
-    import numpy as np
-
-    stretch = np.full(len(time_ns), NOTHING, dtype=np.int64)
-    stretch[chains.head] = np.arange(len(chains.head))
-    at, head = stretch[several.head], several.head
+    time_ns = timelines.time_ns
+    segment = np.full(len(time_ns), NOTHING, dtype=np.int64)
+    segment[timelines.head] = np.arange(len(timelines.head))
+    at, head = segment[several.head], several.head
     lane = scope.lane[head >> 1]
-    owner = chains.owner[at]
+    owner = timelines.owner[at]
     idle = (owner == NOBODY) & (lane != scope.main_lane)
     idle |= (owner != NOBODY) & (scope.category[owner] == Category.SESSION)
     cross = (at != NOTHING) & (scope.lane[several.tail >> 1] != lane)
-    during = time_ns[several.tail] > time_ns[chains.tail[at]]
+    during = time_ns[several.tail] > timelines.start_ns[at]
     waiting = np.zeros(len(time_ns), dtype=np.bool_)
     waiting[head[cross & idle & during]] = True
     points = np.flatnonzero(waiting)
     ready_ns = np.full(len(time_ns), np.iinfo(np.int64).min)
-    ready_ns[points] = time_ns[chains.tail[stretch[points]]]
+    ready_ns[points] = timelines.start_ns[segment[points]]
     np.maximum.at(ready_ns, head, time_ns[several.tail])
     waiting[head[at == NOTHING]] = True
     weight_ns = np.where(waiting[head], time_ns[head] - ready_ns[head], 0)

@@ -1,21 +1,20 @@
-"""What had to happen before a device could start its next piece of work?"""
+"""Edges of device work: its duration, its launch, and its order on streams."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
-from benchorch.trace.graph.edge_list import edges, found
-from benchorch.trace.graph.percentile_floor import percentile_floors
+from benchorch.trace.graph.edge_list import Edges, Found, edges, found
+from benchorch.trace.graph.scope_values import Scope
 
-if TYPE_CHECKING:
-    from numpy import bool_, int8, int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.edge_list import Edges, Found
-    from benchorch.trace.graph.scope_values import Scope
+_QUANTILE = 0.05
+"""The least may be a clock's error; a twentieth of the samples lies below the floor."""
 
 
 @final
@@ -31,21 +30,19 @@ class Fitted:
         gap_ns: between work and the next that was already waiting.
     """
 
-    work: NDArray[int64]
-    before: NDArray[int64]
-    launch_ns: NDArray[int64]
-    gap_ns: NDArray[int64]
+    work: NDArray[np.int64]
+    before: NDArray[np.int64]
+    launch_ns: NDArray[np.int64]
+    gap_ns: NDArray[np.int64]
 
 
-def fitted(scope: Scope, held: NDArray[int64]) -> Fitted:
-    """The floors of the trace itself: by device, and of launches by the function called.
+def fitted(scope: Scope, delayed: NDArray[np.int64]) -> Fitted:
+    """5th-percentile floors of the trace: by device, and of launches by the function called.
 
-    What was held up by events of other streams (`held`, indices of work) says nothing about them.
+    Work that events of other streams delayed (`delayed`, its indices) does not count.
     """
-    import numpy as np
-
     work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
-    before = _latest_before(scope, work)
+    before = latest_so_far(scope.lane[work], scope.end_ns[work], work, strictly=True)
     follows = before != NOTHING
     call = scope.launch[work]
     launched = call != NOTHING
@@ -53,9 +50,10 @@ def fitted(scope: Scope, held: NDArray[int64]) -> Fitted:
     latency_ns = scope.start_ns[work] - called_ns
     ended_ns = np.where(follows, scope.end_ns[before], scope.window.start_ns)
     gap_ns = scope.start_ns[work] - ended_ns
-    device, devices = _devices(scope, work)
+    numbers, place = np.unique(scope.events.devices, return_inverse=True)
+    device, devices = place[scope.lane[work]], len(numbers)
     free = np.ones(len(work), dtype=np.bool_)
-    free[held - scope.hosts] = False
+    free[delayed - scope.hosts] = False
     idle = (
         free
         & launched
@@ -77,10 +75,8 @@ def fitted(scope: Scope, held: NDArray[int64]) -> Fitted:
     )
 
 
-def device_lanes(scope: Scope, fit: Fitted, label: NDArray[int8]) -> Found:
+def device_edges(scope: Scope, fit: Fitted, label: NDArray[np.int8]) -> Found:
     """Work takes its time, comes after its launch, and after what is before it on its stream."""
-    import numpy as np
-
     launched = scope.launch[fit.work] != NOTHING
     facts = {}
     if launched.any():
@@ -97,9 +93,7 @@ def device_lanes(scope: Scope, fit: Fitted, label: NDArray[int8]) -> Found:
     )
 
 
-def _work(scope: Scope, work: NDArray[int64], label: NDArray[int8]) -> Edges:
-    import numpy as np
-
+def _work(scope: Scope, work: NDArray[np.int64], label: NDArray[np.int8]) -> Edges:
     carried = scope.carried[work]
     return edges(
         2 * work,
@@ -126,8 +120,6 @@ def _launches(scope: Scope, fit: Fitted) -> Edges:
 
 def _streams(scope: Scope, fit: Fitted) -> Edges:
     """After the work before it on its stream; where that still ran, after that had started."""
-    import numpy as np
-
     follows = fit.before != NOTHING
     work, last, gap_ns = fit.work[follows], fit.before[follows], fit.gap_ns[follows]
     beside = scope.end_ns[last] > scope.start_ns[work]
@@ -146,8 +138,6 @@ def _streams(scope: Scope, fit: Fitted) -> Edges:
 
 def _carried(scope: Scope, fit: Fitted) -> Edges:
     """From the source to work that was launched before the window; a stream's first lies fixed."""
-    import numpy as np
-
     carried = scope.carried[fit.work]
     work, first = fit.work[carried], fit.before[carried] == NOTHING
     return edges(
@@ -159,17 +149,14 @@ def _carried(scope: Scope, fit: Fitted) -> Edges:
     )
 
 
-def _latest_before(scope: Scope, work: NDArray[int64]) -> NDArray[int64]:
-    """Of each piece of work the one on its stream that ends last of those before it."""
-    return latest_so_far(scope.lane[work], scope.end_ns[work], work, strictly=True)
-
-
 def latest_so_far(
-    lane: NDArray[int32], end_ns: NDArray[int64], work: NDArray[int64], *, strictly: bool = False
-) -> NDArray[int64]:
+    lane: NDArray[np.int32],
+    end_ns: NDArray[np.int64],
+    work: NDArray[np.int64],
+    *,
+    strictly: bool = False,
+) -> NDArray[np.int64]:
     """Of work that comes by lane, the one that ends last up to each, or before each."""
-    import numpy as np
-
     if not len(work):
         return work
     begins = np.diff(lane, prepend=-1) != 0
@@ -184,20 +171,39 @@ def latest_so_far(
     return np.where(begins, NOTHING, before)
 
 
-def _devices(scope: Scope, work: NDArray[int64]) -> tuple[NDArray[int64], int]:
-    """The device of each piece of work as a small number, and how many there are."""
-    import numpy as np
-
-    numbers = np.array([lane.device for lane in scope.events.lanes] or [NOTHING], dtype=np.int64)
-    known, place = np.unique(numbers, return_inverse=True)
-    return place[scope.lane[work]], len(known)
-
-
-def _first_of_launch(scope: Scope, work: NDArray[int64]) -> NDArray[bool_]:
+def _first_of_launch(scope: Scope, work: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Where work is the first that its call started: what else a graph starts waits for it."""
-    import numpy as np
-
     by_start = np.argsort(scope.start_ns[work], kind="stable")
     first = np.zeros(len(work), dtype=np.bool_)
     first[by_start[np.unique(scope.launch[work][by_start], return_index=True)[1]]] = True
     return first
+
+
+def stream_edges(
+    scope: Scope, work: NDArray[np.int64], then: NDArray[np.int64], tier: Tier, fit: Fitted
+) -> Edges:
+    """From the end of each piece of work to the start of another; pairs of shape ``(n,)``."""
+    return edges(
+        2 * work + 1,
+        2 * then,
+        kind=EdgeKind.SYNC,
+        tier=tier,
+        weight_ns=fit.gap_ns[then - scope.hosts],
+        label=Class.STREAM_GAP,
+    )
+
+
+def percentile_floors(
+    values_ns: NDArray[np.int64], group: NDArray[np.integer], groups: int, missing_ns: int = 0
+) -> NDArray[np.int64]:
+    """The fifth percentile of every group's samples, (groups,) in ns.
+
+    An observed value, never one in between; of one or two samples the least. Groups without a
+    sample get `missing_ns`.
+    """
+    floor = np.full(groups, missing_ns, dtype=np.int64)
+    order = np.lexsort((values_ns, group))
+    values_ns, group = values_ns[order], group[order]
+    known, first, count = np.unique(group, return_index=True, return_counts=True)
+    floor[known] = values_ns[first + ((count - 1) * _QUANTILE).astype(np.int64)]
+    return floor

@@ -1,4 +1,4 @@
-"""Dependencies while a graph is put together, between points that have no order yet.
+"""Dependencies between points that have no order yet, while a graph is put together.
 
 Event i of a scope starts at point 2i and ends at point 2i + 1.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
-
-if TYPE_CHECKING:
-    from numpy import bool_, int8, int32, int64
-    from numpy.typing import ArrayLike, NDArray
 
 
 @final
@@ -24,19 +23,19 @@ class Edges:
     A weight may be longer than what passed between the points: then all of that is meant.
     """
 
-    tail: NDArray[int32]
-    head: NDArray[int32]
-    weight_ns: NDArray[int64]
-    kind: NDArray[int8]
-    tier: NDArray[int8]
-    label: NDArray[int8]
-    owner: NDArray[int32]
+    tail: NDArray[np.int32]
+    head: NDArray[np.int32]
+    weight_ns: NDArray[np.int64]
+    kind: NDArray[np.int8]
+    tier: NDArray[np.int8]
+    label: NDArray[np.int8]
+    owner: NDArray[np.int32]
 
     def __len__(self) -> int:
         """How many there are."""
         return len(self.tail)
 
-    def kept(self, which: NDArray[bool_] | NDArray[int64]) -> Edges:
+    def kept(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> Edges:
         """Some of them, by mask or by index."""
         if which.dtype == bool and which.all():
             return self
@@ -46,7 +45,7 @@ class Edges:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Dependencies of one sort, and what they say about the chains of host threads.
+    """Dependencies of one sort, and the waits of host threads that they explain.
 
     Attributes:
         edges: the dependencies.
@@ -56,8 +55,8 @@ class Found:
     """
 
     edges: Edges
-    waits: NDArray[int64]
-    floor_ns: NDArray[int64]
+    waits: NDArray[np.int64]
+    floor_ns: NDArray[np.int64]
     facts: Mapping[str, float] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
 
@@ -67,14 +66,12 @@ def edges(
     head: ArrayLike,
     *,
     kind: EdgeKind,
-    label: Class | NDArray[int8],
-    tier: Tier | NDArray[int8] = Tier.RECORDED,
+    label: Class | NDArray[np.int8],
+    tier: Tier | NDArray[np.int8] = Tier.RECORDED,
     weight_ns: ArrayLike = 0,
     owner: ArrayLike = NOBODY,
 ) -> Edges:
     """Columns from arrays of points; what is given once holds for all."""
-    import numpy as np
-
     tails = np.atleast_1d(np.asarray(tail, dtype=np.int32))
 
     def column(values: ArrayLike, dtype: type) -> NDArray[Any]:
@@ -99,9 +96,7 @@ def found(
     facts: Mapping[str, float] | None = None,
     repairs: Mapping[str, int] | None = None,
 ) -> Found:
-    """Dependencies with nothing else to say, unless it is given; a floor holds for all waits."""
-    import numpy as np
-
+    """Dependencies, and what else is given; one floor holds for all waits."""
     points = np.asarray(waits, dtype=np.int64)
     floors = np.broadcast_to(np.asarray(floor_ns, dtype=np.int64), points.shape)
     return Found(
@@ -115,8 +110,6 @@ def found(
 
 def joined(several: Iterable[Edges]) -> Edges:
     """All of them, in the order given."""
-    import numpy as np
-
     parts = [one for one in several if len(one)] or [none()]
     return Edges(
         **{

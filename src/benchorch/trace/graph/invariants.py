@@ -1,14 +1,12 @@
-"""Is the analysis sound? What must hold for every trace; if it does not, the fault is ours."""
+"""Invariants of every analysis; where one does not hold, the fault is benchorch's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from benchorch.trace.dag import CLASSES, Tier
+import numpy as np
 
-if TYPE_CHECKING:
-    from benchorch.trace.dag import CriticalPath, Dag
+from benchorch.trace.dag import CLASSES, CriticalPath, Dag, Tier
 
 
 def check(dag: Dag, path: CriticalPath) -> Mapping[str, bool]:
@@ -23,12 +21,10 @@ def check(dag: Dag, path: CriticalPath) -> Mapping[str, bool]:
 
 
 def _replays(dag: Dag) -> bool:
-    """Whether every point comes when the edges into it say; by induction replay gives that time.
+    """Whether every point comes when the edges into it allow; by induction replay gives that time.
 
     The induction needs that tails come before heads, and that all but the source have an edge.
     """
-    import numpy as np
-
     if not bool((dag.tail < dag.head).all() and (np.diff(dag.head) >= 0).all()):
         return False
     latest = np.full(dag.points, np.iinfo(np.int64).min)
@@ -38,7 +34,7 @@ def _replays(dag: Dag) -> bool:
 
 
 def _tiles(dag: Dag, path: CriticalPath) -> bool:
-    """Whether the stretches follow each other without gap or overlap, from source to sink."""
+    """Whether the segments follow each other without gap or overlap, from source to sink."""
     if not len(path):
         return dag.makespan_ns == 0
     end_ns = path.start_ns + path.duration_ns
@@ -51,7 +47,7 @@ def _tiles(dag: Dag, path: CriticalPath) -> bool:
 
 
 def _sums(dag: Dag, path: CriticalPath) -> bool:
-    """Whether every stretch has a class and a tier, and their times sum to the makespan."""
+    """Whether every segment has a class and a tier, and their times sum to the makespan."""
     return all(
         sum(int(path.duration_ns[column == value].sum()) for value in range(kinds))
         == dag.makespan_ns

@@ -1,17 +1,13 @@
-"""Whose lanes take part: which thread is the main one, and which only look on?"""
+"""Roles of lanes: streams, the main thread, and threads that do no work."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from benchorch.trace.events import Category
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy import bool_, int8, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.events import Events
+from benchorch.trace.events import Category, Events, among
 
 HOST = (
     Category.OPERATOR,
@@ -26,31 +22,13 @@ _WORK = (Category.OPERATOR, Category.ANNOTATION, Category.NODE, Category.SESSION
 _STEP = re.compile(r"ProfilerStep#|benchorch:call|model_run$")
 
 
-def among(column: NDArray[int8], values: tuple[int, ...]) -> NDArray[bool_]:
-    """Where a column of small numbers has one of some values."""
-    import numpy as np
-
-    table = np.zeros(128, dtype=np.bool_)
-    table[list(values)] = True
-    where: NDArray[bool_] = table[column]
-    return where
-
-
-def on_device(events: Events) -> NDArray[bool_]:
-    """Of every lane whether it is a stream."""
-    import numpy as np
-
-    return np.array([lane.on_device for lane in events.lanes], dtype=np.bool_)
-
-
-def daemons(events: Events, launching: NDArray[int64]) -> NDArray[bool_]:
+def daemons(
+    events: Events, streams: NDArray[np.bool_], launching: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Of every lane whether it is a thread that does no work: no operators, ranges or launches.
 
     Where no thread does any, as in a trace of Python frames alone, none is a daemon.
     """
-    import numpy as np
-
-    streams = on_device(events)
     working = np.zeros(len(events.lanes), dtype=np.bool_)
     working[events.lane[among(events.category, _WORK)]] = True
     working[events.lane[launching]] = True
@@ -60,10 +38,8 @@ def daemons(events: Events, launching: NDArray[int64]) -> NDArray[bool_]:
     return hosts & ~working if (working & hosts).any() else np.zeros_like(hosts)
 
 
-def main_lane(events: Events, hosts: NDArray[bool_]) -> int:
+def main_lane(events: Events, hosts: NDArray[np.bool_]) -> int:
     """The thread that marks its steps or runs Python, else the one with most operators; or -1."""
-    import numpy as np
-
     if not hosts.any():
         return -1
     steps = np.array([bool(_STEP.match(name)) for name in events.names] or [False])

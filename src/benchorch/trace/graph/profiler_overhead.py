@@ -1,27 +1,22 @@
-"""Into which thread's time does the profiler's own time fall?"""
+"""Attribution of the profiler's own time to threads."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING, Category
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.scope_values import Scope
 
 
 def with_overhead(scope: Scope) -> Scope:
     """The scope with the profiler's intervals on the threads they name, cut to those threads.
 
-    Files give the profiler a process of its own; the thread's number says whose time it took. Cut
+    Files give the profiler a process of its own; the thread's number attributes its time. Cut
     they do not overlap; what no thread can be found for is left out.
     """
-    import numpy as np
-
     these = scope.indices(Category.OVERHEAD)
     if not len(these) or not scope.hosts:
         return scope
@@ -39,10 +34,8 @@ def with_overhead(scope: Scope) -> Scope:
     return replace(scope, lane=lanes, start_ns=starts, end_ns=ends, overhead=these)
 
 
-def _threads(scope: Scope) -> NDArray[int64]:
+def _threads(scope: Scope) -> NDArray[np.int64]:
     """For every lane the lane that takes part and has the same thread, or NOTHING."""
-    import numpy as np
-
     taking_part = np.flatnonzero(np.bincount(scope.lane[scope.host])).tolist()
     by_thread = {scope.events.lanes[at].thread: at for at in reversed(taking_part)}
     own = {at: at for at in taking_part}
@@ -55,10 +48,8 @@ def _threads(scope: Scope) -> NDArray[int64]:
     )
 
 
-def _extents(scope: Scope) -> tuple[NDArray[int64], NDArray[int64]]:
+def _extents(scope: Scope) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """When each thread's first event starts and its last one ends."""
-    import numpy as np
-
     lane, start_ns, end_ns = (
         column[scope.host] for column in (scope.lane, scope.start_ns, scope.end_ns)
     )
@@ -69,10 +60,8 @@ def _extents(scope: Scope) -> tuple[NDArray[int64], NDArray[int64]]:
     return first, last
 
 
-def _latest_before(lane: NDArray[int64], end_ns: NDArray[int64]) -> NDArray[int64]:
+def _latest_before(lane: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     """For intervals by lane and start, when the last one before each on its lane ends."""
-    import numpy as np
-
     least = np.iinfo(np.int64).min
     latest = np.full(len(lane), least)
     for one in np.unique(lane):

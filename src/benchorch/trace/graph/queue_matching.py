@@ -1,71 +1,65 @@
-"""Whom would a thread have waited for, had it not found ready what it asked for?
+"""FIFO matching of waits that found ready what they requested.
 
 The k-th item taken from a queue is the k-th that was put there. Where those waits of a thread
 that did wait show what they waited for, and that is something another thread does as often and in
-the same order, the others belong to those of its deeds that nobody was seen to wait for.
+the same order, the others belong to those of its events that no thread was observed to wait for.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING
+from benchorch.trace.graph.busy_intervals import BusyIntervals
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.graph.time_classes import waiting
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.busy_intervals import BusyIntervals
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
 
 _NUMBER = re.compile(r"\d+")
 
 
 def match_fifo(
     scope: Scope,
-    chains: ThreadTimelines,
-    time_ns: NDArray[int64],
-    range_: NDArray[int64],
-    tail: NDArray[int64],
-    burst: BusyIntervals,
-) -> NDArray[int64]:
+    timelines: ThreadTimelines,
+    range_: NDArray[np.int64],
+    tail: NDArray[np.int64],
+    busy: BusyIntervals,
+) -> NDArray[np.int64]:
     """The point that each wait would have waited for, where it is clear; else NOTHING.
 
     Args:
         range_: (w,) ranges that wait, each thread's in order.
         tail: (w,) what they waited for, NOTHING where they did not.
     """
-    import numpy as np
-
     found = np.full(len(range_), NOTHING, dtype=np.int64)
     if not (tail == NOTHING).any() or (tail == NOTHING).all():
         return found
-    deed = _deeds(scope, chains, tail)
+    produced = _produced(scope, timelines, tail)
     key = scope.lane[range_] * np.int64(len(scope.events.names)) + scope.name[range_]
     for one in np.unique(key[tail != NOTHING]):
-        asked = np.flatnonzero(key == one)
-        known = np.flatnonzero(tail[asked] != NOTHING)
-        if len(known) == len(asked):
+        these = np.flatnonzero(key == one)
+        known = np.flatnonzero(tail[these] != NOTHING)
+        if len(known) == len(these):
             continue
-        for done in _alike(scope, time_ns, deed[asked[known]], burst):
-            turn = _turns(known, deed[asked[known]], len(asked), done)
-            if turn is None or (time_ns[turn] > scope.end_ns[range_[asked]]).any():
+        for alike in _alike(scope, timelines.time_ns, produced[these[known]], busy):
+            match = _in_order(known, produced[these[known]], len(these), alike)
+            if match is None or (timelines.time_ns[match] > scope.end_ns[range_[these]]).any():
                 continue
-            found[asked] = np.where(tail[asked] == NOTHING, turn, NOTHING)
+            found[these] = np.where(tail[these] == NOTHING, match, NOTHING)
             break
     return found
 
 
-def _deeds(scope: Scope, chains: ThreadTimelines, tail: NDArray[int64]) -> NDArray[int64]:
+def _produced(
+    scope: Scope, timelines: ThreadTimelines, tail: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """What was done last at each of some points: where something begins, what ended before it."""
-    import numpy as np
-
     before = np.full(2 * len(scope) + 1, NOTHING, dtype=np.int64)
-    before[chains.head] = chains.tail
+    before[timelines.head] = timelines.tail
     working = np.ones(len(scope), dtype=np.bool_)
     working[waiting(scope)] = False
     earlier = before[tail]
@@ -74,45 +68,37 @@ def _deeds(scope: Scope, chains: ThreadTimelines, tail: NDArray[int64]) -> NDArr
 
 
 def _alike(
-    scope: Scope, time_ns: NDArray[int64], deed: NDArray[int64], burst: BusyIntervals
-) -> Iterator[NDArray[int64]]:
-    """All points of one thread that are like some: ends of bursts, or of what is called alike."""
-    import numpy as np
-
-    lanes = np.unique(scope.lane[deed >> 1])
-    if len(lanes) > 1 or len(np.unique(deed & 1)) > 1:
+    scope: Scope, time_ns: NDArray[np.int64], points: NDArray[np.int64], busy: BusyIntervals
+) -> Iterator[NDArray[np.int64]]:
+    """All points of one thread like some: ends of busy intervals, or of what is called alike."""
+    lanes = np.unique(scope.lane[points >> 1])
+    if len(lanes) > 1 or len(np.unique(points & 1)) > 1:
         return
-    if np.isin(deed, burst.end).all():
-        yield burst.end[burst.lane == lanes[0]]
-    called = {_folded(scope, event) for event in (deed >> 1).tolist()}
+    if np.isin(points, busy.end).all():
+        yield busy.end[busy.lane == lanes[0]]
+    names = [_NUMBER.sub("*", name) for name in scope.events.names]
+    called = {names[name] for name in scope.name[points >> 1].tolist()}
     if len(called) == 1:
-        names = scope.events.names
-        same = [_NUMBER.sub("*", name) in called for name in names]
-        event = np.flatnonzero(np.array(same)[scope.name] & (scope.lane == lanes[0]))
-        point = 2 * event + (deed[0] & 1)
+        same = np.array([name in called for name in names])
+        event = np.flatnonzero(same[scope.name] & (scope.lane == lanes[0]))
+        point = 2 * event + (points[0] & 1)
         yield point[np.argsort(time_ns[point], kind="stable")]
 
 
-def _folded(scope: Scope, event: int) -> str:
-    return _NUMBER.sub("*", scope.events.names[int(scope.name[event])])
+def _in_order(
+    known: NDArray[np.int64], points: NDArray[np.int64], waits: int, alike: NDArray[np.int64]
+) -> NDArray[np.int64] | None:
+    """For so many waits the point that each is matched with; None where the known ones disagree.
 
-
-def _turns(
-    known: NDArray[int64], deed: NDArray[int64], asked: int, done: NDArray[int64]
-) -> NDArray[int64] | None:
-    """Of so many waits the deed that each takes its turn at; None where the known ones disagree.
-
-    One wait alone tells what its turn is only if there are as many deeds as waits.
+    One known match alone is enough only if there are as many points as waits.
     """
-    import numpy as np
-
-    place: dict[int, int] = {point: at for at, point in enumerate(done.tolist())}
-    places: Sequence[int] = [place.get(point, NOTHING) for point in deed.tolist()]
+    place: dict[int, int] = {point: at for at, point in enumerate(alike.tolist())}
+    places: Sequence[int] = [place.get(point, NOTHING) for point in points.tolist()]
     shift = places[0] - int(known[0])
     agreed = all(at - int(k) == shift for at, k in zip(places, known.tolist(), strict=True))
-    certain = len(known) > 1 or (len(done) == asked and shift == 0)
+    certain = len(known) > 1 or (len(alike) == waits and shift == 0)
     if NOTHING in places or not agreed or not certain:
         return None
-    if shift < 0 or shift + asked > len(done):
+    if shift < 0 or shift + waits > len(alike):
         return None
-    return done[shift + np.arange(asked)]
+    return alike[shift + np.arange(waits)]

@@ -2,33 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import Window
-from benchorch.trace.events import Category
+from benchorch.trace.events import Category, Events
 
-if TYPE_CHECKING:
-    import re
 
-    from numpy import bool_, int8, int32, int64
-    from numpy.typing import NDArray
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """Times and ratios that decide whether an unrecorded dependency may be inferred.
 
-    from benchorch.trace.events import Events
+    All times scale with the trace's clock: where every stamp is multiplied, so must these be.
+
+    Attributes:
+        idle_ns: a lane is idle in a gap longer than this ...
+        idle_gaps_ratio: ... and than so many times the lane's median gap.
+        wake_ns: what ended a gap ended at most this long before it.
+        woken_ns: ... and if anything did, so much before it, for a thread takes time to wake up.
+        stalled_ns: a kernel that starts so much later than is explained waited for something.
+        blocked_ratio: a call that takes so many times its median was held up.
+        queue: launches that a stream holds at least before a launch blocks.
+    """
+
+    idle_ns: int = 100_000
+    idle_gaps_ratio: float = 20.0
+    wake_ns: int = 300_000
+    woken_ns: int = 8_000
+    stalled_ns: int = 20_000
+    blocked_ratio: float = 3.0
+    queue: int = 500
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Columns of the events of one window: first of host threads, then device work, then notes.
+    """Columns of the events of one window: first of host threads, then device work, then records.
 
     Host events come by lane, start and depth, so parents before children; device work by lane,
-    start and end; notes are records of synchronisation and of the profiler, which have no place
+    start and end; records are those of synchronisation and of the profiler, which have no place
     on a lane. Times are cut to the window.
 
     Attributes:
-        window: what is looked at.
+        window: what is analysed.
         event: (n,) indices into `events`.
         hosts, works: how many host events and how much device work there are.
         start_ns, end_ns, lane, name, category, correlation, stream, awaited, sequence,
@@ -40,34 +62,36 @@ class Scope:
         after: (hosts,) the next host event that is not inside each.
         by_category, category_from: indices by category, and where each category's begin.
         main_lane: the thread whose gaps are Python at work, -1 where there is no thread.
+        thresholds: what inference needs.
         facts, repairs: for the graph's own.
     """
 
     events: Events
     window: Window
-    event: NDArray[int64]
+    event: NDArray[np.int64]
     hosts: int
     works: int
-    start_ns: NDArray[int64]
-    end_ns: NDArray[int64]
-    lane: NDArray[int32]
-    name: NDArray[int32]
-    category: NDArray[int8]
-    correlation: NDArray[int64]
-    stream: NDArray[int32]
-    awaited: NDArray[int64]
-    sequence: NDArray[int64]
-    forward_lane: NDArray[int32]
-    graph_node: NDArray[int64]
-    launch: NDArray[int64]
-    carried: NDArray[bool_]
-    overhead: NDArray[int64]
-    parent: NDArray[int32]
-    depth: NDArray[int32]
-    after: NDArray[int32]
-    by_category: NDArray[int64]
-    category_from: NDArray[int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    lane: NDArray[np.int32]
+    name: NDArray[np.int32]
+    category: NDArray[np.int8]
+    correlation: NDArray[np.int64]
+    stream: NDArray[np.int32]
+    awaited: NDArray[np.int64]
+    sequence: NDArray[np.int64]
+    forward_lane: NDArray[np.int32]
+    graph_node: NDArray[np.int64]
+    launch: NDArray[np.int64]
+    carried: NDArray[np.bool_]
+    overhead: NDArray[np.int64]
+    parent: NDArray[np.int32]
+    depth: NDArray[np.int32]
+    after: NDArray[np.int32]
+    by_category: NDArray[np.int64]
+    category_from: NDArray[np.int64]
     main_lane: int
+    thresholds: Thresholds
     facts: Mapping[str, float] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
 
@@ -85,27 +109,21 @@ class Scope:
         """The work of devices."""
         return slice(self.hosts, self.hosts + self.works)
 
-    def indices(self, *categories: Category) -> NDArray[int64]:
+    def indices(self, *categories: Category) -> NDArray[np.int64]:
         """Those of some categories, in the scope's order."""
-        import numpy as np
-
         parts = [
             self.by_category[self.category_from[one] : self.category_from[one + 1]]
             for one in categories
         ]
         return parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
 
-    def named(self, pattern: re.Pattern[str], *categories: Category) -> NDArray[int64]:
+    def named(self, pattern: re.Pattern[str], *categories: Category) -> NDArray[np.int64]:
         """Those of some categories in whose names a pattern is found."""
-        import numpy as np
-
         parts = [self.indices(one) for one in categories]
         return np.sort(np.concatenate([one[self.matches(pattern, one)] for one in parts]))
 
-    def matches(self, pattern: re.Pattern[str], these: NDArray[int64]) -> NDArray[bool_]:
-        """Whether a pattern is found in the name of each; every name is looked at once."""
-        import numpy as np
-
+    def matches(self, pattern: re.Pattern[str], these: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether a pattern is found in the name of each; every name is searched once."""
         name = self.name[these]
         flags = np.zeros(len(self.events.names), dtype=np.bool_)
         for at in np.flatnonzero(np.bincount(name, minlength=1)).tolist():

@@ -1,18 +1,19 @@
-"""What had been queued on a stream when a host call was made, and what came next?"""
+"""Queues of streams: what was queued when, and which work had to be over at some moment."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.device_edges import latest_so_far
+from benchorch.trace.graph.scope_values import Scope
 
-if TYPE_CHECKING:
-    from numpy import int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.scope_values import Scope
+_MOST_WAITS = 8  # since a stream's last work: more only repeat each other
+_MOST_STREAMS = 8  # that wait for each other without any work in between
 
 
 @final
@@ -27,76 +28,66 @@ class Queues:
         lanes: the streams that have work.
     """
 
-    work: NDArray[int64]
-    lane: NDArray[int32]
-    launched_ns: NDArray[int64]
-    latest: NDArray[int64]
-    lanes: NDArray[int32]
+    work: NDArray[np.int64]
+    lane: NDArray[np.int32]
+    launched_ns: NDArray[np.int64]
+    latest: NDArray[np.int64]
+    lanes: NDArray[np.int32]
 
-    def _before(self, lane: NDArray[int64], at_ns: NDArray[int64]) -> NDArray[int64]:
+    def _before(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """How much work comes before that which was launched on a lane from some time on."""
-        import numpy as np
-
         first_ns = min(self.launched_ns.min(), at_ns.min(initial=self.launched_ns.min()))
         last_ns = max(self.launched_ns.max(), at_ns.max(initial=self.launched_ns.max()))
         span_ns = last_ns - first_ns + 1
         key = self.lane.astype(np.int64) * span_ns + self.launched_ns - first_ns
-        asked = lane.astype(np.int64) * span_ns + at_ns - first_ns
-        place: NDArray[int64] = np.searchsorted(key, asked)
+        requested = lane.astype(np.int64) * span_ns + at_ns - first_ns
+        place: NDArray[np.int64] = np.searchsorted(key, requested)
         return place
 
-    def last_before(self, lane: NDArray[int64], at_ns: NDArray[int64]) -> NDArray[int64]:
+    def last_before(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of what was launched on a lane before some time, the work that ended last, or NOTHING."""
-        import numpy as np
-
         if not len(self.work):
             return np.full(len(lane), NOTHING, dtype=np.int64)
         at = self._before(lane, at_ns) - 1
-        work: NDArray[int64] = np.where(
+        work: NDArray[np.int64] = np.where(
             (at >= 0) & (self.lane[at] == lane), self.latest[at], NOTHING
         )
         return work
 
-    def launched_before(self, lane: NDArray[int64], at_ns: NDArray[int64]) -> NDArray[int64]:
+    def launched_before(
+        self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
         """When the last work before some time was launched on a lane; long ago if there is none."""
-        import numpy as np
-
         ever_ns = np.minimum(at_ns, self.launched_ns.min(initial=int(at_ns.min(initial=0)))) - 1
         if not len(self.work):
             return np.asarray(ever_ns)
         at = self._before(lane, at_ns) - 1
-        since_ns: NDArray[int64] = np.where(
+        since_ns: NDArray[np.int64] = np.where(
             (at >= 0) & (self.lane[at] == lane), self.launched_ns[at], ever_ns
         )
         return since_ns
 
-    def next_anywhere(self, at_ns: NDArray[int64]) -> NDArray[int64]:
+    def next_anywhere(self, at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """The first work that was launched on any stream from some time on, or NOTHING."""
-        import numpy as np
-
         order = np.argsort(self.launched_ns, kind="stable")
         at = np.searchsorted(self.launched_ns[order], at_ns)
-        work: NDArray[int64] = np.append(self.work[order], NOTHING)[at]
+        work: NDArray[np.int64] = np.append(self.work[order], NOTHING)[at]
         return work
 
-    def next_from(self, lane: NDArray[int64], at_ns: NDArray[int64]) -> NDArray[int64]:
+    def next_from(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """The first work that was launched on a lane from some time on, or NOTHING."""
-        import numpy as np
-
         if not len(self.work):
             return np.full(len(lane), NOTHING, dtype=np.int64)
         at = self._before(lane, at_ns)
         inside = np.minimum(at, len(self.work) - 1)
-        work: NDArray[int64] = np.where(
+        work: NDArray[np.int64] = np.where(
             (at == inside) & (self.lane[inside] == lane), self.work[inside], NOTHING
         )
         return work
 
 
-def queues(scope: Scope) -> Queues:
+def stream_queues(scope: Scope) -> Queues:
     """The streams' queues; work without a known launch counts as launched when it started."""
-    import numpy as np
-
     work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
     call = scope.launch[work]
     launched_ns = np.where(call != NOTHING, scope.start_ns[call], scope.start_ns[work])
@@ -111,3 +102,64 @@ def queues(scope: Scope) -> Queues:
         latest=latest_so_far(lane, scope.end_ns[work], work),
         lanes=np.unique(lane),
     )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streams:
+    """Queues, and what is queued between their work: waits for events of other streams.
+
+    Columns of shape ``(waits,)``, by lane and time.
+
+    Attributes:
+        queue: the work.
+        lane, called_ns: which stream waits, and when the host called for it.
+        source, recorded_ns: the stream of the event, and when the host recorded it there.
+    """
+
+    queue: Queues
+    lane: NDArray[np.int64]
+    called_ns: NDArray[np.int64]
+    source: NDArray[np.int64]
+    recorded_ns: NDArray[np.int64]
+
+    def reached(
+        self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The work that had to be over when streams got to what was queued at some times.
+
+        For each lane and time that is its last work by then, and where it was made to wait since,
+        what had to be over at that event. Pairs of the request's index and a piece of work.
+        """
+        requested = np.arange(len(lane), dtype=np.int64)
+        lane, at_ns = lane.astype(np.int64), at_ns.astype(np.int64)
+        pairs = []
+        for _ in range(_MOST_STREAMS):
+            work = self.queue.last_before(lane, at_ns)
+            pairs.append(np.stack([requested, work], axis=1)[work != NOTHING])
+            since = self._since(lane, at_ns)
+            if not len(since):
+                break
+            requested, lane, at_ns = (
+                requested[since[:, 0]],
+                self.source[since[:, 1]],
+                self.recorded_ns[since[:, 1]],
+            )
+        both = np.unique(np.concatenate(pairs), axis=0)
+        return both[:, 0], both[:, 1]
+
+    def _since(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Pairs of a request's index and a wait on its lane after the lane's last work by then."""
+        if not len(self.lane) or not len(lane):
+            return np.zeros((0, 2), dtype=np.int64)
+        after_ns = self.queue.launched_before(lane, at_ns)
+        first_ns = min(int(self.called_ns.min()), int(after_ns.min()), int(at_ns.min()))
+        last_ns = max(int(self.called_ns.max()), int(at_ns.max()), int(after_ns.max()))
+        span_ns = last_ns - first_ns + 1
+        key = self.lane * span_ns + self.called_ns - first_ns
+        low = np.searchsorted(key, lane * span_ns + after_ns - first_ns, side="right")
+        high = np.searchsorted(key, lane * span_ns + at_ns - first_ns)
+        count = np.clip(high - low, 0, _MOST_WAITS)
+        requested = np.repeat(np.arange(len(lane)), count)
+        place = np.arange(len(requested)) - np.repeat(np.cumsum(count) - count, count)
+        return np.stack([requested, np.repeat(high, count) - 1 - place], axis=1)

@@ -1,24 +1,22 @@
-"""What did the profiler record beside the calls that synchronise host, streams and events?"""
+"""CUDA synchronisation records: what the profiler recorded beside synchronising host calls."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.launches import join
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.launches import calls_with
+from benchorch.trace.graph.scope_values import Scope
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notes:
-    """What the profiler recorded beside synchronising calls, by the scope's index; else NOTHING.
+class SyncRecords:
+    """What is recorded of host calls; columns by the scope's index, NOTHING where unknown.
 
     Attributes:
         stream: the stream a call is about.
@@ -27,53 +25,44 @@ class Notes:
         recorded: the lane on which that event was recorded.
     """
 
-    stream: NDArray[int64]
-    device: NDArray[int64]
-    record: NDArray[int64]
-    recorded: NDArray[int64]
+    stream: NDArray[np.int64]
+    device: NDArray[np.int64]
+    record: NDArray[np.int64]
+    recorded: NDArray[np.int64]
 
 
-def notes(scope: Scope) -> Notes:
-    """What is known of every call; columns of the scope's length."""
-    import numpy as np
-
+def sync_records(scope: Scope) -> SyncRecords:
+    """The records of every call of a scope."""
     calls = scope.indices(Category.RUNTIME)
-    columns = {
-        name: np.full(len(scope), NOTHING, dtype=np.int64)
-        for name in ("stream", "device", "record", "recorded")
-    }
-    columns["stream"][calls] = scope.stream[calls]
-    device = np.array([lane.device for lane in scope.events.lanes] or [NOTHING], dtype=np.int64)
-    note = scope.indices(Category.SYNC)
-    call = _calls(scope, calls, scope.correlation[note])
-    note, call = note[call != NOTHING], call[call != NOTHING]
-    columns["stream"][call] = scope.stream[note]
-    columns["device"][call] = device[scope.lane[note]]
-    columns["record"][call] = _calls(scope, calls, scope.awaited[note])
+    stream, device, record, recorded = (
+        np.full(len(scope), NOTHING, dtype=np.int64) for _ in range(4)
+    )
+    on_device = scope.events.devices[scope.lane]
+
+    def calls_of(correlation: NDArray[np.int64]) -> NDArray[np.int64]:
+        return calls_with(correlation, calls, scope.correlation, scope.start_ns)[0]
+
+    stream[calls] = scope.stream[calls]
+    sync = scope.indices(Category.SYNC)
+    call = calls_of(scope.correlation[sync])
+    sync, call = sync[call != NOTHING], call[call != NOTHING]
+    stream[call] = scope.stream[sync]
+    device[call] = on_device[sync]
+    record[call] = calls_of(scope.awaited[sync])
     mark = scope.indices(Category.RECORD)
-    made = _calls(scope, calls, scope.correlation[mark])
+    made = calls_of(scope.correlation[mark])
     mark, made = mark[made != NOTHING], made[made != NOTHING]
-    columns["recorded"][made] = lanes_of(scope, scope.stream[mark], device[scope.lane[mark]])
-    told = (columns["record"][call] != NOTHING) & ~np.isin(columns["record"][call], made)
-    note, record = note[told], columns["record"][call[told]]
-    columns["recorded"][record] = lanes_of(scope, scope.stream[record], device[scope.lane[note]])
-    return Notes(**columns)
+    recorded[made] = lanes_of(scope, scope.stream[mark], on_device[mark])
+    named = (record[call] != NOTHING) & ~np.isin(record[call], made)
+    sync, records = sync[named], record[call[named]]
+    recorded[records] = lanes_of(scope, scope.stream[records], on_device[sync])
+    return SyncRecords(stream=stream, device=device, record=record, recorded=recorded)
 
 
-def _calls(scope: Scope, calls: NDArray[int64], correlation: NDArray[int64]) -> NDArray[int64]:
-    """The call with each correlation, or NOTHING."""
-    import numpy as np
-
-    at, _ = join(scope.correlation[calls], scope.start_ns[calls], correlation)
-    if not len(calls):
-        return at
-    return np.where(at != NOTHING, calls[at], NOTHING)
-
-
-def lanes_of(scope: Scope, stream: NDArray[int64], device: NDArray[int64]) -> NDArray[int64]:
-    """The lane of each stream; where the device is not said, of the first device that has it."""
-    import numpy as np
-
+def lanes_of(
+    scope: Scope, stream: NDArray[np.int64], device: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The lane of each stream; where the device is unknown, of the first device that has it."""
     known: dict[tuple[int, int], int] = {}
     for at, lane in enumerate(scope.events.lanes):
         if lane.on_device:

@@ -1,70 +1,57 @@
-"""What a host thread did between two of its points: work that takes its time, or waiting?"""
+"""Edges along each host thread: work that takes its time, or waiting."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import NOBODY, EdgeKind
-from benchorch.trace.graph.edge_list import edges, found
+from benchorch.trace.graph.edge_list import Found, edges, found
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.graph.time_classes import gap_labels
 
-if TYPE_CHECKING:
-    from numpy import int8
-    from numpy.typing import NDArray
 
-    from benchorch.trace.graph.edge_list import Edges, Found
-    from benchorch.trace.graph.point_lookup import SegmentIndex
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
-
-
-def cpu_lanes(
-    scope: Scope,
-    chains: ThreadTimelines,
-    table: SegmentIndex,
-    label: NDArray[int8],
-    others: Sequence[Found],
+def thread_edges(
+    scope: Scope, timelines: ThreadTimelines, label: NDArray[np.int8], others: Sequence[Found]
 ) -> Found:
     """Each thread's own order: all that passed is weight, unless something else was waited for.
+
+    From the source to the main thread's first point Python ran.
 
     Parameters
     ----------
     label : int8 array, shape (n,)
         The class of every event's own time.
     others : sequence of Found
-        What says where threads waited.
+        Where threads waited.
     """
-    import numpy as np
-
-    weight_ns = table.elapsed_ns
-    stretch = np.full(2 * len(scope), NOBODY, dtype=np.int32)
-    stretch[chains.head] = np.arange(len(chains.head), dtype=np.int32)
+    owner, weight_ns = timelines.owner, timelines.elapsed_ns
+    segment = np.full(2 * len(scope), NOBODY, dtype=np.int32)
+    segment[timelines.head] = np.arange(len(timelines.head), dtype=np.int32)
     for one in others:
-        at = stretch[one.waits]
+        at = segment[one.waits]
         known = at != NOBODY  # nothing comes before a thread's first point
         np.minimum.at(weight_ns, at[known], one.floor_ns[known])
-    inner = edges(
-        chains.tail,
-        chains.head,
-        kind=EdgeKind.CHAIN,
-        weight_ns=weight_ns,
-        label=np.where(chains.owner == NOBODY, gap_labels(scope)[table.lane], label[chains.owner]),
-        owner=chains.owner,
-    )
-    return found(inner, _first(scope, chains))
-
-
-def _first(scope: Scope, chains: ThreadTimelines) -> Edges:
-    """From the source to the main thread's first point: Python that ran before it."""
-    import numpy as np
-
-    first = chains.walk[chains.first]
+    in_gaps = gap_labels(scope)
+    first = timelines.walk[timelines.first]
     first = first[scope.lane[first >> 1] == scope.main_lane]
-    return edges(
-        np.full(len(first), 2 * len(scope)),
-        first,
-        kind=EdgeKind.BOUNDARY,
-        weight_ns=scope.start_ns[first >> 1] - scope.window.start_ns,
-        label=gap_labels(scope)[scope.main_lane],
+    return found(
+        edges(
+            timelines.tail,
+            timelines.head,
+            kind=EdgeKind.CHAIN,
+            weight_ns=weight_ns,
+            label=np.where(owner == NOBODY, in_gaps[timelines.lane], label[owner]),
+            owner=owner,
+        ),
+        edges(
+            np.full(len(first), 2 * len(scope)),
+            first,
+            kind=EdgeKind.BOUNDARY,
+            weight_ns=scope.start_ns[first >> 1] - scope.window.start_ns,
+            label=in_gaps[scope.main_lane],
+        ),
     )

@@ -1,15 +1,15 @@
-"""In which order does a host thread pass the starts and ends of its events, and in whose time?"""
+"""Timelines of host threads: their points in order, and the segments between them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
-if TYPE_CHECKING:
-    from numpy import int32, int64
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.events import NOTHING
+from benchorch.trace.graph.scope_values import Scope
 
 _ELSEWHERE = -2  # owner of the step from one thread's last point to the next one's first
 
@@ -17,48 +17,79 @@ _ELSEWHERE = -2  # owner of the step from one thread's last point to the next on
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadTimelines:
-    """The stretches between neighbouring points of host threads; columns of shape ``(s,)``.
+    """The segments between neighbouring points of host threads; columns of shape ``(s,)``.
 
     Attributes:
-        walk: (p,) all points, lane by lane and in order.
-        tail, head: points; heads are unique, and in the order of the walk.
-        owner: the event in whose own time it lies, NOBODY between outermost events.
+        time_ns: (2n + 2,) of every point of the scope, then of the source and of the sink.
+        walk: (p,) all points of host threads, lane by lane and in order.
         first: (lanes,) the place in the walk of each thread's first point.
+        tail, head: points; heads are unique, and in the order of the walk.
+        owner: the event in whose own time a segment lies, NOBODY between outermost events.
+        lane, start_ns, end_ns: of each segment.
     """
 
-    walk: NDArray[int32]
-    tail: NDArray[int32]
-    head: NDArray[int32]
-    owner: NDArray[int32]
-    first: NDArray[int64]
+    time_ns: NDArray[np.int64]
+    walk: NDArray[np.int32]
+    first: NDArray[np.int64]
+    tail: NDArray[np.int32]
+    head: NDArray[np.int32]
+    owner: NDArray[np.int32]
+    lane: NDArray[np.int32]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+
+    @property
+    def elapsed_ns(self) -> NDArray[np.int64]:
+        """How long each segment took."""
+        return self.end_ns - self.start_ns
+
+    def segment_at(self, lane: NDArray[np.int32], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The last segment of each lane that began by then and has not ended before, or NOTHING."""
+        if not len(self.lane) or not len(lane):
+            return np.full(len(lane), NOTHING, dtype=np.int64)
+        first_ns = self.start_ns.min()
+        span_ns = int(self.end_ns.max() - first_ns) + 1
+        key = self.lane * np.int64(span_ns) + (self.start_ns - first_ns)
+        requested = lane * np.int64(span_ns) + np.clip(at_ns - first_ns, 0, span_ns - 1)
+        at = np.searchsorted(key, requested, side="right") - 1
+        inside = (at >= 0) & (self.lane[at] == lane)
+        inside &= (self.start_ns[at] <= at_ns) & (self.end_ns[at] >= at_ns)
+        return np.where(inside, at, NOTHING)
 
 
-def chains(scope: Scope) -> ThreadTimelines:
-    """The stretches of every host thread."""
-    import numpy as np
-
+def thread_timelines(scope: Scope) -> ThreadTimelines:
+    """The timelines of every host thread."""
+    time_ns = np.empty(2 * len(scope) + 2, dtype=np.int64)
+    time_ns[0:-2:2] = scope.start_ns
+    time_ns[1:-2:2] = scope.end_ns
+    time_ns[-2] = scope.window.start_ns
+    on_lanes = slice(0, 2 * (scope.hosts + scope.works))
+    time_ns[-1] = time_ns[on_lanes].max(initial=scope.window.start_ns)
     walk, owner = _walk(scope)
     if len(scope.overhead):
         walk, owner = _with_overhead(scope, walk, owner)
     within = owner[:-1] != _ELSEWHERE
     first = np.insert(~within, 0, True)[: len(walk)]
+    tail, head = walk[:-1][within], walk[1:][within]
     return ThreadTimelines(
+        time_ns=time_ns,
         walk=walk,
-        tail=walk[:-1][within],
-        head=walk[1:][within],
-        owner=owner[:-1][within],
         first=np.flatnonzero(first),
+        tail=tail,
+        head=head,
+        owner=owner[:-1][within],
+        lane=scope.lane[head >> 1],
+        start_ns=time_ns[tail],
+        end_ns=time_ns[head],
     )
 
 
-def _walk(scope: Scope) -> tuple[NDArray[int32], NDArray[int32]]:
-    """All points in the order of their threads, and whose time comes after each.
+def _walk(scope: Scope) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """All points in the order of their threads, and the event that owns the time after each.
 
     When event i of the order starts, i have started before it and all but the events around it
     have ended: so the place of every point is known without walking.
     """
-    import numpy as np
-
     if not scope.hosts:
         return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
     points = np.arange(0, 2 * scope.hosts, 2, dtype=np.int32)
@@ -75,11 +106,9 @@ def _walk(scope: Scope) -> tuple[NDArray[int32], NDArray[int32]]:
 
 
 def _with_overhead(
-    scope: Scope, walk: NDArray[int32], owner: NDArray[int32]
-) -> tuple[NDArray[int32], NDArray[int32]]:
+    scope: Scope, walk: NDArray[np.int32], owner: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The same with the profiler's own time taken out of whatever it falls into."""
-    import numpy as np
-
     these = scope.overhead
     first_ns, last_ns = int(scope.start_ns.min()), int(scope.end_ns.max())
     rank = np.zeros(len(scope.events.lanes), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What made a thread start working, and which thread needed it to be done?
+"""Edges between host threads: what started a busy interval, and what waited for its end.
 
 Recorded is that a backward operator follows its forward one. That PyTorch's backward threads work
 for a thread which stands still meanwhile follows from what a backward call does. All else is
@@ -8,24 +8,18 @@ inferred, and only where every sign agrees.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.edge_list import edges, found
-from benchorch.trace.graph.point_lookup import moments
+from benchorch.trace.graph.busy_intervals import BusyIntervals
+from benchorch.trace.graph.edge_list import Edges, Found, edges, found
+from benchorch.trace.graph.event_index import event_index
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.graph.time_classes import waiting
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.busy_intervals import BusyIntervals
-    from benchorch.trace.graph.edge_list import Edges, Found
-    from benchorch.trace.graph.point_lookup import SegmentIndex
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
-    from benchorch.trace.graph.thresholds import Thresholds
 
 _BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
 
@@ -36,8 +30,6 @@ def backward_after_forward(scope: Scope) -> Found:
     Operators inside each other share a number: the innermost forward one recorded it, and the
     outermost backward one is where its work begins.
     """
-    import numpy as np
-
     operator = scope.indices(Category.OPERATOR)
     operator = operator[scope.sequence[operator] != NOTHING]
     backward = scope.forward_lane[operator] != NOTHING
@@ -51,9 +43,9 @@ def backward_after_forward(scope: Scope) -> Found:
         return found()
     span = int(scope.sequence[operator].max()) + 1
     key = scope.lane[forward].astype(np.int64) * span + scope.sequence[forward]
-    asked = scope.forward_lane[backward].astype(np.int64) * span + scope.sequence[backward]
-    at = np.searchsorted(key, asked, side="right") - 1
-    known = (at >= 0) & (key[at] == asked)
+    requested = scope.forward_lane[backward].astype(np.int64) * span + scope.sequence[backward]
+    at = np.searchsorted(key, requested, side="right") - 1
+    known = (at >= 0) & (key[at] == requested)
     return found(
         edges(
             2 * forward[at[known]] + 1,
@@ -64,189 +56,142 @@ def backward_after_forward(scope: Scope) -> Found:
     )
 
 
-def backward_bursts(
-    scope: Scope,
-    chains: ThreadTimelines,
-    time_ns: NDArray[int64],
-    burst: BusyIntervals,
-    table: SegmentIndex,
-) -> Found:
-    """Spawn and join of bursts of backward operators by the thread that called for them.
+def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
+    """Fork and join of busy intervals of backward operators by the thread that called for them.
 
-    That is the forward thread, where it has a single stretch around the whole burst. What it did
-    before the first burst and after the last one is its own work, not waiting.
+    That is the forward thread, where it has a single segment around the whole interval. What it
+    did before the first interval and after the last one is its own work, not waiting.
     """
-    import numpy as np
-
     operator = scope.named(_BACKWARD, Category.OPERATOR, Category.ANNOTATION)
     caller = scope.forward_lane[operator]
-    operator, caller = operator[caller != NOTHING], caller[caller != NOTHING]
-    elsewhere = caller != scope.lane[operator]
-    mine = _burst_of(scope, time_ns, burst, operator[elsewhere])
-    mine, first = np.unique(mine, return_index=True)
-    caller = caller[elsewhere][first]
-    stretch = table.stretch_at(caller, time_ns[burst.start[mine]])
-    around = (stretch != NOTHING) & (table.ends_ns[stretch] >= time_ns[burst.end[mine]])
-    mine, stretch = mine[around], stretch[around]
-    begins = _first_in(stretch, burst.lane[mine])
-    label = np.where(
-        chains.owner[stretch] == NOBODY,
-        CLASSES.index(Class.CPU_PYTHON),
-        CLASSES.index(Class.CPU_FRAMEWORK),
-    ).astype(np.int8)
-    before_ns = time_ns[burst.start[mine]] - table.starts_ns[stretch]
-    after_ns = table.ends_ns[stretch] - time_ns[burst.end[mine]]
-    fork = edges(
-        chains.tail[stretch],
-        burst.start[mine],
-        kind=EdgeKind.FORK,
-        tier=Tier.SEMANTIC,
-        weight_ns=np.where(begins, before_ns, 0),
-        label=label,
-        owner=chains.owner[stretch],
+    elsewhere = (caller != NOTHING) & (caller != scope.lane[operator])
+    at, first = np.unique(
+        _interval_of(scope, timelines, busy, operator[elsewhere]), return_index=True
     )
-    join = edges(
-        burst.end[mine],
-        chains.head[stretch],
-        kind=EdgeKind.JOIN,
-        tier=Tier.SEMANTIC,
-        weight_ns=after_ns,
-        label=label,
-        owner=chains.owner[stretch],
+    segment = timelines.segment_at(caller[elsewhere][first], busy.start_ns[at])
+    around = (segment != NOTHING) & (timelines.end_ns[segment] >= busy.end_ns[at])
+    at, segment = at[around], segment[around]
+    # Intervals come by lane and time.
+    first_in_segment = np.diff(segment, prepend=-1) != 0
+    first_in_segment |= np.diff(busy.lane[at], prepend=-1) != 0
+    before_ns = busy.start_ns[at] - timelines.start_ns[segment]
+    owner = timelines.owner[segment]
+    python, framework = CLASSES.index(Class.CPU_PYTHON), CLASSES.index(Class.CPU_FRAMEWORK)
+    label = np.where(owner == NOBODY, python, framework).astype(np.int8)
+    return found(
+        edges(
+            timelines.tail[segment],
+            busy.start[at],
+            kind=EdgeKind.FORK,
+            tier=Tier.SEMANTIC,
+            weight_ns=np.where(first_in_segment, before_ns, 0),
+            label=label,
+            owner=owner,
+        ),
+        edges(
+            busy.end[at],
+            timelines.head[segment],
+            kind=EdgeKind.JOIN,
+            tier=Tier.SEMANTIC,
+            weight_ns=timelines.end_ns[segment] - busy.end_ns[at],
+            label=label,
+            owner=owner,
+        ),
+        waits=timelines.head[segment],
     )
-    return found(fork, join, waits=chains.head[stretch])
 
 
-def _burst_of(
-    scope: Scope, time_ns: NDArray[int64], burst: BusyIntervals, event: NDArray[int64]
-) -> NDArray[int64]:
-    """The burst in which each event starts."""
-    import numpy as np
-
-    if not len(burst.start):
+def _interval_of(
+    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, event: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The busy interval in which each event starts."""
+    if not len(busy.start):
         return np.zeros(0, dtype=np.int64)
     first_ns = scope.window.start_ns
-    span_ns = int(time_ns[-1]) - first_ns + 1
-    key = burst.lane * np.int64(span_ns) + time_ns[burst.start] - first_ns
-    asked = scope.lane[event] * np.int64(span_ns) + scope.start_ns[event] - first_ns
-    return np.maximum(np.searchsorted(key, asked, side="right") - 1, 0)
+    span_ns = int(timelines.time_ns[-1]) - first_ns + 1
+    key = busy.lane * np.int64(span_ns) + busy.start_ns - first_ns
+    requested = scope.lane[event] * np.int64(span_ns) + scope.start_ns[event] - first_ns
+    return np.maximum(np.searchsorted(key, requested, side="right") - 1, 0)
 
 
-def _first_in(stretch: NDArray[int64], lane: NDArray[int64]) -> NDArray[bool_]:
-    """Which burst is its lane's first in a stretch; bursts come by lane and time."""
-    import numpy as np
+def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
+    """A busy interval inside a range of the main thread comes after its start, before its end.
 
-    begins: NDArray[bool_] = np.diff(stretch, prepend=-1) != 0
-    begins |= np.diff(lane, prepend=-1) != 0
-    return begins
-
-
-def regions(
-    scope: Scope,
-    chains: ThreadTimelines,
-    time_ns: NDArray[int64],
-    burst: BusyIntervals,
-    table: SegmentIndex,
-) -> Found:
-    """A burst that lies inside a range of the main thread comes after its start, before its end.
-
-    Ranges are those that somebody named: that an operator lasts longer means nothing. The main
-    thread does not wait for it; its range only stays around the burst when other things change.
+    Ranges are those that a person named: that an operator lasts longer means nothing. The main
+    thread does not wait for it; its range only stays around the interval when other things change.
     """
-    import numpy as np
-
-    other = np.flatnonzero(burst.lane != scope.main_lane)
-    start_ns, end_ns = time_ns[burst.start[other]], time_ns[burst.end[other]]
-    stretch = table.stretch_at(np.full(len(other), scope.main_lane), start_ns)
-    other, end_ns = other[stretch != NOTHING], end_ns[stretch != NOTHING]
-    event = chains.owner[stretch[stretch != NOTHING]]
+    other = np.flatnonzero(busy.lane != scope.main_lane)
+    segment = timelines.segment_at(np.full(len(other), scope.main_lane), busy.start_ns[other])
+    other, segment = other[segment != NOTHING], segment[segment != NOTHING]
+    event, end_ns = timelines.owner[segment], busy.end_ns[other]
     named = np.zeros(len(scope), dtype=np.bool_)
     named[scope.indices(Category.ANNOTATION)] = True
     named[waiting(scope)] = False
-    short = (event != NOBODY) & ((scope.end_ns[event] < end_ns) | ~named[event])
-    while short.any():
-        event = np.where(short, _around(scope, event), event)
+    # Nothing is around the profiler's own time, which is no host event.
+    parent = np.append(scope.parent, np.full(len(scope) - scope.hosts, NOBODY))
+    while True:
         short = (event != NOBODY) & ((scope.end_ns[event] < end_ns) | ~named[event])
+        if not short.any():
+            break
+        event = np.where(short, parent[event], event)
     other, event = other[event != NOBODY], event[event != NOBODY]
     return found(
-        _inferred(2 * event, burst.start[other], EdgeKind.FORK),
-        _inferred(burst.end[other], 2 * event + 1, EdgeKind.JOIN),
+        _inferred(2 * event, busy.start[other], EdgeKind.FORK),
+        _inferred(busy.end[other], 2 * event + 1, EdgeKind.JOIN),
     )
 
 
-def _around(scope: Scope, event: NDArray[int64]) -> NDArray[int64]:
-    """The event around each; there is none around the profiler's own time."""
-    import numpy as np
-
-    hosts = event < scope.hosts
-    return np.where(hosts, scope.parent[np.where(hosts, event, 0)], NOBODY)
-
-
-def _inferred(tail: NDArray[int64], head: NDArray[int64], kind: EdgeKind) -> Edges:
-    return edges(tail, head, kind=kind, tier=Tier.INFERRED, label=Class.SYNC_EXIT)
-
-
-def started(
-    scope: Scope,
-    chains: ThreadTimelines,
-    time_ns: NDArray[int64],
-    burst: BusyIntervals,
-    table: SegmentIndex,
-    explained: NDArray[int64],
-    thresholds: Thresholds,
+def thread_starts(
+    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: NDArray[np.int64]
 ) -> Found:
-    """A thread that the trace shows for the first time was started by the main one.
+    """The main thread started each thread when the trace shows that thread for the first time.
 
     That is, after the main thread's last point before it, for starting a thread takes a while; if
     the main thread waits already, after it began to.
     """
-    import numpy as np
-
-    new = np.flatnonzero((burst.before == NOBODY) & (burst.lane != scope.main_lane))
-    new = new[~np.isin(burst.start[new], explained)]
+    new = np.flatnonzero(busy.is_first & (busy.lane != scope.main_lane))
+    new = new[~np.isin(busy.start[new], explained)]
     if not len(new):
         return found()
     first_ns = np.full(len(scope.events.lanes), np.iinfo(np.int64).max)
     np.minimum.at(first_ns, scope.events.lane, scope.events.start_ns)
-    start_ns = time_ns[burst.start[new]]
-    at_ns = start_ns - thresholds.woken_ns
-    stretch = table.stretch_at(np.full(len(new), scope.main_lane, dtype=np.int32), at_ns)
-    ran = (stretch != NOTHING) & (first_ns[burst.lane[new]] == start_ns)
-    return found(_inferred(chains.tail[stretch[ran]], burst.start[new[ran]], EdgeKind.FORK))
+    start_ns = busy.start_ns[new]
+    main = np.full(len(new), scope.main_lane, dtype=np.int32)
+    segment = timelines.segment_at(main, start_ns - scope.thresholds.woken_ns)
+    ran = (segment != NOTHING) & (first_ns[busy.lane[new]] == start_ns)
+    return found(_inferred(timelines.tail[segment[ran]], busy.start[new[ran]], EdgeKind.FORK))
 
 
-def inferred(
-    scope: Scope,
-    chains: ThreadTimelines,
-    time_ns: NDArray[int64],
-    burst: BusyIntervals,
-    explained: NDArray[int64],
-    thresholds: Thresholds,
+def inferred_wakeups(
+    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: NDArray[np.int64]
 ) -> Found:
-    """From the end of another thread's burst to the end of a gap, where every sign agrees.
+    """From the end of another thread's busy interval to the end of a gap, if every sign agrees.
 
     The gap is long, lies between events or in a container, and nothing better explains it; the
     other thread worked during the gap, stopped shortly before it ended, and was idle then, too.
     """
-    import numpy as np
-
-    gap = np.flatnonzero(burst.idle & ~burst.wait)
-    gap = gap[~np.isin(chains.head[gap], explained)]
-    first = burst.start[(burst.before == NOBODY) & (burst.lane != scope.main_lane)]
-    head = np.concatenate([chains.head[gap], np.setdiff1d(first, explained)])
+    idle = busy.idle & ~busy.wait
+    gap = np.flatnonzero(idle)
+    gap = gap[~np.isin(timelines.head[gap], explained)]
+    first = busy.start[busy.is_first & (busy.lane != scope.main_lane)]
+    head = np.concatenate([timelines.head[gap], np.setdiff1d(first, explained)])
     begin_ns = np.full(len(head), scope.window.start_ns)
-    begin_ns[: len(gap)] = time_ns[chains.tail[gap]]
-    lane = scope.lane[head >> 1]
-    known = moments(burst.end, burst.lane, time_ns[burst.end])
-    at = known.last_elsewhere(lane, time_ns[head])
-    soon_ns = np.maximum(begin_ns, time_ns[head] - thresholds.wake_ns - 1)
-    ended = (at >= 0) & (known.time_ns[at] > soon_ns) if len(burst.end) else at > NOTHING
-    head, lane, at = head[ended], lane[ended], at[ended]
-    kinds = lane == scope.main_lane
-    idle = np.flatnonzero(burst.idle & ~burst.wait & (chains.owner == NOBODY))
-    idle = idle[scope.lane[chains.head[idle] >> 1] != scope.main_lane]
-    return found(
-        _inferred(known.point[at[kinds]], head[kinds], EdgeKind.JOIN),
-        _inferred(known.point[at[~kinds]], head[~kinds], EdgeKind.FORK),
-        waits=np.concatenate([head, chains.head[idle]]),
+    begin_ns[: len(gap)] = timelines.start_ns[gap]
+    end_ns = timelines.time_ns[head]
+    tail = event_index(busy.end, busy.lane, busy.end_ns).last_elsewhere(
+        scope.lane[head >> 1], end_ns, np.maximum(begin_ns, end_ns - scope.thresholds.wake_ns - 1)
     )
+    head, tail = head[tail != NOTHING], tail[tail != NOTHING]
+    on_main = scope.lane[head >> 1] == scope.main_lane
+    others = np.flatnonzero(
+        idle & (timelines.owner == NOBODY) & (timelines.lane != scope.main_lane)
+    )
+    return found(
+        _inferred(tail[on_main], head[on_main], EdgeKind.JOIN),
+        _inferred(tail[~on_main], head[~on_main], EdgeKind.FORK),
+        waits=np.concatenate([head, timelines.head[others]]),
+    )
+
+
+def _inferred(tail: NDArray[np.int64], head: NDArray[np.int64], kind: EdgeKind) -> Edges:
+    return edges(tail, head, kind=kind, tier=Tier.INFERRED, label=Class.SYNC_EXIT)

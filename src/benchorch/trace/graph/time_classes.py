@@ -1,18 +1,15 @@
-"""What is the time of a host thread spent on?"""
+"""Classes of the time that host threads and devices spend."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import CLASSES, NOBODY, Class
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
-
-if TYPE_CHECKING:
-    from numpy import bool_, int8, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.scope_values import Scope
 
 _LOADING = re.compile(r"data_?loader|wait:\s*data", re.IGNORECASE)
 _COLLECTIVE = re.compile(
@@ -44,15 +41,13 @@ def of_category(category: Category) -> int:
     )
 
 
-def waiting(scope: Scope) -> NDArray[int64]:
-    """The ranges by which a program says that it waits: ``wait:<what>``."""
+def waiting(scope: Scope) -> NDArray[np.int64]:
+    """The ranges that a program calls ``wait:<what>``."""
     return scope.named(_WAITING, Category.ANNOTATION, Category.OPERATOR)
 
 
-def labels(scope: Scope) -> NDArray[int8]:
+def labels(scope: Scope) -> NDArray[np.int8]:
     """Of every event of the scope the class of its own time."""
-    import numpy as np
-
     table = np.array([of_category(category) for category in Category], dtype=np.int8)
     label = table[scope.category]
     label[np.flatnonzero(_dispatching(scope))] = CLASSES.index(Class.CPU_FRAMEWORK)
@@ -65,15 +60,13 @@ def labels(scope: Scope) -> NDArray[int8]:
     return label
 
 
-def _dispatching(scope: Scope) -> NDArray[bool_]:
+def _dispatching(scope: Scope) -> NDArray[np.bool_]:
     """Of every host event whether its own time goes into having others compute.
 
     That is an operator or node which launches device work, itself or in what it calls; one that
     spends most of its time in operators it calls; and one that makes a view or an allocation. A
     matrix product that allocates its result on the way computes.
     """
-    import numpy as np
-
     operators = scope.category[scope.host]
     operators = (operators == Category.OPERATOR) | (operators == Category.NODE)
     launching = np.zeros(scope.hosts + 1, dtype=np.int64)
@@ -90,14 +83,12 @@ def _dispatching(scope: Scope) -> NDArray[bool_]:
         caller[nested], weights=took[nested].astype(np.float64), minlength=scope.hosts
     )
     calling = (2 * called > took) & (called > 0)
-    dispatching: NDArray[bool_] = operators & (inside | arranging | calling)
+    dispatching: NDArray[np.bool_] = operators & (inside | arranging | calling)
     return dispatching
 
 
-def _callers(scope: Scope, operators: NDArray[bool_]) -> NDArray[int64]:
+def _callers(scope: Scope, operators: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The operator around each host event, ranges and frames in between left out, or NOBODY."""
-    import numpy as np
-
     caller = np.full(scope.hosts, NOBODY, dtype=np.int64)
     by_depth = np.argsort(scope.depth.astype(np.uint16), kind="stable")
     for level in np.split(by_depth, np.cumsum(np.bincount(scope.depth))[:-1])[1:]:
@@ -106,13 +97,11 @@ def _callers(scope: Scope, operators: NDArray[bool_]) -> NDArray[int64]:
     return caller
 
 
-def gap_labels(scope: Scope) -> NDArray[int8]:
+def gap_labels(scope: Scope) -> NDArray[np.int8]:
     """Of every lane what the time between its outermost events goes into.
 
     Python, on the main thread and where threads run Python; elsewhere what calls the operators.
     """
-    import numpy as np
-
     python = np.zeros(len(scope.events.lanes) + 1, dtype=np.bool_)  # the last one is lane -1's
     python[scope.main_lane] = True
     python[scope.lane[scope.indices(Category.PYTHON, Category.ANNOTATION)]] = True

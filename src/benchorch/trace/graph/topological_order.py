@@ -1,4 +1,4 @@
-"""In which order did the points come, those of the same nanosecond included?
+"""Topological order of points, those of the same nanosecond included.
 
 By time; of the same time first ends of device work, then points of host threads, then starts of
 device work, for what ended may have let others go on. Threads keep their own order. Where a
@@ -10,37 +10,28 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from numpy import int8, int32, int64
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    from benchorch.trace.graph.edge_list import Edges
-    from benchorch.trace.graph.scope_values import Scope
-    from benchorch.trace.graph.thread_timelines import ThreadTimelines
+from benchorch.trace.graph.edge_list import Edges
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
 
 # Ranks among points of the same time; what takes no time stands between ends and starts.
 _DEVICE_END, _HOST_END, _HOST_INSTANT, _HOST_START, _DEVICE_INSTANT, _DEVICE_START = range(6)
 _RANKS = 8
 
 
-def order(
-    scope: Scope, chains: ThreadTimelines, time_ns: NDArray[int64], parts: Sequence[Edges]
-) -> NDArray[int32]:
-    """All points that take part in topological order, source first and sink last.
-
-    Parameters
-    ----------
-    time_ns : int64 array, shape (2n + 2,)
-        Of every point of the scope, of the source and of the sink.
-    """
-    import numpy as np
-
+def topological_order(
+    scope: Scope, timelines: ThreadTimelines, parts: Sequence[Edges]
+) -> NDArray[np.int32]:
+    """All points that take part in topological order, source first and sink last."""
+    time_ns = timelines.time_ns
     works = np.arange(2 * scope.hosts, 2 * (scope.hosts + scope.works), dtype=np.int32)
-    points = np.concatenate([chains.walk, works])
+    points = np.concatenate([timelines.walk, works])
     key = time_ns[points]
-    ranks = np.concatenate([_host_ranks(chains, time_ns, key), _device_ranks(scope)])
+    ranks = np.concatenate([_host_ranks(timelines, key), _device_ranks(scope)])
     key -= scope.window.start_ns
     key *= _RANKS
     key += ranks
@@ -49,26 +40,20 @@ def order(
     return _settled(points, time_ns, parts)
 
 
-def positions(points: NDArray[int32], size: int) -> NDArray[int32]:
+def positions(points: NDArray[np.int32], size: int) -> NDArray[np.int32]:
     """The place of every point in an order, -1 of those that do not take part."""
-    import numpy as np
-
     place = np.full(size, -1, dtype=np.int32)
     place[points] = np.arange(len(points), dtype=np.int32)
     return place
 
 
-def _host_ranks(
-    chains: ThreadTimelines, time_ns: NDArray[int64], passed_ns: NDArray[int64]
-) -> NDArray[int8]:
+def _host_ranks(timelines: ThreadTimelines, passed_ns: NDArray[np.int64]) -> NDArray[np.int8]:
     """Ranks of the walk's points; along a thread and within one time they never fall."""
-    import numpy as np
-
-    walk = chains.walk
+    walk, time_ns = timelines.walk, timelines.time_ns
     rank = np.where(walk & 1, np.int8(_HOST_END), np.int8(_HOST_START))
     stays = np.zeros(len(walk), dtype=np.bool_)
     stays[1:] = passed_ns[1 : len(walk)] == passed_ns[: len(walk)][:-1]
-    stays[chains.first] = False
+    stays[timelines.first] = False
     tied = np.flatnonzero(stays | np.append(stays[1:], False))  # few: clocks tick fast
     point = walk[tied]
     instant = time_ns[point] == time_ns[point ^ 1]
@@ -78,10 +63,8 @@ def _host_ranks(
     return rank
 
 
-def _device_ranks(scope: Scope) -> NDArray[int8]:
+def _device_ranks(scope: Scope) -> NDArray[np.int8]:
     """Ranks of the starts and ends of device work."""
-    import numpy as np
-
     instant = scope.start_ns[scope.device] == scope.end_ns[scope.device]
     start = np.where(instant, _DEVICE_INSTANT, _DEVICE_START)
     end = np.where(instant, _DEVICE_INSTANT, _DEVICE_END)
@@ -89,15 +72,13 @@ def _device_ranks(scope: Scope) -> NDArray[int8]:
 
 
 def _settled(
-    points: NDArray[int32], time_ns: NDArray[int64], parts: Sequence[Edges]
-) -> NDArray[int32]:
+    points: NDArray[np.int32], time_ns: NDArray[np.int64], parts: Sequence[Edges]
+) -> NDArray[np.int32]:
     """The same order where no dependency contradicts it; else such points change places.
 
     Contradictions are rare (clocks of microseconds, or events that take no time), so the few
     points of the same time are sorted one by one.
     """
-    import numpy as np
-
     if not parts:
         return points
     place = positions(points, len(time_ns))
@@ -125,7 +106,7 @@ def _settled(
 def _sorted(places: list[int], pairs: Iterable[tuple[int, int]]) -> list[int]:
     """Places in an order in which the first of each pair comes first, else as they were.
 
-    Those on a circle stay as they were, behind the others: who asks finds pairs in the wrong
+    Those on a circle stay as they were, behind the others: the caller finds pairs in the wrong
     order and drops them.
     """
     after: dict[int, list[int]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Which operators of a graph belong together: those that one kernel often does, or one module.
+"""Groups of operators that one kernel often does.
 
 A group never makes a cycle: what it is merged into stays a graph that can be drawn and walked.
 """
@@ -43,34 +43,6 @@ def by_pattern(graph: OperatorGraph, patterns: Sequence[Pattern] = PATTERNS) -> 
                 found = _grown(merging, pattern, index)
                 if len(found) > 1 and (not pattern.needs or merging.has(found, pattern.needs)):
                     merging.merge(found, pattern.name)
-    return merging.result()
-
-
-def by_module(graph: OperatorGraph, most: int = 60) -> Grouping:
-    """Operators of one module together, at the greatest depth with at most that many groups.
-
-    A module that cannot be one group without a cycle is several, each with its own number.
-    """
-    deepest = max((node.module.count(".") + 1 for node in graph.nodes if node.module), default=0)
-    for depth in range(deepest, 0, -1):
-        grouping = _at_depth(graph, depth)
-        if len(grouping.graph.nodes) <= most:
-            return grouping
-    return _at_depth(graph, 1 if deepest else 0)
-
-
-def _at_depth(graph: OperatorGraph, depth: int) -> Grouping:
-    merging = _Merging(graph)
-    pieces: dict[str, list[int]] = {}
-    for index, node in enumerate(graph.nodes):
-        module = ".".join(node.module.split(".")[:depth])
-        if not module:
-            continue
-        piece = pieces.get(module)
-        if piece is not None and merging.merge({piece[0], index}, module):
-            continue
-        pieces[module] = [index]
-        merging.name_of[index] = module
     return merging.result()
 
 

@@ -1,18 +1,11 @@
-"""Which words of the exporters mean which kind of event?"""
+"""Categories of events by the exporters' words for them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from benchorch.trace.events import DEVICE_WORK, Category
 
-if TYPE_CHECKING:
-    from numpy import bool_, int8
-    from numpy.typing import NDArray
-
 LEFT_OUT = -1
-"""Of complete events that happen on no lane: they only span what others tell."""
+"""Of complete events that happen on no lane: they only span what others record."""
 
 _WORDS = {
     Category.OPERATOR: "cpu_op operator hpu_op",
@@ -59,11 +52,3 @@ CALLS = (*ON_STREAMS, Category.RUNTIME, Category.OTHER)
 
 CALLED = (Category.OPERATOR, Category.ANNOTATION, Category.OTHER)
 """What may have a place in the forward or backward pass."""
-
-
-def among(kind: NDArray[int8], categories: Sequence[Category]) -> NDArray[bool_]:
-    """Which of a column of categories are some of these."""
-    import numpy as np
-
-    found: NDArray[bool_] = np.isin(kind, categories)
-    return found

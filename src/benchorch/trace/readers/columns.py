@@ -1,36 +1,24 @@
-"""Records of a JSON trace as unfinished columns: words are codes, lanes what they are called."""
+"""Records of a trace as unfinished columns: names, lanes and categories are codes."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, count
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from benchorch.trace.events import NOTHING
-from benchorch.trace.readers.categories import (
-    CALLED,
-    CALLS,
-    LEFT_OUT,
-    ON_STREAMS,
-    WORK,
-    among,
-    category,
-)
-from benchorch.trace.readers.codes import Codes
-from benchorch.trace.readers.lanes import Labels
+from benchorch.trace.events import NOTHING, among
+from benchorch.trace.readers.categories import CALLED, CALLS, LEFT_OUT, ON_STREAMS, WORK, category
 from benchorch.trace.readers.records import EventArguments, Record
 from benchorch.trace.readers.values import integers, nanoseconds, word
 
-if TYPE_CHECKING:
-    from numpy import bool_, int8, int64
-    from numpy.typing import NDArray
-
-    Piece = dict[str, NDArray[Any]]
+Piece = dict[str, NDArray[Any]]
 
 ROW_BITS = 32
 """A record's place is its block's number and its row there, as one number."""
@@ -45,6 +33,23 @@ _WORDS = ("ph", "cat", "name", "pid", "tid")
 
 
 @final
+class Codes:
+    """The distinct values of a column, each with its number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = defaultdict(count().__next__)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """Every value so far, by its number."""
+        return tuple(self._numbers)
+
+    def encoded(self, values: Sequence[Hashable]) -> NDArray[np.int32]:
+        """The numbers of some values; TypeError if one is a list or an object."""
+        return np.fromiter(map(self._numbers.__getitem__, values), np.int32, len(values))
+
+
+@final
 @dataclass(slots=True, kw_only=True)
 class Gathered:
     """What the records of a file give, block by block.
@@ -53,6 +58,7 @@ class Gathered:
         names, lanes: what the codes of the columns stand for; a lane is ``(pid, tid)`` or, of
             something on a stream, ``(pid, tid, device, stream, whether it works)``.
         words: the categories as the file spells them.
+        thread_names: by process and thread.
         halves: records that begin or end an event, with their place.
         left_out: records that are no event on a lane, by what they are.
     """
@@ -60,7 +66,7 @@ class Gathered:
     names: Codes = field(default_factory=Codes)
     lanes: Codes = field(default_factory=Codes)
     words: Codes = field(default_factory=Codes)
-    labels: Labels = field(default_factory=Labels)
+    thread_names: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     pieces: list[Piece] = field(default_factory=list)
     halves: list[tuple[int, Record]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -68,8 +74,6 @@ class Gathered:
 
     def add(self, rows: Sequence[Record], block: int) -> None:
         """Take the records of one block."""
-        import numpy as np
-
         first = block << ROW_BITS
         phases = [row.ph for row in rows]
         complete = [phase == _COMPLETE for phase in phases]
@@ -78,7 +82,7 @@ class Gathered:
         places = np.flatnonzero(np.array(complete, dtype=bool)) + first
         self.add_complete(list(compress(rows, complete)), places)
 
-    def add_complete(self, rows: list[Record], places: NDArray[int64]) -> None:
+    def add_complete(self, rows: list[Record], places: NDArray[np.int64]) -> None:
         """Take complete events."""
         try:
             piece = self._piece(rows, places)
@@ -89,23 +93,35 @@ class Gathered:
 
     def _add_others(self, rows: Sequence[Record], phases: list[Hashable], first: int) -> None:
         """Take what is no complete event; most of it is only counted."""
-        counts = _counted(phases)
+        try:
+            counts = Counter(phases)
+        except TypeError:  # one that is a list or an object
+            counts = Counter(phase for phase in phases if isinstance(phase, str))
         left_out = sum(counts[each] for each in _OTHERS)
-        self.count(self.left_out, "flow, instant or counter", left_out)
-        told = sum(counts[each] for each in (_COMPLETE, _METADATA, *_HALVES))
-        self.count(self.repairs, "record of an unknown kind", len(rows) - left_out - told)
+        known = sum(counts[each] for each in (_COMPLETE, _METADATA, *_HALVES))
+        self.left_out["flow, instant or counter"] += left_out
+        self.repairs["record of an unknown kind"] += len(rows) - left_out - known
         if counts[_METADATA]:
             for row in compress(rows, [phase == _METADATA for phase in phases]):
-                self.labels.add(row.name, row.pid, row.tid, row.args.name)
+                if row.name == "thread_name":
+                    self.name_thread(row.pid, row.tid, row.args.name)
         if counts["B"] or counts["E"]:
             halves = [at for at, phase in enumerate(phases) if phase in _HALVES]
             self.halves += ((first + at, self._plain(rows[at])) for at in halves)
 
-    def _piece(self, rows: list[Record], places: NDArray[int64]) -> Piece:
-        kind = self._kinds(rows)
+    def name_thread(self, process: object, thread: object, name: object) -> None:
+        """Keep one name of a thread."""
+        if word(name):
+            names = self.thread_names.setdefault((word(process), word(thread)), set())
+            names.add(word(name).strip())
+
+    def _piece(self, rows: list[Record], places: NDArray[np.int64]) -> Piece:
+        codes = self.words.encoded([row.cat for row in rows])
+        kinds = [category(word(each)) for each in self.words.values]
+        kind = np.array(kinds, dtype=np.int8)[codes]
         spans = kind == LEFT_OUT
         if spans.any():
-            self.count(self.left_out, "span", int(spans.sum()))
+            self.left_out["span"] += int(spans.sum())
             rows = list(compress(rows, (~spans).tolist()))
             kind, places = kind[~spans], places[~spans]
         piece: Piece = {
@@ -115,33 +131,15 @@ class Gathered:
             "lane": self.lanes.encoded(_lane_keys(rows, kind)),
             **_joins([row.args for row in rows], kind),
         }
-        return self._timed(piece, rows)
-
-    def _kinds(self, rows: Sequence[Record]) -> NDArray[int8]:
-        import numpy as np
-
-        codes = self.words.encoded([row.cat for row in rows])
-        kinds = np.array([category(word(each)) for each in self.words.values], dtype=np.int8)
-        return kinds[codes] if len(rows) else np.empty(0, dtype=np.int8)
-
-    def _timed(self, piece: Piece, rows: Sequence[Record]) -> Piece:
-        """With its times; records without one are dropped, durations that are none become 0."""
-        import numpy as np
-
-        start, known = nanoseconds([row.ts for row in rows])
-        duration, said = nanoseconds([row.dur for row in rows])
+        # Records without a time are dropped, durations that are none become 0.
+        piece["start_ns"], known = nanoseconds([row.ts for row in rows])
+        duration, valid = nanoseconds([row.dur for row in rows])
         negative = duration < 0
-        self.count(self.repairs, "missing duration", int((known & ~said).sum()))
-        self.count(self.repairs, "negative duration", int((known & negative).sum()))
-        self.count(self.repairs, "missing time", int((~known).sum()))
-        piece["start_ns"] = start
         piece["duration_ns"] = np.where(negative, 0, duration)
+        self.repairs["missing duration"] += int((known & ~valid).sum())
+        self.repairs["negative duration"] += int((known & negative).sum())
+        self.repairs["missing time"] += int((~known).sum())
         return piece if known.all() else {name: each[known] for name, each in piece.items()}
-
-    def count(self, counter: Counter[str], what: str, times: int) -> None:
-        """Add to a counter, which does not get an entry for what never happened."""
-        if times:
-            counter[what] += times
 
     def _plain(self, row: Record) -> Record:
         """The record with words where it has lists and objects."""
@@ -149,17 +147,9 @@ class Gathered:
         given = _nested(row.args, ("device", "stream"))
         if not wrong and not given:
             return row
-        self.count(self.repairs, "wrong type", len(wrong) + len(given))
+        self.repairs["wrong type"] += len(wrong) + len(given)
         arguments = msgspec.structs.replace(row.args, **given)
         return msgspec.structs.replace(row, **wrong, args=arguments)
-
-
-def _counted(phases: list[Hashable]) -> Counter[Hashable]:
-    """How often each phase occurs; none that is a list or an object."""
-    try:
-        return Counter(phases)
-    except TypeError:
-        return Counter(phase for phase in phases if isinstance(phase, str))
 
 
 def _nested(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, str]:
@@ -167,9 +157,7 @@ def _nested(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, str]:
     return {name: word(value) for name, value in values.items() if isinstance(value, list | dict)}
 
 
-def _lane_keys(rows: Sequence[Record], kind: NDArray[int8]) -> list[Hashable]:
-    import numpy as np
-
+def _lane_keys(rows: Sequence[Record], kind: NDArray[np.int8]) -> list[Hashable]:
     keys: list[Hashable] = [(row.pid, row.tid) for row in rows]
     works = among(kind, WORK).tolist()
     for at in np.flatnonzero(among(kind, ON_STREAMS)).tolist():
@@ -178,10 +166,8 @@ def _lane_keys(rows: Sequence[Record], kind: NDArray[int8]) -> list[Hashable]:
     return keys
 
 
-def _joins(args: list[EventArguments], kind: NDArray[int8]) -> Piece:
-    """What joins events, read only from the kinds of events that it may be said of."""
-    import numpy as np
-
+def _joins(args: list[EventArguments], kind: NDArray[np.int8]) -> Piece:
+    """What joins events, read only from the kinds of events that may have it."""
     everyone = np.ones(len(args), dtype=bool)
     external_id = _read(args, everyone, attrgetter("external_id"))
     older = _read(args, external_id == NOTHING, attrgetter("external_id_before_1_13"))
@@ -197,13 +183,13 @@ def _joins(args: list[EventArguments], kind: NDArray[int8]) -> Piece:
 
 
 def _read(
-    args: list[EventArguments], asked: NDArray[bool_], field_of: Callable[[EventArguments], object]
-) -> NDArray[int64]:
-    """One field as a column; NOTHING where it is not asked for."""
-    import numpy as np
-
+    args: list[EventArguments],
+    where: NDArray[np.bool_],
+    field_of: Callable[[EventArguments], object],
+) -> NDArray[np.int64]:
+    """One field as a column; NOTHING elsewhere."""
     column = np.full(len(args), NOTHING, dtype=np.int64)
-    if asked.any():
-        chosen = args if asked.all() else list(compress(args, asked.tolist()))
-        column[asked] = integers(list(map(field_of, chosen)))
+    if where.any():
+        chosen = args if where.all() else list(compress(args, where.tolist()))
+        column[where] = integers(list(map(field_of, chosen)))
     return column

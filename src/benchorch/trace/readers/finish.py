@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from benchorch.trace.events import NOTHING, Category, Lane
-from benchorch.trace.readers.categories import ON_STREAMS, WORK, among
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.trace.events import NOTHING, Category, Lane, among
+from benchorch.trace.readers.categories import ON_STREAMS, WORK
 from benchorch.trace.readers.columns import Gathered
-from benchorch.trace.readers.forward import forward_lanes
-from benchorch.trace.readers.lanes import numbered, stream_lane, thread_lane
-from benchorch.trace.readers.pairs import paired
-from benchorch.trace.readers.values import word
+from benchorch.trace.readers.lanes import lane_order, stream_lane, thread_lane
+from benchorch.trace.readers.records import Record
+from benchorch.trace.readers.values import nanoseconds, word
+from benchorch.units import NS_PER_US
 
-if TYPE_CHECKING:
-    from numpy import int8, int32, int64
-    from numpy.typing import NDArray
-
-    Columns = dict[str, NDArray[Any]]
+Columns = dict[str, NDArray[Any]]
 
 _NODE_SUFFIX = "_kernel_time"
 _FENCES = ("_fence_before", "_fence_after")
@@ -29,78 +30,103 @@ class Finished:
     """Columns under the names they have in `Events`, and the place of each event in the file."""
 
     columns: Columns
-    place: NDArray[int64]
+    place: NDArray[np.int64]
     names: tuple[str, ...]
     lanes: tuple[Lane, ...]
 
 
 def finished(gathered: Gathered) -> Finished | None:
     """The columns of everything gathered, which is used up; None if there is no event."""
-    import numpy as np
-
+    pieces, repairs = gathered.pieces, gathered.repairs
     if gathered.halves:
-        last_ns = max((_last_end(piece) for piece in gathered.pieces), default=0)
-        gathered.add_complete(*paired(gathered.halves, last_ns, gathered.repairs))
-    if not gathered.pieces:
+        ends_ns = [int((piece["start_ns"] + piece["duration_ns"]).max()) for piece in pieces]
+        gathered.add_complete(*_paired(gathered.halves, max(ends_ns, default=0), repairs))
+    if not pieces:
         return None
-    columns = _joined(gathered)
-    columns["lane"], lanes = _lanes(gathered, columns["lane"])
-    columns = _without_duplicates(columns, gathered.repairs)
-    columns["category"], columns["name"], names = _names(gathered, columns)
-    streams = np.array([lane.stream for lane in lanes], dtype=np.int32)
-    on_streams = among(columns["category"], ON_STREAMS)
-    columns["stream"] = np.where(on_streams, streams[columns["lane"]], np.int32(NOTHING))
-    columns["forward_lane"] = forward_lanes(
-        columns["sequence"], columns.pop("forward_thread"), columns["lane"], columns["start_ns"]
-    )
-    columns["correlation"] = _unambiguous(columns, gathered.repairs)
-    _tell_records(columns, columns.pop("recorded_on"))
-    place = columns.pop("place")
-    return Finished(columns=columns, place=place, names=names, lanes=lanes)
-
-
-def _joined(gathered: Gathered) -> Columns:
-    """Each column in one piece, in the order of the file."""
-    import numpy as np
-
-    pieces = gathered.pieces
     columns = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in [*pieces[0]]}
     pieces.clear()
     if gathered.halves:
         order = np.argsort(columns["place"], kind="stable")
         columns = {name: column[order] for name, column in columns.items()}
-    return columns
+    columns["lane"], lanes = _lanes(gathered, columns["lane"])
+    columns = _without_duplicates(columns, repairs)
+    columns["category"], columns["name"], names = _names(gathered, columns)
+    streams = np.array([lane.stream for lane in lanes], dtype=np.int32)
+    on_streams = among(columns["category"], ON_STREAMS)
+    columns["stream"] = np.where(on_streams, streams[columns["lane"]], np.int32(NOTHING))
+    columns["forward_lane"] = _forward_lanes(
+        columns["sequence"], columns.pop("forward_thread"), columns["lane"], columns["start_ns"]
+    )
+    columns["correlation"] = _unambiguous(columns, repairs)
+    _set_streams_of_event_records(columns, columns.pop("recorded_on"))
+    place = columns.pop("place")
+    return Finished(columns=columns, place=place, names=names, lanes=lanes)
 
 
-def _lanes(gathered: Gathered, codes: NDArray[int32]) -> tuple[NDArray[int32], tuple[Lane, ...]]:
-    """The column of lanes by their final numbers."""
-    import numpy as np
+def _paired(
+    halves: Sequence[tuple[int, Record]], last_ns: int, repairs: Counter[str]
+) -> tuple[list[Record], NDArray[np.int64]]:
+    """Complete records of events that the trace has in two, begin and end; and their places.
 
-    found = [_lane(key) for key in gathered.lanes.values]
+    On each thread an end closes the last begin that is still open, in order of time. A begin
+    without an end lasts to `last_ns` or the last half; an end without a begin is dropped. Both
+    are counted.
+    """
+    times, known = nanoseconds([record.ts for _, record in halves])
+    order = np.lexsort((np.arange(len(halves)), times))
+    open_by_thread: dict[Hashable, list[int]] = {}
+    ends: dict[int, int] = {}
+    for at in order[known[order]].tolist():
+        record = halves[at][1]
+        waiting = open_by_thread.setdefault((record.pid, record.tid), [])
+        if record.ph == "B":
+            waiting.append(at)
+        elif waiting:
+            ends[waiting.pop()] = int(times[at])
+        else:
+            repairs["end without a begin"] += 1
+    last_ns = max([last_ns, *times.tolist()])
+    for waiting in open_by_thread.values():
+        ends.update(dict.fromkeys(waiting, last_ns))
+        repairs["begin without an end"] += len(waiting)
+    begins = sorted(ends, key=lambda at: halves[at][0])
+    rows = [
+        msgspec.structs.replace(halves[at][1], ph="X", dur=(ends[at] - int(times[at])) / NS_PER_US)
+        for at in begins
+    ]
+    return rows, np.array([halves[at][0] for at in begins], dtype=np.int64)
+
+
+def _lanes(
+    gathered: Gathered, codes: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], tuple[Lane, ...]]:
+    """The column of lanes by their final numbers, and the lanes with their labels."""
+    found = [
+        thread_lane(*key) if len(key) == 2 else stream_lane(*key) for key in gathered.lanes.values
+    ]
     used = np.flatnonzero(np.bincount(codes, minlength=len(found))).tolist()
-    ordered, index = numbered(found[code] for code in used)
+    ordered = sorted({found[code] for code in used}, key=lane_order)
+    index = {lane: number for number, lane in enumerate(ordered)}
     table = np.zeros(len(found), dtype=np.int32)
     table[used] = [index[found[code]] for code in used]
-    return table[codes], tuple(gathered.labels.labelled(lane) for lane in ordered)
 
+    def label(lane: Lane) -> str:
+        if lane.on_device:
+            return f"device {lane.device} stream {lane.stream}"
+        return min(
+            gathered.thread_names.get((lane.process, lane.thread)) or {f"thread {lane.thread}"}
+        )
 
-def _lane(key: object) -> Lane:
-    assert isinstance(key, tuple)
-    if len(key) == 2:
-        return thread_lane(*key)
-    process, thread, device, stream, works = key
-    return stream_lane(device, stream, process, thread, works=works)
+    return table[codes], tuple(replace(lane, label=label(lane)) for lane in ordered)
 
 
 def _names(
     gathered: Gathered, columns: Columns
-) -> tuple[NDArray[int8], NDArray[int32], tuple[str, ...]]:
+) -> tuple[NDArray[np.int8], NDArray[np.int32], tuple[str, ...]]:
     """Categories, names by their final numbers, and the names in order.
 
     A node of ONNX Runtime is called what the graph calls it; its fences are none of it.
     """
-    import numpy as np
-
     texts = [word(value) for value in gathered.names.values]
     fences = np.array([text.endswith(_FENCES) for text in texts], dtype=bool)
     codes, category = columns["name"], columns["category"]
@@ -117,9 +143,7 @@ def _names(
 
 
 def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
-    """Without device work that the file tells twice."""
-    import numpy as np
-
+    """Without device work that is in the file twice."""
     work = np.flatnonzero(among(columns["category"], WORK))
     keys = np.stack(
         [
@@ -137,36 +161,55 @@ def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
     return {name: column[keep] for name, column in columns.items()}
 
 
-def _unambiguous(columns: Columns, repairs: Counter[str]) -> NDArray[int64]:
-    """Correlations, no two host calls with the same one: the first and outermost call keeps it."""
-    import numpy as np
+def _forward_lanes(
+    sequence: NDArray[np.int64],
+    forward_thread: NDArray[np.int64],
+    lane: NDArray[np.int32],
+    start_ns: NDArray[np.int64],
+) -> NDArray[np.int32]:
+    """For each event with a forward thread the lane of that thread; NOTHING for the others.
 
+    PyTorch numbers threads its own way here, and exports the number of none. So the thread is the
+    lane on which most of the sequence numbers were used before, by operators which are not
+    backward ones; of several the first lane. All arrays have shape ``(n,)``.
+    """
+    result = np.full(len(lane), NOTHING, dtype=np.int32)
+    candidates = np.flatnonzero((forward_thread <= 0) & (sequence >= 0))
+    for thread in np.unique(forward_thread[forward_thread > 0]):
+        backward = np.flatnonzero(forward_thread == thread)
+        order = backward[sequence[backward] >= 0]
+        if not len(order) or not len(candidates):
+            continue
+        order = order[np.lexsort((-start_ns[order], sequence[order]))]
+        numbers, first = np.unique(sequence[order], return_index=True)
+        last_start_ns = start_ns[order[first]]
+        at = np.minimum(np.searchsorted(numbers, sequence[candidates]), len(numbers) - 1)
+        fits = (numbers[at] == sequence[candidates]) & (start_ns[candidates] < last_start_ns[at])
+        if fits.any():
+            result[backward] = np.argmax(np.bincount(lane[candidates[fits]]))
+    return result
+
+
+def _unambiguous(columns: Columns, repairs: Counter[str]) -> NDArray[np.int64]:
+    """Correlations, no two host calls with the same one: the first and outermost call keeps it."""
     correlation = columns["correlation"].copy()
     calls = np.flatnonzero((columns["category"] == Category.RUNTIME) & (correlation >= 0))
-    order = calls[
-        np.lexsort((-columns["duration_ns"][calls], columns["start_ns"][calls], correlation[calls]))
-    ]
-    later = order[1:][correlation[order[1:]] == correlation[order[:-1]]]
-    if len(later):
-        repairs["duplicate correlation"] += len(later)
-        correlation[later] = NOTHING
+    keys = (-columns["duration_ns"][calls], columns["start_ns"][calls], correlation[calls])
+    calls = calls[np.lexsort(keys)]
+    later = calls[1:][correlation[calls[1:]] == correlation[calls[:-1]]]
+    repairs["duplicate correlation"] += len(later)
+    correlation[later] = NOTHING
     return correlation
 
 
-def _tell_records(columns: Columns, recorded_on: NDArray[int64]) -> None:
+def _set_streams_of_event_records(columns: Columns, recorded_on: NDArray[np.int64]) -> None:
     """Give host calls that record an event the stream that a wait for it names."""
-    import numpy as np
-
-    notes = np.flatnonzero((recorded_on >= 0) & (columns["awaited"] >= 0))
+    waits = np.flatnonzero((recorded_on >= 0) & (columns["awaited"] >= 0))
     calls = np.flatnonzero(columns["category"] == Category.RUNTIME)
     calls = calls[np.argsort(columns["correlation"][calls], kind="stable")]
-    if not len(notes) or not len(calls):
+    if not len(waits) or not len(calls):
         return
-    known, awaited = columns["correlation"][calls], columns["awaited"][notes]
+    known, awaited = columns["correlation"][calls], columns["awaited"][waits]
     at = np.minimum(np.searchsorted(known, awaited), len(calls) - 1)
-    said = known[at] == awaited
-    columns["stream"][calls[at[said]]] = recorded_on[notes[said]]
-
-
-def _last_end(piece: Columns) -> int:
-    return int((piece["start_ns"] + piece["duration_ns"]).max())
+    found = known[at] == awaited
+    columns["stream"][calls[at[found]]] = recorded_on[waits[found]]

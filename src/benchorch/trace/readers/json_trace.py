@@ -1,23 +1,28 @@
 """Profiles in JSON: PyTorch's object with ``traceEvents``, ONNX Runtime's list.
 
-Both hold the same kind of records, so one reader does: an exporter's word for the category says
-what a record is. Times are microseconds with decimals.
+Both hold the same kind of records, so one reader does: the exporter's word for the category
+decides what a record is. Times are microseconds with decimals.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.events import Events
-from benchorch.trace.readers.blocks import BLOCK_BYTES, Blocks
-from benchorch.trace.readers.columns import Gathered
-from benchorch.trace.readers.details import JsonDetails
+from benchorch.trace.readers.columns import ROW_BITS, Gathered
 from benchorch.trace.readers.finish import finished
-from benchorch.trace.readers.refusal import no_trace
+from benchorch.trace.readers.record_blocks import BLOCK_BYTES, RecordBlocks, no_trace
+from benchorch.trace.readers.records import UNREADABLE, arguments
 from benchorch.trace.readers.source import TraceFile
 
 MOST_EVENTS = 50_000_000
@@ -31,9 +36,17 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
         block_bytes: how much of the text is decoded at once; it changes nothing but memory.
     """
     gathered = Gathered()
+    spans, records = [], 0
     with TraceFile(path) as source, _collector_off():
-        blocks = Blocks(source, block_bytes)
-        spans = list(_spans(blocks, gathered, path))
+        blocks = RecordBlocks(source, block_bytes)
+        for number, block in enumerate(blocks):
+            gathered.add(block.rows, number)
+            spans.append((block.start, block.end))
+            records += len(block.rows)
+            if records > MOST_EVENTS:
+                raise TraceError(
+                    f"{path} holds more than {MOST_EVENTS} records. Profile fewer iterations."
+                )
         done = finished(gathered)
     if done is None:
         records = sum(gathered.left_out.values()) + sum(gathered.repairs.values())
@@ -48,22 +61,9 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
         facts={
             **blocks.facts,
             "format": "kineto" if blocks.is_object else "onnx_runtime",
-            "left_out": dict(sorted(gathered.left_out.items())),
+            "left_out": dict(sorted((+gathered.left_out).items())),
         },
     )
-
-
-def _spans(blocks: Blocks, gathered: Gathered, path: Path) -> Iterator[tuple[int, int]]:
-    """Gathers each block; gives where it stands."""
-    records = 0
-    for number, block in enumerate(blocks):
-        gathered.add(block.rows, number)
-        records += len(block.rows)
-        if records > MOST_EVENTS:
-            raise TraceError(
-                f"{path} holds more than {MOST_EVENTS} records. Profile fewer iterations."
-            )
-        yield block.start, block.end
 
 
 @contextmanager
@@ -76,3 +76,36 @@ def _collector_off() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonDetails:
+    """Arguments of records, read from the file on request, by where their blocks stand in it.
+
+    Attributes:
+        path: the file, which must still be what it was.
+        blocks: where each block of records starts and ends in the unpacked file.
+        place: (n,) block and row of each event.
+    """
+
+    path: Path
+    blocks: Sequence[tuple[int, int]]
+    place: NDArray[np.int64]
+
+    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
+        """The arguments of some events by index; an empty mapping for those that have none."""
+        found: dict[int, Mapping[str, object]] = {}
+        by_place = sorted((int(self.place[index]), index) for index in indices)
+        with TraceFile(self.path) as source:
+            for block, group in groupby(by_place, key=lambda item: item[0] >> ROW_BITS):
+                places, events = zip(*group, strict=True)
+                start, end = self.blocks[block]
+                source.skip_to(start)
+                text = b"[%b]" % source.read(end - start)
+                rows = [place & ((1 << ROW_BITS) - 1) for place in places]
+                try:
+                    found.update(zip(events, arguments(text, rows), strict=True))
+                except (*UNREADABLE, IndexError) as error:
+                    raise TraceError(f"{self.path} has changed since it was read.") from error
+        return found

@@ -1,11 +1,8 @@
-"""Which lane a record's ids mean, and what people call it."""
+"""Lanes that a record's ids mean, and their order."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import final
 
 from benchorch.trace.events import NOTHING, Lane
 from benchorch.trace.readers.values import integer, word
@@ -23,7 +20,7 @@ def thread_lane(process: object, thread: object) -> Lane:
 
 
 def stream_lane(
-    device: object, stream: object, process: object, thread: object, *, works: bool
+    process: object, thread: object, device: object, stream: object, works: bool
 ) -> Lane:
     """The lane of a stream by its own numbers, or by those of its row where it has none.
 
@@ -46,45 +43,10 @@ def _row(spelled: object) -> int:
     return (number - SYNC_ROWS if number >= SYNC_ROWS else number) % (_MOST_STREAM + 1)
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Labels:
-    """What the file calls its processes and threads, by their ids as text."""
-
-    processes: dict[str, set[str]] = field(default_factory=dict)
-    threads: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-
-    def add(self, kind: object, process: object, thread: object, name: object) -> None:
-        """Keep one record of metadata, if it names something."""
-        if kind == "thread_name" and word(name):
-            self.threads.setdefault((word(process), word(thread)), set()).add(word(name).strip())
-        elif kind == "process_name" and word(name):
-            self.processes.setdefault(word(process), set()).add(word(name).strip())
-
-    def labelled(self, lane: Lane) -> Lane:
-        """The lane with its label."""
-        if lane.on_device:
-            return replace(lane, label=f"device {lane.device} stream {lane.stream}")
-        names = self.threads.get((lane.process, lane.thread)) or {f"thread {lane.thread}"}
-        return replace(lane, label=min(names))
-
-
-def in_order(lanes: Iterable[Lane]) -> tuple[Lane, ...]:
-    """Each lane once: host threads before streams, by number where they have one."""
-    return tuple(sorted(set(lanes), key=_order))
-
-
-def _order(lane: Lane) -> tuple[object, ...]:
-    ids = (_natural(lane.process), _natural(lane.thread))
+def lane_order(lane: Lane) -> tuple[object, ...]:
+    """A key that sorts host threads before streams, by number where they have one."""
+    ids = []
+    for spelled in (lane.process, lane.thread):
+        number = integer(spelled)
+        ids.append((0 if number == NOTHING else number, spelled))
     return (lane.device, lane.stream, *ids)
-
-
-def _natural(spelled: str) -> tuple[int, str]:
-    number = integer(spelled)
-    return (0 if number == NOTHING else number, spelled)
-
-
-def numbered(lanes: Iterable[Lane]) -> tuple[tuple[Lane, ...], Mapping[Lane, int]]:
-    """The lanes in order, and the index of each."""
-    ordered = in_order(lanes)
-    return ordered, {lane: index for index, lane in enumerate(ordered)}

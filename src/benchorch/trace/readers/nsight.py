@@ -13,7 +13,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.events import NOTHING, Category, Events
@@ -22,15 +25,11 @@ from benchorch.trace.readers.finish import finished
 from benchorch.trace.readers.sqlite_file import SqliteFile
 from benchorch.trace.readers.values import MOST_NS, integer, integers, word
 
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
 WAITS = re.compile(
     r"(pthread_(cond_|join|mutex_lock|mutex_timedlock|rwlock_|barrier_wait|timedjoin)|sem_|futex"
     r"|p?poll|p?select|epoll_p?wait|wait|io_getevents|accept|recv)"
 )
-"""Calls of the operating system that end because of somebody else."""
+"""Calls of the operating system that end because of another thread or process."""
 
 _COPIES = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 _SYNCS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
@@ -43,18 +42,18 @@ Row = tuple[object, ...]
 Naming = Callable[["_Words", Row], str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Table:
     """One kind of event.
 
     Attributes:
-        told: columns that say what an event is called, for `naming`.
-        on_host: whether ``globalTid`` says where it was, else ``deviceId`` and ``streamId``.
+        named_by: the columns that `naming` makes an event's name of.
+        on_host: whether its lane is that of ``globalTid``, else of ``deviceId`` and ``streamId``.
     """
 
     name: str
     category: Category
-    told: tuple[str, ...]
+    named_by: tuple[str, ...]
     naming: Naming
     on_host: bool = False
 
@@ -112,64 +111,20 @@ def _system_call(words: _Words, row: Row) -> str:
 
 
 TABLES = (
+    _Table("CUPTI_ACTIVITY_KIND_RUNTIME", Category.RUNTIME, ("nameId",), _called, on_host=True),
+    _Table("CUPTI_ACTIVITY_KIND_KERNEL", Category.KERNEL, ("demangledName", "shortName"), _kernel),
     _Table(
-        name="CUPTI_ACTIVITY_KIND_RUNTIME",
-        category=Category.RUNTIME,
-        told=("nameId",),
-        naming=_called,
-        on_host=True,
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+        Category.KERNEL,
+        ("graphId",),
+        lambda _, row: f"CUDA graph {integer(row[0])}",
     ),
-    _Table(
-        name="CUPTI_ACTIVITY_KIND_KERNEL",
-        category=Category.KERNEL,
-        told=("demangledName", "shortName"),
-        naming=_kernel,
-    ),
-    _Table(
-        name="CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-        category=Category.KERNEL,
-        told=("graphId",),
-        naming=lambda _, row: f"CUDA graph {integer(row[0])}",
-    ),
-    _Table(
-        name="CUPTI_ACTIVITY_KIND_MEMCPY",
-        category=Category.COPY,
-        told=("copyKind", "srcKind", "dstKind"),
-        naming=_copy,
-    ),
-    _Table(
-        name="CUPTI_ACTIVITY_KIND_MEMSET",
-        category=Category.FILL,
-        told=("bytes",),
-        naming=lambda _, __: "Memset",
-    ),
-    _Table(
-        name="CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-        category=Category.SYNC,
-        told=("syncType",),
-        naming=_sync,
-    ),
-    _Table(
-        name="NVTX_EVENTS",
-        category=Category.ANNOTATION,
-        told=("text", "textId"),
-        naming=_range,
-        on_host=True,
-    ),
-    _Table(
-        name="OSRT_API",
-        category=Category.ANNOTATION,
-        told=("nameId",),
-        naming=_system_call,
-        on_host=True,
-    ),
-    _Table(
-        name="PROFILER_OVERHEAD",
-        category=Category.OVERHEAD,
-        told=("nameId",),
-        naming=_called,
-        on_host=True,
-    ),
+    _Table("CUPTI_ACTIVITY_KIND_MEMCPY", Category.COPY, ("copyKind", "srcKind", "dstKind"), _copy),
+    _Table("CUPTI_ACTIVITY_KIND_MEMSET", Category.FILL, ("bytes",), lambda _, __: "Memset"),
+    _Table("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", Category.SYNC, ("syncType",), _sync),
+    _Table("NVTX_EVENTS", Category.ANNOTATION, ("text", "textId"), _range, on_host=True),
+    _Table("OSRT_API", Category.ANNOTATION, ("nameId",), _system_call, on_host=True),
+    _Table("PROFILER_OVERHEAD", Category.OVERHEAD, ("nameId",), _called, on_host=True),
 )
 
 _ALL = ("start", "end", "globalTid", "deviceId", "streamId", "correlationId", "graphNodeId")
@@ -182,11 +137,15 @@ def read_nsight(path: Path) -> Events:
         words = _Words(file)
         awaited = _awaited(file)
         for number, table in enumerate(TABLES):
-            for columns in file.chunks(table.name, (*_ALL, *table.told)):
+            for columns in file.chunks(table.name, (*_ALL, *table.named_by)):
                 _gather(gathered, table, number, columns, words, awaited)
-        _label(gathered, file, words)
-        left_out = dict(gathered.left_out)
-        facts = {"format": "nsight", "devices": _devices(file), "left_out": left_out}
+        for _, threads, names in file.chunks("ThreadNames", ("globalTid", "nameId")):
+            for thread, name in zip(threads, names, strict=True):
+                gathered.name_thread(*_thread(thread), words.string(name))
+        devices = [
+            word(name) for _, names in file.chunks("TARGET_INFO_GPU", ("name",)) for name in names
+        ]
+        facts = {"format": "nsight", "devices": devices, "left_out": dict(+gathered.left_out)}
         tables = sorted(file.columns)
     done = finished(gathered)
     if done is None:
@@ -200,7 +159,7 @@ def read_nsight(path: Path) -> Events:
         names=done.names,
         lanes=done.lanes,
         details=NsightDetails(path=path, place=done.place),
-        repairs=dict(sorted(gathered.repairs.items())),
+        repairs=dict(sorted((+gathered.repairs).items())),
         facts=facts,
     )
 
@@ -214,16 +173,14 @@ def _gather(
     awaited: Mapping[int, int],
 ) -> None:
     """Take some rows of a table; those that never ended are left out."""
-    import numpy as np
-
-    rowid, start, end, thread, device, stream, correlation, graph_node, *told = columns
+    rowid, start, end, thread, device, stream, correlation, graph_node, *named_by = columns
     start_ns, end_ns = integers(start), integers(end)
     ended = (start_ns != NOTHING) & (end_ns != NOTHING) & (np.abs(start_ns) <= MOST_NS)
-    gathered.count(gathered.left_out, "without a start or an end", int((~ended).sum()))
-    gathered.count(gathered.repairs, "negative duration", int((ended & (end_ns < start_ns)).sum()))
+    gathered.left_out["without a start or an end"] += int((~ended).sum())
+    gathered.repairs["negative duration"] += int((ended & (end_ns < start_ns)).sum())
     nothing = np.full(len(rowid), NOTHING, dtype=np.int64)
     correlations = integers(correlation)
-    names = [table.naming(words, row) for row in zip(*told, strict=True)]
+    names = [table.naming(words, row) for row in zip(*named_by, strict=True)]
     piece = {
         "place": (np.int64(number) << _ROWID_BITS) | integers(rowid),
         "category": np.full(len(rowid), table.category, dtype=np.int8),
@@ -261,7 +218,7 @@ def _thread(global_id: object) -> tuple[int, int]:
 def _awaited(file: SqliteFile) -> Mapping[int, int]:
     """The correlation of the event record that each synchronisation waits for, by its own.
 
-    Newer exports say which record it is; else it is the last one of that event before the wait.
+    Newer exports name the record; else it is the last one of that event before the wait.
     """
     records = _rows(file, "CUPTI_ACTIVITY_KIND_CUDA_EVENT")
     exact = {sync: correlation for correlation, _, sync in records if sync != NOTHING}
@@ -285,16 +242,6 @@ def _rows(file: SqliteFile, table: str) -> list[tuple[int, int, int]]:
     ]
 
 
-def _label(gathered: Gathered, file: SqliteFile, words: _Words) -> None:
-    for _, threads, names in file.chunks("ThreadNames", ("globalTid", "nameId")):
-        for thread, name in zip(threads, names, strict=True):
-            gathered.labels.add("thread_name", *_thread(thread), words.string(name))
-
-
-def _devices(file: SqliteFile) -> list[str]:
-    return [word(name) for _, names in file.chunks("TARGET_INFO_GPU", ("name",)) for name in names]
-
-
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NsightDetails:
@@ -306,7 +253,7 @@ class NsightDetails:
     """
 
     path: Path
-    place: NDArray[int64]
+    place: NDArray[np.int64]
 
     def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
         """The columns of some events by index."""

@@ -1,4 +1,4 @@
-"""Which reader reads this file?"""
+"""Choice of the reader by a file's first bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One record of a JSON trace: which of its fields are read, and what is made of a damaged one.
+"""Records of a JSON trace: the fields that are read, and lenient reading of damaged ones.
 
 The fields that exporters disagree about are read as whatever they are; `columns` makes numbers
 of them. Fields that are not named here are skipped without being built.
@@ -64,7 +64,7 @@ class _Bare(msgspec.Struct, gc=False):
 
 
 UNREADABLE = (ValueError, RecursionError)
-"""What a decoder says to text that is not what it expects; msgspec's errors are ValueErrors."""
+"""Errors of decoders on unexpected text; msgspec's are ValueErrors."""
 
 _records = msgspec.json.Decoder(list[Record])
 _bare = msgspec.json.Decoder(list[_Bare])

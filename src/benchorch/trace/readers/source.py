@@ -14,7 +14,7 @@ from benchorch.units import format_bytes
 GZIP_MAGIC = b"\x1f\x8b"
 MOST_UNPACKED_BYTES = 16 * 2**30
 _PACKED_BYTES = 64 * 2**10  # what a damaged place can cost
-_GZIP_FRAME = 31  # zlib's word for: with gzip's header and checksum
+_GZIP_FRAME = 31  # zlib's number for: with gzip's header and checksum
 _SKIPPED_BYTES = 2**20
 
 
@@ -22,8 +22,8 @@ _SKIPPED_BYTES = 2**20
 class TraceFile:
     """A file that is read forwards, plain or gzip by what it starts with, not by its name.
 
-    Memory is bounded by what is asked for, whatever the ratio of the packing; a packed file of
-    which more than `limit_bytes` come is refused.
+    Memory is bounded by the size requested, whatever the ratio of the packing; a packed file of
+    which more than `limit_bytes` come is rejected.
 
     Attributes:
         repairs: ``truncated gzip`` or ``damaged gzip`` where the packing broke off.
@@ -52,7 +52,7 @@ class TraceFile:
         self._file.close()
 
     def read(self, size: int) -> bytes:
-        """The next bytes, as many as asked for unless the file ends; empty at its end."""
+        """The next bytes, as many as requested unless the file ends; empty at its end."""
         found = self._read(size)
         self._position += len(found)
         return found

@@ -1,4 +1,4 @@
-"""Tables of an SQLite file that somebody else wrote, read without trusting or touching it."""
+"""Tables of an SQLite file of another program, read without trusting or changing it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SqliteFile:
         except sqlite3.Error as error:
             raise TraceError(f"{path} is an SQLite file that cannot be read: {error}.") from error
 
-    def chunks(self, table: str, wanted: Sequence[str]) -> Iterator[list[tuple[object, ...]]]:
+    def chunks(self, table: str, requested: Sequence[str]) -> Iterator[list[tuple[object, ...]]]:
         """One column after the other of some rows at a time, ``rowid`` first.
 
         A column that the table does not have is all None; a table that is not there gives none.
@@ -51,7 +51,7 @@ class SqliteFile:
         if table not in self.columns:
             return
         there = self.columns[table]
-        names = (_quoted(name) if name in there else "NULL" for name in wanted)
+        names = (_quoted(name) if name in there else "NULL" for name in requested)
         cursor = self._run(f"SELECT rowid, {', '.join(names)} FROM {_quoted(table)}")
         while rows := cursor.fetchmany(_CHUNK_ROWS):
             yield list(zip(*rows, strict=True))

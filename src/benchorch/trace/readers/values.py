@@ -1,17 +1,15 @@
-"""Numbers and words out of fields whose types lie: exporters write 7, 7.0, "7" and "0x7"."""
+"""Numbers and text from fields of unreliable types: exporters write 7, 7.0, "7" and "0x7"."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING
 from benchorch.units import NS_PER_US
-
-if TYPE_CHECKING:
-    from numpy import bool_, float64, int64
-    from numpy.typing import NDArray
 
 MOST_NS = 2**61  # two of them still add up to an int64
 _LONGEST_WORD = 16_384
@@ -49,10 +47,8 @@ def word(value: object) -> str:
     return text[:_LONGEST_WORD].encode("utf-8", "replace").decode("utf-8")
 
 
-def integers(values: Sequence[object]) -> NDArray[int64]:
+def integers(values: Sequence[object]) -> NDArray[np.int64]:
     """One column of whole numbers; NOTHING where a field means none."""
-    import numpy as np
-
     if values.count(NOTHING) == len(values):
         return np.full(len(values), NOTHING, dtype=np.int64)
     try:
@@ -65,22 +61,18 @@ def integers(values: Sequence[object]) -> NDArray[int64]:
     return column
 
 
-def nanoseconds(values: Sequence[object]) -> tuple[NDArray[int64], NDArray[bool_]]:
+def nanoseconds(values: Sequence[object]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """One column of times out of microseconds with decimals, and which of them are times.
 
     ``round(us * 1000)`` is exact as long as a double holds the microseconds with three
     decimals: up to 9e12 us, a hundred days. Where it is no time the column has 0.
     """
-    import numpy as np
-
     scaled = _floats(values) * NS_PER_US
     known = np.abs(scaled) <= MOST_NS
     return np.where(known, np.rint(scaled), 0.0).astype(np.int64), known
 
 
-def _floats(values: Sequence[object]) -> NDArray[float64]:
-    import numpy as np
-
+def _floats(values: Sequence[object]) -> NDArray[np.float64]:
     try:
         column = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

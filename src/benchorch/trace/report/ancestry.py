@@ -1,10 +1,13 @@
-"""Under what did an event happen: its modules, and its operators from the outside in?"""
+"""Modules and operators around each event, from the outside in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.owners import MODULE, Owners, inherited
 from benchorch.trace.attribution.workloads import op_type
@@ -13,28 +16,24 @@ from benchorch.trace.distinct import distinct
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
 from benchorch.trace.report.call_chains import Chain, call_chains
 
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
 NO_OWNER = "between events"
-"""What time is called that belongs to no event."""
+"""The name of time that belongs to no event."""
 
 Stack = tuple[str, ...]
-Piece = tuple[Stack, int, int]
+StackTime = tuple[Stack, int, int]
 """Names from the outside in, the nanoseconds, and the number of the class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ancestry:
-    """The n events of a trace and what each belongs to.
+    """The n events of a trace with their modules and operators.
 
     Attributes:
         events, owned: of the trace.
-        types: by a name's number, the operator that ONNX Runtime says its node is of.
+        types: by a name's number, the operator type that ONNX Runtime records of its node.
         module: (n,) number of the name of the innermost module's range, or NOTHING.
         chain: (n,) of the operators and device work above and of each, within that module.
-        chains: all that there are.
+        chains: all chains.
         extra: (n,) an event's own name where its chain does not end with it and it is no module.
     """
 
@@ -46,10 +45,8 @@ class Ancestry:
     chains: Sequence[Chain]
     extra: NDArray[int64]
 
-    def pieces(self, path: CriticalPath) -> Iterator[Piece]:
+    def stack_times(self, path: CriticalPath) -> Iterator[StackTime]:
         """The time on a path by stack and class, in the order of first occurrence."""
-        import numpy as np
-
         columns = [
             np.append(column, end)[path.owner]
             for column, end in ((self.module, -1), (self.chain, 0), (self.extra, -1))
@@ -69,21 +66,19 @@ class Ancestry:
         return self.events.names[code].removeprefix(MODULE) if code != NOTHING else ""
 
     def module_of(self, event: int) -> str:
-        """The innermost module's qualified name; empty where no range says."""
+        """The innermost module's qualified name; empty where no range has one."""
         return self.module_name(int(self.module[event]))
 
     def outermost_operators(self) -> NDArray[int64]:
         """The farthest operator above each event that is still in the same module, (n,)."""
-        import numpy as np
-
         module, parent, operator = self.owned.module, self.owned.parent, self.owned.operator
         own = np.arange(len(self.events), dtype=np.int64)
-        # A parent without one has index -1: the last event's values are looked at and not used.
+        # A parent without one has index -1: the last event's values are read and not used.
         within = (parent != NOTHING) & (operator[parent] != NOTHING) & (module[parent] == module)
         return inherited(parent, np.where((operator == own) & ~within, own, NOTHING))
 
     def _stack(self, module: int, chain: int, extra: int) -> Stack:
-        """Parts of the module's name, operators, and what the event itself is called."""
+        """Parts of the module's name, operators, and the event's own name."""
         names = [self.events.names[extra]] if extra != NOTHING else []
         while chain:
             chain, code = self.chains[chain]
@@ -94,9 +89,7 @@ class Ancestry:
 
 
 def ancestry(events: Events, owned: Owners) -> Ancestry:
-    """Of a trace; what its nodes are of is read again from its file, once for each name."""
-    import numpy as np
-
+    """The ancestry of a trace; node types are read again from its file, once for each name."""
     name = events.name.astype(np.int64)
     shown = np.isin(events.category, (Category.OPERATOR, Category.NODE, *DEVICE_WORK))
     is_module = _is_module(events)
@@ -114,18 +107,14 @@ def ancestry(events: Events, owned: Owners) -> Ancestry:
 
 
 def _is_module(events: Events) -> NDArray[bool_]:
-    import numpy as np
-
     named = np.array([name.startswith(MODULE) for name in events.names] or [False])
     found: NDArray[bool_] = named[events.name]
     return found
 
 
 def _types(events: Events) -> dict[int, str]:
-    import numpy as np
-
     nodes = np.flatnonzero(events.category == Category.NODE)
     codes, first = np.unique(events.name[nodes], return_index=True)
-    said = events.details.read(nodes[first].tolist())
-    kinds = (op_type("", said[int(event)]) for event in nodes[first])
+    details = events.details.read(nodes[first].tolist())
+    kinds = (op_type("", details[int(event)]) for event in nodes[first])
     return {int(code): kind for code, kind in zip(codes, kinds, strict=True) if kind}

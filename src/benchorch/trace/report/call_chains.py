@@ -1,18 +1,16 @@
-"""What every event is called by, from the outside in, however many there are."""
+"""Chains of callers of every event, computed level by level."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy import bool_, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.distinct import distinct
 from benchorch.trace.events import NOTHING
 
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
 DEEPEST = 400
-"""Levels that are looked at; a launch that seems to lie in what it launched has no end."""
+"""Levels that are followed; a launch that seems to lie in what it launched has no end."""
 
 Chain = tuple[int, int]
 """The number of the chain that another one continues, and what it adds."""
@@ -23,16 +21,13 @@ def call_chains(
 ) -> tuple[NDArray[int64], list[Chain]]:
     """The chain of values above and of each event, (n,), and all chains that there are.
 
-    Chain 0 is that of none; every other is the one it continues and the value that it adds.
-    Events are gone through level by level, a level at once.
+    Chain 0 is empty; every other one is the chain it continues and the value it adds.
 
     Args:
         parent: (n,) of each event, or NOTHING.
         own: (n,) what each event adds, >= 0, or NOTHING.
         fresh: (n,) events at which a new chain begins.
     """
-    import numpy as np
-
     depth = _depths(parent)
     levels = np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])
     span = int(own.max(initial=0)) + 1
@@ -53,9 +48,7 @@ def call_chains(
 
 
 def _depths(parent: NDArray[int64]) -> NDArray[int64]:
-    """How many ancestors each has, (n,); counting ends where no trace is that deep."""
-    import numpy as np
-
+    """How many ancestors each has, (n,), up to the deepest level."""
     depth = np.zeros(len(parent), dtype=np.int64)
     (open_,) = np.nonzero(parent != NOTHING)
     above = parent[open_]

@@ -1,9 +1,12 @@
-"""What was called, as a graph: where the model's own is not known, the trace still says this."""
+"""The graph of called operators, for traces without the model's own graph."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_, int32, int64
+from numpy.typing import NDArray
 
 from benchorch.trace.analysed import Analysed
 from benchorch.trace.attribution.entities import Entities
@@ -12,18 +15,12 @@ from benchorch.trace.events import NOTHING
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.report.ancestry import Ancestry
 
-if TYPE_CHECKING:
-    from numpy import bool_, int32, int64
-    from numpy.typing import NDArray
-
 OWN_GRAPH, OWN_SOURCE = "called", "trace"
 """Name and source of such a graph."""
 
 
 def called_graph(analysis: Analysed, above: Ancestry) -> tuple[OperatorGraph, Entities]:
     """Operators of modules as nodes; edges lead from each call on a lane to the next."""
-    import numpy as np
-
     events, operator = analysis.events, above.outermost_operators()
     inside = _in_window(analysis)
     calls = np.flatnonzero((operator == np.arange(len(events))) & inside)
@@ -50,9 +47,7 @@ def called_graph(analysis: Analysed, above: Ancestry) -> tuple[OperatorGraph, En
 
 
 def _followed(lane: NDArray[int32], number: NDArray[int64]) -> dict[int, dict[int, None]]:
-    """Of each node those it was called right after on a lane, as far as they came first before."""
-    import numpy as np
-
+    """By node, those it was called right after on a lane, among the nodes that came before it."""
     before: dict[int, dict[int, None]] = {}
     for one in np.unique(lane).tolist():
         for tail, head in pairs_along(number[lane == one]):
@@ -86,8 +81,6 @@ def _in_window(analysis: Analysed) -> NDArray[bool_]:
 
 def pairs_along(along: NDArray[int64]) -> list[tuple[int, int]]:
     """Different neighbours of a series, each pair once, in the order of their first occurrence."""
-    import numpy as np
-
     before, after = along[:-1], along[1:]
     changed = before != after
     span = int(along.max(initial=0)) + 1

@@ -1,17 +1,17 @@
-"""Which colour says what: the same in every picture, page and viewer."""
+"""The meaning of colors, the same in every chart, page and viewer."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from benchorch.trace.dag import CLASSES, Class, Tier
+from benchorch.trace.dag import Class, Tier
 
 PATH = "#8b0000"
 """Dark red: on the critical path."""
 
 WHITE, INK = "#ffffff", "#000000"
 RAMP = ((0.0, "#ffffff"), (0.5, "#8fcf9a"), (1.0, "#2e7d32"))
-"""The greener, the more there is to gain."""
+"""The greener, the larger the gain."""
 
 OF_CLASS = {
     Class.GPU_COMPUTE: "#2e7d32",
@@ -48,7 +48,7 @@ PERFETTO = {
 
 
 def heat(share: float) -> str:
-    """The ramp's colour at a share between 0 and 1; what lies outside is taken to its ends."""
+    """The ramp's color at a share between 0 and 1; others are clamped."""
     at = min(max(share, 0.0), 1.0)
     for (low, below), (high, above) in pairwise(RAMP):
         if at <= high:
@@ -56,9 +56,9 @@ def heat(share: float) -> str:
     return RAMP[-1][1]
 
 
-def text_on(colour: str) -> str:
-    """Dark or white, whichever reads better on it."""
-    return max((INK, WHITE), key=lambda ink: contrast(ink, colour))
+def text_on(color: str) -> str:
+    """Black or white, whichever has more contrast."""
+    return max((INK, WHITE), key=lambda ink: contrast(ink, color))
 
 
 def contrast(one: str, other: str) -> float:
@@ -72,18 +72,13 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def _luminance(colour: str) -> float:
-    red, green, blue = (_linear(part) for part in _parts(colour))
+def _luminance(color: str) -> float:
+    red, green, blue = (_linear(part) for part in _parts(color))
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def of_class(label: int) -> str:
-    """The colour of the class with that number."""
-    return OF_CLASS[CLASSES[label]]
-
-
 def perfetto_name(label: str) -> str:
-    """What a trace viewer calls the colour nearest to a class's."""
+    """The name that trace viewers have for the color nearest to a class's."""
     return next(
         (name for start, name in PERFETTO.items() if label.startswith(start)), "thread_state_iowait"
     )
@@ -94,8 +89,8 @@ def _mix(below: str, above: str, share: float) -> str:
     return "#" + "".join(f"{round(low + (high - low) * share):02x}" for low, high in parts)
 
 
-def _parts(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+def _parts(color: str) -> tuple[int, int, int]:
+    return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
 
 
 def _linear(part: int) -> float:

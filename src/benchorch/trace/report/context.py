@@ -1,4 +1,4 @@
-"""What the artifacts are made from, and how its numbers are said to a person."""
+"""Tables of the findings, and numbers formatted for people."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from benchorch.trace.findings import EntityRow, WindowFindings
 from benchorch.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
 SCHEMA_VERSION = 1
-"""Of every JSON file here; raised when a reader of the last one could misread this one."""
+"""Of every JSON file here; raised when a reader of the last version could misread this one."""
 
 UNATTRIBUTED = "unattributed"
 """The row of a table for the time that belongs to nothing in it."""
 
 
 def tables(findings: WindowFindings) -> Mapping[str, tuple[EntityRow, ...]]:
-    """Every table that has rows, by what its rows are."""
+    """Every table that has rows, by name."""
     listed = {
         "operators": findings.operators,
         "modules": findings.modules,

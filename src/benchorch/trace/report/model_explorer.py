@@ -1,7 +1,7 @@
-"""The findings as overlays of Model Explorer: one file a metric, the paths as edges.
+"""Files for Model Explorer: the graph with its paths, and one overlay a metric.
 
-A viewer joins them to its graph by the graph's id and the nodes' ids. Values are sums that may
-be added up in a group: a node has its own time and no other's.
+The viewer joins them by the graph's id and the nodes' ids. A node has its own time only, so that
+the viewer may add up the values of a group.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from benchorch.trace.report.graph_times import GraphTimes, NodeTime
 from benchorch.units import NS_PER_US
 
 OF_SHARES, OF_LIMITS = ("min", "max", "avg"), ("sum", "avg")
-"""What means nothing in a group: of parts of a whole all but the sum, of limits the sum."""
+"""Statistics without meaning in a group: for shares all but the sum, for limits the sum."""
 
 ADDING_UP = ("on_path_us", "critical_share")
 
-BOUND_COLOURS = {"compute": "#2e7d32", "memory": "#66a61e", "latency": "#e6ab02"}
+BOUND_COLORS = {"compute": "#2e7d32", "memory": "#66a61e", "latency": "#e6ab02"}
 
 
 def node_data(times: GraphTimes, makespan_ns: int) -> Mapping[str, dict[str, object]]:
@@ -72,27 +72,28 @@ def edge_overlays(times: GraphTimes) -> dict[str, object]:
 
 
 def viewer_ids(graph: OperatorGraph) -> Mapping[str, str]:
-    """What a viewer calls each node: its name, or the number that it gives a nameless one."""
+    """The viewer's id of each node: its name, or the number that it gives a nameless one."""
     return {node.name: node.attributes.get("viewer_id", node.name) for node in graph.nodes}
 
 
-def own_graph(times: GraphTimes) -> list[dict[str, object]]:
-    """A graph for the viewer where the model has no file that it can read, with its paths."""
-    nodes = [_node(node) for node in times.graph.nodes]
+def viewer_graph(times: GraphTimes) -> list[dict[str, object]]:
+    """The graph with its paths, so that the viewer needs no file of the model."""
+    ids = viewer_ids(times.graph)
+    nodes = [_node(node, ids) for node in times.graph.nodes]
     tasks = {"edgeOverlaysDataListLeftPane": [edge_overlays(times)]}
     return [{"id": times.graph.name, "nodes": nodes, "tasksData": tasks}]
 
 
-def _node(node: OperatorNode) -> dict[str, object]:
-    said = [{"key": key, "value": value} for key, value in node.attributes.items()]
+def _node(node: OperatorNode, ids: Mapping[str, str]) -> dict[str, object]:
     return {
-        "id": node.name,
+        "id": ids[node.name],
         "label": node.op,
         "namespace": node.module.replace("/", "_").replace(".", "/"),
-        "attrs": said,
+        "attrs": [{"key": key, "value": value} for key, value in node.attributes.items()],
         "incomingEdges": [
-            {"sourceNodeId": name, "sourceNodeOutputId": "0", "targetNodeInputId": str(place)}
+            {"sourceNodeId": ids[name], "sourceNodeOutputId": "0", "targetNodeInputId": str(place)}
             for place, name in enumerate(node.inputs)
+            if name in ids
         ],
     }
 
@@ -114,17 +115,15 @@ def _efficiency_percent(time: NodeTime) -> float | None:
 
 
 def _shaded(name: str, values: Mapping[str, float], hidden: Sequence[str]) -> dict[str, object]:
-    """Every node with a colour of its own: the viewer's gradient divides by the values' range."""
+    """Every node with its own color, as the viewer's gradient divides by the values' range."""
     finite = [value for value in values.values() if value != float("inf")]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     results = {}
     for key, value in values.items():
         number = round(min(value, high), 4)
-        colour = heat(share(number - low, high - low) if high > low else 0.0)
-        results[key] = {"value": number, "bgColor": colour, "textColor": text_on(colour)}
-    gradient = [
-        {"stop": at, "bgColor": colour, "textColor": text_on(colour)} for at, colour in RAMP
-    ]
+        color = heat(share(number - low, high - low) if high > low else 0.0)
+        results[key] = {"value": number, "bgColor": color, "textColor": text_on(color)}
+    gradient = [{"stop": at, "bgColor": color, "textColor": text_on(color)} for at, color in RAMP]
     return {
         "name": name,
         "results": results,
@@ -136,8 +135,8 @@ def _shaded(name: str, values: Mapping[str, float], hidden: Sequence[str]) -> di
 def _bounds(bounds: Mapping[str, str]) -> dict[str, object]:
     results = {}
     for key, bound in bounds.items():
-        colour = BOUND_COLOURS.get(bound, "#bdbdbd")
-        results[key] = {"value": bound, "bgColor": colour, "textColor": text_on(colour)}
+        color = BOUND_COLORS.get(bound, "#bdbdbd")
+        results[key] = {"value": bound, "bgColor": color, "textColor": text_on(color)}
     return {
         "name": "bound class",
         "results": results,
@@ -147,9 +146,9 @@ def _bounds(bounds: Mapping[str, str]) -> dict[str, object]:
 
 
 def _overlay(
-    name: str, colour: str, width: int, edges: Sequence[tuple[str, str, str]]
+    name: str, color: str, width: int, edges: Sequence[tuple[str, str, str]]
 ) -> dict[str, object]:
     listed = [
         {"sourceNodeId": tail, "targetNodeId": head, "label": label} for tail, head, label in edges
     ]
-    return {"name": name, "edgeColor": colour, "edgeWidth": width, "edges": listed}
+    return {"name": name, "edgeColor": color, "edgeWidth": width, "edges": listed}

@@ -6,41 +6,42 @@ import gzip
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy import int64
+from numpy.typing import NDArray
+
+from benchorch.pages.markup import json_text
 from benchorch.trace.analysed import Analysed
 from benchorch.trace.dag import CLASSES, NOBODY, Tier
 from benchorch.trace.events import NOTHING
 from benchorch.trace.nesting import nest
 from benchorch.trace.report.ancestry import Ancestry
 from benchorch.trace.report.colors import perfetto_name
-from benchorch.trace.report.markup import json_text
-from benchorch.trace.report.path_intervals import Stretches, lane_label
+from benchorch.trace.report.path_segments import PathSegments, lane_label
 from benchorch.units import NS_PER_US
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
 
 PATH_PROCESS = "critical path"
 PATH_TRACK, NEAR_TRACK = 1, 2
 MOST_EVENTS = 300_000
-"""Beyond which only events that lie in no other are written, for a viewer's sake."""
+"""Beyond this, only events that lie in no other are written, for the viewer's sake."""
 
 MOST_NEAR = 10_000
 LINES_AT_ONCE = 2_000
 NEAR_SHARE = 0.01
-"""Of the makespan: what has less to spare is nearly critical."""
+"""Of the makespan: an edge with less slack is nearly critical."""
 
 
 def write_perfetto(
-    analysis: Analysed, along: Stretches, above: Ancestry, spare_ns: NDArray[int64], path: Path
+    analysis: Analysed, along: PathSegments, above: Ancestry, spare_ns: NDArray[int64], path: Path
 ) -> None:
-    """The file, compressed; it says the same bytes of the same analysis.
+    """Write the file, compressed; the same analysis gives the same bytes.
 
     Times are microseconds with three decimals since the trace's first event, which is exact. The
-    first track of the path's process tiles the window: its slices sum to the makespan. The slack
-    of every edge, (E,), says what is nearly critical.
+    first track of the path's process tiles the window: its slices sum to the makespan.
+
+    Args:
+        spare_ns: slack of every edge, (E,).
     """
     lines = _events(analysis, along, above, spare_ns)
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 3, raw, mtime=0) as file:
@@ -53,7 +54,7 @@ def write_perfetto(
 
 
 def _events(
-    analysis: Analysed, along: Stretches, above: Ancestry, spare_ns: NDArray[int64]
+    analysis: Analysed, along: PathSegments, above: Ancestry, spare_ns: NDArray[int64]
 ) -> Iterator[str]:
     origin_ns = int(
         min(analysis.events.start_ns.min(initial=1 << 62), analysis.dag.window.start_ns)
@@ -66,7 +67,7 @@ def _events(
 
 
 def _names(analysis: Analysed) -> Iterator[str]:
-    """Processes and threads as the trace has them; the path's process comes first."""
+    """Processes and threads of the trace; the path's process comes first."""
     process, tracks = _processes(analysis)
     yield _meta("process_name", 0, 0, PATH_PROCESS)
     yield _meta("thread_name", 0, PATH_TRACK, "on the path")
@@ -104,8 +105,6 @@ def _lanes(analysis: Analysed, above: Ancestry, origin_ns: int) -> Iterator[str]
 
 
 def _kept(above: Ancestry) -> NDArray[int64]:
-    import numpy as np
-
     events = above.events
     if len(events) <= MOST_EVENTS:
         return np.arange(len(events))
@@ -115,9 +114,7 @@ def _kept(above: Ancestry) -> NDArray[int64]:
 
 
 def _longest(length_ns: NDArray[int64], most: int) -> NDArray[int64]:
-    """Where the greatest of some lengths are, the longest first, of equals the first."""
-    import numpy as np
-
+    """Indices of the greatest lengths, the longest first, of equals the first."""
     if len(length_ns) > most:
         least_ns = np.partition(length_ns, -most)[-most]
         (long,) = np.nonzero(length_ns >= least_ns)
@@ -126,7 +123,7 @@ def _longest(length_ns: NDArray[int64], most: int) -> NDArray[int64]:
     return long[np.argsort(-length_ns[long], kind="stable")[:most]]
 
 
-def _path(analysis: Analysed, along: Stretches, origin_ns: int) -> Iterator[str]:
+def _path(analysis: Analysed, along: PathSegments, origin_ns: int) -> Iterator[str]:
     names = [json_text(name) for name in along.names]
     modules = [json_text(module) for module in along.modules]
     lanes = [json_text(lane_label(analysis, lane)) for lane in range(len(analysis.events.lanes))]
@@ -137,21 +134,19 @@ def _path(analysis: Analysed, along: Stretches, origin_ns: int) -> Iterator[str]
     spans = _spans(along.start_ns - origin_ns, along.duration_ns)
     for span, row in zip(spans, rows, strict=True):
         owner, label, tier, drag_ns, name, module, lane, pieces = row
-        told, colour = classes[label]
-        shown = names[name] if owner != NOBODY or pieces > 1 else f'"{told}"'
+        value, color = classes[label]
+        shown = names[name] if owner != NOBODY or pieces > 1 else f'"{value}"'
         at = lanes[lane] if lane >= 0 else '"window"'
         yield (
             f'{{"ph":"X","name":{shown},"pid":0,"tid":{PATH_TRACK},'
-            f'{span},"cname":"{colour}","args":{{'
-            f'"event":{owner},"class":"{told}","tier":"{tiers[tier]}","drag_ns":{drag_ns},'
+            f'{span},"cname":"{color}","args":{{'
+            f'"event":{owner},"class":"{value}","tier":"{tiers[tier]}","drag_ns":{drag_ns},'
             f'"module":{modules[module]},"lane":{at},"pieces":{pieces}}}}}'
         )
 
 
 def _near(analysis: Analysed, spare_ns: NDArray[int64], origin_ns: int) -> Iterator[str]:
-    """The longest weights with little to spare, in order; one on another has no room."""
-    import numpy as np
-
+    """The longest edges with little slack, in order; overlapping ones are left out."""
     dag = analysis.dag
     most_ns = NEAR_SHARE * dag.makespan_ns
     near = np.flatnonzero((spare_ns > 0) & (spare_ns < most_ns) & (dag.weight_ns > 0))
@@ -167,16 +162,14 @@ def _near(analysis: Analysed, spare_ns: NDArray[int64], origin_ns: int) -> Itera
         owner = int(dag.owner[edge])
         label = CLASSES[int(dag.label[edge])].value
         name = label if owner == NOBODY else analysis.events.names[int(analysis.events.name[owner])]
-        said = json_text({"slack_ns": int(spare_ns[edge]), "class": label})
+        args = json_text({"slack_ns": int(spare_ns[edge]), "class": label})
         yield (
-            f'{{"ph":"X","name":{json_text(name)},"pid":0,"tid":{NEAR_TRACK},{span},"args":{said}}}'
+            f'{{"ph":"X","name":{json_text(name)},"pid":0,"tid":{NEAR_TRACK},{span},"args":{args}}}'
         )
 
 
-def _flows(analysis: Analysed, along: Stretches, origin_ns: int) -> Iterator[str]:
-    """An arrow wherever the path goes from one lane to another, between the events there."""
-    import numpy as np
-
+def _flows(analysis: Analysed, along: PathSegments, origin_ns: int) -> Iterator[str]:
+    """An arrow wherever the path goes from one lane to another."""
     _, tracks = _processes(analysis)
     owned = np.flatnonzero(along.owner != NOBODY)
     lane = along.lane[owned]
@@ -194,9 +187,7 @@ def _flow(phase: str, number: int, track: tuple[int, int], at_ns: int) -> str:
 
 
 def _spans(start_ns: NDArray[int64], length_ns: NDArray[int64]) -> list[str]:
-    """When each begins, not before the origin, and how long it takes, as `_us` says it."""
-    import numpy as np
-
+    """Start and duration of each as JSON, formatted as `_us` does."""
     begun_us, begun_ns = np.divmod(start_ns, NS_PER_US)
     took_us, took_ns = np.divmod(np.maximum(length_ns, 0), NS_PER_US)
     rows = zip(*(one.tolist() for one in (begun_us, begun_ns, took_us, took_ns)), strict=True)

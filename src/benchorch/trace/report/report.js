@@ -9,7 +9,7 @@
   };
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-  // ---- how numbers are said -------------------------------------------------------------------
+  // ---- numbers as text -------------------------------------------------------------------
   const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
   const duration = (ns) => {
     const [unit, name] = UNITS.find(([size]) => Math.abs(ns) >= size) || UNITS[3];
@@ -21,7 +21,7 @@
     return `${Math.abs(value) < 9.95 ? value.toFixed(1) : value.toFixed(0)} %`;
   };
 
-  // ---- tables: one at a time, sorted by what is asked for --------------------------------------
+  // ---- tables: one at a time, sorted by the chosen column --------------------------------------
   const tabs = all(".tabs button");
   const show = (name) => {
     tabs.forEach((tab) => tab.setAttribute("aria-selected", String(tab.dataset.table === name)));
@@ -106,9 +106,9 @@
   const predict = (changes) => replay(factors(changes));
   const exact = (predicted) => graph.exact_gain_ns === null || graph.makespan_ns - predicted <= graph.exact_gain_ns;
 
-  // ---- curves: how much faster must it get to be worth it? --------------------------------------
+  // ---- curves: predicted time by speed --------------------------------------
   const SPEEDS = [1, 1.25, 1.5, 2, 3, 5, 10, Infinity];
-  const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b58900", "#56b4e9", "#8b0000"];
+  const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b58900", "#56b4e9", "#8b0000"];
   const SVG = "http://www.w3.org/2000/svg";
   const shape = (tag, attributes, text) => {
     const element = document.createElementNS(SVG, tag);
@@ -122,7 +122,7 @@
     const floor = Math.max(0, graph.makespan_ns - 1.15 * (graph.makespan_ns - lowest || graph.makespan_ns));
     const x = (index) => left + (index * (width - left - right)) / (SPEEDS.length - 1);
     const y = (ns) => top + ((graph.makespan_ns - ns) / (graph.makespan_ns - floor || 1)) * (height - top - bottom);
-    const svg = shape("svg", { class: "drawing", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": "Predicted time by speed" });
+    const svg = shape("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": "Predicted time by speed" });
     for (let line = 0; line <= 4; line += 1) {
       const ns = graph.makespan_ns - (line * (graph.makespan_ns - floor)) / 4;
       svg.append(shape("path", { class: "rule", d: `M${left} ${y(ns)}H${width - right}` }));
@@ -133,22 +133,22 @@
       svg.append(shape("text", { class: "faint", x: x(index), y: height - bottom + 20, "text-anchor": "middle" }, text));
     });
     svg.append(shape("text", { class: "faint", x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, "times as fast"));
-    curves.forEach(({ values, colour, name }) => {
+    curves.forEach(({ values, color, name }) => {
       const points = values.map((ns, index) => `${x(index)} ${y(ns)}`);
-      const line = shape("path", { d: `M${points.join("L")}`, fill: "none", stroke: colour, "stroke-width": 2.2 });
+      const line = shape("path", { d: `M${points.join("L")}`, fill: "none", stroke: color, "stroke-width": 2.2 });
       line.append(shape("title", {}, name));
       svg.append(line);
       values.forEach((ns, index) => {
-        const dot = shape("circle", { cx: x(index), cy: y(ns), r: 3.2, fill: colour });
+        const dot = shape("circle", { cx: x(index), cy: y(ns), r: 3.2, fill: color });
         dot.append(shape("title", {}, `${name}, ${SPEEDS[index]} times as fast: ${duration(ns)}`));
         svg.append(dot);
       });
     });
     return svg;
   };
-  const swatch = (colour) => {
+  const swatch = (color) => {
     const svg = shape("svg", { viewBox: "0 0 12 12" });
-    svg.append(shape("rect", { width: 12, height: 12, rx: 2, fill: colour }));
+    svg.append(shape("rect", { width: 12, height: 12, rx: 2, fill: color }));
     return svg;
   };
   const sweep = ({ kind, value }) => SPEEDS.map((speed) => predict([{ kind, value, speed }]));
@@ -158,16 +158,16 @@
         every.findIndex((other) => other.kind === one.kind && other.value === one.value) === index,
     );
     const curves = listed.slice(0, 6).map((one, index) => ({
-      name: `${one.kind} ${one.value}`, values: sweep(one), colour: COLOURS[index],
+      name: `${one.kind} ${one.value}`, values: sweep(one), color: COLORS[index],
     }));
     const place = document.getElementById("curves");
     place.replaceChildren();
     if (!curves.length) return;
     const key = make("ul", undefined, "key");
-    curves.forEach(({ name, values, colour }) => {
+    curves.forEach(({ name, values, color }) => {
       const entry = make("li");
       const saved = 1 - values[values.length - 1] / (graph.makespan_ns || 1);
-      entry.append(swatch(colour), `${name}: at most ${percent(saved)} less`);
+      entry.append(swatch(color), `${name}: at most ${percent(saved)} less`);
       key.append(entry);
     });
     const box = make("div", undefined, "scroll");
@@ -189,7 +189,7 @@
     }));
   };
   const say = (...parts) => outcome.replaceChildren(...parts);
-  const tell = () => {
+  const update = () => {
     delete outcome.dataset.ns;
     if (!changes.length) { say(); draw([]); return; }
     const ns = predict(changes);
@@ -199,7 +199,7 @@
     const words = saved >= 0 ? `${percent(saved)} less` : `${percent(-saved)} more`;
     const sure = exact(ns)
       ? "The same replay as the analysis makes, with everything else as it was."
-      : `Optimistic: it lies between this and ${duration(graph.makespan_ns - graph.exact_gain_ns)}, because dependencies with more than ${duration(graph.exact_gain_ns)} to spare are not on this page. benchorch analyze with a file of changes knows them all.`;
+      : `Optimistic: it lies between this and ${duration(graph.makespan_ns - graph.exact_gain_ns)}, because dependencies with more than ${duration(graph.exact_gain_ns)} to spare are not on this page. benchorch analyze with a file of changes includes them all.`;
     say(
       make("b", duration(ns)),
       ` instead of ${duration(graph.makespan_ns)}: ${words}, ${faster}.`,
@@ -213,7 +213,7 @@
       const remove = make("button", "✕");
       remove.type = "button";
       remove.setAttribute("aria-label", "remove");
-      remove.addEventListener("click", () => { changes.splice(index, 1); list(); tell(); });
+      remove.addEventListener("click", () => { changes.splice(index, 1); list(); update(); });
       entry.append(remove);
       return entry;
     }));
@@ -223,7 +223,7 @@
     if (again >= 0) changes.splice(again, 1);
     changes.push(change);
     list();
-    tell();
+    update();
   };
   const faster = (text) => (/^(inf(inity)?|∞)$/i.test(text.trim()) ? Infinity : Number(text));
   form.addEventListener("submit", (event) => {
@@ -231,13 +231,13 @@
     const change = { kind: kind.value, value: value.value, speed: faster(speed.value) };
     const least = graph.exact_gain_ns === null ? 0.01 : 1;
     if (!(change.speed >= least)) {
-      say(make("p", `“${speed.value}” is no speed: give a number of at least ${least}, or inf for no time at all.`, "warning"));
+      say(make("p", `“${speed.value}” is not a valid speed: enter a number of at least ${least}, or inf for no time at all.`, "warning"));
     } else if (!named[change.kind].has(change.value)) {
       say(make("p", `There is no ${change.kind} called “${change.value}” here: choose one from the list.`, "warning"));
     } else add(change);
   });
   kind.addEventListener("change", () => { value.value = ""; names(); });
-  document.getElementById("clear").addEventListener("click", () => { changes.length = 0; list(); tell(); });
+  document.getElementById("clear").addEventListener("click", () => { changes.length = 0; list(); update(); });
   all(".try").forEach((button) => {
     if (!named[button.dataset.kind].has(button.dataset.value)) {
       button.remove();
@@ -252,5 +252,5 @@
     });
   });
   names();
-  tell();
+  update();
 })();

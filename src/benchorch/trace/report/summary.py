@@ -14,7 +14,7 @@ TOP_ROWS = 50
 
 
 def summary(analysis: Analysed) -> dict[str, object]:
-    """Plain values in the order of a reader's questions; times are whole nanoseconds."""
+    """Plain values, the most important first; times are whole nanoseconds."""
     findings = analysis.findings
     return {
         "schema_version": SCHEMA_VERSION,
@@ -39,7 +39,7 @@ def summary(analysis: Analysed) -> dict[str, object]:
 
 
 def first_rows(rows: tuple[EntityRow, ...]) -> list[dict[str, object]]:
-    """The first of a table; what belongs to none of its entities is always among them."""
+    """The first rows; that of unattributed time is always among them."""
     rest = [row for row in rows[TOP_ROWS:] if row.name == UNATTRIBUTED]
     return [as_mapping(row) for row in (*rows[:TOP_ROWS], *rest)]
 

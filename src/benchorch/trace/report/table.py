@@ -1,4 +1,4 @@
-"""The tables as text: Markdown for people, CSV for other programs."""
+"""The tables as Markdown for people and CSV for programs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 
+from benchorch.pages.markup import plain, shortened
 from benchorch.trace.findings import EntityRow, WindowFindings
 from benchorch.trace.report.context import duration, percent, share, tables, times
-from benchorch.trace.report.markup import plain, shortened
 from benchorch.trace.report.summary import TOP_ROWS, as_mapping
 
 HEADER = (
@@ -19,7 +19,7 @@ HEADER = (
 
 
 def markdown(findings: WindowFindings) -> str:
-    """A page: the verdict, then every table with its first rows, the greatest drag first."""
+    """The verdict, then the first rows of every table, the greatest drag first."""
     parts = [f"**{_cell(findings.diagnosis.sentence)}**"]
     parts += [f"> {_cell(warning)}" for warning in findings.warnings]
     for name, rows in tables(findings).items():
@@ -45,7 +45,7 @@ def comma_separated(findings: WindowFindings) -> str:
 
 
 def row_texts(row: EntityRow, makespan_ns: int) -> Mapping[str, str]:
-    """A row's cells for people, by the column they stand in."""
+    """A row's cells for people, by column."""
     return {
         "name": row.name,
         "×": str(row.count),
@@ -72,7 +72,7 @@ def _cell(text: str) -> str:
 
 
 def _spreadsheet(value: object) -> object:
-    """What a spreadsheet would take for a formula is text to it."""
+    """A value that no spreadsheet takes for a formula."""
     if not isinstance(value, str):
         return value
     text = plain(value)

@@ -1,14 +1,17 @@
-"""What a page needs to answer what-ifs on its own: the graph, and what each piece of it is.
+"""The graph from which the page's script predicts what-ifs, and the names of its work.
 
-The graph is contracted to its junctions. Where they are too many for a page, only dependencies
-with little to spare are kept: predictions stay exact as long as they save no more than that.
+The graph is contracted to its branch nodes. Where they are too many for a page, only dependencies
+with little slack are kept: predictions stay exact as long as they save no more than that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import int64
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import CLASSES
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
@@ -18,17 +21,13 @@ from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.export import Grouping, exported
 from benchorch.trace.whatif.selector_values import WORK
 
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
 
 def whatif_form(
     basis: Basis, above: Ancestry, spare_ns: NDArray[int64] | None = None
 ) -> dict[str, object]:
-    """Plain columns for the page's script, as `Exported` says, and the names to ask by.
+    """The columns of `Exported` for the page's script, and the names that can be selected.
 
-    Work is told apart by its class, module, kernel and chain of operators: chain k is called by
+    Work is identified by its class, module, kernel and chain of operators: chain k is called by
     an operator of type ``chain_type[k]`` and name ``chain_operator[k]``, that by the chain
     ``chain_caller[k]``, and so on up to chain 0, which is none.
     """
@@ -53,8 +52,6 @@ def _named(names: Sequence[str], code: int) -> str:
 
 def _groups(basis: Basis, above: Ancestry) -> tuple[Mapping[str, Grouping], list[Chain]]:
     """Of every edge the class, module, kernel and chain of operators, each by its number."""
-    import numpy as np
-
     dag, events = basis.dag, basis.events
     operator = np.isin(events.category, (Category.OPERATOR, Category.NODE))
     chain, chains = call_chains(above.owned.parent, np.where(operator, events.name, NOTHING))

@@ -66,7 +66,9 @@ def read(path: Path) -> WhatIf:
 def parse(content: object, name: str = "what-if") -> WhatIf:
     """The same of what a file holds; `name` is for one that does not name itself."""
     if not isinstance(content, Mapping):
-        raise TraceError("expected an object with changes or speedups; see docs/whatif.md.")
+        raise TraceError(
+            "expected an object with changes or speedups; see docs/analysis/what-if.md."
+        )
     known = ("name", "changes", "speedups")
     problems = [f"{key!r} is none of {', '.join(known)}." for key in content if key not in known]
     changes: list[Transform] = []
@@ -79,7 +81,7 @@ def parse(content: object, name: str = "what-if") -> WhatIf:
     for number, entry in enumerate(listed, 1):
         changes += _kept(partial(change, entry), problems, f"change {number}")
     if not changes and not problems:
-        problems.append("there is no change in it; see docs/whatif.md.")
+        problems.append("there is no change in it; see docs/analysis/what-if.md.")
     if problems:
         raise TraceError("\n".join(problems))
     return WhatIf(name=str(content.get("name", name)), changes=tuple(changes))

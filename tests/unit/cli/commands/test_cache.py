@@ -346,7 +346,7 @@ print(sorted({"torch", "numpy", "rich", "hydra", "omegaconf", "mlflow", "ray"} &
     assert finished.stdout == "[]\n"
 
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "cache.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "cloud" / "cache.md"
 ON_THE_PAGE = [
     line.removeprefix("python -m benchorch cache ").split()
     for line in PAGE.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""What docs/compare.md says is so."""
+"""What docs/guides/compare-and-gate.md states is so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from benchorch.cli.commands import compare, gate, report
 from benchorch.results.compare.compatibility import FACTORS
 
-PAGE = (Path(__file__).resolve().parents[4] / "docs" / "compare.md").read_text()
+PAGE = (Path(__file__).resolve().parents[4] / "docs" / "guides" / "compare-and-gate.md").read_text()
 COMMANDS = [shlex.split(line) for line in re.findall(r"^python -m benchorch (.*)$", PAGE, re.M)]
 PARSERS = {"report": report._parser, "compare": compare._parser, "gate": gate._parser}
 

@@ -138,7 +138,7 @@ def test_a_baseline_with_nothing_to_defend_passes_nobody(tmp_path: Path) -> None
     before = write_run(tmp_path / "before", (EAGER, failed(EAGER)))
     reply = judged(before, candidate(tmp_path, same(EAGER, 1e6)))
     assert reply.exit_code == 3
-    assert "nothing to judge" in reply.text
+    assert "nothing to compare" in reply.text
 
 
 @pytest.mark.parametrize(("call_ns", "code"), [(1e6, 0), (1.1e6, 1), (0.9e6, 0)])

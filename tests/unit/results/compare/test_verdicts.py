@@ -1,4 +1,4 @@
-"""What is said of B against A, and when nothing is."""
+"""Verdicts of B against A, and reasons for none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from benchorch.results.compare.matching import Match
 from benchorch.results.compare.metric_kinds import LATENCY, SPEEDUP
 from benchorch.results.compare.stored_run import StoredTrial
-from benchorch.results.compare.verdicts import all_metrics, headline, judge
+from benchorch.results.compare.verdicts import all_metrics, compare_cases, primary_metric
 from support.synthetic_runs import CANARY_NS, failed, once, result, session, trial, verdict
 
 EAGER = trial()
@@ -39,14 +39,14 @@ def test_of_a_rate_more_is_faster() -> None:
     assert found.ratio.value == pytest.approx(0.5, rel=0.02)
 
 
-def test_of_memory_more_is_higher_and_needs_neither_canary_nor_steady_state() -> None:
+def test_of_memory_more_is_higher_and_needs_no_reference_workload_and_no_steady_state() -> None:
     b = once("b", rss=2 * 10**8, canaries_ns=None, steady=False)
     found = verdict(once("a", canaries_ns=None), b, "peak_rss_bytes/max")
     assert found.verdict == "higher"
     assert found.drift_ratio is None
 
 
-def test_what_the_canaries_saw_change_is_no_difference() -> None:
+def test_drift_of_the_reference_workloads_is_no_difference() -> None:
     quiet, slow = (CANARY_NS, 1.002 * CANARY_NS), (CANARY_NS, 1.10 * CANARY_NS)
     close = verdict(once("a", canaries_ns=quiet), once("b", 1.06e6, canaries_ns=quiet))
     far = verdict(once("a", canaries_ns=quiet), once("b", 1.06e6, canaries_ns=slow))
@@ -137,7 +137,7 @@ def test_what_is_counted_and_not_estimated_is_compared_as_it_is() -> None:
 
 def test_one_value_a_trial_has_a_ratio_and_no_verdict() -> None:
     found = verdict(once("a"), once("b"), "build_s/total")
-    assert (found.verdict, found.reason) == ("inconclusive", "nothing is known of its spread")
+    assert (found.verdict, found.reason) == ("inconclusive", "its spread is unknown")
     assert found.ratio is not None
 
 
@@ -176,7 +176,7 @@ def test_a_look_that_was_paid_for_widens_the_interval() -> None:
 def test_a_table_is_read_together() -> None:
     cases = [(Match(name=str(i), a=once(f"a{i}"), b=once(f"b{i}", 1.01e6)), LATENCY)
              for i in range(10)]  # fmt: skip
-    together, alone = judge(cases), [judge([case])[0] for case in cases]
+    together, alone = compare_cases(cases), [compare_cases([case])[0] for case in cases]
     for one, single in zip(together, alone, strict=True):
         assert one.ratio is not None
         assert single.ratio is not None
@@ -190,32 +190,32 @@ def test_a_table_is_read_together() -> None:
 def test_what_is_refused_counts_for_nothing() -> None:
     good = Match(name="good", a=once("a"), b=once("b", 1.01e6)), LATENCY
     refused = Match(name="bad", a=once("a"), b=once("b", environment={"host": "y"})), LATENCY
-    assert judge([good, *[refused] * 9])[0] == judge([good])[0]
+    assert compare_cases([good, *[refused] * 9])[0] == compare_cases([good])[0]
 
 
-def test_the_headline_is_what_both_have() -> None:
+def test_the_primary_metric_is_one_that_both_have() -> None:
     one = Match(name="x", a=once("a"), b=once("b"))
-    assert headline(one) == LATENCY
+    assert primary_metric(one) == LATENCY
     assert {LATENCY, THROUGHPUT, "peak_rss_bytes/max"} <= set(all_metrics(one))
-    assert headline(Match(name="x", a=once("a"), b=session("b", (EAGER, failed(EAGER)))[0]))
+    assert primary_metric(Match(name="x", a=once("a"), b=session("b", (EAGER, failed(EAGER)))[0]))
 
 
 def test_differences_that_do_not_matter_can_be_chosen() -> None:
     case = Match(name="x", a=once("a"), b=once("b", 1.03e6)), LATENCY
-    assert judge([case])[0].verdict == "slower"
-    assert judge([case], delta_ratio=0.1)[0].verdict == "slower"
+    assert compare_cases([case])[0].verdict == "slower"
+    assert compare_cases([case], delta_ratio=0.1)[0].verdict == "slower"
     nearly = Match(name="x", a=once("a"), b=once("b", process_spread=0.03)), LATENCY
-    assert judge([nearly])[0].verdict == "inconclusive"
-    assert judge([nearly], delta_ratio=0.2)[0].verdict == "equivalent"
+    assert compare_cases([nearly])[0].verdict == "inconclusive"
+    assert compare_cases([nearly], delta_ratio=0.2)[0].verdict == "equivalent"
 
 
 def test_identical_code_in_two_sessions_is_rarely_called_different() -> None:
-    """The machine wanders by 3 % over both sessions; its canaries see that within 0.5 %.
+    """The machine wanders by 3 % over both sessions; its reference workloads follow within 0.5 %.
 
     300 repetitions of two sessions of 8 processes: a rate of 5 % has a standard error of 1.3 %,
     so that 8.8 % is three of them above it.
     """
-    from benchorch.results.compare.pairing import Weighing
+    from benchorch.results.compare.pairing import Samples
 
     rng = np.random.default_rng(1)
     wrong = 0
@@ -223,26 +223,26 @@ def test_identical_code_in_two_sessions_is_rarely_called_different() -> None:
         drift = np.exp(np.cumsum(rng.normal(0, 0.03 / 4, 16)))
         times = 1e6 * drift * rng.lognormal(0, 0.01, 16)
         looks = CANARY_NS * drift * rng.lognormal(0, 0.005, 16)
-        weighed = Weighing(
+        samples = Samples(
             design="sequential",
             b=tuple(times[8:]),
             a=tuple(times[:8]),
             drift_ratio=float(looks.max() / looks.min() - 1),
         )
-        found = weighed.compare(delta_ratio=0.01, alpha=0.05)
+        found = samples.compare(delta_ratio=0.01, alpha=0.05)
         assert found is not None
         wrong += found.verdict in ("faster", "slower")
     assert wrong / 300 <= 0.05
 
 
 def gained(plan_id: str, gain: float, **fields: Any) -> StoredTrial:
-    """A candidate and what it gained over eager, on a machine of which nothing is known."""
+    """A candidate and what it gained over eager, on an unknown machine."""
     seed = sum(map(ord, plan_id))
     fast = result(FAST, 1e6 / gain, seed=seed, baseline_ns=1e6, canaries_ns=None, **fields)
     return session(plan_id, (EAGER, result(EAGER, seed=seed)), (FAST, fast))[1]
 
 
-def test_gains_over_the_same_baseline_need_neither_canaries_nor_a_quiet_machine() -> None:
+def test_gains_over_the_same_baseline_need_no_reference_workload_and_no_quiet_machine() -> None:
     found = verdict(gained("a", 2.0, grade="C"), gained("b", 1.5, grade="C"), SPEEDUP)
     assert (found.verdict, found.design) == ("slower", "alternated via baseline")
     assert found.drift_ratio is None

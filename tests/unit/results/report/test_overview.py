@@ -14,7 +14,7 @@ from benchorch.domain.result import Failure, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.results.report.console import MOST_ROWS, ConsoleReport
 from benchorch.results.report.overview import alike_failures, alike_skips, overview_rows, some_of
-from benchorch.results.report.tables import whole
+from benchorch.results.report.tables import full_markdown
 from support.synthetic_runs import DISAGREES, OOM, failed, result, trial
 
 SOMEWHERE = Path("somewhere")
@@ -89,7 +89,7 @@ def test_of_a_longer_one_an_overview_is_shown_and_where_the_rows_are() -> None:
     assert "fast on local has the best figure in 34 of 34 cases" in said
     assert "and 99 more: Doubtful." in said
     assert len(said.splitlines()) < 30
-    text = whole(plan, results, summaries)
+    text = full_markdown(plan, results, summaries)
     assert all(f"| batch_size={n} {name} |" in text for n in (1, 34) for name in ("eager", "fast"))
     assert text.count("is fastest") == 34
     assert "more" not in text

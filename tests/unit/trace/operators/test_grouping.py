@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
-from benchorch.trace.operators.grouping import by_module, by_pattern, plain_op
+from benchorch.trace.operators.grouping import by_pattern, plain_op
 
 OPS = ("MatMul", "Add", "Softmax", "Erf", "Mul", "Div", "LayerNormalization", "Reshape", "Relu")
 
@@ -45,8 +45,6 @@ def check(whole, grouping):
 @given(graphs())
 def test_groups_hold_every_node_once_and_make_no_cycle(whole):
     check(whole, by_pattern(whole))
-    check(whole, by_module(whole))
-    check(whole, by_module(whole, most=3))
 
 
 def kinds(grouping):
@@ -119,22 +117,3 @@ def test_what_others_read_too_is_not_taken_in():
 def test_operators_of_every_exporter_are_the_same():
     assert plain_op("aten.add.Tensor") == plain_op("aten::add") == plain_op("Add") == "add"
     assert plain_op("<lambda>") == "<lambda>"
-
-
-def test_modules_are_folded_until_they_are_few_enough():
-    whole = graph(
-        *(
-            (f"{layer}{op}", "Relu", f"{layer}{op - 1}" if op else "", f"m.{layer}.{op}")
-            for layer in "abc"
-            for op in range(4)
-        )
-    )
-    assert len(by_module(whole, most=12).graph.nodes) == 12
-    assert [node.module for node in by_module(whole, most=11).graph.nodes] == ["m.a", "m.b", "m.c"]
-    assert list(by_module(whole, most=11).members) == [f"m.{x}: {x}0" for x in "abc"]
-    assert len(by_module(whole, most=2).graph.nodes) == 1
-
-
-def test_a_module_that_another_runs_in_the_middle_of_is_two():
-    whole = graph(("a1", "Relu", "", "a"), ("b", "Relu", "a1", "b"), ("a2", "Relu", "b", "a"))
-    assert [set(names) for names in by_module(whole).members.values()] == [{"a1"}, {"b"}, {"a2"}]

@@ -4,19 +4,18 @@ import json
 import pytest
 
 from benchorch.trace.attribution.owners import owners
-from benchorch.trace.critical_path.slack import slack
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.report.ancestry import ancestry
 from benchorch.trace.report.called_graph import OWN_GRAPH
 from benchorch.trace.report.graph_times import graph_times
-from benchorch.trace.report.model_explorer import edge_overlays, node_data, own_graph
+from benchorch.trace.report.model_explorer import edge_overlays, node_data, viewer_graph
 from support.analyzed_traces import HOSTILE, analysed, trace_file, two_layers
 
 
 def measured(folder, events, graph=None):
     analysis = analysed(trace_file(folder / "trace.json", events), graph)
     above = ancestry(analysis.events, owners(analysis.events))
-    return analysis, graph_times(analysis, above, slack(analysis.dag))
+    return analysis, graph_times(analysis, above)
 
 
 def test_on_path_times_of_nodes_and_of_none_sum_to_the_makespan(tmp_path):
@@ -46,7 +45,7 @@ def test_a_group_s_values_are_its_own_and_no_member_s_twice(tmp_path):
 
 def test_overlays_join_nodes_that_the_graph_has(tmp_path):
     _, times = measured(tmp_path, two_layers(HOSTILE))
-    ids = {node["id"] for node in own_graph(times)[0]["nodes"]}
+    ids = {node["id"] for node in viewer_graph(times)[0]["nodes"]}
     overlays = edge_overlays(times)["overlays"]
     edges = [edge for overlay in overlays for edge in overlay["edges"]]
     assert edges
@@ -85,11 +84,11 @@ def test_its_own_package_takes_every_file(tmp_path):
             held = node_data_builder.ModelNodeData(graphsData={graph_name: built})
             read = json.loads(held.to_json_string())[graph_name]
             assert read["results"] == data["results"]
-    (graph,) = own_graph(times)
+    (graph,) = viewer_graph(times)
     for node in graph["nodes"]:
         edges = [graph_builder.IncomingEdge(**edge) for edge in node["incomingEdges"]]
-        said = [graph_builder.KeyValue(**pair) for pair in node["attrs"]]
-        graph_builder.GraphNode(**{**node, "incomingEdges": edges, "attrs": said})
+        attributes = [graph_builder.KeyValue(**pair) for pair in node["attrs"]]
+        graph_builder.GraphNode(**{**node, "incomingEdges": edges, "attrs": attributes})
     for overlay in edge_overlays(times)["overlays"]:
         edges = [graph_builder.Edge(**edge) for edge in overlay["edges"]]
         graph_builder.EdgeOverlay(**{**overlay, "edges": edges})

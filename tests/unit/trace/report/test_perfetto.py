@@ -7,7 +7,7 @@ from benchorch.trace.attribution.owners import owners
 from benchorch.trace.critical_path.slack import slack
 from benchorch.trace.report import perfetto
 from benchorch.trace.report.ancestry import ancestry
-from benchorch.trace.report.path_intervals import stretches
+from benchorch.trace.report.path_segments import path_segments
 from support.analyzed_traces import HOSTILE, analysed, host, trace_file, two_layers
 
 
@@ -15,7 +15,7 @@ def written(folder, events):
     analysis = analysed(trace_file(folder / "trace.json", events))
     above = ancestry(analysis.events, owners(analysis.events))
     path = folder / "perfetto.json.gz"
-    along = stretches(analysis, above)
+    along = path_segments(analysis, above)
     perfetto.write_perfetto(analysis, along, above, slack(analysis.dag), path)
     return analysis, path
 

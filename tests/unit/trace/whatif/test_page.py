@@ -10,7 +10,7 @@ import pytest
 from benchorch.trace.dag import Class
 from benchorch.trace.whatif.reading import MAKERS, SELECTING, read
 
-PAGE = (Path(__file__).resolve().parents[4] / "docs" / "whatif.md").read_text()
+PAGE = (Path(__file__).resolve().parents[4] / "docs" / "analysis" / "what-if.md").read_text()
 
 
 def test_its_example_can_be_read(tmp_path: Path) -> None:

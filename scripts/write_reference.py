@@ -1,0 +1,198 @@
+"""Write the pages of docs/reference/ that follow from the code: commands, configuration, metrics.
+
+    python scripts/write_reference.py [--check]
+
+`make reference` runs it. ``--check`` writes nothing and fails where a page is not current.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import inspect
+import io
+import os
+import pkgutil
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ROOT / "docs" / "reference"
+CONF = ROOT / "conf"
+NOTE = "<!-- Written by scripts/write_reference.py (make reference): do not edit. -->"
+CACHE_COMMANDS = ("list", "show", "explain", "delete", "report", "trim", "location")
+WITHOUT_KEYS = {  # too many to list, or described elsewhere
+    "conversion": "See [Conversions, tried](conversions-table.md).",
+    "hardware": "Sizes and prices: [Costs](../cloud/costs.md#hardware).",
+    "model": "See [Models](../guides/models.md).",
+}
+KEY = re.compile(r"^(?P<indent> *)(?P<name>[\w.]+):(?P<value>.*?)(?: +#(?: (?P<comment>.*))?)?$")
+ATTRIBUTE = re.compile(r"^(?P<names>\w+(?:, \w+)*): (?P<text>.*)$")
+
+
+def main() -> int:
+    """Write or check the pages; the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing, report stale pages")
+    options = parser.parse_args()
+    stale = []
+    for name, text in pages().items():
+        path = PAGES / name
+        if not path.exists() or path.read_text() != text:
+            stale.append(name)
+            if not options.check:
+                path.write_text(text)
+    if stale:
+        print(f"{'stale' if options.check else 'written'}: {', '.join(stale)}")
+    return 1 if stale and options.check else 0
+
+
+def pages() -> Mapping[str, str]:
+    """The text of each page, by its file's name."""
+    return {"cli.md": cli(), "configuration.md": configuration(), "metrics.md": metrics()}
+
+
+def cli() -> str:
+    """Every command's own help."""
+    from benchorch.cli.main import _COMMANDS
+
+    os.environ["COLUMNS"] = "100"
+    parts = [
+        f"# Command line\n\n{NOTE}",
+        "Arguments of the form `key=value` start a run; a first word without `=` is a command.",
+        f"```text\n{_help().partition('== ')[0].rstrip()}\n```",
+    ]
+    for name in sorted(set(_COMMANDS) - {"version"}):
+        parts.append(f"## {name}\n\n```text\n{_help(name)}\n```")
+        if name == "cache":
+            parts += [
+                f"### cache {sub}\n\n```text\n{_help('cache', sub)}\n```" for sub in CACHE_COMMANDS
+            ]
+    parts.append("## version\n\nPrints the installed version.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _help(*words: str) -> str:
+    from benchorch.cli.main import run
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+        run([*words, "--help"])
+    return said.getvalue().rstrip()
+
+
+def configuration() -> str:
+    """Every group with its options, and every key with its default."""
+    root = yaml.safe_load((CONF / "config.yaml").read_text())
+    chosen = {
+        k: v for entry in root["defaults"] if isinstance(entry, dict) for k, v in entry.items()
+    }
+    groups = [name for name in chosen if (CONF / name).is_dir()]
+    parts = [
+        f"# Configuration\n\n{NOTE}",
+        "Every key is an override, for example `scenario.rate_per_s=100`; a list becomes an axis. "
+        "`python -m benchorch ... --cfg job` prints the resolved configuration.",
+        "## Keys of every run\n\n" + _table(CONF / "config.yaml", skip=("defaults", "hydra")),
+    ]
+    for group in groups:
+        files = sorted(path for path in (CONF / group).glob("*.yaml") if path.stem[0] != "_")
+        default = f"`{chosen[group]}`" if chosen[group] else "the list of the hardware"
+        rows = [f"| `{path.stem}` | {_heading(path)} |" for path in files]
+        table = "\n".join(["| option | |", "|---|---|", *rows])
+        parts.append(f"## {group}\n\nDefault: {default}.\n\n{table}")
+        if group in WITHOUT_KEYS:
+            parts.append(WITHOUT_KEYS[group])
+            continue
+        tables = {path.stem: _table(path) for path in files}
+        parts += [f"### {group}={name}\n\n{keys}" for name, keys in tables.items() if keys]
+    return "\n\n".join(parts) + "\n"
+
+
+def _heading(path: Path) -> str:
+    """The comment that a file begins with."""
+    lines = takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
+    return _cell(" ".join(line.removeprefix("#").strip() for line in lines))
+
+
+def _table(path: Path, skip: tuple[str, ...] = ()) -> str:
+    """A row for each key of a file: its default and what its comment or its class states."""
+    stated = _attributes(path)
+    rows = []
+    for name, default, comment in _keys(path):
+        if name.partition(".")[0] not in (*skip, "_target_", "defaults"):
+            rows.append(f"| `{name}` | {default} | {_cell(comment or stated.get(name, ''))} |")
+    return "\n".join(["| key | default | meaning |", "|---|---|---|", *rows]) if rows else ""
+
+
+def _keys(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Each key that holds a value, with its default as written and its comment."""
+    found: list[list[str]] = []
+    above: list[tuple[int, str]] = []
+    for line in path.read_text().splitlines():
+        if line.lstrip().startswith("#"):
+            if found and line.startswith(" " * 20):  # a comment that goes on in its own column
+                found[-1][2] += " " + line.strip().removeprefix("# ")
+            continue
+        if not (match := KEY.match(line)):
+            continue
+        indent, value = len(match["indent"]), match["value"].strip()
+        above = [entry for entry in above if entry[0] < indent]
+        name = ".".join([*(parent for _, parent in above), match["name"]])
+        if value:
+            found.append([name, f"`{value}`", match["comment"] or ""])
+        else:
+            above.append((indent, match["name"]))
+    yield from ((name, default, comment) for name, default, comment in found)
+
+
+def _attributes(path: Path) -> dict[str, str]:
+    """What the docstring of a file's class states of its parameters, its bases' too."""
+    node = yaml.safe_load(path.read_text())
+    if not isinstance(node, dict) or "_target_" not in node:
+        return {}
+    stated: dict[str, str] = {}
+    for base in reversed(pkgutil.resolve_name(node["_target_"]).__mro__):
+        names: tuple[str, ...] = ()
+        for line in inspect.cleandoc(base.__doc__ or "").splitlines():
+            if match := ATTRIBUTE.match(line.strip()):
+                names = tuple(match["names"].split(", "))
+                stated |= dict.fromkeys(names, match["text"])
+            elif not line.strip():
+                names = ()
+            for name in names if not match else ():
+                stated[name] += f" {line.strip()}"
+    return stated
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("``", "`").strip()
+
+
+def metrics() -> str:
+    """Every metric with its meaning and the way it should go."""
+    from benchorch.domain.estimate import METRIC_GROUPS
+    from benchorch.results.compare.metric_kinds import SPEEDUP, higher_is_better
+
+    parts = [
+        f"# Metrics\n\n{NOTE}",
+        "A metric is named `<quantity>_<unit>/<statistic>`. Each has a value, n, and an interval\n"
+        "if n allows one; MLflow stores its ends as `.../low` and `.../high`. What was not\n"
+        "measured is absent, never 0. [Measurement](../measuring/measurement.md) and\n"
+        "[Resources](../measuring/resources.md) describe how each is obtained.",
+    ]
+    better = {True: "higher", False: "lower", None: "–"}
+    compared = {SPEEDUP: "the baseline's latency over the candidate's, from paired measurements"}
+    for title, group in {**METRIC_GROUPS, "Comparison": compared}.items():
+        rows = [f"| `{n}` | {text} | {better[higher_is_better(n)]} |" for n, text in group.items()]
+        head = [f"## {title}\n", "| metric | meaning | better |", "|---|---|---|"]
+        parts.append("\n".join([*head, *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

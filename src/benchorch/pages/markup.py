@@ -1,0 +1,78 @@
+"""Escaping: text from anywhere as content of XML, HTML and JSON, where it cannot become markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from html import escape
+
+import msgspec
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 has no place for, not even escaped: control characters and lone surrogates."""
+
+_IN_SCRIPT = {
+    "<": "\\u003c",
+    ">": "\\u003e",
+    "&": "\\u0026",
+    "\u2028": "\\u2028",
+    "\u2029": "\\u2029",
+}
+"""What could end a script element or begin a comment in one."""
+
+
+def plain(text: object) -> str:
+    """The text with a replacement character for each that no file can carry."""
+    return _NOT_XML.sub("\ufffd", str(text))
+
+
+def escaped(text: object) -> str:
+    """As content of an element or value of an attribute."""
+    return escape(plain(text), quote=True)
+
+
+def element(tag: str, attributes: Mapping[str, object], *children: str) -> str:
+    """One element; values are escaped, children are markup already, None is no attribute."""
+    listed = "".join(
+        f' {name}="{escaped(_number(value))}"'
+        for name, value in attributes.items()
+        if value is not None
+    )
+    return f"<{tag}{listed}>{''.join(children)}</{tag}>" if children else f"<{tag}{listed}/>"
+
+
+def json_text(value: object) -> str:
+    """Compact JSON of plain values, whose names may hold what no encoding has."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_clean(value)).decode()
+
+
+def json_in_script(value: object) -> str:
+    """JSON for a script element: no character in it is markup."""
+    return re.sub("[<>&\u2028\u2029]", lambda found: _IN_SCRIPT[found[0]], json_text(value))
+
+
+def shortened(text: object, most: int) -> str:
+    """At most that many characters: the ends of a long name say more than its middle."""
+    line = " ".join(plain(text).split())
+    if len(line) <= most:
+        return line
+    front = (most - 1) // 2
+    return f"{line[:front]}…{line[len(line) - (most - 1 - front) :]}"
+
+
+def _number(value: object) -> object:
+    """Coordinates to a hundredth of a pixel."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
+
+
+def _clean(value: object) -> object:
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return {plain(key): _clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(item) for item in value]
+    return value

@@ -1,0 +1,51 @@
+"""Index of points by time: what happened last on any other lane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.trace.events import NOTHING
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventIndex:
+    """Points of several lanes in order of time.
+
+    Attributes:
+        point, lane, time_ns: (m,) of each.
+        elsewhere: (m,) the place of the last one before it that is on another lane, or NOTHING.
+    """
+
+    point: NDArray[np.int64]
+    lane: NDArray[np.int32]
+    time_ns: NDArray[np.int64]
+    elsewhere: NDArray[np.int64]
+
+    def last_elsewhere(
+        self, lane: NDArray[np.int32], until_ns: NDArray[np.int64], after_ns: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """For each lane the last point on another one after a time and until another, or NOTHING.
+
+        A point at the later of the two times counts.
+        """
+        at = np.searchsorted(self.time_ns, until_ns, side="right") - 1
+        if not len(self.point):
+            return at
+        at = np.where((at >= 0) & (self.lane[at] == lane), self.elsewhere[at], at)
+        return np.where((at >= 0) & (self.time_ns[at] > after_ns), self.point[at], NOTHING)
+
+
+def event_index(
+    point: NDArray[np.int64], lane: NDArray[np.int32], time_ns: NDArray[np.int64]
+) -> EventIndex:
+    """These points in order of time; those of the same time in that of lanes and points."""
+    order = np.lexsort((point, lane, time_ns))
+    point, lane, time_ns = point[order], lane[order], time_ns[order]
+    begins = np.diff(lane, prepend=NOTHING) != 0
+    run = np.maximum.accumulate(np.where(begins, np.arange(len(lane)), 0))
+    return EventIndex(point=point, lane=lane, time_ns=time_ns, elsewhere=run - 1)
