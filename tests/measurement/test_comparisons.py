@@ -26,7 +26,7 @@ from benchorch.results.metrics.summary import summarise, summarise_all
 from benchorch.stats.pairs import Pair
 from benchorch.stats.ratio_test import compare_pairs
 from benchorch.stopping.precision import Precision
-from benchorch.trial.interleave import alternate
+from benchorch.trial.interleave import interleave
 from support.clocks import VirtualClock
 from support.simulated_samples import (
     COMPARED,
@@ -239,7 +239,7 @@ def test_who_goes_first_is_balanced_over_a_hundred_thousand_pairs_of_turns() -> 
         order.append(side)
 
     turns = 100_000
-    found = alternate(
+    found = interleave(
         [lambda: call(0)],
         [lambda: call(1)],
         clock=clock,
@@ -247,7 +247,7 @@ def test_who_goes_first_is_balanced_over_a_hundred_thousand_pairs_of_turns() -> 
         slice_ms=20,
         seed=1,
     )
-    paired = np.array(order[found.ours_from + found.theirs_from :]).reshape(-1, 2)
+    paired = np.array(order[found.candidate_from + found.baseline_from :]).reshape(-1, 2)
     assert len(paired) == pytest.approx(turns, rel=1e-3)
     assert set(map(tuple, paired.tolist())) == {(0, 1), (1, 0)}
     # 0.5 % is three standard errors; with two sides, balance puts both in the middle on average.

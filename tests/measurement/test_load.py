@@ -21,7 +21,7 @@ from benchorch.hardware.cpu import CpuClock
 from benchorch.results.metrics.ideal_queue import mean_response, response_quantile
 from benchorch.results.metrics.load import load_metrics, peak_of
 from benchorch.results.metrics.load_curve import load_points
-from benchorch.results.metrics.load_warnings import load_doubts
+from benchorch.results.metrics.load_warnings import load_warnings
 from benchorch.scenarios.arrivals import Arrivals, Kind
 from benchorch.scenarios.peak_rate import PeakRate
 from benchorch.scenarios.server import Server
@@ -245,7 +245,7 @@ def test_without_lateness_the_replay_differs_and_with_it_it_does_not() -> None:
 @pytest.mark.parametrize("fault", ["served before it was due", "two at once by one server"])
 def test_a_series_that_cannot_be_is_found_out(fault: str) -> None:
     observed = run(Server(rate_per_s=700, duration_s=5, seed=1))
-    assert not any("contradict" in doubt for doubt in load_doubts([process(observed)]))
+    assert not any("contradict" in doubt for doubt in load_warnings([process(observed)]))
     shift = -500_000 if fault.startswith("served") else 0
     started = [start + (shift if n % 2 else 0) for n, start in enumerate(observed.started_ns)]
     taking = 1 if shift else 3
@@ -255,7 +255,7 @@ def test_a_series_that_cannot_be_is_found_out(fault: str) -> None:
         durations_ns=tuple(taking * duration for duration in observed.durations_ns),
     )
     assert disagreement_ratio(only(wrong)) > 0.001
-    assert "contradict" in load_doubts([process(wrong)])[0]
+    assert "contradict" in load_warnings([process(wrong)])[0]
 
 
 # --- Q6 -------------------------------------------------------------------------------------------
@@ -272,8 +272,8 @@ def test_a_late_generator_is_told_and_hides_nothing() -> None:
     for name in ("response_ms/p50", "response_ms/p99"):
         told = load_metrics([process(delayed)])[name].value
         assert told == pytest.approx(load_metrics([process(on_time)])[name].value, rel=0.1)
-    assert not any("Generator" in doubt for doubt in load_doubts([process(on_time)]))
-    assert any("Generator limited" in doubt for doubt in load_doubts([process(delayed)]))
+    assert not any("Generator" in doubt for doubt in load_warnings([process(on_time)]))
+    assert any("Generator limited" in doubt for doubt in load_warnings([process(delayed)]))
 
 
 # --- Q7 -------------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ def test_an_overloaded_trial_has_no_quantiles_of_responses() -> None:
     metrics = load_metrics([process(observed)])
     assert not [name for name in metrics if name.startswith(("response", "queueing"))]
     assert metrics["achieved_per_s/mean"].value < 0.99 * metrics["offered_per_s/mean"].value
-    assert load_doubts([process(observed)])[0].startswith("Unstable")
+    assert load_warnings([process(observed)])[0].startswith("Unstable")
 
 
 def test_a_rate_far_beyond_reach_is_given_up_in_time() -> None:
@@ -343,7 +343,7 @@ def test_a_rate_far_beyond_reach_is_given_up_in_time() -> None:
     observed = run(Server(rate_per_s=20_000, duration_s=10, seed=1), clock=clock)
     assert clock.true_ns < 25e9
     assert observed.loads[-1].unserved > 100_000
-    assert "given up" in load_doubts([process(observed)])[0]
+    assert "given up" in load_warnings([process(observed)])[0]
 
 
 # --- Q9 -------------------------------------------------------------------------------------------
@@ -389,7 +389,7 @@ def test_a_target_below_the_service_time_ends_with_a_verdict() -> None:
     assert peak_of(observed) is None
     assert {load.purpose for load in observed.loads} == {"capacity"}
     assert "target_rate_per_s/max" not in load_metrics([process(observed)])
-    assert load_doubts([process(observed)])[0].startswith("No rate can be served within 0.9 ms")
+    assert load_warnings([process(observed)])[0].startswith("No rate can be served within 0.9 ms")
 
 
 # --- Q10 ------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from benchorch.domain.measurement import Calibration, Observations, ProcessRecor
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.interfaces.runtime import Executable
 from benchorch.results.metrics.resources import overlap_ratio, resource_metrics
-from benchorch.trial.transfer_breakdown import split
+from benchorch.trial.transfer_breakdown import transfer_breakdown
 from benchorch.units import ms_to_ns
 from support.clocks import VirtualClock
 
@@ -75,7 +75,9 @@ class Loader:
 
 def passes_of(device: str = "cuda") -> Any:
     engines = Engines()
-    return split(Issues(engines), Loader(engines), clock=engines, device=device, passes=PASSES)  # type: ignore[arg-type]
+    return transfer_breakdown(
+        Issues(engines), Loader(engines), clock=engines, device=device, passes=PASSES
+    )  # type: ignore[arg-type]
 
 
 def test_each_stage_is_told_exactly() -> None:

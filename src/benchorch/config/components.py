@@ -13,10 +13,11 @@ import inspect
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypeVar, Union
+from functools import cache
+from typing import Any, Literal, TypeVar, Union
 
 from benchorch.config.extensions import GROUP, extension_prefixes
-from benchorch.domain.codec import Json, hints_of
+from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError
 
@@ -138,7 +139,7 @@ def _implements(found: object, interface: type) -> bool:
 def _signature_problems(target: type, keywords: ConfigNode, where: str) -> list[str]:
     """Unknown keys first, then missing ones, then wrong types."""
     parameters = inspect.signature(target).parameters
-    hints = hints_of(target)
+    hints = _hints(target)
     problems = [
         f"{where}.{key}: unknown option.{suggest(key, parameters)} "
         f"Options: {', '.join(parameters) or 'none'}."
@@ -158,8 +159,15 @@ def _signature_problems(target: type, keywords: ConfigNode, where: str) -> list[
     return problems
 
 
+@cache
+def _hints(target: type) -> Mapping[str, object]:
+    return typing.get_type_hints(target)
+
+
 def fits(hint: object, value: Json) -> bool:
     """Whether a YAML value can stand for a parameter annotated so."""
+    if hint is Any:
+        return True
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
         return any(fits(member, value) for member in arguments)

@@ -1,6 +1,6 @@
-"""A trial's components, made from its spec: what build and measure have in common.
+"""Trial setup: a trial's components, made from its spec.
 
-Nothing here imports torch; the objects do, when they are asked to load or to build.
+Nothing here imports torch; the objects do, when they load or build.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What lies between the links of a chain, and how it is found again."""
+"""Artifacts between the links of a chain, and the keys by which they are found again."""
 
 from __future__ import annotations
 

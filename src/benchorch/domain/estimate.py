@@ -1,4 +1,4 @@
-"""Numbers that carry their doubt."""
+"""Estimates and comparisons, each with its uncertainty."""
 
 from __future__ import annotations
 
@@ -115,12 +115,12 @@ class Comparison:
         reason: why there is no verdict, or an empty string.
         design: ``alternated``, ``adjacent`` or ``sequential``.
         p_value: of no difference at all, by Student's t, as if this were the only comparison and
-            the only look; None where there is no test.
-        adjusted_p_value: the same after adjustment for all looks and for all comparisons of its
-            table: below 0.05 wherever the verdict is ``faster`` or ``slower``.
+            the only analysis; None where there is no test.
+        adjusted_p_value: the same after adjustment for all interim analyses and for all
+            comparisons of its table: below 0.05 wherever the verdict is ``faster`` or ``slower``.
         sign_flip_p_value: of the same, by exchanging the two within pairs; None without pairs.
-        material: whether the whole interval lies beyond the smallest difference that matters,
-            with five processes or more behind it.
+        material: practically significant: the whole interval lies beyond the smallest difference
+            that matters, with five processes or more behind it.
         effect_ratio: Cliff's delta over process medians: 1 where every one of the candidate's is
             faster than every one of the baseline's, -1 the reverse.
         pairs_needed: further pairs predicted to settle an inconclusive comparison, or None.
@@ -149,7 +149,7 @@ class Summary:
             ``peak_rss_bytes/max``, ``build_s/total``.
         speedup: against the baseline, or None for a baseline and for a disqualified trial.
         steady: whether every process reached a steady state.
-        warnings: doubts, each with the next command to try.
+        warnings: sentences, each with the next command to try.
     """
 
     metrics: Mapping[str, Estimate]

@@ -119,13 +119,13 @@ class Observations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
-    """What a process saw of its trial's baseline, so that the two can be compared.
+    """What a process observed of its trial's baseline, so that the two can be compared.
 
     Attributes:
-        baseline_id: the trial that was alternated with.
-        design: ``alternated`` (slices in random order inside this process) or ``adjacent`` (a
-            process of its own, right before or after this one).
-        ours: the candidate's blocks while alternating; None where `design` is ``adjacent`` and
+        baseline_id: the trial that it was paired with.
+        design: ``alternated`` (interleaved: slices in random order inside this process) or
+            ``adjacent`` (back to back: a process of its own, right before or after this one).
+        ours: the candidate's blocks while interleaved; None where `design` is ``adjacent`` and
             the process's own observations are meant.
         theirs: the baseline's blocks.
         ours_from, theirs_from: index of the first block that counts in each.
@@ -141,17 +141,17 @@ class Paired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What the machine was like around one process; None where the platform does not tell.
+    """What the machine was like around one process; None where the platform does not report it.
 
     Attributes:
-        canary_before_ns, canary_after_ns: time of a fixed piece of work.
+        canary_before_ns, canary_after_ns: time of the reference workload.
         cpus: the processors that the process was pinned to; empty where it was not.
         threads: how many threads it ran with at the end, by the operating system's count.
-        steal_ratio: share of the processors' time that the hypervisor gave to somebody else.
+        steal_ratio: share of the processors' time that the hypervisor gave to other guests.
         foreign_ratio: share of it that other processes of this machine used.
         throttled_periods: in which the control group was held back.
         frequency_khz: mean of the pinned processors' clocks, before and after.
-        device: what the accelerator says of itself: clocks, throttle reasons, temperature.
+        device: what the accelerator reports: clocks, throttle reasons, temperature.
     """
 
     canary_before_ns: float | None = None
@@ -218,7 +218,7 @@ class TransferBreakdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
-    """What one fresh process saw.
+    """What one fresh process observed.
 
     Attributes:
         load_s: artifact on disk to ready, in seconds.
@@ -228,9 +228,9 @@ class ProcessRecord:
         peak_rss_bytes: highest resident memory of the process before the baseline came in.
         facts: what really ran: dtype, threads, provider, device.
         elapsed_s: the whole process, from its start to its last message.
-        paired: what it saw of the baseline, or None where it was not compared.
-        disturbance: why this process does not count (the machine changed under it); empty for
-            one that does. It is kept all the same.
+        paired: what it observed of the baseline, or None where it was not compared.
+        disturbance: why this repetition is rejected (the machine changed under it); empty for one
+            that counts. It is kept all the same.
     """
 
     load_s: float

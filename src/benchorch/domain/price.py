@@ -1,4 +1,4 @@
-"""What an hour of a machine costs, and where that figure is from."""
+"""Prices of machine hours, each with its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What profiling a trial left, and what its trace says of the time."""
+"""Profile of a trial, and the bottleneck that its trace shows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ProfileRecord:
         trace: the file, relative to the trial's folder.
         unprofiled_ns, profiled_ns: duration of each call without and under the profiler, in the
             same process.
-        bottleneck: what the trace says; None where it could not be analysed.
+        bottleneck: what the trace shows; None where it could not be analysed.
         notes: what the trace lacks, one sentence each.
         unavailable: why there is no trace, or no analysis of it; empty where there are both.
     """

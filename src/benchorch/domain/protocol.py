@@ -1,8 +1,10 @@
-"""How strictly a trial is measured, apart from what and how much."""
+"""Measurement protocol: how strictly a trial is measured, apart from what and how much."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from benchorch.errors import check_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,14 +13,15 @@ class Protocol:
 
     Attributes:
         pin: whether processes are pinned to as many physical cores as they have threads.
-        canary_tolerance_ratio: how much slower than at its best a fixed piece of work may be
-            before and after a process that counts; None takes no such look.
-        repeats: how many disturbed processes of a trial are measured again at most.
-        pairing: ``auto`` (alternate inside processes; adjacent processes where that interferes),
-            ``alternated``, ``adjacent`` or ``none``.
-        pair_window_s: seconds in which one process alternates with its baseline.
-        slice_ms: how long one of the two runs before the other has its turn.
-        delta_ratio: differences up to this share are of no practical importance.
+        canary_tolerance_ratio: how much slower than at its best the reference workload may be
+            before and after a process that counts; None runs none.
+        repeats: how many rejected repetitions of a trial are measured again at most.
+        pairing: ``auto`` (interleaved inside processes; back-to-back processes where that
+            interferes), ``alternated`` (interleaved), ``adjacent`` (back to back) or ``none``.
+        pair_window_s: seconds in which one process is interleaved with its baseline.
+        slice_ms: how long one of the two runs before the other.
+        delta_ratio: equivalence margin: differences up to this share are not practically
+            significant.
         split_passes: how often the copying stages are timed apart in each process; 0 is never.
         cold_caches: whether caches are flushed before every block: another metric.
         energy_windows: windows of uninterrupted calls under the energy counter; 0 is none.
@@ -51,10 +54,7 @@ class Protocol:
             "energy_windows: at least 0": self.energy_windows >= 0,
             "energy_window_s: above 0": self.energy_window_s > 0,
         }
-        for rule, kept in rules.items():
-            if not kept:
-                key = rule.partition(":")[0]
-                raise ValueError(f"{rule}; got {key}={getattr(self, key)!r}")
+        check_options(self, rules)
 
 
 PAIRINGS = ("auto", "alternated", "adjacent", "none")

@@ -1,4 +1,4 @@
-"""What a subcommand answers, before anything is printed."""
+"""Reply of a subcommand, before anything is printed."""
 
 from __future__ import annotations
 

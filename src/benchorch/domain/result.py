@@ -1,4 +1,4 @@
-"""What became of a trial."""
+"""Result of a trial."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Failure:
         stage: where it happened: build, verify, measure, schedule.
         kind: its class: ``build_refused``, ``oom``, ``crash:SIGSEGV``, ``timeout``,
             ``missing_package``, ``user_code``, ``disk_full``, ``node_lost`` ...
-        message: one sentence with the value seen.
+        message: one sentence with the value observed.
         remedy: the next thing to try, or an empty string.
         detail: traceback or last log lines, for the artifact rather than the table.
     """
@@ -94,7 +94,7 @@ class EnergyWindow:
         joules: what the counter rose by.
         seconds: how long it was.
         calls: how many were completed.
-        updates: how often the counter was seen to change.
+        updates: how often the counter changed.
         busy_ratio: the device's utilisation meanwhile, or None.
     """
 
@@ -131,9 +131,9 @@ class TrialResult:
         processes: every process, those that do not count included; `valid` has those that do.
         stop_alpha: error rate at which intervals hold in spite of how the trial was stopped.
         delta_ratio: differences up to this share are of no practical importance.
-        grade: of the node: ``A``, ``B``, ``C`` or empty where nobody looked.
+        grade: noise level of the node: ``A``, ``B``, ``C`` or empty where it was not measured.
         pairing: how it was compared, or why it was not, in one phrase; empty for a baseline.
-        profile: what a profiler saw afterwards; None where none was asked for.
+        profile: what a profiler recorded afterwards; None where none was requested.
         prices: of an hour of its machine, one a market; empty where nothing is paid for.
 
     Schema history: 1, first; 2, with pairs, conditions, memory, counts and energy. What can

@@ -1,4 +1,4 @@
-"""What all trials of one invocation share, and what they say while they run."""
+"""Settings that all trials of one invocation share, and their progress events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked for: trials, skips and the plan that holds them."""
+"""Trials, skips and the plan that holds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is it still the same model?"""
+"""Verdict on numerical parity: whether a conversion is still the same model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether observations that follow each other may be counted as independent."""
+"""Autocorrelation of successive observations, and how many independent ones they amount to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several fresh processes say together: the process is the unit of evidence."""
+"""Estimates over fresh processes: calls within one are correlated, so it is the sampling unit."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def _median_response_ns(observations: Observations, start: int, end: int | None)
     return float(statistics.median(responses)) if responses else math.nan
 
 
-def headline_ns(process: ProcessRecord) -> float:
-    """One process's headline: its steady median per query; NaN where it observed nothing."""
+def primary_ns(process: ProcessRecord) -> float:
+    """A process's primary metric: its steady median per query; NaN where it observed nothing."""
     return median_query_ns(process.observations, process.steady_from)
 
 
@@ -107,8 +107,8 @@ def over_processes(values: ArrayLike, *, unit: str, alpha: float = ALPHA) -> Est
     values : array_like, shape (n,), float
         One number a process, in `unit`.
     alpha : float
-        Error rate of the interval: below `ALPHA` where the number of processes was chosen by
-        looking at them, so that after all looks the interval still holds at `LEVEL_RATIO`.
+        Error rate of the interval: below `ALPHA` where the number of processes was chosen from
+        interim analyses, so that after all of them the interval still holds at `LEVEL_RATIO`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Does a share of all responses stay within a target? Decided by counts, with exact bounds."""
+"""Exact binomial bounds on the share of responses within a target."""
 
 from __future__ import annotations
 

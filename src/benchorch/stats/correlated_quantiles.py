@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from benchorch.domain.estimate import Estimate
 from benchorch.stats.autocorrelation import integrated_time
 from benchorch.stats.between_processes import student_t
 from benchorch.stats.quantiles import LEVEL_RATIO, minimum_n, order_bounds
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 LEAST_BLOCKS = 10
 BLOCK_TIMES = 10.0
@@ -49,8 +48,6 @@ def correlated_quantile(
     Woodruff, *Confidence intervals for medians and other position measures* (1952), for inverting
     the interval of a share; Korn and Graubard (1998) for its effective n.
     """
-    import numpy as np
-
     arrays = [np.asarray(run, dtype=np.float64) for run in runs]
     values = np.concatenate(arrays)
     if values.size < minimum_n(quantile_ratio, level_ratio):
@@ -89,8 +86,6 @@ def correlation_time(runs: Sequence[ArrayLike], quantile_ratio: float) -> float:
     runs : sequence of array_like, each of shape (n_i,), float
         Each in order of time. For n = 0, 1, 2 the result is 1.
     """
-    import numpy as np
-
     arrays = [np.asarray(run, dtype=np.float64) for run in runs]
     values = np.concatenate([np.empty(0), *arrays])
     if not values.size:

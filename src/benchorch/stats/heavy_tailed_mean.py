@@ -1,19 +1,18 @@
-"""The mean: what calls cost together, where their tail lets it be known."""
+"""Mean of heavy-tailed times, where the tail index allows an interval."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import float64
+from numpy.typing import ArrayLike, NDArray
 
 from benchorch.domain.estimate import Estimate
 from benchorch.stats.mean_of_processes import mean
 from benchorch.stats.quantiles import ALPHA
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import ArrayLike, NDArray
 
 LEAST_INDEX = 2.0
 """A tail index below which there is no variance, and so no interval for a mean."""
@@ -42,8 +41,6 @@ def tail_index(values: ArrayLike) -> float | None:
     ------
     Hill, *A simple general approach to inference about the tail of a distribution*, 1975.
     """
-    import numpy as np
-
     array = np.asarray(values, dtype=np.float64)
     if array.size < LEAST_OBSERVATIONS:
         return None
@@ -74,8 +71,6 @@ def mean_over_processes(
         None where the tail index of all observations is below `LEAST_INDEX` or not known;
         without an interval for a single process.
     """
-    import numpy as np
-
     index = tail_index(np.concatenate(samples)) if samples else None
     if index is None or index < LEAST_INDEX:
         return None

@@ -1,4 +1,4 @@
-"""What the processes of a trial saw of its baseline: one log ratio a process."""
+"""Paired comparison with the baseline: one log ratio a process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from benchorch.domain.measurement import Observations, ProcessRecord
-from benchorch.stats.between_processes import headline_ns, median_query_ns
+from benchorch.stats.between_processes import median_query_ns, primary_ns
 from benchorch.stats.mean_of_processes import mean
 from benchorch.stats.steady_state import stability
 
@@ -16,7 +16,7 @@ ALTERNATED, ADJACENT, SEQUENTIAL = "alternated", "adjacent", "sequential"
 
 PARTS = 10
 
-# Of a finding against a comparison: that alternating interferes, or that the ratio moves.
+# Of a finding against a comparison: that interleaving interferes, or that the ratio moves.
 _ALPHA = 0.01
 
 
@@ -33,9 +33,9 @@ class Pair(NamedTuple):
 
 
 def design_of(processes: Sequence[ProcessRecord]) -> str:
-    """How these met their baseline: ``alternated``, ``adjacent``, or ``sequential`` if not at all.
+    """How these were paired: ``alternated``, ``adjacent``, or ``sequential`` if not at all.
 
-    Where both occur it is ``adjacent``: a trial falls back to it when alternating is no good.
+    Where both occur it is ``adjacent``: a trial falls back to it when interleaving interferes.
     """
     designs = {process.paired.design for process in processes if process.paired}
     ordered = (ADJACENT, ALTERNATED)
@@ -92,7 +92,7 @@ def extremes(processes: Sequence[ProcessRecord]) -> tuple[list[Pair], list[Pair]
     Both lists are empty where every side of these adjacent processes settled.
     """
     whole = [process for process in _compared(processes) if _pair(process)]
-    found = [(_mine(process), _other(process)) for process in whole]
+    found = [(_candidate(process), _baseline(process)) for process in whole]
     if all(side.settled for sides in found for side in sides):
         return [], []
     levels = [(_levels_ns(ours), _levels_ns(theirs)) for ours, theirs in found]
@@ -103,9 +103,9 @@ def extremes(processes: Sequence[ProcessRecord]) -> tuple[list[Pair], list[Pair]
 
 
 def interferes(processes: Sequence[ProcessRecord], delta_ratio: float) -> bool:
-    """Whether alternating with the baseline changes the candidate's own speed.
+    """Whether interleaving with the baseline changes the candidate's own speed.
 
-    Estimator: paired t, at 1 %, on the logarithm of the candidate's median while alternating over
+    Estimator: paired t, at 1 %, on the logarithm of the candidate's median while interleaved over
     that of the same process alone; True where the whole interval lies beyond `delta_ratio`. False
     below 3 processes that were steady alone: any other changes its speed by itself.
     """
@@ -114,10 +114,10 @@ def interferes(processes: Sequence[ProcessRecord], delta_ratio: float) -> bool:
         paired = process.paired
         steady = process.steady_from is not None
         if steady and paired is not None and paired.ours is not None:
-            alternated = median_query_ns(paired.ours, paired.ours_from)
-            alone = headline_ns(process)
-            if alternated > 0 and alone > 0:
-                changes.append(math.log(alternated) - math.log(alone))
+            interleaved = median_query_ns(paired.ours, paired.ours_from)
+            alone = primary_ns(process)
+            if interleaved > 0 and alone > 0:
+                changes.append(math.log(interleaved) - math.log(alone))
     low, high = _interval(changes)
     delta = math.log1p(delta_ratio)
     return low > delta or high < -delta
@@ -137,7 +137,7 @@ class _Side(NamedTuple):
     settled: bool = True
 
 
-def _mine(process: ProcessRecord) -> _Side:
+def _candidate(process: ProcessRecord) -> _Side:
     paired = process.paired
     if paired is not None and paired.ours is not None:
         return _Side(paired.ours, paired.ours_from)
@@ -145,7 +145,7 @@ def _mine(process: ProcessRecord) -> _Side:
     return _Side(process.observations, process.steady_from or 0, settled)
 
 
-def _other(process: ProcessRecord) -> _Side:
+def _baseline(process: ProcessRecord) -> _Side:
     paired = process.paired
     assert paired is not None  # only paired processes are looked at
     settled = paired.theirs_from > 0 or paired.ours is not None
@@ -159,7 +159,7 @@ def _pair(process: ProcessRecord, half: int | None = None) -> Pair | None:
     paired = process.paired
     if paired is None:
         return None
-    ours = _median_ns(_mine(process), half)
+    ours = _median_ns(_candidate(process), half)
     theirs = _median_ns(_Side(paired.theirs, paired.theirs_from), half)
     # Written so that a NaN, of a side without blocks, is no pair either.
     return Pair(ours, theirs) if ours > 0 and theirs > 0 else None

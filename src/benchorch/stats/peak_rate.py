@@ -1,4 +1,4 @@
-"""The highest rate at which a target holds: what probes at different rates say together."""
+"""Posterior of the highest rate at which a target holds, from probes at different rates."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
-"""Whether a series goes up and down so slowly that its window is a matter of luck."""
+"""Detection of oscillations too slow for the window of a measurement."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import ArrayLike
 
 from benchorch.stats.steady_state import median
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 LEAST_PERIODS = 5
 LEAST_SWING_RATIO = 0.01
@@ -31,8 +29,6 @@ def slow_period(durations_ns: ArrayLike) -> int | None:
     ------
     Fisher, *Tests of significance in harmonic analysis*, 1929; the first term of its series.
     """
-    import numpy as np
-
     series = np.asarray(durations_ns, dtype=np.float64)
     if series.size < 10 * (LEAST_PERIODS - 1):
         return None

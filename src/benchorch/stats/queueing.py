@@ -1,4 +1,4 @@
-"""What the raw times of queries say: waiting, serving, lateness, and whether they add up.
+"""Queueing of requests: waiting, serving, lateness, and whether the times add up.
 
 Everything here follows from three series: when a query was due, when it was started, how long it
 took. A response is counted from when the query was *due*, so that a generator or a model that falls
@@ -143,7 +143,7 @@ def lateness_ns(stretch: LoadPhase) -> NDArray[int64]:
     Returns
     -------
     ndarray, shape (batches,), int64
-        Below 0 only where a query was started before it was due, or before there was room.
+        Below 0 only where a query was started before it was due, or before a server was free.
     """
     due, started, ended = _batches(stretch)
     return started - _ready_ns(due, ended, stretch.load.servers)

@@ -1,4 +1,4 @@
-"""A candidate against its baseline: the ratio of their times, and what may be said of it."""
+"""Ratio of a candidate's and its baseline's times, with interval and verdict."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def compare(
         return None
     ours, theirs = ([math.log(time) for time in side] for side in sides)
     found = _welch(ours, theirs)
-    few = "one process says nothing about the spread between processes" if found.n < 2 else ""
+    few = "a single process shows no spread between processes" if found.n < 2 else ""
     terms = _Terms(delta_ratio=delta_ratio, alpha=alpha, drift=math.log1p(drift_ratio), few=few)
     return replace(
         _comparison(found, terms, WELCH),

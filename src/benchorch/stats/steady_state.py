@@ -1,4 +1,4 @@
-"""Whether, and from where on, a series of block times is steady."""
+"""Steady state of a series of block times."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Where the scatter comes from: calls, processes, nodes; and so where to repeat."""
+"""Variance components of calls, processes and nodes, which show where to repeat."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,6 @@ class _Group(NamedTuple):
 
 
 def _summary(calls: ArrayLike) -> _Group:
-    import numpy as np
-
     logs = np.log(np.asarray(calls, dtype=np.float64))
     mean = float(logs.mean())
     return _Group(logs.size, mean, float(((logs - mean) ** 2).sum()))

@@ -26,6 +26,7 @@ from benchorch.interfaces.conversion import BuildRequest, FileStep, ModuleStep, 
 from benchorch.interfaces.runtime import LoadRequest, Runtime
 from benchorch.interfaces.store import Store
 from benchorch.trial.build_keys import Keys, Unknown
+from benchorch.trial.stages import Built
 
 if TYPE_CHECKING:
     import torch
@@ -38,33 +39,11 @@ _MODEL_FILE = "model.json"
 # Outputs in float64 are kept up to this size for each input, and made where this many times the
 # model's size is free.
 _REFEREE_BYTES = 64 * 2**20
-_REFEREE_ROOM = 6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
-    """Where the measuring processes find what they need.
-
-    Attributes:
-        source: directory of the chain's last artifact, or None where it leaves no files.
-        sources: the directory of each format's last artifact.
-        states: the directory of each state step's artifact, by the step's name.
-        reference: directory of the reference outputs, ``0.npz``, ``1.npz``, ...
-        scratch: the compiler's own cache for this artifact.
-        counts: of the model as it was loaded, before any step changed it.
-    """
-
-    record: BuildRecord
-    source: Path | None
-    sources: Mapping[Format, Path]
-    states: Mapping[str, Path]
-    reference: Path
-    scratch: Path
-    counts: ModelCounts
+_REFEREE_FACTOR = 6
 
 
 def build(
-    chain: TrialSetup,
+    setup: TrialSetup,
     *,
     name: str,
     store: Store,
@@ -76,7 +55,7 @@ def build(
     """Everything a trial needs before it can be measured, from the store where it is there.
 
     Args:
-        chain: the trial's components.
+        setup: the trial's components.
         name: model and conversion, for people and for ``rebuild=never``.
         store: where artifacts are kept.
         session: tells the rebuild policy and remembers what this invocation built already.
@@ -84,11 +63,11 @@ def build(
         threads: threads per call, which some compilers fix in what they build.
         say: called with a short phrase before each slow thing.
     """
-    load = _loader(chain, say)
-    keys = Keys(chain, threads=threads, directory=session.directory, load=load)
+    load = _loader(setup, say)
+    keys = Keys(setup, threads=threads, directory=session.directory, load=load)
     keys.find_out()
     job = _Job(
-        chain=chain,
+        setup=setup,
         name=name,
         keys=keys,
         inputs=inputs,
@@ -100,7 +79,7 @@ def build(
 
 
 def find(
-    chain: TrialSetup, *, name: str, store: Store, session: Session, inputs: int, threads: int
+    setup: TrialSetup, *, name: str, store: Store, session: Session, inputs: int, threads: int
 ) -> Built | None:
     """What `build` would answer, where the store has all of it and nothing has to be found out.
 
@@ -108,8 +87,8 @@ def find(
     """
     if session.rebuild == "always":
         return None
-    keys = Keys(chain, threads=threads, directory=session.directory, load=None)
-    job = _Job(chain=chain, name=name, keys=keys, inputs=inputs, threads=threads)
+    keys = Keys(setup, threads=threads, directory=session.directory, load=None)
+    job = _Job(setup=setup, name=name, keys=keys, inputs=inputs, threads=threads)
     try:
         return job.run(_Find(store=store))
     except (Unknown, StoreError):
@@ -124,7 +103,7 @@ def _not_here(*_: object) -> NoReturn:
 class _Job:
     """Everything that a trial needs, made or found one after the other."""
 
-    chain: TrialSetup
+    setup: TrialSetup
     name: str
     keys: Keys
     inputs: int
@@ -138,10 +117,10 @@ class _Job:
             self.keys.reference(self.inputs),
             Format.REFERENCE,
             f"{self.name} reference",
-            lambda out: _write_reference(self.chain, self.load, out, self.inputs, self.threads),
+            lambda out: _write_reference(self.setup, self.load, out, self.inputs, self.threads),
         )
-        made = _Made(chain=self.chain, load=self.load)
-        for index, (step_name, step) in enumerate(self.chain.steps, start=1):
+        made = _Made(setup=self.setup, load=self.load)
+        for index, (step_name, step) in enumerate(self.setup.steps, start=1):
             if isinstance(step, FileStep):
                 key = self.keys.after(index)
                 write = self._writer(index, made, obtain.store, key)
@@ -160,8 +139,8 @@ class _Job:
 
     def _writer(self, index: int, made: _Made, store: Store, key: BuildKey) -> Writer:
         """Builds the step of that number, counted from 1, from what was made before it."""
-        chain = self.chain
-        name, step = chain.steps[index - 1]
+        setup = self.setup
+        name, step = setup.steps[index - 1]
         assert isinstance(step, FileStep)  # nobody else writes
 
         def write(out: Path) -> None:
@@ -170,11 +149,11 @@ class _Job:
                 module=made.module_before(index - 1),
                 source=made.source.path if made.source else None,
                 sources=made.sources,
-                example=chain.example(chain.workload.seed),
-                calibration=chain.calibration,
+                example=setup.example(setup.workload.seed),
+                calibration=setup.calibration,
                 out_dir=out,
                 scratch_dir=store.scratch(key.digest),
-                device=type(chain.hardware).device,
+                device=type(setup.hardware).device,
                 threads=self.threads,
             )
             step.build(request)
@@ -193,7 +172,7 @@ class _Made:
         last: the last one of all.
     """
 
-    chain: TrialSetup
+    setup: TrialSetup
     load: Callable[[], torch.nn.Module]
     artifacts: dict[str, tuple[Artifact, str]] = field(default_factory=dict)
     sources: dict[Format, Path] = field(default_factory=dict)
@@ -212,10 +191,10 @@ class _Made:
 
     def module_before(self, n_steps: int) -> Callable[[], torch.nn.Module]:
         """Makes the module as that step is to find it; nobody else's where it will be changed."""
-        links = self.chain.steps[: n_steps + 1]
+        links = self.setup.steps[: n_steps + 1]
         changed = any(isinstance(step, ModuleStep | StateStep) for _, step in links)
-        load = _loader(self.chain, lambda _: None) if changed else self.load
-        return _transformed(self.chain, self.chain.steps[:n_steps], load, dict(self.states))
+        load = _loader(self.setup, lambda _: None) if changed else self.load
+        return _transformed(self.setup, self.setup.steps[:n_steps], load, dict(self.states))
 
 
 def _record(made: Mapping[str, tuple[Artifact, str]], model_digest: str) -> BuildRecord:
@@ -223,8 +202,8 @@ def _record(made: Mapping[str, tuple[Artifact, str]], model_digest: str) -> Buil
     return BuildRecord(
         key=source.key if source else "",
         cache=_overall([state for _, state in made.values()]),
-        build_s=sum(artifact.build_s for artifact, state in made.values() if state == "miss"),
-        original_build_s=sum(artifact.build_s for artifact, _ in made.values()),
+        build_s=sum((a.build_s for a, state in made.values() if state == "miss"), 0.0),
+        original_build_s=sum((artifact.build_s for artifact, _ in made.values()), 0.0),
         artifact_bytes=source.size_bytes if source else 0,
         model_digest=model_digest,
         steps={name: state for name, (_, state) in made.items()},
@@ -293,7 +272,7 @@ class _Obtain:
 _Source = _Obtain | _Find
 
 
-def _loader(chain: TrialSetup, say: Callable[[str], None]) -> Callable[[], torch.nn.Module]:
+def _loader(setup: TrialSetup, say: Callable[[str], None]) -> Callable[[], torch.nn.Module]:
     """Loads the model at most once in this process."""
 
     @cache
@@ -301,21 +280,21 @@ def _loader(chain: TrialSetup, say: Callable[[str], None]) -> Callable[[], torch
         import torch
 
         say("loading the model")
-        module = chain.model.load(chain.workload.seed)
-        return module.to(getattr(torch, chain.workload.dtype))
+        module = setup.model.load(setup.workload.seed)
+        return module.to(getattr(torch, setup.workload.dtype))
 
     return load
 
 
 def _transformed(
-    chain: TrialSetup,
+    setup: TrialSetup,
     steps: Sequence[tuple[str, Step]],
     load: Callable[[], torch.nn.Module],
     states: Mapping[str, Path],
 ) -> Callable[[], torch.nn.Module]:
     @cache
     def module() -> torch.nn.Module:
-        example = chain.example(chain.workload.seed)
+        example = setup.example(setup.workload.seed)
         changed = load()
         for name, step in steps:
             if isinstance(step, ModuleStep):
@@ -327,44 +306,44 @@ def _transformed(
     return module
 
 
-def module_of(chain: TrialSetup, states: Mapping[str, Path]) -> Callable[[], torch.nn.Module]:
+def module_of(setup: TrialSetup, states: Mapping[str, Path]) -> Callable[[], torch.nn.Module]:
     """Makes the live module with all its steps applied, for a runtime that needs it."""
-    return _transformed(chain, chain.steps, _loader(chain, lambda _: None), states)
+    return _transformed(setup, setup.steps, _loader(setup, lambda _: None), states)
 
 
 def _write_reference(
-    chain: TrialSetup, load: Callable[[], torch.nn.Module], out: Path, inputs: int, threads: int
+    setup: TrialSetup, load: Callable[[], torch.nn.Module], out: Path, inputs: int, threads: int
 ) -> None:
     import numpy as np
 
-    example = chain.example(chain.workload.seed)
+    example = setup.example(setup.workload.seed)
     module = load()
     size = 0
-    for index, outputs in enumerate(_eager_outputs(chain, load, out, inputs, threads)):
+    for index, outputs in enumerate(_eager_outputs(setup, load, out, inputs, threads)):
         np.savez(out / f"{index}.npz", **dict(outputs))  # type: ignore[arg-type]
         size = max(size, sum(array.size * 8 for array in outputs.values()))
     if size <= _REFEREE_BYTES:
-        _write_referee(chain, module, out, inputs, threads)
+        _write_referee(setup, module, out, inputs, threads)
     told = {"state": state_digest(load()), "counts": encode(count_model(load(), example))}
     write_json(out / _MODEL_FILE, told)
 
 
 def _eager_outputs(
-    chain: TrialSetup, load: Callable[[], torch.nn.Module], out: Path, inputs: int, threads: int
+    setup: TrialSetup, load: Callable[[], torch.nn.Module], out: Path, inputs: int, threads: int
 ) -> Iterator[Mapping[str, NDArray[generic]]]:
     runtime = make(_REFERENCE_RUNTIME, Runtime, "reference")
     request = LoadRequest(
         module=load,
         source=None,
         sources={},
-        example=chain.example(chain.workload.seed),
+        example=setup.example(setup.workload.seed),
         device="cpu",
         threads=threads,
         scratch_dir=out,
     )
     executable = runtime.load(request)
     for index in range(inputs):
-        batch = chain.example(chain.workload.seed + index).arrays
+        batch = setup.example(setup.workload.seed + index).arrays
         yield executable.outputs(executable.bind(batch)())
     executable.close()
 
@@ -375,17 +354,17 @@ def referee_file(reference: Path, index: int) -> Path:
 
 
 def _write_referee(
-    chain: TrialSetup, module: torch.nn.Module, out: Path, inputs: int, threads: int
+    setup: TrialSetup, module: torch.nn.Module, out: Path, inputs: int, threads: int
 ) -> None:
-    """What a copy of the model computes in float64, where it can and there is room for it."""
+    """What a copy of the model computes in float64, where it can and memory allows it."""
     import numpy as np
 
     state = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))
-    if available_memory_bytes() < _REFEREE_ROOM * state:
+    if available_memory_bytes() < _REFEREE_FACTOR * state:
         return
     try:
         wide = copy.deepcopy(module).double()
-        found = list(_eager_outputs(chain, lambda: wide, out, inputs, threads))
+        found = list(_eager_outputs(setup, lambda: wide, out, inputs, threads))
     except Exception:  # a model may hold to its dtype in as many ways as there are models
         return
     for index, outputs in enumerate(found):

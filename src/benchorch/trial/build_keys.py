@@ -1,8 +1,8 @@
-"""What determines a trial's builds, and how much of it did another process find out already?
+"""Build keys of a trial, and notes of what other processes found out about them.
 
-Telling what a model is may take loading it, and digesting inputs takes making them. Each process
-that finds such a thing out notes it in the invocation's directory. So a process that may load
-nothing, such as the one that supervises the trials, can tell most keys by reading.
+Identifying a model may take loading it, and digesting inputs takes making them. Each process that
+does so notes the result in the invocation's directory. A process that may load nothing, such as
+the supervisor of trials, can then compute most keys from the notes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Keys:
     """The build keys of one trial.
 
     Args:
-        chain: the trial's components.
+        setup: the trial's components.
         threads: threads per call, which some compilers fix in what they build.
         directory: the invocation's own.
         load: loads the model; None where nothing may be found out, and `Unknown` is raised for
@@ -53,17 +53,17 @@ class Keys:
 
     def __init__(
         self,
-        chain: TrialSetup,
+        setup: TrialSetup,
         *,
         threads: int,
         directory: Path,
         load: Callable[[], torch.nn.Module] | None,
     ) -> None:
-        self._chain = chain
+        self._setup = setup
         self._threads = threads
         self._notes = directory / NOTES
         self._load = load
-        self._asked: ConfigNode = {"model": repr(chain.model), "workload": repr(chain.workload)}
+        self._request: ConfigNode = {"model": repr(setup.model), "workload": repr(setup.workload)}
 
     def find_out(self) -> None:
         """Note what all trials of this model and machine will ask for."""
@@ -71,48 +71,48 @@ class Keys:
 
     def reference(self, inputs: int) -> BuildKey:
         """Of the outputs that conversions are compared with, for so many seeded inputs."""
-        plain = replace(self._chain, steps=(), nodes={"steps": {}})
-        seed = self._chain.workload.seed
+        plain = replace(self._setup, steps=(), nodes={"steps": {}})
+        seed = self._setup.workload.seed
         fields: dict[str, Json] = {
             **plain.key(self._identity, 0, {}).fields,
             "reference": {"version": _REFERENCE_VERSION, "inputs": inputs},
             "input_values": self._digests(
-                "inputs", inputs, lambda index: self._chain.example(seed + index).arrays
+                "inputs", inputs, lambda index: self._setup.example(seed + index).arrays
             ),
         }
         return BuildKey(fields=fields)
 
     def after(self, n_steps: int) -> BuildKey:
         """Of what so many steps leave, the digests of what they were calibrated on included."""
-        steps = [step for _, step in self._chain.steps[:n_steps]]
-        key = self._chain.key(self._identity, n_steps, self._facts)
+        steps = [step for _, step in self._setup.steps[:n_steps]]
+        key = self._setup.key(self._identity, n_steps, self._facts)
         count = max((step.calibrated_on for step in steps), default=0)
         if not count:
             return key
         # Their values determine scales.
-        seen = self._digests("calibration", count, self._chain.calibration)
+        seen = self._digests("calibration", count, self._setup.calibration)
         return BuildKey(fields={**key.fields, "calibration": seen})
 
     @cached_property
     def _identity(self) -> ConfigNode:
-        return cast(ConfigNode, self._known("identity", self._asked, self._find_identity))
+        return cast(ConfigNode, self._known("identity", self._request, self._find_identity))
 
     @cached_property
     def _facts(self) -> ConfigNode:
-        asked = {"hardware": repr(self._chain.hardware)}
-        found = self._known("hardware", asked, lambda: dict(self._chain.hardware.facts()))
+        request = {"hardware": repr(self._setup.hardware)}
+        found = self._known("hardware", request, lambda: dict(self._setup.hardware.facts()))
         return {**cast(ConfigNode, found), "threads": self._threads}
 
     def _find_identity(self) -> Json:
         """What the model is; found by loading it where it cannot be told, once an invocation."""
-        declared = self._chain.model.identity()
+        declared = self._setup.model.identity()
         if declared is not None:
             return dict(declared)
         with suppress(Unknown):
-            return self._noted("identity", self._asked)
+            return self._noted("identity", self._request)
         assert self._load is not None  # nothing is found out without it
-        # Together with what was asked for: not everything a module computes shows in its state.
-        return {**content_identity(self._load()), "asked": self._asked}
+        # Together with what was requested: not everything a module computes shows in its state.
+        return {**content_identity(self._load()), "asked": self._request}
 
     def _digests(
         self, kind: str, count: int, make: Callable[[int], Mapping[str, NDArray[generic]]]
@@ -120,38 +120,38 @@ class Keys:
         """Of the first so many batches of a kind; the longest row of them is noted."""
         noted: list[Json] = []
         with suppress(Unknown):
-            noted = list(cast("list[Json]", self._noted(kind, self._asked)))
+            noted = list(cast("list[Json]", self._noted(kind, self._request)))
         if self._load is None:
             if len(noted) < count:
                 raise Unknown
             return noted[:count]
         found: list[Json] = [_values_digest(make(number)) for number in range(count)]
         if found != noted[:count]:
-            self._take_note(kind, self._asked, found)
+            self._take_note(kind, self._request, found)
         return found
 
-    def _known(self, kind: str, asked: ConfigNode, find: Callable[[], Json]) -> Json:
+    def _known(self, kind: str, request: ConfigNode, find: Callable[[], Json]) -> Json:
         """What was noted, where nothing may be found out; otherwise what is so now, and noted."""
         if self._load is None:
-            return self._noted(kind, asked)
+            return self._noted(kind, request)
         found = find()
-        self._take_note(kind, asked, found)
+        self._take_note(kind, request, found)
         return found
 
-    def _take_note(self, kind: str, asked: ConfigNode, found: Json) -> None:
-        note = self._note(kind, asked)
+    def _take_note(self, kind: str, request: ConfigNode, found: Json) -> None:
+        note = self._note(kind, request)
         note.parent.mkdir(parents=True, exist_ok=True)
         write_json(note, found)
 
-    def _noted(self, kind: str, asked: ConfigNode) -> Json:
+    def _noted(self, kind: str, request: ConfigNode) -> Json:
         try:
-            noted: Json = json.loads(self._note(kind, asked).read_bytes())
+            noted: Json = json.loads(self._note(kind, request).read_bytes())
         except (OSError, ValueError) as error:
             raise Unknown from error
         return noted
 
-    def _note(self, kind: str, asked: ConfigNode) -> Path:
-        return self._notes / f"{kind}-{digest_of(asked)}.json"
+    def _note(self, kind: str, request: ConfigNode) -> Path:
+        return self._notes / f"{kind}-{digest_of(request)}.json"
 
 
 def _values_digest(arrays: Mapping[str, NDArray[generic]]) -> str:

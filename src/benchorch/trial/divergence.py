@@ -1,4 +1,4 @@
-"""Where does a conversion begin to compute something else? Asked only once it has failed."""
+"""First divergence: the first module whose outputs differ, located once parity has failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does an item cost in energy?"""
+"""Energy of uninterrupted calls, by the machine's own counter."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LEAST_WINDOW_S = 10.0
 LEAST_UPDATES = 100
 """Below either, the counter's own step is more than 1 % of what is read."""
 
-# 20 looks a second see every change that matters and leave the processors alone in between.
-_LOOK_NS = 50_000_000
+# 20 readings a second show every change that matters and leave the processors alone in between.
+_READING_NS = 50_000_000
 # A window goes on until its counter has changed often enough, but no longer than twice as long.
 _LONGEST = 2
 
@@ -70,13 +70,13 @@ class _Watch:
         self._busy_from_s = meter.busy_s()
         self._from_j = self._last_j = meter.energy_j()
         self.started_ns = clock.now_ns()
-        self._due_ns = self.started_ns + _LOOK_NS
+        self._due_ns = self.started_ns + _READING_NS
 
-    def look(self, now_ns: int) -> None:
+    def update(self, now_ns: int) -> None:
         """Read the counter if it is time to."""
         if now_ns < self._due_ns:
             return
-        self._due_ns = now_ns + _LOOK_NS
+        self._due_ns = now_ns + _READING_NS
         self._read()
 
     def close(self, calls: int, updates_per_s: float = 0.0) -> EnergyWindow:
@@ -107,8 +107,8 @@ def _idle(clock: Clock, meter: Meter, window_s: float) -> EnergyWindow:
     watch = _Watch(clock, meter)
     end_ns = watch.started_ns + s_to_ns(window_s)
     while (now_ns := clock.now_ns()) < end_ns:
-        watch.look(now_ns)
-        clock.wait_until(min(now_ns + _LOOK_NS, end_ns))
+        watch.update(now_ns)
+        clock.wait_until(min(now_ns + _READING_NS, end_ns))
     return watch.close(calls=0)
 
 
@@ -128,7 +128,7 @@ def _window(
         clock.drain()
         made += 1
         now_ns = clock.now_ns()
-        watch.look(now_ns)
+        watch.update(now_ns)
         if now_ns >= last_ns or (now_ns >= end_ns and watch.updates >= LEAST_UPDATES):
             break
     return watch.close(made, updates_per_s)

@@ -1,4 +1,4 @@
-"""Why does a call take as long as it does, and what would help? From its trace alone.
+"""Critical path of a profiled call, from its trace alone.
 
 It runs in a process of its own when nothing is measured any more, and never imports torch.
 """

@@ -1,4 +1,4 @@
-"""How long does a call take, in this one process?"""
+"""Measurement of calls in one process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchorch.stats.steady_state import stability
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessMeasurement:
-    """What one process saw, and where it became steady.
+    """What one process observed, and where it became steady.
 
     Attributes:
         observations: every block from the first.
@@ -37,7 +37,7 @@ def measure(
     items_per_call: int,
     cold_caches: bool = False,
 ) -> ProcessMeasurement:
-    """Issue the calls as the scenario says until enough was seen.
+    """Issue the calls as the scenario says until the stopping rule is satisfied.
 
     Raises:
         MeasureError: of kind ``instrument_fault`` where the clock contradicts itself.

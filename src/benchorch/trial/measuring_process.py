@@ -1,4 +1,4 @@
-"""What does one measuring process do? Load, first call, check, measure, then meet the baseline."""
+"""One measuring process: load, first call, check, measure, then interleave with the baseline."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, cast
 
 from benchorch.config.trial_setup import TrialSetup, open_trial, parity_inputs
 from benchorch.domain.artifact import Format
-from benchorch.domain.codec import decode
 from benchorch.domain.measurement import Conditions, Memory, Paired, ProcessRecord
 from benchorch.domain.result import EnergyRecord
 from benchorch.domain.trial import ConfigNode
 from benchorch.domain.verdict import Verdict
-from benchorch.host.canary import canary_ns
-from benchorch.host.interference import Surroundings
+from benchorch.host.interference import Interference
 from benchorch.host.memory import own_peak_bytes, own_rss_bytes, reset_own_peak
 from benchorch.host.pinning import pin
+from benchorch.host.reference_workload import reference_ns
 from benchorch.interfaces.conversion import ModuleStep, StateStep
 from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.stats.pairs import ALTERNATED
-from benchorch.trial.build import Built, module_of, referee_file
+from benchorch.trial.build import module_of, referee_file
 from benchorch.trial.divergence import first_divergence
 from benchorch.trial.energy import measure_energy
-from benchorch.trial.interleave import alternate
+from benchorch.trial.interleave import interleave
 from benchorch.trial.measure import ProcessMeasurement, measure
-from benchorch.trial.transfer_breakdown import split
+from benchorch.trial.stages import Baseline, BuiltTrial
+from benchorch.trial.transfer_breakdown import transfer_breakdown
 from benchorch.trial.verify import verify
 from benchorch.units import ns_to_s
 
@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class LoadedTrial:
     """A loaded artifact and the calls bound to it.
 
     Attributes:
@@ -53,7 +53,7 @@ class Subject:
         cpus: the processors that the process is pinned to.
     """
 
-    chain: TrialSetup
+    setup: TrialSetup
     executable: Executable
     batches: Sequence[Mapping[str, NDArray[generic]]]
     calls: Sequence[Callable[[], object]]
@@ -64,31 +64,31 @@ class Subject:
     cpus: tuple[int, ...]
 
 
-def load(request: ConfigNode, chain: TrialSetup, say: Say) -> Subject:
+def load(trial: BuiltTrial, setup: TrialSetup, say: Say) -> LoadedTrial:
     """Load the artifact and call it once; from here on the peak of memory is the calls' own."""
-    # Before anything starts threads, which keep the processors they were born with.
-    cpus = pin(cast(int, request["threads"])) if request["pin"] else ()
-    clock = chain.hardware.clock()
+    # Before anything starts threads, as numpy does: they keep the processors they were born with.
+    cpus = pin(trial.threads) if trial.pin else ()
+    clock = setup.hardware.clock()
     start_bytes = own_rss_bytes()
     say("loading")
     before_ns = clock.now_ns()
-    executable = chain.runtime.load(load_request(request, chain))
+    executable = setup.runtime.load(load_request(trial, setup))
     with ExitStack() as failing:
         failing.callback(executable.close)
-        batches = inputs_of(chain)
+        batches = inputs_of(setup)
         first = executable.bind(batches[0])
         clock.drain()
         loaded_ns = clock.now_ns()
         loaded_bytes = own_rss_bytes()
         reset_own_peak()
-        chain.hardware.meter().reset_device_memory()
+        setup.hardware.meter().reset_device_memory()
         say("first call")
         called_from_ns = clock.now_ns()
         first()
         clock.drain()
         called_ns = clock.now_ns()
-        subject = Subject(
-            chain=chain,
+        loaded = LoadedTrial(
+            setup=setup,
             executable=executable,
             batches=batches,
             calls=[first, *(executable.bind(batch) for batch in batches[1:])],
@@ -99,162 +99,160 @@ def load(request: ConfigNode, chain: TrialSetup, say: Say) -> Subject:
             cpus=cpus,
         )
         failing.pop_all()
-    return subject
+    return loaded
 
 
-def observe(subject: Subject, say: Say) -> ProcessRecord:
-    """Everything that this process sees of the subject alone."""
-    chain = subject.chain
-    protocol = chain.protocol
+def observe(loaded: LoadedTrial, say: Say) -> ProcessRecord:
+    """Everything that this process measures of the candidate alone."""
+    setup = loaded.setup
+    protocol = setup.protocol
     say("measuring")
-    measured, conditions = _under_watch(subject)
-    meter = chain.hardware.meter()
+    measured, conditions = _measured(loaded)
+    meter = setup.hardware.meter()
     after_bytes = own_rss_bytes()  # read first: reading takes memory too
     memory = Memory(
-        start=subject.start_bytes,
-        loaded=subject.loaded_bytes,
+        start=loaded.start_bytes,
+        loaded=loaded.loaded_bytes,
         peak=own_peak_bytes(),
         after=after_bytes,
         device=meter.device_memory(),
     )
     passes = None
     if protocol.split_passes:
-        passes = split(
-            subject.executable,
-            subject.batches,
-            clock=chain.hardware.clock(),
-            device=type(chain.hardware).device,
+        passes = transfer_breakdown(
+            loaded.executable,
+            loaded.batches,
+            clock=setup.hardware.clock(),
+            device=type(setup.hardware).device,
             passes=protocol.split_passes,
         )
     return ProcessRecord(
-        load_s=subject.load_s,
-        first_call_s=subject.first_call_s,
+        load_s=loaded.load_s,
+        first_call_s=loaded.first_call_s,
         observations=measured.observations,
         steady_from=measured.steady_from,
         calibration=measured.calibration,
         peak_rss_bytes=max(memory.peak, memory.loaded),
-        facts=subject.executable.facts(),
+        facts=loaded.executable.facts(),
         conditions=conditions,
         memory=memory,
         split=passes,
     )
 
 
-def _under_watch(subject: Subject) -> tuple[ProcessMeasurement, Conditions]:
-    """Measure between two canaries, and tell what else the machine did meanwhile."""
-    chain = subject.chain
-    surroundings = Surroundings()
-    look = canary_ns if chain.protocol.canary_tolerance_ratio is not None else lambda: None
-    before_ns = look()
-    with subject.executable.calling():
+def _measured(loaded: LoadedTrial) -> tuple[ProcessMeasurement, Conditions]:
+    """Measure between two reference workloads, and record the system's interference meanwhile."""
+    setup = loaded.setup
+    interference = Interference()
+    probed = setup.protocol.canary_tolerance_ratio is not None
+    before_ns = reference_ns() if probed else None
+    with loaded.executable.calling():
         measured = measure(
-            subject.calls,
-            hardware=chain.hardware,
-            scenario=chain.scenario,
-            stopping=chain.stopping,
-            items_per_call=_items_per_call(chain),
-            cold_caches=chain.protocol.cold_caches,
+            loaded.calls,
+            hardware=setup.hardware,
+            scenario=setup.scenario,
+            stopping=setup.stopping,
+            items_per_call=_items_per_call(setup),
+            cold_caches=setup.protocol.cold_caches,
         )
-    after_ns = look()
-    state = chain.hardware.meter().device_state()
-    return measured, surroundings.conditions(before_ns, after_ns, subject.cpus, state)
+    after_ns = reference_ns() if probed else None
+    state = setup.hardware.meter().device_state()
+    return measured, interference.conditions(before_ns, after_ns, loaded.cpus, state)
 
 
-def measure_paired(request: ConfigNode, subject: Subject, say: Say) -> Paired:
-    """Alternate the subject with its baseline, which is loaded now and not before."""
-    rival = cast(ConfigNode, request["rival"])
-    chain = open_trial(cast(ConfigNode, rival["spec"]))
+def measure_paired(baseline: Baseline, seed: int, loaded: LoadedTrial, say: Say) -> Paired:
+    """Interleave the candidate with its baseline, which is loaded now and not before."""
+    setup, protocol = open_trial(baseline.trial.spec), loaded.setup.protocol
     say("loading the baseline")
-    executable = chain.runtime.load(load_request({**request, **rival}, chain))
-    protocol = subject.chain.protocol
-    with closing(executable), subject.executable.calling(), executable.calling():
-        calls = [executable.bind(batch) for batch in subject.batches]
+    executable = setup.runtime.load(load_request(baseline.trial, setup))
+    with closing(executable), loaded.executable.calling(), executable.calling():
+        calls = [executable.bind(batch) for batch in loaded.batches]
         calls[0]()
-        say("alternating with the baseline")
-        found = alternate(
-            subject.calls,
+        say("interleaving with the baseline")
+        found = interleave(
+            loaded.calls,
             calls,
-            clock=chain.hardware.clock(),
+            clock=setup.hardware.clock(),
             window_s=protocol.pair_window_s,
             slice_ms=protocol.slice_ms,
-            seed=cast(int, rival["seed"]),
-            items_per_call=_items_per_call(chain),
+            seed=seed,
+            items_per_call=_items_per_call(setup),
         )
     return Paired(
-        baseline_id=cast(str, rival["trial_id"]),
+        baseline_id=baseline.trial_id,
         design=ALTERNATED,
-        ours=found.ours,
-        theirs=found.theirs,
-        ours_from=found.ours_from,
-        theirs_from=found.theirs_from,
+        ours=found.candidate,
+        theirs=found.baseline,
+        ours_from=found.candidate_from,
+        theirs_from=found.baseline_from,
     )
 
 
-def energy(request: ConfigNode, chain: TrialSetup, say: Say) -> EnergyRecord:
+def energy(trial: BuiltTrial, say: Say) -> EnergyRecord:
     """Energy of uninterrupted calls, or why it is unknown; loads only where it can be counted."""
-    meter = chain.hardware.meter()
+    setup = open_trial(trial.spec)
+    meter = setup.hardware.meter()
     missing = meter.no_energy()
     if missing:
         return EnergyRecord(unavailable=missing)
-    subject = load(request, chain, say)
+    loaded = load(trial, setup, say)
     say("measuring energy")
-    with closing(subject.executable), subject.executable.calling():
+    with closing(loaded.executable), loaded.executable.calling():
         return measure_energy(
-            subject.calls,
-            clock=chain.hardware.clock(),
+            loaded.calls,
+            clock=setup.hardware.clock(),
             meter=meter,
-            windows=chain.protocol.energy_windows,
-            window_s=chain.protocol.energy_window_s,
-            items_per_call=_items_per_call(chain),
+            windows=setup.protocol.energy_windows,
+            window_s=setup.protocol.energy_window_s,
+            items_per_call=_items_per_call(setup),
         )
 
 
-def check(request: ConfigNode, subject: Subject) -> Verdict:
+def check(trial: BuiltTrial, loaded: LoadedTrial) -> Verdict:
     """The outputs of a few inputs against the reference's; outside the timed region."""
-    chain, executable = subject.chain, subject.executable
-    built = decode(Built, request["built"])
-    asked = cast(ConfigNode, cast(ConfigNode, request["spec"])["parity"])
-    count = parity_inputs(cast(ConfigNode, request["spec"]))
-    inputs = _first_inputs(subject, count)
+    setup, executable, built = loaded.setup, loaded.executable, trial.built
+    requested = cast(ConfigNode, trial.spec["parity"])
+    count = parity_inputs(trial.spec)
+    inputs = _first_inputs(loaded, count)
     files = [referee_file(built.reference, index) for index in range(count)]
     verdict = verify(
-        [_kept(executable.outputs(executable.bind(arrays)())) for arrays in inputs],
+        [_copied(executable.outputs(executable.bind(arrays)())) for arrays in inputs],
         [_saved(built.reference / f"{index}.npz") for index in range(count)],
         # No conversion can agree better than the dtype that the baseline itself computes in.
-        max(chain.tolerance_ratio, _finest(chain)),
+        max(setup.tolerance_ratio, _finest(setup)),
         referees=[_saved(file) for file in files if file.exists()],
         inputs=inputs,
-        metric=cast("str | None", asked.get("metric")),
-        least_score=cast("float | None", asked.get("least_score")),
+        metric=cast("str | None", requested.get("metric")),
+        least_score=cast("float | None", requested.get("least_score")),
     )
     if verdict.passed:
         reset_own_peak()  # outputs and references were here for a moment
         return verdict
-    told = first_divergence(
-        original=module_of(replace(chain, steps=()), {}),
-        converted=module_of(chain, built.states),
-        changed=any(isinstance(step, ModuleStep | StateStep) for _, step in chain.steps),
+    divergence = first_divergence(
+        original=module_of(replace(setup, steps=()), {}),
+        converted=module_of(setup, built.states),
+        changed=any(isinstance(step, ModuleStep | StateStep) for _, step in setup.steps),
         program=built.sources.get(Format.EXPORTED_PROGRAM),
-        example=chain.example(chain.workload.seed),
+        example=setup.example(setup.workload.seed),
         tolerance_ratio=verdict.tolerance_ratio,
     )
     reset_own_peak()  # two more models were here for a moment
-    return replace(verdict, first_divergence=told)
+    return replace(verdict, first_divergence=divergence)
 
 
-def inputs_of(chain: TrialSetup) -> list[Mapping[str, NDArray[generic]]]:
+def inputs_of(setup: TrialSetup) -> list[Mapping[str, NDArray[generic]]]:
     """The inputs that calls rotate through."""
-    return [chain.example(chain.workload.seed + i).arrays for i in range(INPUT_SETS)]
+    return [setup.example(setup.workload.seed + i).arrays for i in range(INPUT_SETS)]
 
 
-def _first_inputs(subject: Subject, count: int) -> list[Mapping[str, NDArray[generic]]]:
+def _first_inputs(loaded: LoadedTrial, count: int) -> list[Mapping[str, NDArray[generic]]]:
     """Those that the calls are bound to, and further ones where more are compared."""
-    chain, bound = subject.chain, list(subject.batches[:count])
+    setup, bound = loaded.setup, list(loaded.batches[:count])
     more = range(len(bound), count)
-    return bound + [chain.example(chain.workload.seed + index).arrays for index in more]
+    return bound + [setup.example(setup.workload.seed + index).arrays for index in more]
 
 
-def _kept(outputs: Mapping[str, NDArray[generic]]) -> dict[str, NDArray[generic]]:
+def _copied(outputs: Mapping[str, NDArray[generic]]) -> dict[str, NDArray[generic]]:
     """Copies: some backends write every call's outputs into the same memory."""
     return {name: array.copy() for name, array in outputs.items()}
 
@@ -266,25 +264,25 @@ def _saved(file: Path) -> Mapping[str, NDArray[generic]]:
         return {name: saved[name] for name in saved.files}
 
 
-def _finest(chain: TrialSetup) -> float:
+def _finest(setup: TrialSetup) -> float:
     import numpy as np
 
-    return float(np.finfo(chain.workload.dtype).eps)
+    return float(np.finfo(setup.workload.dtype).eps)
 
 
-def _items_per_call(chain: TrialSetup) -> int:
-    return chain.workload.symbols.get("batch_size", 1)
+def _items_per_call(setup: TrialSetup) -> int:
+    return setup.workload.symbols.get("batch_size", 1)
 
 
-def load_request(request: ConfigNode, chain: TrialSetup) -> LoadRequest:
-    """What the chain's runtime is given."""
-    built = decode(Built, request["built"])
+def load_request(trial: BuiltTrial, setup: TrialSetup) -> LoadRequest:
+    """The arguments of the runtime of this trial."""
+    built = trial.built
     return LoadRequest(
-        module=module_of(chain, built.states),
+        module=module_of(setup, built.states),
         source=built.source,
         sources=built.sources,
-        example=chain.example(chain.workload.seed),
-        device=type(chain.hardware).device,
-        threads=cast(int, request["threads"]),
+        example=setup.example(setup.workload.seed),
+        device=type(setup.hardware).device,
+        threads=trial.threads,
         scratch_dir=built.scratch,
     )

@@ -1,4 +1,4 @@
-"""Where does the time of a call go? Recorded once everything has been measured."""
+"""Profile of a few calls, recorded once everything has been measured."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def profile_calls(
 
 
 def write_operator_graph(directory: Path, sources: Mapping[Format, Path]) -> Path | None:
-    """The graph of the operators that ran, beside the trace; None where no file tells it.
+    """The graph of the operators that ran, beside the trace; None where no file has it.
 
     Args:
         directory: the profile's; may hold the graph as the runtime optimised it.

@@ -1,16 +1,14 @@
-"""Which processes does a trial's profile need, and what is left where one of them fails?
+"""The processes of a trial's profile, and what is left where one of them fails.
 
-Nothing here fails a trial: what could not be had is a sentence in its record.
+Nothing here fails a trial: what is missing is a sentence in its record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
-from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import Failure
 from benchorch.domain.trial import ConfigNode
@@ -18,35 +16,70 @@ from benchorch.host.declared_peaks import beside, declared_peaks
 from benchorch.host.peaks import known_peaks
 from benchorch.interfaces.profiler import Profiler
 from benchorch.trace.operators.roofline import Peaks
-from benchorch.trial.repetitions import StageFailed
+from benchorch.trial import stages
+from benchorch.trial.stages import BuiltTrial, ProfileRequest, Stage, StageFailed
 
 FOLDER = "profile"
 """Of a trial's folder, what a profiler wrote; the analysis has one beside it."""
 
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
 
-class Ask(Protocol):
-    """Has a process do one stage."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeaksRequest:
+    """Measure what this machine can do at best."""
+
+    device: str
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainRequest:
+    """Find the critical path of a profile's trace.
+
+    Attributes:
+        folder: the trial's own.
+    """
+
+    folder: Path
+    profile: ProfileRecord
+    peaks: Peaks | None
+
+
+PEAKS = Stage(name="peaks", request=PeaksRequest, reply=Peaks)
+# Its partial reply is a whole one: drawing pages may end the process.
+EXPLAIN = Stage(name="explain", request=ExplainRequest, reply=BottleneckVerdict)
+
+
+class RunStage(Protocol):
+    """Runs one stage in a process."""
 
     def __call__(
-        self, stage: str, request: ConfigNode, under: tuple[str, ...] = (), exit_s: float = 5.0
-    ) -> Json:
-        """Its answer; raises StageFailed."""
+        self,
+        stage: Stage[Request, Reply],
+        request: Request,
+        under: tuple[str, ...] = (),
+        exit_s: float = 5.0,
+    ) -> Reply:
+        """Its reply; raises StageFailed."""
         ...
 
 
 def profiled(
-    request: ConfigNode,
+    trial: BuiltTrial,
     profiler: Profiler,
     *,
+    profiler_node: ConfigNode,
     device: str,
     isolated: bool,
     folder: Path,
-    ask: Ask,
+    run: RunStage,
 ) -> ProfileRecord | None:
-    """A profile in one process, then what it says in another; None where none is wanted.
+    """A profile from one process, explained by another; None where none is requested.
 
     Args:
-        request: what the trial's measuring processes were given.
+        profiler_node: the profiler's own, for the process that makes it anew.
         isolated: whether stages have processes, which is where a profiler may be put around one.
         folder: the trial's own.
     """
@@ -59,38 +92,32 @@ def profiled(
         reason = f"{under[0]} starts the process that it records: executor=process"
     if reason is not None:
         return ProfileRecord(unavailable=reason)
-    asked = {**request, "profile_dir": str(directory)}
+    request = ProfileRequest(trial=trial, profiler=profiler_node, directory=directory)
     try:
-        found = ask("profile", asked, under=under, exit_s=type(profiler).exit_s)
+        record = run(stages.PROFILE, request, under=under, exit_s=type(profiler).exit_s)
     except StageFailed as failed:
         return ProfileRecord(unavailable=f"not profiled: {_sentence(failed.failure)}")
-    return _explained(decode(ProfileRecord, found), asked, device, ask)
-
-
-def _explained(record: ProfileRecord, asked: ConfigNode, device: str, ask: Ask) -> ProfileRecord:
-    """With what the trace says; a page that cannot be drawn takes none of it away."""
-    peaks = _peaks(asked, device, ask)
+    peaks = _peaks(trial, device, run)
     try:
-        told = ask("explain", {**asked, "profile": encode(record), "peaks": peaks})
+        bottleneck = run(EXPLAIN, ExplainRequest(folder=folder, profile=record, peaks=peaks))
     except StageFailed as failed:
-        seen = failed.seen if isinstance(failed.seen, Mapping) else {}
-        record = replace(record, unavailable=f"not analysed: {_sentence(failed.failure)}")
-        told = seen
-    found = cast(ConfigNode, told).get("bottleneck")
-    return replace(record, bottleneck=decode(BottleneckVerdict, found) if found else None)
+        # A page that cannot be drawn does not cost what the trace shows.
+        partial = failed.partial if isinstance(failed.partial, BottleneckVerdict) else None
+        sentence = f"not analysed: {_sentence(failed.failure)}"
+        return replace(record, bottleneck=partial, unavailable=sentence)
+    return replace(record, bottleneck=bottleneck)
 
 
-def _peaks(asked: ConfigNode, device: str, ask: Ask) -> Json:
+def _peaks(trial: BuiltTrial, device: str, run: RunStage) -> Peaks | None:
     """What this machine can do at best: measured once, else by its data sheet, else None."""
-    threads = cast(int, asked["threads"])
-    hardware = cast(ConfigNode, cast(ConfigNode, asked.get("spec") or {}).get("hardware") or {})
-    declared = declared_peaks(hardware, device, threads)
-    measured = known_peaks(device, threads)
+    hardware = cast(ConfigNode, trial.spec["hardware"])
+    declared = declared_peaks(hardware, device, trial.threads)
+    measured = known_peaks(device, trial.threads)
     try:
-        measured = measured or decode(Peaks, ask("peaks", asked))
+        request = PeaksRequest(device=device, threads=trial.threads)
+        return beside(measured or run(PEAKS, request), declared)
     except StageFailed:
-        return encode(declared)
-    return encode(beside(measured, declared))
+        return declared
 
 
 def _sentence(failure: Failure) -> str:

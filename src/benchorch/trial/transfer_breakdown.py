@@ -1,4 +1,4 @@
-"""What does a query spend outside the model? Passes of their own tell, never the timed calls."""
+"""Transfer breakdown: what a query spends outside the model, from passes of their own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ON_DEVICE = ("h2d", "compute", "d2h")
 _HALVES = frozenset({"float16", "bfloat16"})
 
 
-def split(
+def transfer_breakdown(
     executable: Executable,
     batches: Sequence[Mapping[str, NDArray[generic]]],
     *,
@@ -30,10 +30,10 @@ def split(
     device: str,
     passes: int,
 ) -> TransferBreakdown:
-    """Time what surrounds a call, stage by stage and as one, in turns on the same inputs.
+    """Time what surrounds a call, stage by stage and end to end, alternately on the same inputs.
 
     Binding arrays, calling and fetching outputs are drained apart in one pass and only at the end
-    in the other, and the two take turns to be first. On the CPU nothing is copied between
+    in the other, and the two alternate in being first. On the CPU nothing is copied between
     memories: binding is ``prepare`` and fetching is ``post``. Elsewhere they are ``h2d`` and
     ``d2h``, each with the host's own share of it: casts, and the copy into the framework's tensor.
 
@@ -44,21 +44,21 @@ def split(
     """
     names = _ON_HOST if device == "cpu" else _ON_DEVICE
     parts: list[tuple[int, int, int]] = []
-    joined: list[int] = []
+    end_to_end: list[int] = []
     until_ns = clock.now_ns() + BUDGET_NS
     for index in range(passes):
         if index >= LEAST_PASSES and clock.now_ns() > until_ns:
             break
         batch = batches[index % len(batches)]
         if index % 2:
-            joined.append(_joined_ns(executable, batch, clock))
+            end_to_end.append(_end_to_end_ns(executable, batch, clock))
         parts.append(_parts_ns(executable, batch, clock))
         if not index % 2:
-            joined.append(_joined_ns(executable, batch, clock))
+            end_to_end.append(_end_to_end_ns(executable, batch, clock))
     stages = zip(names, zip(*parts, strict=True), strict=False)
     return TransferBreakdown(
         stages_ns=dict(stages),
-        joined_ns=tuple(joined),
+        joined_ns=tuple(end_to_end),
         stage_bytes={} if device == "cpu" else _copied_bytes(executable, batches[0]),
         host_memory="" if device == "cpu" else "pageable",
     )
@@ -80,7 +80,9 @@ def _parts_ns(
     return bound_ns - started_ns, called_ns - bound_ns, clock.now_ns() - called_ns
 
 
-def _joined_ns(executable: Executable, batch: Mapping[str, NDArray[generic]], clock: Clock) -> int:
+def _end_to_end_ns(
+    executable: Executable, batch: Mapping[str, NDArray[generic]], clock: Clock
+) -> int:
     clock.drain()
     started_ns = clock.now_ns()
     executable.outputs(executable.bind(batch)())

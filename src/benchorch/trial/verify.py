@@ -1,4 +1,4 @@
-"""Is what the conversion computes still what eager computes?"""
+"""Numerical parity of a conversion's outputs with eager's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trial's child process does for one stage; its parent is `supervisor`.
+"""One stage of a trial in a child process; the parent is `stage_runner`.
 
 The only file that catches every exception: a failure is a result with a class and a reason.
 """
@@ -11,121 +11,117 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from pathlib import Path
-from typing import cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from benchorch.config.components import make
-from benchorch.config.trial_setup import TrialSetup, open_trial, parity_inputs
-from benchorch.domain.codec import Json, decode, encode
+from benchorch.config.trial_setup import open_trial, parity_inputs
 from benchorch.domain.measurement import ProcessRecord
-from benchorch.domain.result import Failure
-from benchorch.domain.session import Session
-from benchorch.domain.trial import ConfigNode
+from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
+from benchorch.domain.result import EnergyRecord, Failure
 from benchorch.errors import ConfigError, StoreError, TrialError
 from benchorch.formatting import interval_text
 from benchorch.host.processes import child_channel
 from benchorch.interfaces.store import Store
 from benchorch.results.metrics.single_process import provisional
-from benchorch.trial import measuring_process
+from benchorch.trial import measuring_process, stages
 from benchorch.trial.build import build
+from benchorch.trial.stages import Built, MeasureReply, Reporter
+
+if TYPE_CHECKING:
+    from benchorch.trace.operators.roofline import Peaks
+    from benchorch.trial.profile_stage import ExplainRequest, PeaksRequest
+
+Answer = Callable[[Any, Reporter], object]
 
 _OUT_OF_MEMORY = ("outofmemory", "out of memory", "can't allocate memory", "bad_alloc", "bad alloc")
 
 
-Say = Callable[[dict[str, Json]], None]
-
-
-def answer(stage: str, request: ConfigNode, say: Say) -> Json:
-    """Do one stage's work in this process."""
-    return _STAGES[stage](request, open_trial(cast(ConfigNode, request["spec"])), say)
-
-
-def _answer_build(request: ConfigNode, chain: TrialSetup, say: Say) -> Json:
-    session = decode(Session, request["session"])
-    built = build(
-        chain.first(cast("int | None", request.get("build_steps"))),
-        name=cast(str, request["name"]),
-        store=make(session.store, Store, "store"),
-        session=session,
-        inputs=parity_inputs(cast(ConfigNode, request["spec"])),
-        threads=cast(int, request["threads"]),
-        say=_phrases(say),
+def _build(request: stages.BuildStageRequest, report: Reporter) -> Built:
+    return build(
+        open_trial(request.spec).first(request.build_steps),
+        name=request.name,
+        store=make(request.session.store, Store, "store"),
+        session=request.session,
+        inputs=parity_inputs(request.spec),
+        threads=request.threads,
+        say=report.send_message,
     )
-    return encode(built)
 
 
-def _answer_measure(request: ConfigNode, chain: TrialSetup, say: Say) -> Json:
-    tell = _phrases(say)
-    subject = measuring_process.load(request, chain, tell)
-    with closing(subject.executable):
-        verdict = measuring_process.check(request, subject) if request["verify"] else None
-        record = measuring_process.observe(subject, tell)
+def _measure(request: stages.MeasureRequest, report: Reporter) -> MeasureReply:
+    say = report.send_message
+    loaded = measuring_process.load(request.trial, open_trial(request.trial.spec), say)
+    with closing(loaded.executable):
+        verdict = measuring_process.check(request.trial, loaded) if request.verify else None
+        record = measuring_process.observe(loaded, say)
         if verdict is not None:
-            tell(_first_impression(record))
-        reply = {"process": encode(record), "verdict": encode(verdict)}
-        if request["rival"] is not None:
-            # What was seen is told first: meeting the baseline may end this process.
-            say({"seen": reply})
-            reply = {"paired": encode(measuring_process.measure_paired(request, subject, tell))}
+            say(_first_estimate(record))
+        reply = MeasureReply(process=record, verdict=verdict)
+        if request.baseline is not None:
+            report.send_partial(reply)  # running beside the baseline may end this process
+            paired = measuring_process.measure_paired(request.baseline, request.seed, loaded, say)
+            reply = replace(reply, process=replace(record, paired=paired))
     return reply
 
 
-def _first_impression(record: ProcessRecord) -> str:
-    """What the first process says, long before all of them have."""
-    seen = provisional(record)
-    return f"p50 {interval_text(seen)} ms so far" if seen else "measured"
+def _first_estimate(record: ProcessRecord) -> str:
+    """The first process's median, long before all processes have run."""
+    estimate = provisional(record)
+    return f"p50 {interval_text(estimate)} ms so far" if estimate else "measured"
 
 
-def _answer_energy(request: ConfigNode, chain: TrialSetup, say: Say) -> Json:
-    return encode(measuring_process.energy(request, chain, _phrases(say)))
+def _energy(request: stages.BuiltTrial, report: Reporter) -> EnergyRecord:
+    return measuring_process.energy(request, report.send_message)
 
 
 # What only these need is imported in them: every measuring process would pay for it.
 
 
-def _answer_profile(request: ConfigNode, chain: TrialSetup, say: Say) -> Json:
+def _profile(request: stages.ProfileRequest, report: Reporter) -> ProfileRecord:
     from benchorch.trial.profiling_process import profile
 
-    return encode(profile(request, chain, _phrases(say)))
+    return profile(request, report.send_message)
 
 
-def _answer_peaks(request: ConfigNode, chain: TrialSetup, say: Say) -> Json:
+def _peaks(request: PeaksRequest, report: Reporter) -> Peaks:
     from benchorch.host.peaks import find_peaks
 
-    _phrases(say)("measuring what this machine can do at best")
-    return encode(find_peaks(type(chain.hardware).device, cast(int, request["threads"])))
+    report.send_message("measuring what this machine can do at best")
+    return find_peaks(request.device, request.threads)
 
 
-def _answer_explain(request: ConfigNode, chain: TrialSetup, say: Say) -> Json:
-    from benchorch.domain.profile import ProfileRecord
-    from benchorch.trace.operators.roofline import Peaks
+def _explain(request: ExplainRequest, report: Reporter) -> BottleneckVerdict:
     from benchorch.trial.explain import analyse, bottleneck_of, draw
 
-    folder = Path(cast(str, request["profile_dir"])).parent
-    record = decode(ProfileRecord, request["profile"])
     analysed = analyse(
-        folder / record.trace,
-        peaks=decode(Peaks, request["peaks"]) if request["peaks"] else None,
-        dilation_ratio=record.dilation_ratio,
+        request.folder / request.profile.trace,
+        peaks=request.peaks,
+        dilation_ratio=request.profile.dilation_ratio,
     )
-    found = encode(bottleneck_of(analysed))
-    say({"seen": {"bottleneck": found}})  # told first: drawing it all may end this process
-    draw(analysed, folder)
-    return {"bottleneck": found}
+    bottleneck = bottleneck_of(analysed)
+    report.send_partial(bottleneck)
+    draw(analysed, request.folder)
+    return bottleneck
 
 
-def _phrases(say: Say) -> Callable[[str], None]:
-    return lambda message: say({"message": message})
+def _explain_stages() -> Mapping[str, tuple[type[Any], Answer]]:
+    from benchorch.trial.profile_stage import ExplainRequest, PeaksRequest
+
+    return {"peaks": (PeaksRequest, _peaks), "explain": (ExplainRequest, _explain)}
 
 
-_STAGES: Mapping[str, Callable[[ConfigNode, TrialSetup, Say], Json]] = {
-    "build": _answer_build,
-    "measure": _answer_measure,
-    "energy": _answer_energy,
-    "profile": _answer_profile,
-    "peaks": _answer_peaks,
-    "explain": _answer_explain,
+_STAGES: Mapping[str, tuple[type[Any], Answer]] = {
+    "build": (stages.BuildStageRequest, _build),
+    "measure": (stages.MeasureRequest, _measure),
+    "energy": (stages.BuiltTrial, _energy),
+    "profile": (stages.ProfileRequest, _profile),
 }
+
+
+def _stage(name: str) -> tuple[type[Any], Answer]:
+    """The type of a stage's request, and what answers it."""
+    return _STAGES.get(name) or _explain_stages()[name]
 
 
 def failure_of(stage: str, error: BaseException) -> Failure:
@@ -162,11 +158,11 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def attempt(stage: str, request: ConfigNode, say: Say) -> Json | Failure:
-    """The answer to a request, or why there is none."""
+def attempt(stage: str, make_request: Callable[[], object], report: Reporter) -> object | Failure:
+    """The reply to a request, or why there is none."""
     try:
-        return answer(stage, request, say)
-    except Exception as error:  # every failure is told as a result
+        return _stage(stage)[1](make_request(), report)
+    except Exception as error:  # every failure is reported as a result
         traceback.print_exc()
         return failure_of(stage, error)
 
@@ -177,12 +173,13 @@ def main() -> None:
     child_channel.prefer_to_die()
     child_channel.show_where_it_hangs()
     parent = child_channel.Channel()
-    found = attempt(sys.argv[1], cast(ConfigNode, child_channel.read_request()), parent.send_event)
+    stage = sys.argv[1]
+    found = attempt(stage, lambda: child_channel.read_request(_stage(stage)[0]), parent)
     if isinstance(found, Failure):
         parent.send_failure(found)
     else:
         parent.send_reply(found)
-    # Everything is told and on disk; taking libraries and thread pools down would only cost time.
+    # Everything is reported and on disk; unloading libraries would only cost time.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

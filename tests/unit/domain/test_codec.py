@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchorch.domain.artifact import BuildKey, Format
-from benchorch.domain.codec import decode, encode
+from benchorch.domain.codec import decode, encode, from_json, to_json
 from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.session import Session
@@ -55,6 +56,17 @@ def test_old_code_reads_files_with_keys_it_does_not_know():
 
 def test_whole_numbers_become_floats_where_floats_are_declared():
     assert isinstance(decode(Calibration, {"pair_cost_ns": 1, "step_ns": 2}).step_ns, float)
+
+
+def test_data_of_another_shape_is_an_error_that_names_the_place():
+    with pytest.raises(ValueError, match=r"step_ns"):
+        decode(Calibration, {"pair_cost_ns": 1.0, "step_ns": "x"})
+
+
+@given(number=st.floats() | st.integers())
+def test_every_number_survives_the_text_between_processes(number):
+    found = from_json(dict[str, float | int], to_json({"a": number}))["a"]
+    assert found == number or (math.isnan(number) and math.isnan(found))
 
 
 def test_what_is_not_a_domain_value_is_refused():

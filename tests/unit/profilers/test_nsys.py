@@ -56,16 +56,17 @@ def test_the_worker_answers_through_it_and_its_report_is_converted(
     script = tmp_path / "child.py"
     script.write_text(
         "from benchorch.host.processes.child_channel import Channel, read_request\n"
-        "asked = read_request()\n"
+        "asked = read_request(dict)\n"
         "Channel().send_reply([asked, 'profiled'])\n"
     )
     answered = run_child.run_child(
         "profile",
         {"trial": "x"},
+        list,
         log=tmp_path / "log.txt",
         limits=run_child.Limits(timeout_s=60, memory_bytes=None, exit_s=Nsys.exit_s),
         environment={},
-        on_event=lambda _: None,
+        on_message=lambda _: None,
         command=[sys.executable, str(script)],
         under=Nsys().under(tmp_path),
     )

@@ -1,4 +1,4 @@
-"""Two executables taking turns, on a clock that the test controls."""
+"""Two interleaved executables, on a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import statistics
 import pytest
 
 from benchorch.domain.measurement import Observations
-from benchorch.trial.interleave import LEAST_TURNS, WARM_UP_CALLS, Alternated, alternate
+from benchorch.trial.interleave import LEAST_PAIRS, WARM_UP_CALLS, Interleaved, interleave
 from support.clocks import Costs, VirtualClock
 
 MS = 1e6
 
 
-def run(ours_ms: float, theirs_ms: float, *, seed: int = 0, window_s: float = 1.0) -> Alternated:
+def run(
+    candidate_ms: float, baseline_ms: float, *, seed: int = 0, window_s: float = 1.0
+) -> Interleaved:
     clock = VirtualClock()
-    return alternate(
-        [Costs(clock, ours_ms * MS)],
-        [Costs(clock, theirs_ms * MS)],
+    return interleave(
+        [Costs(clock, candidate_ms * MS)],
+        [Costs(clock, baseline_ms * MS)],
         clock=clock,
         window_s=window_s,
         slice_ms=20,
@@ -30,15 +32,15 @@ def median_ms(observed: Observations, start: int) -> float:
     return statistics.median(observed.durations_ns[start:]) / observed.calls_per_block / MS
 
 
-def test_each_side_is_seen_at_its_own_speed() -> None:
+def test_each_side_is_measured_at_its_own_speed() -> None:
     found = run(2.0, 3.0)
-    assert median_ms(found.ours, found.ours_from) == pytest.approx(2.0, rel=1e-3)
-    assert median_ms(found.theirs, found.theirs_from) == pytest.approx(3.0, rel=1e-3)
+    assert median_ms(found.candidate, found.candidate_from) == pytest.approx(2.0, rel=1e-3)
+    assert median_ms(found.baseline, found.baseline_from) == pytest.approx(3.0, rel=1e-3)
 
 
 def test_both_get_the_same_share_of_the_time() -> None:
     found = run(0.1, 5.0)
-    spent = [sum(side.durations_ns) for side in (found.ours, found.theirs)]
+    spent = [sum(side.durations_ns) for side in (found.candidate, found.baseline)]
     assert spent[0] == pytest.approx(spent[1], rel=0.1)
 
 
@@ -48,7 +50,7 @@ def test_a_machine_that_slows_down_for_both_does_not_move_the_ratio() -> None:
     def slowing(cost_ms: float) -> object:
         return lambda: clock.spend(cost_ms * MS * (1 + clock.true_ns / 1e9))
 
-    found = alternate(
+    found = interleave(
         [slowing(2.0)],  # type: ignore[list-item]
         [slowing(3.0)],  # type: ignore[list-item]
         clock=clock,
@@ -56,7 +58,9 @@ def test_a_machine_that_slows_down_for_both_does_not_move_the_ratio() -> None:
         slice_ms=20,
         seed=1,
     )
-    ratio = median_ms(found.theirs, found.theirs_from) / median_ms(found.ours, found.ours_from)
+    ratio = median_ms(found.baseline, found.baseline_from) / median_ms(
+        found.candidate, found.candidate_from
+    )
     assert ratio == pytest.approx(1.5, rel=0.02)
 
 
@@ -71,25 +75,25 @@ def test_who_begins_is_drawn_and_the_same_seed_draws_the_same() -> None:
 
         for _ in range(2):
             order.clear()
-            alternate(
-                [call("ours")],  # type: ignore[list-item]
-                [call("theirs")],  # type: ignore[list-item]
+            interleave(
+                [call("candidate")],  # type: ignore[list-item]
+                [call("baseline")],  # type: ignore[list-item]
                 clock=clock,
                 window_s=0.1,
                 slice_ms=20,
                 seed=seed,
             )
             beginnings.add("".join(name[0] for name in order))
-    # 5 pairs of turns have 32 orders; 6 seeds twice would show one only if nothing were drawn,
+    # 5 pairs of slices have 32 orders; 6 seeds twice would show one only if nothing were drawn,
     # and more than 6 if the seed did not decide.
     assert 3 < len(beginnings) <= 6
 
 
-def test_calls_longer_than_the_window_still_get_their_turns() -> None:
+def test_calls_longer_than_the_window_still_get_their_slices() -> None:
     found = run(400.0, 500.0, window_s=0.5)
-    assert len(found.ours.durations_ns) - found.ours_from >= LEAST_TURNS
-    assert len(found.theirs.durations_ns) - found.theirs_from >= LEAST_TURNS
-    assert found.theirs_from >= WARM_UP_CALLS
+    assert len(found.candidate.durations_ns) - found.candidate_from >= LEAST_PAIRS
+    assert len(found.baseline.durations_ns) - found.baseline_from >= LEAST_PAIRS
+    assert found.baseline_from >= WARM_UP_CALLS
 
 
 def test_slow_first_calls_of_a_side_that_was_just_loaded_do_not_count() -> None:
@@ -100,9 +104,9 @@ def test_slow_first_calls_of_a_side_that_was_just_loaded_do_not_count() -> None:
         left[0] -= 1
         clock.spend(300 * MS if left[0] >= 0 else 2 * MS)
 
-    found = alternate(
+    found = interleave(
         [Costs(clock, 2 * MS)], [warming], clock=clock, window_s=0.2, slice_ms=20, seed=3
     )
-    counted = found.theirs.durations_ns[found.theirs_from :]
+    counted = found.baseline.durations_ns[found.baseline_from :]
     assert max(counted) < 3 * MS
-    assert not math.isclose(max(found.theirs.durations_ns), max(counted))
+    assert not math.isclose(max(found.baseline.durations_ns), max(counted))

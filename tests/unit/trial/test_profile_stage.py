@@ -1,4 +1,4 @@
-"""Which processes a trial's profile has, with a stand-in for them."""
+"""The processes of a trial's profile, with a stand-in for them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
-from benchorch.domain.result import Failure
+from benchorch.domain.result import BuildRecord, Failure, ModelCounts
 from benchorch.profilers.auto import Auto
 from benchorch.profilers.none import NoProfiler
 from benchorch.profilers.nsys import Nsys
 from benchorch.trace.operators.roofline import Peaks
 from benchorch.trial import profile_stage
-from benchorch.trial.repetitions import StageFailed
+from benchorch.trial.stages import Built, BuiltTrial, Stage, StageFailed
 
-PEAKS = encode(Peaks(flops_per_s={"float32": 1e9}, bytes_per_s=1e9))
+PEAKS = Peaks(flops_per_s={"float32": 1e9}, bytes_per_s=1e9)
 RECORD = ProfileRecord(
     profiler="torch", trace="profile/trace.json.gz", unprofiled_ns=(10, 12), profiled_ns=(11, 22)
 )
@@ -26,24 +25,42 @@ FOUND = BottleneckVerdict(
 )
 
 
-class Stages:
-    """Answers each stage as it was told to."""
+BUILT = Built(
+    record=BuildRecord(
+        key="", cache="none", build_s=0, original_build_s=0, artifact_bytes=0, model_digest=""
+    ),
+    source=None,
+    sources={},
+    states={},
+    reference=Path("reference"),
+    scratch=Path("scratch"),
+    counts=ModelCounts(parameters=1, parameter_bytes=4, macs=None, flops=None),
+)
 
-    def __init__(self, **answers: Json | Failure) -> None:
-        self.answers: dict[str, Any] = {"peaks": PEAKS, **answers}
-        self.asked: list[str] = []
+
+class Stages:
+    """Replies to each stage as it was given."""
+
+    def __init__(self, **replies: object) -> None:
+        self.replies: dict[str, object] = {"peaks": PEAKS, **replies}
+        self.ran: list[str] = []
         self.requests: dict[str, Any] = {}
-        self.seen: Json = None
+        self.partial: object = None
 
     def __call__(
-        self, stage: str, request: Any, under: tuple[str, ...] = (), exit_s: float = 5.0
-    ) -> Json:
-        self.asked.append(stage)
-        self.requests[stage] = request
-        answer = self.answers[stage]
-        if isinstance(answer, Failure):
-            raise StageFailed(answer, self.seen)
-        return answer
+        self,
+        stage: Stage[Any, Any],
+        request: Any,
+        under: tuple[str, ...] = (),
+        exit_s: float = 5.0,
+    ) -> Any:
+        assert isinstance(request, stage.request)
+        self.ran.append(stage.name)
+        self.requests[stage.name] = request
+        reply = self.replies[stage.name]
+        if isinstance(reply, Failure):
+            raise StageFailed(reply, self.partial)
+        return reply
 
 
 @pytest.fixture(autouse=True)
@@ -51,9 +68,12 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def profiled(ask: Stages, profiler: Any = None, **changes: Any) -> ProfileRecord | None:
-    words = {"device": "cpu", "isolated": True, "folder": Path("trial"), **changes}
-    return profile_stage.profiled({"threads": 1}, profiler or Auto(), ask=ask, **words)
+def profiled(
+    run: Stages, profiler: Any = None, *, hardware: Any = None, threads: int = 1, **changes: Any
+) -> ProfileRecord | None:
+    trial = BuiltTrial(spec={"hardware": hardware or {}}, built=BUILT, threads=threads, pin=False)
+    options = {"device": "cpu", "isolated": True, "folder": Path("trial"), **changes}
+    return profile_stage.profiled(trial, profiler or Auto(), profiler_node={}, run=run, **options)
 
 
 def crash(stage: str) -> Failure:
@@ -61,13 +81,13 @@ def crash(stage: str) -> Failure:
 
 
 def test_a_profile_is_taken_then_the_machine_is_measured_once_then_it_is_explained() -> None:
-    ask = Stages(profile=encode(RECORD), explain={"bottleneck": encode(FOUND)})
-    found = profiled(ask)
-    assert ask.asked == ["profile", "peaks", "explain"]
+    run = Stages(profile=RECORD, explain=FOUND)
+    found = profiled(run)
+    assert run.ran == ["profile", "peaks", "explain"]
     assert found is not None
     assert (found.bottleneck, found.unavailable) == (FOUND, "")
-    assert ask.requests["explain"]["peaks"] == PEAKS
-    assert ask.requests["profile"]["profile_dir"] == "trial/profile"
+    assert run.requests["explain"].peaks == PEAKS
+    assert run.requests["profile"].directory == Path("trial/profile")
 
 
 def test_what_is_known_of_the_machine_is_not_measured_again(
@@ -75,31 +95,31 @@ def test_what_is_known_of_the_machine_is_not_measured_again(
 ) -> None:
     known = Peaks(flops_per_s={"float32": 5.0}, bytes_per_s=7.0)
     monkeypatch.setattr(profile_stage, "known_peaks", lambda device, threads: known)
-    ask = Stages(profile=encode(RECORD), explain={"bottleneck": encode(FOUND)})
-    profiled(ask)
-    assert ask.asked == ["profile", "explain"]
-    assert ask.requests["explain"]["peaks"] == encode(known)
+    run = Stages(profile=RECORD, explain=FOUND)
+    profiled(run)
+    assert run.ran == ["profile", "explain"]
+    assert run.requests["explain"].peaks == known
 
 
 def test_without_peaks_there_is_an_explanation_all_the_same() -> None:
-    ask = Stages(profile=encode(RECORD), peaks=crash("peaks"), explain={"bottleneck": None})
-    found = profiled(ask)
-    assert ask.requests["explain"]["peaks"] is None
+    run = Stages(profile=RECORD, peaks=crash("peaks"), explain=FOUND)
+    found = profiled(run)
+    assert run.requests["explain"].peaks is None
     assert found is not None
     assert found.unavailable == ""
 
 
 def test_a_profiler_that_crashes_leaves_a_sentence() -> None:
-    ask = Stages(profile=crash("profile"))
-    found = profiled(ask)
+    run = Stages(profile=crash("profile"))
+    found = profiled(run)
     assert found == ProfileRecord(
         unavailable="not profiled: crash:SIGSEGV: It ended. (try: less of it)"
     )
-    assert ask.asked == ["profile"]
+    assert run.ran == ["profile"]
 
 
 def test_an_analysis_that_fails_keeps_the_trace() -> None:
-    found = profiled(Stages(profile=encode(RECORD), explain=crash("explain")))
+    found = profiled(Stages(profile=RECORD, explain=crash("explain")))
     assert found is not None
     assert found.trace == RECORD.trace
     assert found.unavailable.startswith("not analysed: crash:SIGSEGV")
@@ -107,26 +127,26 @@ def test_an_analysis_that_fails_keeps_the_trace() -> None:
 
 
 def test_pages_that_cannot_be_drawn_take_nothing_away() -> None:
-    ask = Stages(profile=encode(RECORD), explain=crash("explain"))
-    ask.seen = {"bottleneck": encode(FOUND)}
-    found = profiled(ask)
+    run = Stages(profile=RECORD, explain=crash("explain"))
+    run.partial = FOUND
+    found = profiled(run)
     assert found is not None
     assert found.bottleneck == FOUND
     assert found.unavailable
 
 
 def test_nothing_runs_where_no_profile_is_wanted() -> None:
-    ask = Stages()
-    assert profiled(ask, NoProfiler()) is None
-    assert ask.asked == []
+    run = Stages()
+    assert profiled(run, NoProfiler()) is None
+    assert run.ran == []
 
 
 def test_a_profiler_that_cannot_work_here_says_so_and_nothing_runs() -> None:
-    ask = Stages()
-    found = profiled(ask, Nsys())
+    run = Stages()
+    found = profiled(run, Nsys())
     assert found is not None
     assert "records GPUs" in found.unavailable
-    assert ask.asked == []
+    assert run.ran == []
 
 
 def test_a_profiler_around_a_process_needs_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,27 +169,24 @@ SHEET = {
 }
 
 
-def explained(ask: Stages, hardware: Any, device: str = "cpu") -> Peaks | None:
+def explained(run: Stages, hardware: Any, device: str = "cpu") -> Peaks | None:
     """The peaks that the explanation is made with."""
-    request: Json = {"threads": 2, "spec": {"hardware": hardware}}
-    profile_stage.profiled(
-        request, Auto(), device=device, isolated=True, folder=Path("trial"), ask=ask
-    )
-    found = ask.requests["explain"]["peaks"]
-    return decode(Peaks, found) if found else None
+    profiled(run, hardware=hardware, threads=2, device=device)
+    peaks: Peaks | None = run.requests["explain"].peaks
+    return peaks
 
 
 def test_a_data_sheet_stands_in_for_peaks_that_could_not_be_measured() -> None:
-    ask = Stages(profile=encode(RECORD), explain={"bottleneck": None}, peaks=crash("peaks"))
-    found = explained(ask, {"peaks": SHEET})
+    run = Stages(profile=RECORD, explain=FOUND, peaks=crash("peaks"))
+    found = explained(run, {"peaks": SHEET})
     assert found is not None
     assert (found.source, found.bytes_per_s) == ("data sheet", 4e9)
     assert found.flops_per_s == {"float32": 6e9, "int8": 18e9}, "of two cores"
 
 
 def test_what_was_measured_is_told_beside_its_data_sheet() -> None:
-    ask = Stages(profile=encode(RECORD), explain={"bottleneck": None})
-    found = explained(ask, {"peaks": SHEET})
+    run = Stages(profile=RECORD, explain=FOUND)
+    found = explained(run, {"peaks": SHEET})
     assert found is not None
     assert (found.source, found.flops_per_s) == ("measured", {"float32": 1e9})
     told = "1e+09 of 6e+09 flop/s in float32, 1e+09 of 4e+09 bytes/s (its maker)"
@@ -178,9 +195,9 @@ def test_what_was_measured_is_told_beside_its_data_sheet() -> None:
 
 @pytest.mark.parametrize("hardware", [{}, {"peaks": {}}, {"peaks": {**SHEET, "of": "accelerator"}}])
 def test_what_is_said_of_another_device_or_not_at_all_changes_nothing(hardware: Any) -> None:
-    ask = Stages(profile=encode(RECORD), explain={"bottleneck": None})
-    found = explained(ask, hardware)
+    run = Stages(profile=RECORD, explain=FOUND)
+    found = explained(run, hardware)
     assert found is not None
     assert found.promised == ""
-    failing = Stages(profile=encode(RECORD), explain={"bottleneck": None}, peaks=crash("peaks"))
+    failing = Stages(profile=RECORD, explain=FOUND, peaks=crash("peaks"))
     assert explained(failing, hardware) is None

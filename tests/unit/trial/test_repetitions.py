@@ -1,15 +1,15 @@
-"""Which processes a trial runs, with a stand-in for the processes themselves."""
+"""The processes that a trial runs, with a stand-in for the processes themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
-from benchorch.domain.codec import Json, encode
 from benchorch.domain.measurement import (
     Calibration,
     Conditions,
@@ -18,17 +18,41 @@ from benchorch.domain.measurement import (
     ProcessRecord,
 )
 from benchorch.domain.protocol import Protocol
-from benchorch.domain.result import Failure
+from benchorch.domain.result import BuildRecord, Failure, ModelCounts
 from benchorch.domain.verdict import Verdict
 from benchorch.stopping.fixed import Fixed
 from benchorch.trial import repetitions
-from benchorch.trial.repetitions import Baseline, Repetitions, StageFailed
+from benchorch.trial.repetitions import Repetitions
+from benchorch.trial.stages import (
+    Baseline,
+    Built,
+    BuiltTrial,
+    MeasureReply,
+    MeasureRequest,
+    StageFailed,
+)
 
 MS = 1_000_000
 PASSED = Verdict(passed=True, reasons=(), outputs=(), tolerance_ratio=1e-4)
 CRASH = Failure(stage="measure", kind="crash:SIGSEGV", message="it crashed")
-REQUEST = {"trial_id": "candidate", "spec": {"conversion": "theirs"}, "threads": 1}
-RIVAL = Baseline(trial_id="baseline", spec={"conversion": "eager"}, built={"source": None})
+BUILT = Built(
+    record=BuildRecord(
+        key="", cache="none", build_s=0, original_build_s=0, artifact_bytes=0, model_digest=""
+    ),
+    source=None,
+    sources={},
+    states={},
+    reference=Path("reference"),
+    scratch=Path("scratch"),
+    counts=ModelCounts(parameters=1, parameter_bytes=4, macs=None, flops=None),
+)
+
+
+def trial_of(conversion: str) -> BuiltTrial:
+    return BuiltTrial(spec={"conversion": conversion}, built=BUILT, threads=1, pin=False)
+
+
+BASELINE = Baseline(trial_id="baseline", trial=trial_of("eager"))
 
 
 def blocks(took_ms: float, count: int = 40) -> Observations:
@@ -53,17 +77,16 @@ def record(took_ms: float = 2.0, canary_ns: float | None = 1000.0) -> ProcessRec
     )
 
 
-def reply(seen: ProcessRecord, paired: Paired | None = None) -> dict[str, Json]:
-    told: dict[str, Json] = {"process": encode(seen), "verdict": encode(PASSED)}
-    return told if paired is None else {**told, "paired": encode(paired)}
+def reply(measured: ProcessRecord, paired: Paired | None = None) -> MeasureReply:
+    return MeasureReply(process=replace(measured, paired=paired), verdict=PASSED)
 
 
-def alternated(ours_ms: float, theirs_ms: float) -> Paired:
+def alternated(candidate_ms: float, baseline_ms: float) -> Paired:
     return Paired(
         baseline_id="baseline",
         design="alternated",
-        ours=blocks(ours_ms),
-        theirs=blocks(theirs_ms),
+        ours=blocks(candidate_ms),
+        theirs=blocks(baseline_ms),
     )
 
 
@@ -80,49 +103,49 @@ class SingleStream:
 
 
 class Children:
-    """Answers in the place of child processes, and remembers what was asked."""
+    """Replies in the place of child processes, and keeps the requests."""
 
-    def __init__(self, answer: Callable[[dict[str, Any]], Json]) -> None:
-        self.asked: list[dict[str, Any]] = []
+    def __init__(self, answer: Callable[[MeasureRequest], MeasureReply]) -> None:
+        self.requests: list[MeasureRequest] = []
         self._answer = answer
 
-    def __call__(self, request: Any) -> Json:
-        self.asked.append(dict(request))
-        return self._answer(dict(request))
+    def __call__(self, request: MeasureRequest) -> MeasureReply:
+        self.requests.append(request)
+        return self._answer(request)
 
     @property
-    def conversions(self) -> list[str]:
-        return [asked["spec"]["conversion"] for asked in self.asked]
+    def conversions(self) -> list[Any]:
+        return [request.trial.spec["conversion"] for request in self.requests]
 
 
 @pytest.fixture(autouse=True)
-def rival_runtime(monkeypatch: pytest.MonkeyPatch) -> type:
-    chain = SimpleNamespace(runtime=Runtime())
-    monkeypatch.setattr(repetitions, "open_chain", lambda spec: chain)
-    return Runtime
+def baseline_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = SimpleNamespace(runtime=Runtime())
+    monkeypatch.setattr(repetitions, "open_trial", lambda spec: setup)
 
 
 def run(
     children: Children,
     *,
     count: int = 6,
-    rival: Baseline | None = RIVAL,
+    baseline: Baseline | None = BASELINE,
     tolerance_ratio: float | None = None,
     runtime: object = None,
     **protocol: Any,
 ) -> Repetitions:
-    chain: Any = SimpleNamespace(
+    setup: Any = SimpleNamespace(
         protocol=Protocol(**protocol),
         stopping=Fixed(processes=count),
         scenario=SingleStream(),
         runtime=runtime or Runtime(),
     )
     found = Repetitions(
-        chain,
-        REQUEST,
-        rival,
+        setup,
+        "candidate",
+        trial_of("onnxruntime"),
+        baseline,
         tolerance_ratio=lambda: tolerance_ratio,
-        ask=children,
+        measure=children,
         say=lambda message: None,
     )
     assert found.run(lambda: 0.0) == "fixed"
@@ -130,29 +153,29 @@ def run(
 
 
 def designs(found: Repetitions) -> list[str | None]:
-    return [seen.paired.design if seen.paired else None for seen in found.records]
+    return [each.paired.design if each.paired else None for each in found.records]
 
 
 def test_outputs_are_checked_in_the_first_process_only() -> None:
     children = Children(lambda request: reply(record()))
-    found = run(children, rival=None)
-    assert [asked["verify"] for asked in children.asked] == [True] + [False] * 5
+    found = run(children, baseline=None)
+    assert [request.verify for request in children.requests] == [True] + [False] * 5
     assert found.parity == PASSED
     assert found.pairing == ""
 
 
-def test_every_process_alternates_with_the_baseline_each_in_another_order() -> None:
+def test_every_process_is_interleaved_with_the_baseline_each_in_another_order() -> None:
     children = Children(lambda request: reply(record(), alternated(2.0, 3.0)))
     found = run(children)
     assert designs(found) == ["alternated"] * 6
     assert found.pairing == "alternated"
-    assert len({asked["rival"]["seed"] for asked in children.asked}) == 6
+    assert len({request.seed for request in children.requests}) == 6
 
 
-def test_a_crash_while_meeting_the_baseline_keeps_what_was_seen_before() -> None:
-    def answer(request: dict[str, Any]) -> Json:
-        if request["rival"] is not None:
-            raise StageFailed(CRASH, seen=reply(record()))
+def test_a_crash_beside_the_baseline_keeps_what_was_measured_before() -> None:
+    def answer(request: MeasureRequest) -> MeasureReply:
+        if request.baseline is not None:
+            raise StageFailed(CRASH, partial=reply(record()))
         return reply(record())
 
     children = Children(answer)
@@ -162,8 +185,8 @@ def test_a_crash_while_meeting_the_baseline_keeps_what_was_seen_before() -> None
     assert found.pairing == "adjacent: the two did not run in one process (crash:SIGSEGV)"
 
 
-def test_a_crash_before_anything_was_seen_is_the_trials() -> None:
-    def answer(request: dict[str, Any]) -> Json:
+def test_a_crash_before_anything_was_measured_is_the_trials() -> None:
+    def answer(request: MeasureRequest) -> MeasureReply:
         raise StageFailed(CRASH)
 
     with pytest.raises(StageFailed):
@@ -176,7 +199,7 @@ def test_adjacent_baselines_come_now_before_and_now_after() -> None:
     assert designs(found) == ["adjacent"] * 12
     pairs = list(zip(children.conversions[::2], children.conversions[1::2], strict=True))
     # The order is seeded by the trial: 12 equal draws would show a coin that is not thrown.
-    assert set(pairs) == {("eager", "theirs"), ("theirs", "eager")}
+    assert set(pairs) == {("eager", "onnxruntime"), ("onnxruntime", "eager")}
 
 
 def test_runtimes_that_cannot_share_a_process_get_one_each() -> None:
@@ -185,8 +208,8 @@ def test_runtimes_that_cannot_share_a_process_get_one_each() -> None:
 
 
 def test_a_baseline_that_fails_costs_the_comparison_and_nothing_else() -> None:
-    def answer(request: dict[str, Any]) -> Json:
-        if request["spec"]["conversion"] == "eager":
+    def answer(request: MeasureRequest) -> MeasureReply:
+        if request.trial.spec["conversion"] == "eager":
             raise StageFailed(CRASH)
         return reply(record())
 
@@ -201,20 +224,20 @@ def test_alternation_that_changes_the_candidates_own_speed_is_given_up() -> None
     """Each process alone takes 2 ms; beside its baseline 2.2 ms, give or take 0.1 %."""
     wobble = iter([1.0, 1.001, 0.999, 1.0005, 0.9995] * 3)
 
-    def answer(request: dict[str, Any]) -> Json:
-        if request["rival"] is None:
+    def answer(request: MeasureRequest) -> MeasureReply:
+        if request.baseline is None:
             return reply(record(2.0))
         return reply(record(2.0), alternated(2.2 * next(wobble), 3.0))
 
     found = run(Children(answer), count=8)
     assert designs(found) == ["alternated"] * 5 + ["adjacent"] * 3
-    assert found.pairing.startswith("adjacent: alternating with the baseline changed")
+    assert found.pairing.startswith("adjacent: interleaving with the baseline changed")
 
 
 def test_a_design_that_was_asked_for_alone_has_no_other_to_fall_back_to() -> None:
-    def answer(request: dict[str, Any]) -> Json:
-        if request["rival"] is not None:
-            raise StageFailed(CRASH, seen=reply(record()))
+    def answer(request: MeasureRequest) -> MeasureReply:
+        if request.baseline is not None:
+            raise StageFailed(CRASH, partial=reply(record()))
         return reply(record())
 
     found = run(Children(answer), pairing="alternated")
@@ -234,10 +257,10 @@ def test_pairs_of_a_design_that_was_given_up_settle_nothing(
 
     monkeypatch.setattr(Fixed, "enough_processes", remember)
 
-    def answer(request: dict[str, Any]) -> Json:
-        if request["rival"] is not None and len(told) == 2:
-            raise StageFailed(CRASH, seen=reply(record()))
-        paired = alternated(2.0, 3.0) if request["rival"] is not None else None
+    def answer(request: MeasureRequest) -> MeasureReply:
+        if request.baseline is not None and len(told) == 2:
+            raise StageFailed(CRASH, partial=reply(record()))
+        paired = alternated(2.0, 3.0) if request.baseline is not None else None
         return reply(record(), paired)
 
     found = run(Children(answer), count=5)
@@ -252,7 +275,7 @@ def canaries(*looks_ns: float) -> Iterator[ProcessRecord]:
 
 def with_canaries(looks_ns: Sequence[float], **options: Any) -> Repetitions:
     seen = canaries(*looks_ns)
-    return run(Children(lambda request: reply(next(seen))), rival=None, **options)
+    return run(Children(lambda request: reply(next(seen))), baseline=None, **options)
 
 
 def test_a_disturbed_process_is_kept_does_not_count_and_is_measured_again() -> None:
@@ -265,9 +288,9 @@ def test_a_disturbed_process_is_kept_does_not_count_and_is_measured_again() -> N
 def test_a_pair_does_not_count_where_the_machine_changed_under_its_baseline() -> None:
     looks = iter([1000, 1300, 1000])
 
-    def answer(request: dict[str, Any]) -> Json:
-        ours = request["spec"]["conversion"] == "theirs"
-        return reply(record(canary_ns=1000 if ours else next(looks, 1000)))
+    def answer(request: MeasureRequest) -> MeasureReply:
+        own = request.trial.spec["conversion"] == "onnxruntime"
+        return reply(record(canary_ns=1000 if own else next(looks, 1000)))
 
     children = Children(answer)
     found = run(children, count=3, pairing="adjacent", tolerance_ratio=0.02)
@@ -294,5 +317,5 @@ def test_without_a_tolerance_nobody_judges() -> None:
 
 def test_where_the_canary_is_unknown_the_process_counts() -> None:
     silent = replace(record(), conditions=Conditions())
-    found = run(Children(lambda request: reply(silent)), rival=None, tolerance_ratio=0.02)
+    found = run(Children(lambda request: reply(silent)), baseline=None, tolerance_ratio=0.02)
     assert len(found.valid) == 6

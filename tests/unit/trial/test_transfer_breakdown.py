@@ -9,7 +9,7 @@ import pytest
 
 from benchorch.domain.codec import Json
 from benchorch.interfaces.runtime import Executable
-from benchorch.trial.transfer_breakdown import split
+from benchorch.trial.transfer_breakdown import transfer_breakdown
 from benchorch.units import ms_to_ns
 from support.clocks import VirtualClock
 
@@ -55,7 +55,9 @@ def silent_clock() -> VirtualClock:
 
 
 def passes_of(executable: Spends, passes: int, device: str = "cpu") -> Any:
-    return split(executable, [BATCH], clock=executable.clock, device=device, passes=passes)
+    return transfer_breakdown(
+        executable, [BATCH], clock=executable.clock, device=device, passes=passes
+    )
 
 
 def test_on_the_cpu_nothing_is_copied_between_memories() -> None:
@@ -110,7 +112,7 @@ def test_the_two_kinds_of_pass_take_turns_to_be_first() -> None:
             order.append("|")
 
     executable = Spends(Drained(read_ns=0, turn_ns=0), seen=order)
-    split(executable, [BATCH], clock=executable.clock, device="cpu", passes=2)
+    transfer_breakdown(executable, [BATCH], clock=executable.clock, device="cpu", passes=2)
     apart = "|", "bind", "|", "call", "|", "outputs", "|"
     joined = "|", "bind", "call", "outputs", "|"
     assert tuple(order) == (*apart, *joined, *joined, *apart)
@@ -128,7 +130,7 @@ def test_batches_rotate_and_getting_hold_of_one_is_not_timed() -> None:
             return BATCH
 
     executable = Spends(clock, stages_ms=(0.003, 0.007, 0.002))
-    found = split(executable, Loads([0, 1]), clock=clock, device="cpu", passes=3)
+    found = transfer_breakdown(executable, Loads([0, 1]), clock=clock, device="cpu", passes=3)
     assert asked[:2] == [0, 1]
     assert set(found.joined_ns) == {12_000}
     assert set(found.stages_ns["prepare"]) == {3_000}

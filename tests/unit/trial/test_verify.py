@@ -157,5 +157,5 @@ def test_outputs_that_share_memory_are_kept_apart() -> None:
     kept = []
     for value in (1.0, 2.0):
         buffer[:] = value  # as OpenVINO does under torch.compile
-        kept.append(measuring_process._kept({"0": buffer}))
+        kept.append(measuring_process._copied({"0": buffer}))
     assert [each["0"].tolist() for each in kept] == [[1, 1], [2, 2]]

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import cast
 from zipfile import is_zipfile
 
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, encode
 from benchorch.domain.result import Failure
 from benchorch.domain.trial import ConfigNode
+from benchorch.frontends.scripts.discovery_process import DiscoveryReply, DiscoveryRequest
 from benchorch.host.processes.run_child import Limits, run_child
 from benchorch.journal.registry import state_directory
 from benchorch.models.script_run import GRAPH_SUFFIX, MODEL_SUFFIXES, PROGRAM_SUFFIX
@@ -62,7 +63,7 @@ class Script:
 
 
 def discover(script: Script, *, timeout_s: float, keep: bool) -> dict[str, Json]:
-    """What the script calls, as `script_child` tells it, with labels, and what went wrong.
+    """What the script calls, by `discovery_process`, with labels, and what went wrong.
 
     Args:
         script: which one, and how.
@@ -76,23 +77,24 @@ def discover(script: Script, *, timeout_s: float, keep: bool) -> dict[str, Json]
     script.log.unlink(missing_ok=True)
     child = run_child(
         script.path.name,
-        {
-            "script": str(script.path),
-            "arguments": list(script.arguments),
-            "max_depth": script.depth,
-            "folder": str(state_directory() / "scripts" / "inputs") if keep else None,
-            "wanted": list(script.hashes),
-        },
+        DiscoveryRequest(
+            script=script.path,
+            arguments=script.arguments,
+            max_depth=script.depth,
+            folder=state_directory() / "scripts" / "inputs" if keep else None,
+            wanted=script.hashes,
+        ),
+        DiscoveryReply,
         log=script.log,
         limits=Limits(timeout_s=timeout_s, memory_bytes=None),
         environment={},
-        on_event=lambda _: None,
+        on_message=lambda _: None,
         command=[sys.executable, "-c", _ENTRY],
     )
     blank["labels"] = cast(Json, labels_of(script.path))
     if child.failure is not None:
         return {**blank, "models": [], "problem": _words(child.failure, timeout_s)}
-    found = {**blank, **cast(ConfigNode, child.reply)}
+    found = {**blank, **cast(ConfigNode, encode(child.reply))}
     found["models"] = cast(Json, _selected(cast("list[ConfigNode]", found["models"]), script))
     found["problem"] = found["problem"] or _nothing(found, script)
     return found

@@ -1,4 +1,4 @@
-"""The process in which a script runs while its models are sought; its parent is `discovery`."""
+"""The process in which a script runs while its models are sought; its parent is `discover`."""
 
 from __future__ import annotations
 
@@ -12,22 +12,65 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json
-from benchorch.domain.trial import ConfigNode
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.host.processes import child_channel
 from benchorch.models.script import SEED
 from benchorch.models.script_inputs import arrays_of, digest_of_arrays, dtype_name
 from benchorch.models.script_run import GRAPH_SUFFIX, PROGRAM_SUFFIX, run_script
-from benchorch.models.script_watch import CallSignature, FoundModel, Sighting, Watch
+from benchorch.models.script_watch import CallSignature, FirstCall, FoundModel, Watch
 
 if TYPE_CHECKING:
     import torch
 
 KEPT_INVOCATIONS = 20
 """Signatures of one model whose inputs are kept; others have to be asked for by hash."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoveryRequest:
+    """Run a script and find the models that it calls.
+
+    Attributes:
+        folder: where inputs and weights are kept; None where nothing is to be benchmarked.
+        wanted: hashes of models or calls; empty for all.
+    """
+
+    script: Path
+    arguments: tuple[str, ...] = ()
+    max_depth: int = 0
+    folder: Path | None = None
+    wanted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What went wrong with a script, and what to try."""
+
+    message: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoveryReply:
+    """What a script called, and how it ended.
+
+    Attributes:
+        models: each with its calls, as ``script --json`` prints them.
+        left_out: operators without parameters.
+        never_called: classes of modules that the script made and did not call.
+        frameworks: what else it imported that runs models.
+    """
+
+    seconds: float
+    problem: Problem | None
+    models: tuple[Mapping[str, Json], ...]
+    left_out: tuple[str, ...]
+    never_called: tuple[str, ...]
+    frameworks: tuple[str, ...]
+
 
 _OTHER_FRAMEWORKS = {"tensorflow": "TensorFlow", "jax": "JAX", "paddle": "Paddle", "mxnet": "MXNet"}
 _FILES = {PROGRAM_SUFFIX: "an exported program", GRAPH_SUFFIX: "an ONNX graph"}
@@ -40,34 +83,34 @@ def main() -> None:
     child_channel.prefer_to_die()
     child_channel.show_where_it_hangs()
     parent = child_channel.Channel()
-    request = cast(ConfigNode, child_channel.read_request())
-    parent.send_event({"message": "running the script"})
+    request = child_channel.read_request(DiscoveryRequest)
+    parent.send_message("running the script")
     parent.send_reply(discover(request))
     # It ends as a script does: what it has left open is written out.
 
 
-def discover(request: ConfigNode) -> Json:
+def discover(request: DiscoveryRequest) -> DiscoveryReply:
     """What the script called, and how it ended."""
-    script = Path(str(request["script"]))
-    keep = _Keep(folder=request["folder"], wanted=frozenset(cast("list[str]", request["wanted"])))
-    watch = Watch(cast(int, request["max_depth"]), keep)
+    script = request.script
+    keep = _InputFiles(folder=request.folder, wanted=frozenset(request.wanted))
+    watch = Watch(request.max_depth, keep)
     began_s = time.monotonic()
     ending, variables = _Ending(script), {}
     with ending:
-        variables = dict(run_script(script, cast("list[str]", request["arguments"]), watch, SEED))
+        variables = dict(run_script(script, list(request.arguments), watch, SEED))
     seconds = time.monotonic() - began_s
     if watch.main is not None:
         sys.modules["__main__"] = watch.main  # where the classes' source is looked up
     found = sorted(watch.models, key=lambda seen: seen.order)
     models = [seen for seen in found if not _is_operator(seen)]
-    return {
-        "seconds": seconds,
-        "problem": ending.problem,
-        "models": [_of_file(script, _told(seen, keep)) for seen in models],
-        "left_out": sorted({seen.kind.__name__ for seen in found if _is_operator(seen)}),
-        "never_called": [] if found else _never_called(variables),
-        "frameworks": [] if models else _frameworks(),
-    }
+    return DiscoveryReply(
+        seconds=seconds,
+        problem=ending.problem,
+        models=tuple(_of_file(script, _told(seen, keep)) for seen in models),
+        left_out=tuple(sorted({seen.kind.__name__ for seen in found if _is_operator(seen)})),
+        never_called=() if found else tuple(_never_called(variables)),
+        frameworks=() if models else tuple(_frameworks()),
+    )
 
 
 @dataclass(slots=True)
@@ -75,7 +118,7 @@ class _Ending:
     """How a script ended; nothing that it raises comes past this."""
 
     script: Path
-    problem: Json = None
+    problem: Problem | None = None
 
     def __enter__(self) -> None:
         return None
@@ -90,7 +133,7 @@ class _Ending:
             message, remedy = _words(error, self.script)
             if message:
                 traceback.print_exception(error)
-                self.problem = {"message": message, "remedy": remedy}
+                self.problem = Problem(message=message, remedy=remedy)
         return True
 
 
@@ -123,7 +166,7 @@ def _line(error: BaseException, script: Path) -> str:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Keep:
+class _InputFiles:
     """Takes down each signature as it is met, and keeps its inputs where that is asked for.
 
     Attributes:
@@ -132,12 +175,12 @@ class _Keep:
         calls: what is told of each call, by its hash.
     """
 
-    folder: Json
+    folder: Path | None
     wanted: frozenset[str]
     calls: dict[str, dict[str, Json]] = field(default_factory=dict)
 
-    def __call__(self, sighting: Sighting) -> None:
-        arguments, invocation = sighting.arguments, sighting.invocation
+    def __call__(self, first_call: FirstCall) -> None:
+        arguments, invocation = first_call.arguments, first_call.invocation
         told: dict[str, Json] = {
             "inputs": [
                 {"name": name, "shape": list(tensor.shape), "dtype": dtype_name(tensor)}
@@ -146,27 +189,27 @@ class _Keep:
             "obstacle": arguments.obstacle,
         }
         self.calls[invocation.hash] = told
-        if self.folder is None or arguments.obstacle or not self._is_wanted(sighting):
+        if self.folder is None or arguments.obstacle or not self._is_requested(first_call):
             return
-        if not self.wanted and len(sighting.seen.invocations) > KEPT_INVOCATIONS:
+        if not self.wanted and len(first_call.seen.invocations) > KEPT_INVOCATIONS:
             told["obstacle"] = (
                 f"only the first {KEPT_INVOCATIONS} shapes are taken; select it by its hash"
             )
             return
-        told["model"] = self._model_fields(sighting, Path(str(self.folder)))
+        told["model"] = self._model_fields(first_call, self.folder)
 
-    def _is_wanted(self, sighting: Sighting) -> bool:
-        hashes = {sighting.seen.hash, sighting.invocation.hash}
+    def _is_requested(self, first_call: FirstCall) -> bool:
+        hashes = {first_call.seen.hash, first_call.invocation.hash}
         return not self.wanted or bool(hashes & self.wanted)
 
-    def _model_fields(self, sighting: Sighting, folder: Path) -> dict[str, Json]:
+    def _model_fields(self, first_call: FirstCall, folder: Path) -> dict[str, Json]:
         """What a model's configuration says of this call."""
         from benchorch.models.architectures.called import goes_by_name
 
-        arguments = sighting.arguments
-        direct = goes_by_name(sighting.module, arguments, sighting.answer)
+        arguments = first_call.arguments
+        direct = goes_by_name(first_call.module, arguments, first_call.answer)
         return {
-            "weights": _state(sighting.module),
+            "weights": _state(first_call.module),
             "inputs": {"file": str(_saved(folder, arrays_of(arguments)))},
             "kwargs": dict(arguments.keywords or {}) if direct else {},
         }
@@ -204,7 +247,7 @@ def _is_operator(seen: FoundModel) -> bool:
     return bool(file) and any(Path(str(file)).resolve().is_relative_to(p) for p in installed)
 
 
-def _told(seen: FoundModel, keep: _Keep) -> dict[str, Json]:
+def _told(seen: FoundModel, keep: _InputFiles) -> dict[str, Json]:
     """A model for the parent."""
     file, line = _source(seen.kind)
     return {
@@ -235,7 +278,7 @@ def _of_file(script: Path, told: dict[str, Json]) -> dict[str, Json]:
     return {**told, "name": script.stem, "class": kind, "file": str(script), "line": None}
 
 
-def _told_call(call: CallSignature, keep: _Keep) -> dict[str, Json]:
+def _told_call(call: CallSignature, keep: _InputFiles) -> dict[str, Json]:
     return {
         "hash": call.hash,
         "signature": list(call.signature),
@@ -254,7 +297,7 @@ def _source(kind: type) -> tuple[str, int | None]:
         return (code.co_filename, code.co_firstlineno) if code else ("", None)
 
 
-def _never_called(variables: Mapping[str, object]) -> list[Json]:
+def _never_called(variables: Mapping[str, object]) -> list[str]:
     """The classes of modules that the script made and did not call; no parts of others."""
     import torch
 
@@ -263,14 +306,12 @@ def _never_called(variables: Mapping[str, object]) -> list[Json]:
     parts = {id(part) for each in made for part in each.children()}
     del variables  # held until here, so that what they name is among the objects
     names = {type(each).__name__ for each in made if id(each) not in parts}
-    return [*sorted(names)]
+    return sorted(names)
 
 
-def _frameworks() -> list[Json]:
+def _frameworks() -> list[str]:
     """What else the script has imported that runs models."""
-    found: list[Json] = [
-        words for package, words in _OTHER_FRAMEWORKS.items() if package in sys.modules
-    ]
+    found = [words for package, words in _OTHER_FRAMEWORKS.items() if package in sys.modules]
     keras = sys.modules.get("keras")
     backend = getattr(getattr(keras, "backend", None), "backend", None)
     if callable(backend) and backend() != "torch":

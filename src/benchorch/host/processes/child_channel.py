@@ -1,6 +1,6 @@
-"""A child process's side: what it is asked, how it answers, and how it makes sure to end.
+"""A child process's side: its request, its replies, and how it makes sure to end.
 
-The parent's side is `supervise`; this half imports little, because every measurement pays for it.
+The parent's side is `run_child`; this half imports little, because every measurement pays for it.
 """
 
 from __future__ import annotations
@@ -8,28 +8,47 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
-import json
 import os
 import select
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Literal, TypeVar, final
 
-from benchorch.domain.codec import Json, encode
+from benchorch.domain.codec import Json, encode, from_json, to_json
 from benchorch.domain.result import Failure
 from benchorch.host.memory import own_peak_bytes
 
 REPLY_FD = "BENCHORCH_REPLY_FD"
-"""The variable that tells a child the number of the pipe to its parent."""
+"""The variable with the number of the child's pipe to its parent."""
+
+T = TypeVar("T")
 
 
-def read_request() -> Json:
-    """What the parent asks for."""
-    request: Json = json.loads(sys.stdin.buffer.read())
-    return request
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildMessage:
+    """One line of JSON from a child to its parent.
+
+    Attributes:
+        kind: ``message``, ``partial`` (a reply so far), ``reply`` or ``failure``; the last two
+            end the conversation.
+        message: a short phrase for people.
+        reply: a value of the type that the parent requested.
+        failure: why there is no reply.
+    """
+
+    kind: Literal["message", "partial", "reply", "failure"]
+    message: str = ""
+    reply: Json = None
+    failure: Failure | None = None
+    peak_rss_bytes: int = 0
+
+
+def read_request(kind: type[T]) -> T:
+    """The parent's request."""
+    return from_json(kind, sys.stdin.buffer.read())
 
 
 @final
@@ -41,20 +60,26 @@ class Channel:
         self._lock = threading.Lock()
         os.set_inheritable(self._descriptor, False)
 
-    def send_event(self, event: Mapping[str, Json]) -> None:
-        """Say what is happening now."""
-        self._send({"event": event})
+    def send_message(self, message: str) -> None:
+        """Report what happens now."""
+        self._send(ChildMessage(kind="message", message=message))
 
-    def send_reply(self, reply: Json) -> None:
-        """Answer; nothing is heard after it."""
-        self._send({"reply": reply, "peak_rss_bytes": own_peak_bytes()})
+    def send_partial(self, reply: object) -> None:
+        """Report what stands even if this process ends before it replies."""
+        self._send(ChildMessage(kind="partial", reply=encode(reply)))
+
+    def send_reply(self, reply: object) -> None:
+        """Reply; the parent reads nothing after it."""
+        peak = own_peak_bytes()
+        self._send(ChildMessage(kind="reply", reply=encode(reply), peak_rss_bytes=peak))
 
     def send_failure(self, failure: Failure) -> None:
-        """Say why there is no answer; nothing is heard after it."""
-        self._send({"failure": encode(failure), "peak_rss_bytes": own_peak_bytes()})
+        """Report why there is no reply; the parent reads nothing after it."""
+        peak = own_peak_bytes()
+        self._send(ChildMessage(kind="failure", failure=failure, peak_rss_bytes=peak))
 
-    def _send(self, message: Mapping[str, Json]) -> None:
-        data = memoryview(json.dumps(message).encode() + b"\n")
+    def _send(self, message: ChildMessage) -> None:
+        data = memoryview(to_json(message) + b"\n")
         with self._lock:
             while data:
                 data = data[os.write(self._descriptor, data) :]
@@ -72,7 +97,7 @@ def die_with_parent() -> None:
         return
     set_parent_death_signal = 1
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
-    if _parent_is_gone():  # before it could be asked
+    if _parent_is_gone():  # before the signal was requested
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -1,6 +1,6 @@
-"""Which processes descend from a child, how much memory they hold, and how to end them all.
+"""Process tree of a child: who belongs to it, how much memory it holds, how to end all of it.
 
-A process belongs if it is in the child's group or session, if it was seen below the child while
+A process belongs if it is in the child's group or session, if it was observed below the child while
 its parent lived, or if its environment carries the child's mark: a descendant that opens a
 session of its own and loses its parent is still found.
 """
@@ -31,11 +31,11 @@ class _Status:
 
 
 @final
-class Offspring:
+class ProcessTree:
     """A child that leads its own session, and everything it started."""
 
     def __init__(self, pid: int, mark: str) -> None:
-        """Watch over a child.
+        """The tree of a child.
 
         Args:
             pid: the child's, which is also its group and session; not yet reaped.
@@ -43,25 +43,25 @@ class Offspring:
         """
         self._pid = pid
         self._mark = mark.encode()
-        self._seen: dict[int, int] = {}
+        self._observed: dict[int, int] = {}
 
-    def look(self) -> None:
+    def scan(self) -> None:
         """Remember everything that is below the child now."""
         waiting = [self._pid]
         while waiting:
             pid = waiting.pop()
             status = _status(pid)
             if status is not None:
-                self._seen[pid] = status.started
+                self._observed[pid] = status.started
                 waiting.extend(child for child in _children(pid) if child not in waiting)
 
     def resident_bytes(self) -> int:
-        """Memory the seen processes hold; pages that several share count in each."""
-        return sum(map(_resident_bytes, self._seen or (self._pid,)))
+        """Memory that the observed processes hold; pages that several share count in each."""
+        return sum(map(_resident_bytes, self._observed or (self._pid,)))
 
     def proportional_bytes(self) -> int:
         """Memory they hold with shared pages counted once; exact, but slow to read."""
-        return sum(map(_proportional_bytes, self._seen or (self._pid,)))
+        return sum(map(_proportional_bytes, self._observed or (self._pid,)))
 
     def living(self) -> list[int]:
         """Every process that belongs and has not ended."""
@@ -98,7 +98,7 @@ class Offspring:
             return False
         return (
             self._pid in (status.group, status.session)
-            or self._seen.get(pid) == status.started
+            or self._observed.get(pid) == status.started
             or self._mark in _read(pid, "environ").split(b"\0")
         )
 

@@ -1,13 +1,13 @@
-"""One stage in a fresh child process, under limits, with every way of dying told apart.
+"""One stage in a fresh child process, under limits, with a diagnosis of every way of dying.
 
 The parent starts a child that runs `worker.main` for one stage, hands the request over as its
-standard input, and sleeps on a pipe until the child answers, dies, or meets a limit::
+standard input, and sleeps on a pipe until the child replies, dies, or exceeds a limit::
 
-    parent                                   child
-    ──────                                   ─────
-    request (JSON) ── stdin ───────────────> read_request()
-    on_event(...)  <─ pipe, JSON lines ───── Channel().send_event / send_reply / send_failure
-    log file       <─ stdout, stderr
+    parent                                    child
+    ──────                                    ─────
+    request (JSON)  ── stdin ───────────────> read_request(type)
+    on_message(...) <─ pipe, JSON lines ───── Channel().send_message / send_reply / send_failure
+    log file        <─ stdout, stderr
 
 Whatever the end, no process that the child started outlives `run_child`.
 """
@@ -15,27 +15,28 @@ Whatever the end, no process that the child started outlives `run_child`.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from benchorch.domain.codec import Json, decode
+from benchorch.domain.codec import decode, from_json, to_json
 from benchorch.domain.result import Failure
 from benchorch.host import cgroup
 from benchorch.host.environment import available_memory_bytes
+from benchorch.host.processes.child_channel import ChildMessage
 from benchorch.host.processes.exit_diagnosis import ChildExit, diagnose_exit
-from benchorch.host.processes.process_tree import Offspring
+from benchorch.host.processes.process_tree import ProcessTree
 from benchorch.host.processes.spawn import Child, started
 
 _PADDING = "BENCHORCH_ENVIRONMENT_PADDING"
 
-_TICK_S = 0.25  # between two looks at the child's memory
-_LOOKS_EVERY = 4  # ticks between two looks for new descendants, which read more files
+_TICK_S = 0.25  # between two readings of the child's memory
+_SCAN_EVERY = 4  # ticks between two searches for new descendants, which read more files
 _TERM_GRACE_S = 2.0
 _MEMORY_SHARE = 0.9
 _LOG_LINES = 20
@@ -43,16 +44,18 @@ _MAX_PADDING_BYTES = 4096
 _PIPE_BYTES = 1 << 20  # the most a pipe can hold
 _LOG_TAIL_BYTES = 16_384
 
+R = TypeVar("R")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What a child may use.
 
     Attributes:
-        timeout_s: wall time from start to answer.
+        timeout_s: wall time from start to reply.
         memory_bytes: resident memory of the child and all it started; None means 90 % of what
             is available when it starts.
-        exit_s: how long it may take to go once it has answered.
+        exit_s: how long it may take to end once it has replied.
     """
 
     timeout_s: float
@@ -61,76 +64,83 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChildReply:
+class ChildReply(Generic[R]):
     """What became of a child.
 
     Attributes:
-        reply: what it answered, or None.
-        failure: why there is no answer, or None.
-        peak_rss_bytes: the most memory it and its descendants were seen to hold.
+        reply: its reply, or None.
+        failure: why there is no reply, or None.
+        partial: the last partial reply before a failure, or None.
+        peak_rss_bytes: the most memory observed in it and its descendants.
         elapsed_s: wall time from start until none of them was left.
     """
 
-    reply: Json | None
+    reply: R | None
     failure: Failure | None
+    partial: R | None
     peak_rss_bytes: int
     elapsed_s: float
 
 
-# Not ``-m benchorch.worker``: a module run so is compiled anew in every process.
+# Not ``-m benchorch.trial.worker``: a module run so is compiled anew in every process.
 _ENTRY = "from benchorch.trial.worker import main; main()"
 
 
 def run_child(
     stage: str,
-    request: Json,
+    request: object,
+    reply: type[R],
     *,
     log: Path,
     limits: Limits,
     environment: Mapping[str, str],
-    on_event: Callable[[Json], None],
+    on_message: Callable[[str], None],
     command: Sequence[str] | None = None,
     under: Sequence[str] = (),
-) -> ChildReply:
-    """The child's answer, or the failure that stands in its place.
+) -> ChildReply[R]:
+    """The child's reply, or the failure that stands in its place.
 
     Raises ExecutorError if no child can be started.
 
     Args:
         stage: the worker's argument and the failure's stage.
-        request: what the child reads from its standard input.
+        request: the value that the child reads from its standard input.
+        reply: the type of its reply.
         log: where its output is appended; a log that cannot be written costs only the log.
         limits: what it may use.
         environment: variables set on top of this process's own.
-        on_event: called with each event as it arrives, in this thread.
+        on_message: called with each message as it arrives, in this thread.
         command: the program to start instead of the worker.
         under: what it is started by: a program and its options, such as a profiler's.
     """
     began_s = time.monotonic()
     kills_before = cgroup.oom_kills()
     log_start = _size(log)
-    heard = _Heard(on_event=on_event)
+    inbox = _Inbox(on_message=on_message)
     argv = [*under, *(command or [sys.executable, "-c", _ENTRY, stage])]
-    with started(argv, json.dumps(request).encode(), log, _variables(environment)) as child:
-        watch = _Watch(offspring=child.offspring, limit_bytes=_memory_limit(limits))
-        stopped_for = _attend(child, heard, watch, began_s + limits.timeout_s, limits.exit_s)
-        child.offspring.end(_TERM_GRACE_S if stopped_for == "timeout" else 0)
+    with started(argv, to_json(request), log, _variables(environment)) as child:
+        watch = _MemoryWatch(tree=child.tree, limit_bytes=_memory_limit(limits))
+        stopped_for = _attend(child, inbox, watch, began_s + limits.timeout_s, limits.exit_s)
+        child.tree.end(_TERM_GRACE_S if stopped_for == "timeout" else 0)
         code = child.reap()
-    evidence = ChildExit(
+    ended = ChildExit(
         stage=stage,
         stopped_for=stopped_for,
         code=code,
         kernel_killed=_rose(kills_before, cgroup.oom_kills()),
-        seen_bytes=watch.seen_bytes,
+        last_bytes=watch.last_bytes,
         limit_bytes=watch.limit_bytes,
         timeout_s=limits.timeout_s,
-        last_event=heard.last_event,
+        last_message=inbox.last_message,
         log_tail=_tail(log, log_start),
     )
+    final, partial = inbox.final, inbox.partial
+    failure = _failure(final, ended)
     return ChildReply(
-        reply=heard.answer.get("reply"),
-        failure=_failure(heard.answer, evidence),
-        peak_rss_bytes=max(watch.peak_bytes, heard.peak_bytes),
+        reply=decode(reply, final.reply) if final and failure is None else None,
+        failure=failure,
+        partial=decode(reply, partial.reply) if partial and failure else None,
+        peak_rss_bytes=max(watch.peak_bytes, final.peak_rss_bytes if final else 0),
         elapsed_s=time.monotonic() - began_s,
     )
 
@@ -159,93 +169,92 @@ def _memory_limit(limits: Limits) -> int:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Heard:
-    """What the child has said so far."""
+class _Inbox:
+    """The child's messages so far.
 
-    on_event: Callable[[Json], None]
+    Attributes:
+        final: its reply or its failure; None before either.
+    """
+
+    on_message: Callable[[str], None]
     unread: bytearray = field(default_factory=bytearray)
-    answer: Mapping[str, Json] = field(default_factory=dict)
-    last_event: Json = None
-    peak_bytes: int = 0
+    final: ChildMessage | None = None
+    partial: ChildMessage | None = None
+    last_message: str | None = None
 
-    def take(self, data: bytes) -> None:
-        """Pass on whole lines; keep the rest for later."""
+    def feed(self, data: bytes) -> None:
+        """Act on whole lines; keep the rest for later."""
         self.unread += data
         if b"\n" not in data:
             return
         *lines, rest = bytes(self.unread).split(b"\n")
         self.unread = bytearray(rest)
         for line in lines:
-            self._message(_parsed(line))
+            # Anything else that finds its way into the pipe is ignored.
+            with contextlib.suppress(ValueError):
+                self._accept(from_json(ChildMessage, line))
 
-    def _message(self, message: Mapping[str, Json]) -> None:
-        if "event" in message:
-            self.last_event = message["event"]
-            self.on_event(self.last_event)
-        elif "reply" in message or "failure" in message:
-            self.answer = self.answer or message
-            peak = message.get("peak_rss_bytes")
-            self.peak_bytes = peak if isinstance(peak, int) else 0
-
-
-def _parsed(line: bytes) -> Mapping[str, Json]:
-    """A message; empty for anything else that finds its way into the pipe."""
-    try:
-        message = json.loads(line)
-    except ValueError:
-        return {}
-    return message if isinstance(message, Mapping) else {}
+    def _accept(self, message: ChildMessage) -> None:
+        if message.kind == "message":
+            self.last_message = message.message
+            self.on_message(message.message)
+        elif message.kind == "partial":
+            self.partial = message
+        else:
+            self.final = self.final or message
 
 
 @dataclass(slots=True, kw_only=True)
-class _Watch:
-    """Looks at the child's memory now and then."""
+class _MemoryWatch:
+    """The memory of a child and its descendants, read now and then."""
 
-    offspring: Offspring
+    tree: ProcessTree
     limit_bytes: int
     next_s: float = 0.0
-    looks: int = 0
-    seen_bytes: int = 0
+    readings: int = 0
+    last_bytes: int = 0
     peak_bytes: int = 0
 
     def exceeded(self, now_s: float) -> bool:
-        """Whether more is held than allowed; looks only when the next look is due."""
+        """Whether more is held than allowed; reads only when the next reading is due."""
         if now_s < self.next_s:
             return False
         self.next_s = now_s + _TICK_S
-        if self.looks % _LOOKS_EVERY == 0:
-            self.offspring.look()
-        self.looks += 1
-        self.seen_bytes = self.offspring.resident_bytes()
-        if self.seen_bytes > self.limit_bytes:  # forked processes share pages: count them once
-            self.seen_bytes = self.offspring.proportional_bytes()
-        self.peak_bytes = max(self.peak_bytes, self.seen_bytes)
-        return self.seen_bytes > self.limit_bytes
+        if self.readings % _SCAN_EVERY == 0:
+            self.tree.scan()
+        self.readings += 1
+        self.last_bytes = self.tree.resident_bytes()
+        if self.last_bytes > self.limit_bytes:  # forked processes share pages: count them once
+            self.last_bytes = self.tree.proportional_bytes()
+        self.peak_bytes = max(self.peak_bytes, self.last_bytes)
+        return self.last_bytes > self.limit_bytes
 
 
-def _attend(child: Child, heard: _Heard, watch: _Watch, deadline_s: float, exit_s: float) -> str:
-    """Sleep until the child ends ("") or meets a limit ("timeout", "oom").
+def _attend(
+    child: Child, inbox: _Inbox, watch: _MemoryWatch, deadline_s: float, exit_s: float
+) -> str:
+    """Sleep until the child ends ("") or exceeds a limit ("timeout", "oom").
 
-    Once it has answered it only has to go, for which it gets a deadline of its own.
+    Once it has replied it only has to end, for which it gets a deadline of its own.
     """
     with _alarm(child) as alarm:
         while True:
             alarm.select(max(0.0, min(watch.next_s, deadline_s) - time.monotonic()))
-            ended = child.ended()  # asked before reading: its last words are then there
-            if not heard.answer and _listen(child, heard, alarm):
+            ended = child.ended()  # before reading: its last words are then there
+            if not inbox.final and _listen(child, inbox, alarm):
                 deadline_s = time.monotonic() + exit_s
             if ended:
                 return ""
             now_s = time.monotonic()
             if now_s >= deadline_s:
-                return "" if heard.answer else "timeout"
+                return "" if inbox.final else "timeout"
             if watch.exceeded(now_s):
                 return "oom"
 
 
 @contextlib.contextmanager
 def _alarm(child: Child) -> Iterator[selectors.BaseSelector]:
-    """Rings when the child speaks or, where the system can tell, when it ends."""
+    """A selector that wakes when the child writes or, where the system supports it, ends."""
     os.set_blocking(child.pipe, False)
     with contextlib.ExitStack() as stack:
         alarm = stack.enter_context(selectors.DefaultSelector())
@@ -257,31 +266,29 @@ def _alarm(child: Child) -> Iterator[selectors.BaseSelector]:
         yield alarm
 
 
-def _listen(child: Child, heard: _Heard, alarm: selectors.BaseSelector) -> bool:
-    """Take what the pipe holds now, all that a dead child left in it; True once it answered."""
+def _listen(child: Child, inbox: _Inbox, alarm: selectors.BaseSelector) -> bool:
+    """Read what the pipe holds now, all that a dead child left in it; True once it replied."""
     if child.pipe not in alarm.get_map():
         return False
     with contextlib.suppress(BlockingIOError):
         data = os.read(child.pipe, _PIPE_BYTES)
-        heard.take(data)
-        if heard.answer or not data:  # a child may close the pipe and live on: hear no more
+        inbox.feed(data)
+        if inbox.final or not data:  # a child may close the pipe and live on: read no more
             alarm.unregister(child.pipe)
-    return bool(heard.answer)
+    return inbox.final is not None
 
 
 # The parent: look back -----------------------------------------------------------------------
 
 
-def _failure(answer: Mapping[str, Json], evidence: ChildExit) -> Failure | None:
-    """Why there is no reply: in the child's own words, or else by the evidence."""
-    if "reply" in answer:
+def _failure(final: ChildMessage | None, ended: ChildExit) -> Failure | None:
+    """Why there is no reply: in the child's own words, or else by how it ended."""
+    if final is None:
+        return diagnose_exit(ended)
+    if final.failure is None:
         return None
-    told = answer.get("failure")
-    if not isinstance(told, Mapping):
-        return diagnose_exit(evidence)
-    defaults = {"kind": "failed", "message": "", "detail": evidence.log_tail}
-    filled = {key: value for key, value in told.items() if value}
-    return decode(Failure, {**defaults, **filled, "stage": evidence.stage})
+    detail = final.failure.detail or ended.log_tail
+    return replace(final.failure, stage=ended.stage, detail=detail)
 
 
 def _rose(before: int | None, after: int | None) -> bool | None:

@@ -14,7 +14,7 @@ from typing import IO, final
 
 from benchorch.errors import ExecutorError
 from benchorch.host.processes.child_channel import REPLY_FD
-from benchorch.host.processes.process_tree import Offspring
+from benchorch.host.processes.process_tree import ProcessTree
 
 _MARK = "BENCHORCH_CHILD"
 _REAP_S = 2.0
@@ -22,7 +22,7 @@ _REAP_S = 2.0
 # Reads who is to be watched, until the end of who writes it; nobody's child, for Ray's workers kill
 # theirs when they end. A background process has no standard input unless it is given one. It looks
 # more than once: a process that has just been started shows no environment yet.
-_GUARD = """
+_WATCHDOG_SCRIPT = """
 exec 3<&0
 {
   while read -r line; do last=$line; done
@@ -48,12 +48,12 @@ class Child:
 
     Attributes:
         process: itself; not reaped before `reap`, so that its number is not used again.
-        offspring: it and everything it started.
-        pipe: where it can be heard.
+        tree: itself and everything it started.
+        pipe: where its messages arrive.
     """
 
     process: subprocess.Popen[bytes]
-    offspring: Offspring
+    tree: ProcessTree
     pipe: int
 
     def ended(self) -> bool:
@@ -75,7 +75,7 @@ class Child:
 def started(
     argv: Sequence[str], request: bytes, log: Path, variables: Mapping[str, str]
 ) -> Iterator[Child]:
-    """A running child; on the way out, however that is, it and its offspring end.
+    """A running child; on the way out, however that is, it and everything it started end.
 
     Raises ExecutorError if it cannot be started.
 
@@ -88,31 +88,31 @@ def started(
     mark = os.urandom(8).hex()
     marked = f"{_MARK}={mark}"
     reader, writer = os.pipe()
-    _GUARDING.watch(marked)  # whoever is killed from here on leaves nothing behind
+    _WATCHDOG.watch(marked)  # whoever is killed from here on leaves nothing behind
     try:
         own = {REPLY_FD: str(writer), _MARK: mark}
         process = _launch(argv, request, log, {**variables, **own}, writer)
     except BaseException:
         os.close(reader)
-        _GUARDING.forget(marked)
+        _WATCHDOG.forget(marked)
         raise
     finally:
         os.close(writer)
-    _GUARDING.watch(marked, process.pid)
-    child = Child(process=process, offspring=Offspring(process.pid, marked), pipe=reader)
+    _WATCHDOG.watch(marked, process.pid)
+    child = Child(process=process, tree=ProcessTree(process.pid, marked), pipe=reader)
     try:
         yield child
     finally:
         if process.returncode is None:
-            child.offspring.end(grace_s=0)
+            child.tree.end(grace_s=0)
             child.reap()
-        _GUARDING.forget(marked)
+        _WATCHDOG.forget(marked)
         os.close(reader)
 
 
 @final
-class _Guarding:
-    """What children have started does not outlive this process.
+class _Watchdog:
+    """Parent-death watchdog: nothing that children start outlives this process.
 
     Where this process is killed the kernel ends its children, but no compiler that they run: a
     shell does, which is started with the first child and waits for the end of this process.
@@ -127,25 +127,25 @@ class _Guarding:
         """A child, by what only its environment contains, and its number where it has one."""
         with self._lock:
             self._children[mark] = pid
-            self._tell()
+            self._report()
 
     def forget(self, mark: str) -> None:
         """Nothing is left of it."""
         with self._lock:
             self._children.pop(mark, None)
-            self._tell()
+            self._report()
 
-    def _tell(self) -> None:
-        told = " ".join(f"{pid}:{mark}" for mark, pid in self._children.items())
+    def _report(self) -> None:
+        children = " ".join(f"{pid}:{mark}" for mark, pid in self._children.items())
         try:
             self._pipe = self._pipe or self._start()
-            self._pipe.write(f"{told}\n".encode())
+            self._pipe.write(f"{children}\n".encode())
         except OSError:  # without a shell, or somebody ended it: the next child gets another one
             self._pipe = None
 
     def _start(self) -> IO[bytes]:
         shell = subprocess.Popen(
-            ["sh", "-c", _GUARD, "benchorch-guard"],
+            ["sh", "-c", _WATCHDOG_SCRIPT, "benchorch-guard"],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -157,7 +157,7 @@ class _Guarding:
         return shell.stdin
 
 
-_GUARDING = _Guarding()
+_WATCHDOG = _Watchdog()
 
 
 def _launch(

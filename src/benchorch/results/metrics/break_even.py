@@ -1,4 +1,4 @@
-"""After how many queries has a conversion won back the time that building it took?"""
+"""Break-even: the number of queries after which a build has paid for itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.result import TrialResult
-from benchorch.stats.between_processes import headline_ns, over_processes
+from benchorch.stats.between_processes import over_processes, primary_ns
 from benchorch.stats.mean_of_processes import mean
 from benchorch.stats.pairs import pairs
 from benchorch.units import ns_to_s
@@ -20,7 +20,7 @@ def break_even(result: TrialResult, baseline: TrialResult | None) -> Estimate | 
     Estimator: seconds of the build when it was made, over seconds saved by a query; the interval
     is that of what is saved, turned over. There is none where it reaches 0, and no number where
     nothing is saved, nothing was built, the outputs are wrong, or queries arrive by a schedule;
-    nor for sides that never met and were not steady.
+    nor for unpaired sides that were not steady.
     """
     built_s, saved = _built_s(result), _saved_s(result, baseline)
     if built_s is None or saved is None or saved.value <= 0:
@@ -38,7 +38,7 @@ def break_even(result: TrialResult, baseline: TrialResult | None) -> Estimate | 
     )
 
 
-def break_even_doubts(result: TrialResult, baseline: TrialResult | None) -> Iterator[str]:
+def break_even_warnings(result: TrialResult, baseline: TrialResult | None) -> Iterator[str]:
     """That building never pays off, or may never."""
     built_s, saved = _built_s(result), _saved_s(result, baseline)
     if built_s is None or saved is None:
@@ -78,7 +78,7 @@ def _steady(result: TrialResult) -> bool:
 
 
 def _headline_s(result: TrialResult) -> Estimate | None:
-    headlines = [ns_to_s(headline_ns(process)) for process in result.valid]
+    headlines = [ns_to_s(primary_ns(process)) for process in result.valid]
     return over_processes(headlines, unit="s", alpha=result.stop_alpha)
 
 

@@ -1,4 +1,4 @@
-"""What does a million items cost on a machine that is paid by the hour?"""
+"""Cost of a million items on a machine that is paid by the hour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What responses would be if every call took the same time and nothing else delayed them.
+"""Responses of an ideal queue, where every call takes the same time and nothing else delays it.
 
 The M/D/c queue: Poisson arrivals, constant service, c servers, first come first served. Measured
 responses above it are not explained by queueing alone: service times vary, or something stalls.
@@ -7,11 +7,10 @@ responses above it are not explained by queueing alone: service times vary, or s
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import NDArray
+import numpy as np
+from numpy import float64
+from numpy.typing import NDArray
 
 _NEGLIGIBLE = 1e-14
 _STEPS = 60
@@ -31,8 +30,6 @@ def mean_response(utilisation_ratio: float, servers: int = 1) -> float:
     ------
     Little's law on the numbers of `_numbers_in_system`; Pollaczek and Khinchine for one server.
     """
-    import numpy as np
-
     chances = _numbers_in_system(utilisation_ratio, servers)
     waiting = np.maximum(np.arange(chances.size) - servers, 0)
     return 1.0 + float(waiting @ chances) / (utilisation_ratio * servers)
@@ -66,8 +63,6 @@ def _numbers_in_system(utilisation_ratio: float, servers: int) -> NDArray[float6
     Whoever is in service now is done one service time later, so the number then is what waits now
     beyond the servers plus what arrives meanwhile: a Markov chain, solved for its stationary law.
     """
-    import numpy as np
-
     if not 0.0 < utilisation_ratio < 1.0:
         raise ValueError(f"utilisation: between 0 and 1; got {utilisation_ratio}")
     # The law's tail falls by about exp(-2 (1 - rho)) for each further query, or faster.
@@ -95,8 +90,6 @@ def _waiting_at_most(
     Franx, *A simple solution for the M/D/c waiting time distribution*, Operations Research
     Letters 29 (2001), whose sum has no alternating terms; equal to Crommelin's and Erlang's.
     """
-    import numpy as np
-
     rounds = math.floor(time) + 1
     count = rounds * servers
     at_most = np.cumsum(chances)
@@ -107,7 +100,6 @@ def _waiting_at_most(
 
 def _poisson(mean: float, count: int) -> NDArray[float64]:
     """The chances of 0, 1, ... arrivals, shape (count,)."""
-    import numpy as np
     from scipy.special import gammaln
 
     numbers = np.arange(count)

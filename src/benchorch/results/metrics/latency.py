@@ -1,9 +1,12 @@
-"""What a trial's processes say of its latency and throughput."""
+"""Latency and throughput of a trial."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import float64
+from numpy.typing import NDArray
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
@@ -13,10 +16,6 @@ from benchorch.stats.heavy_tailed_mean import mean_over_processes
 from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO, minimum_n, quantile, sample_quantile
 from benchorch.stats.steady_state import median
 from benchorch.units import NS_PER_MS, ns_to_s
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import NDArray
 
 TAILS = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 LEAST_UNDISTURBED = 30
@@ -104,8 +103,6 @@ def tails_ms(
 
 
 def _pooled(samples: Sequence[NDArray[float64]], quantile_ratio: float) -> Estimate | None:
-    import numpy as np
-
     return quantile(np.concatenate(samples), quantile_ratio, unit="ms")
 
 
@@ -131,8 +128,6 @@ def undisturbed_ms(processes: Sequence[ProcessRecord], alpha: float = ALPHA) -> 
 
     None where a process has fewer than 30 of them: long calls are nearly always interrupted.
     """
-    import numpy as np
-
     medians = []
     for process in processes:
         flags = process.observations.preempted[process.steady_from or 0 :]

@@ -1,9 +1,12 @@
-"""What a trial's processes say of responses under load; `load_doubts` says what to doubt in it."""
+"""Responses of a trial under load; `load_warnings` has what to watch out for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import float64, int64
+from numpy.typing import NDArray
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import Observations, ProcessRecord
@@ -15,10 +18,6 @@ from benchorch.stats.peak_rate import Belief, belief, never, probe
 from benchorch.stats.quantiles import ALPHA, minimum_n
 from benchorch.stats.queueing import LoadPhase, overloaded, stretches
 from benchorch.units import NS_PER_MS
-
-if TYPE_CHECKING:
-    from numpy import float64, int64
-    from numpy.typing import NDArray
 
 TAILS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 P50_AND_P99 = {"p50": 0.5, "p99": 0.99}
@@ -96,8 +95,6 @@ def quantile_over(
     Where every one of several processes has queries enough for its own quantile, they are combined
     as processes. Otherwise all runs are taken together, as far as their correlation allows.
     """
-    import numpy as np
-
     pooled = [np.concatenate(runs) for runs in processes if runs]
     enough = minimum_n(quantile_ratio)
     if len(pooled) > 1 and min(values.size for values in pooled) >= enough:

@@ -1,10 +1,13 @@
-"""The throughput–latency curve: what responses take at each rate that was offered."""
+"""Throughput-latency curve: responses at each rate that was offered."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import float64
+from numpy.typing import NDArray
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
@@ -12,10 +15,6 @@ from benchorch.results.metrics.load import CAPACITY, quantile_over
 from benchorch.stats.correlated_quantiles import correlation_time
 from benchorch.stats.queueing import LoadPhase, overloaded, stretches
 from benchorch.units import NS_PER_MS
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import NDArray
 
 UNSTABLE_SHARE_RATIO = 0.5
 """A rate is unstable where this share of its runs was, after lower and higher rates had a say."""
@@ -109,8 +108,6 @@ def _rate(group: Group) -> float:
 
 
 def _point(group: Group, *, unstable: bool) -> LoadPoint:
-    import numpy as np
-
     stable = [[] if unstable else [s for s in runs if not overloaded(s)] for runs in group]
     responses = [[_responses_ms(s) for s in runs] for runs in stable if runs]
     p50 = _with_interval(quantile_over(responses, 0.5))

@@ -1,8 +1,10 @@
-"""What to doubt in a trial under load, the gravest first, each with what to do."""
+"""Warnings about a trial under load, the gravest first, each with what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from benchorch.domain.measurement import Observations, ProcessRecord
 from benchorch.results.metrics.load import (
@@ -32,8 +34,8 @@ MOST_DISAGREEMENT_RATIO = 0.001
 WIDE_RATIO = 0.05
 
 
-def load_doubts(processes: Sequence[ProcessRecord]) -> tuple[str, ...]:
-    """One sentence for each doubt about a trial under load, the gravest first, with what to do."""
+def load_warnings(processes: Sequence[ProcessRecord]) -> tuple[str, ...]:
+    """Warnings about a trial under load, the gravest first, each with what to do."""
     seen = seen_under_load(processes)
     if not seen:
         return ()
@@ -131,8 +133,6 @@ def _missed(mains: Sequence[LoadPhase]) -> Iterator[str]:
 
 
 def _late(seen: Sequence[Observations]) -> Iterator[str]:
-    import numpy as np
-
     limited = 0.0
     offered = [s for o in seen for s in stretches(o) if s.load.purpose != CAPACITY]
     for s in offered:

@@ -1,4 +1,4 @@
-"""Is it still the same model: outputs against the baseline's, on the same inputs."""
+"""Numerical parity of outputs with the baseline's, on the same inputs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def parity(
     Outputs are matched by name. Shapes and kinds (floating point, whole numbers, booleans) must
     agree; what is not floating point must be equal; floating point must be finite wherever the
     reference is, and stay within `tolerance_ratio` in relative L2, the worst input deciding. Where
-    float64 outputs are at hand, an output that is about as near to them as the reference itself
+    float64 outputs are available, an output that is about as near to them as the reference itself
     passes as well.
 
     Parameters
@@ -50,7 +50,7 @@ def parity(
     referees : sequence of mapping from name to ndarray, optional
         The reference in float64, one mapping for each input.
     inputs : sequence of mapping from name to ndarray, optional
-        What was computed on; tells which outputs are scores of tokens.
+        What was computed on; shows which outputs are scores of tokens.
     judged : bool, default True
         Whether values that differ are a reason to fail; if not, only outputs that cannot be
         compared and values that are no numbers are.
@@ -58,8 +58,8 @@ def parity(
     Returns
     -------
     Verdict
-        Its numbers are finite: values that are not count as 0 in them, and a reason tells how
-        many there were. Outputs that cannot be compared have a reason and no numbers.
+        Its numbers are finite: values that are not count as 0 in them, and a reason has their
+        number. Outputs that cannot be compared have a reason and no numbers.
     """
     reasons: list[str] = []
     figures: list[OutputParity] = []

@@ -1,4 +1,4 @@
-"""What does a trial cost besides time: stages around the call, memory, energy, work, its build?"""
+"""Resources of a trial: stages around the call, memory, energy, work, its build."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import DeviceMemory, Memory, ProcessRecord, TransferBreakdown
 from benchorch.domain.result import EnergyRecord, EnergyWindow, TrialResult
-from benchorch.results.metrics.break_even import break_even, break_even_doubts
+from benchorch.results.metrics.break_even import break_even, break_even_warnings
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.mean_of_processes import mean
 from benchorch.stats.quantiles import LEVEL_RATIO
@@ -40,12 +40,12 @@ def resource_metrics(result: TrialResult, baseline: TrialResult | None) -> Mappi
     return {name: estimate for name, estimate in found.items() if estimate is not None}
 
 
-def resource_doubts(result: TrialResult, baseline: TrialResult | None = None) -> tuple[str, ...]:
-    """What a reader should doubt in them or miss, one sentence each."""
+def resource_warnings(result: TrialResult, baseline: TrialResult | None = None) -> tuple[str, ...]:
+    """Warnings about them, one sentence each."""
     return (
-        *_count_doubts(result),
-        *_energy_doubts(result.energy),
-        *break_even_doubts(result, baseline),
+        *_count_warnings(result),
+        *_energy_warnings(result.energy),
+        *break_even_warnings(result, baseline),
     )
 
 
@@ -199,7 +199,7 @@ def _achieved(processes: Sequence[ProcessRecord], flops: int) -> Estimate | None
     return over_processes(rates, unit="flops_per_s")
 
 
-def _count_doubts(result: TrialResult) -> Iterator[str]:
+def _count_warnings(result: TrialResult) -> Iterator[str]:
     counts = result.counts
     if counts is None:
         return
@@ -212,7 +212,7 @@ def _count_doubts(result: TrialResult) -> Iterator[str]:
         yield f"MACs and FLOPs leave out operators without a rule, so are too low: {shown}{more}."
 
 
-def _energy_doubts(energy: EnergyRecord | None) -> Iterator[str]:
+def _energy_warnings(energy: EnergyRecord | None) -> Iterator[str]:
     if energy is None:
         return
     if energy.unavailable:

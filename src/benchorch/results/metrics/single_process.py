@@ -1,4 +1,4 @@
-"""What one process alone says: a first impression, until there are others."""
+"""First estimate from one process, until there are others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIMES_PER_BLOCK = 10
 def provisional(process: ProcessRecord) -> Estimate | None:
     """The latency that one process shows, in milliseconds; None where it shows none.
 
-    Its interval holds for this process and knows nothing of how processes differ.
+    Its interval holds for this process and ignores how processes differ.
     """
     observed = process.observations
     if observed.at_once or not observed.durations_ns:

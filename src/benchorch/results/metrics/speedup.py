@@ -1,4 +1,4 @@
-"""Is a trial faster than its baseline, or why can that not be said?"""
+"""Speedup of a trial over its baseline, or why there is no verdict."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison
 from benchorch.domain.result import Outcome, TrialResult
-from benchorch.stats.between_processes import headline_ns
+from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.pairs import (
     ADJACENT,
     ALTERNATED,
@@ -30,19 +30,19 @@ class Question:
     """Everything a comparison rests on, before anything is concluded.
 
     Attributes:
-        pairs: what the trial's processes saw of both sides; empty where the two never met.
-        parts: where there was no steady state, the same for parts of what was seen: a verdict
+        pairs: both sides' times in each process of the trial; empty where they were not paired.
+        parts: where there was no steady state, the same for parts of the blocks: a verdict
             that not all of them support is none.
-        ours_ns, theirs_ns: each process's headline, where there are no pairs.
+        candidate_ns, baseline_ns: each process's primary metric, where there are no pairs.
         refusal: why there is no verdict whatever the numbers; empty where there may be one.
-        alpha: error rate, after what looking at the processes has cost.
+        alpha: error rate, after what interim analyses have cost.
     """
 
     design: str
     pairs: Sequence[Pair] = ()
     parts: tuple[Sequence[Pair], ...] = ()
-    ours_ns: Sequence[float] = ()
-    theirs_ns: Sequence[float] = ()
+    candidate_ns: Sequence[float] = ()
+    baseline_ns: Sequence[float] = ()
     refusal: str = ""
     alpha: float = ALPHA
     delta_ratio: float
@@ -62,25 +62,25 @@ def question(result: TrialResult, baseline: TrialResult | None) -> Question | No
         return None
     if any(process.observations.loads for process in result.valid):
         return None
-    met = pairs(result.valid)
-    theirs = [] if baseline is None else [headline_ns(process) for process in baseline.valid]
-    if not met and not theirs:
+    paired = pairs(result.valid)
+    baseline_ns = [] if baseline is None else [primary_ns(process) for process in baseline.valid]
+    if not paired and not baseline_ns:
         return None
     design = design_of(result.valid)
     return Question(
         design=design,
-        pairs=met,
+        pairs=paired,
         parts=_parts(result, design),
-        ours_ns=[headline_ns(process) for process in result.valid],
-        theirs_ns=theirs,
-        refusal=_refusal(result, baseline, design, interleaved=bool(met)),
+        candidate_ns=[primary_ns(process) for process in result.valid],
+        baseline_ns=baseline_ns,
+        refusal=_refusal(result, baseline, design, interleaved=bool(paired)),
         alpha=result.stop_alpha,
         delta_ratio=result.delta_ratio,
     )
 
 
 def answer(asked: Question, comparisons: int = 1) -> Comparison | None:
-    """The ratio, and what may be said of it among so many comparisons read together.
+    """The ratio, and its verdict among so many comparisons read together.
 
     The interval is Bonferroni's: all of `comparisons` hold at once in 19 of 20 tables.
     """
@@ -93,7 +93,7 @@ def answer(asked: Question, comparisons: int = 1) -> Comparison | None:
         parts = [_compared(asked, part, comparisons) for part in asked.parts]
         if any(part is None or part.verdict != found.verdict for part in parts):
             return _withheld(found, "no steady state while the two were compared")
-        return replace(found, reason="not steady, but all that was seen supports it")
+        return replace(found, reason="not steady, but all that was observed supports it")
     return found
 
 
@@ -105,7 +105,7 @@ def _withheld(found: Comparison, reason: str) -> Comparison:
 def answered_alone(asked: Question) -> Comparison | None:
     """The comparison of one trial with its baseline, read alone."""
     found = answer(asked)
-    return found and replace(found, adjusted_p_value=_after_looks(found, asked))
+    return found and replace(found, adjusted_p_value=_overall_p_value(found, asked))
 
 
 def speedups(questions: Mapping[str, Question]) -> dict[str, Comparison]:
@@ -117,7 +117,9 @@ def speedups(questions: Mapping[str, Question]) -> dict[str, Comparison]:
     judged = [name for name, asked in questions.items() if not asked.refusal]
     answers = {name: answer(asked, max(len(judged), 1)) for name, asked in questions.items()}
     found = {name: comparison for name, comparison in answers.items() if comparison is not None}
-    once = {name: _after_looks(found[name], questions[name]) for name in judged if name in found}
+    once = {
+        name: _overall_p_value(found[name], questions[name]) for name in judged if name in found
+    }
     known = {name: p for name, p in once.items() if p is not None}
     adjusted = dict(zip(known, holm(list(known.values())), strict=True))
     return {
@@ -126,15 +128,15 @@ def speedups(questions: Mapping[str, Question]) -> dict[str, Comparison]:
     }
 
 
-def _after_looks(found: Comparison, asked: Question) -> float | None:
-    """The p-value on the scale on which 5 % is 5 % in spite of all looks."""
+def _overall_p_value(found: Comparison, asked: Question) -> float | None:
+    """The p-value on the scale on which 5 % is 5 % in spite of all interim analyses."""
     if found.p_value is None or asked.refusal:
         return None
     return min(1.0, found.p_value * ALPHA / asked.alpha)
 
 
 def _parts(result: TrialResult, design: str) -> tuple[Sequence[Pair], ...]:
-    """Alternating cancels what the machine does, so there only the ratio has to hold still."""
+    """Interleaving cancels what the machine does, so there only the ratio has to hold still."""
     if design == ADJACENT:
         found = extremes(result.valid)
         return found if all(found) else ()
@@ -142,27 +144,27 @@ def _parts(result: TrialResult, design: str) -> tuple[Sequence[Pair], ...]:
     return halves(result.valid) if moving else ()
 
 
-def _compared(asked: Question, met: Sequence[Pair], comparisons: int) -> Comparison | None:
+def _compared(asked: Question, chosen: Sequence[Pair], comparisons: int) -> Comparison | None:
     delta, alpha = asked.delta_ratio, asked.alpha / comparisons
     if asked.pairs:
-        return compare_pairs(met, asked.design, delta_ratio=delta, alpha=alpha)
-    return compare(asked.ours_ns, asked.theirs_ns, delta_ratio=delta, alpha=alpha)
+        return compare_pairs(chosen, asked.design, delta_ratio=delta, alpha=alpha)
+    return compare(asked.candidate_ns, asked.baseline_ns, delta_ratio=delta, alpha=alpha)
 
 
 def _refusal(
     result: TrialResult, baseline: TrialResult | None, design: str, *, interleaved: bool
 ) -> str:
     """Why the two may not be ranked however clear the difference."""
-    ours = _threads(result)
-    theirs = ours if baseline is None else _threads(baseline)
-    if None not in (ours, theirs) and ours != theirs:
-        return f"threads differ: {ours} against the baseline's {theirs}"
+    own = _threads(result)
+    other = own if baseline is None else _threads(baseline)
+    if None not in (own, other) and own != other:
+        return f"threads differ: {own} against the baseline's {other}"
     if not interleaved:
         why = result.pairing.partition(": ")[2] or "the two were measured one after the other"
         return f"not interleaved: {why}"
     if design == ALTERNATED and interferes(result.valid, result.delta_ratio):
         return (
-            "alternating with the baseline changes the candidate's own speed: "
+            "interleaving with the baseline changes the candidate's own speed: "
             "try protocol.pairing=adjacent"
         )
     return ""

@@ -1,4 +1,4 @@
-"""What follows from the observations of trials?"""
+"""Summaries: what follows from the observations of trials."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from benchorch.progress import Say, counted, silent
 from benchorch.results.metrics.cost import usd_per_million_items
 from benchorch.results.metrics.latency import latency_metrics
 from benchorch.results.metrics.load import load_metrics
-from benchorch.results.metrics.profile_warnings import profile_doubts
-from benchorch.results.metrics.resources import resource_doubts, resource_metrics
+from benchorch.results.metrics.resources import resource_metrics, resource_warnings
 from benchorch.results.metrics.speedup import Question, answered_alone, question, speedups
-from benchorch.results.metrics.warnings import trial_warnings
+from benchorch.results.metrics.warnings import profile_warnings, trial_warnings
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.quantiles import LEVEL_RATIO
 
@@ -51,8 +50,8 @@ def finding(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
             warnings=(
                 *_rehearsal(result),
                 *trial_warnings(result, metrics),
-                *resource_doubts(result, baseline),
-                *profile_doubts(result.profile),
+                *resource_warnings(result, baseline),
+                *profile_warnings(result.profile),
             ),
         ),
         asked=question(result, baseline),
@@ -61,9 +60,9 @@ def finding(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
 
 
 def summarise(result: TrialResult, baseline: TrialResult | None) -> Summary:
-    """The estimates, the comparison and the doubts; from the same result always the same.
+    """The estimates, the comparison and the warnings; from the same result always the same.
 
-    Only processes that count are looked at. A trial that failed keeps whatever they saw before;
+    Only processes that count are used. A trial that failed keeps whatever they observed before;
     without any, nothing follows. The comparison is read alone: `together` reads those of a table.
 
     Args:
@@ -80,18 +79,18 @@ def summarise_all(results: Mapping[str, TrialResult], say: Say = silent) -> dict
 
 @final
 class SweepFindings:
-    """What was found of each result, looked for again only where it or its baseline is another."""
+    """What was found of each result, derived again only where it or its baseline is another."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[TrialResult, TrialResult | None, TrialFindings]] = {}
+        self._cached: dict[str, tuple[TrialResult, TrialResult | None, TrialFindings]] = {}
 
     def of(self, result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
         """What follows from these two."""
-        known = self._known.get(result.trial_id)
-        if known is None or known[0] is not result or known[1] is not baseline:
-            known = (result, baseline, finding(result, baseline))
-            self._known[result.trial_id] = known
-        return known[2]
+        cached = self._cached.get(result.trial_id)
+        if cached is None or cached[0] is not result or cached[1] is not baseline:
+            cached = (result, baseline, finding(result, baseline))
+            self._cached[result.trial_id] = cached
+        return cached[2]
 
     def summaries(
         self, results: Mapping[str, TrialResult], say: Say = silent
@@ -99,10 +98,10 @@ class SweepFindings:
         """Those of one table, by the trials' identities.
 
         Args:
-            say: told how far it is, where it takes longer than a moment.
+            say: called with how far it is, where it takes longer than a moment.
         """
-        told = counted(results.items(), "deriving figures", say)
-        return together({name: self.of(one, baseline_of(one, results)) for name, one in told})
+        lines = counted(results.items(), "deriving figures", say)
+        return together({name: self.of(one, baseline_of(one, results)) for name, one in lines})
 
 
 def baseline_of(result: TrialResult, results: Mapping[str, TrialResult]) -> TrialResult | None:
@@ -139,7 +138,7 @@ def metrics_of(result: TrialResult, baseline: TrialResult | None) -> dict[str, E
 
 
 def _rehearsal(result: TrialResult) -> Iterator[str]:
-    """That the machine was only played, where it was."""
+    """That the machine was only simulated, where it was."""
     if result.environment.get("rehearsed"):
         kind = result.labels.get("hardware_kind", "another machine")
         yield (

@@ -1,4 +1,4 @@
-"""What a reader should doubt in a trial's numbers, the gravest first, each with what to do."""
+"""Warnings about a trial's numbers, the gravest first, each with what to do."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import Observations, ProcessRecord
+from benchorch.domain.profile import DILATION_LIMIT_RATIO, ProfileRecord
 from benchorch.domain.result import TrialResult
 from benchorch.results.metrics.latency import median_ms, preempted_ratio, queries_ms
-from benchorch.results.metrics.load_warnings import load_doubts
+from benchorch.results.metrics.load_warnings import load_warnings
 from benchorch.stats.autocorrelation import independent_n, lag_one
-from benchorch.stats.between_processes import headline_ns
+from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.pairs import pairs
 from benchorch.stats.periodicity import LEAST_PERIODS, slow_period
 from benchorch.stats.quantiles import minimum_n
@@ -27,7 +28,10 @@ READS_PER_BLOCK = 1000
 WIDE_RATIO = 0.05
 _KNOWN_RATIO = 0.01
 
-_DESIGNS = {"adjacent": "in processes of its own", "none": "nowhere"}
+_DESIGNS = {
+    "adjacent": "The baseline was measured in processes of its own, back to back",
+    "none": "No paired measurement with the baseline",
+}
 _EVENTS = {
     "compilation": ("Code was compiled", "stopping.min_window_s=2, so that it comes first"),
     "allocator_retry": ("The device's allocator ran out", "a smaller workload.batch_size"),
@@ -36,12 +40,12 @@ _EVENTS = {
 
 
 def trial_warnings(result: TrialResult, metrics: Mapping[str, Estimate]) -> tuple[str, ...]:
-    """One sentence for each doubt, in plain words, with the next thing to try."""
+    """One sentence for each warning, in plain words, with the next thing to try."""
     seen = result.valid
     if not seen:
         return tuple(_disturbed(result))
     if any(process.observations.loads for process in seen):
-        return (*load_doubts(seen), *_of_the_machine(result))
+        return (*load_warnings(seen), *_of_the_machine(result))
     return (
         *_unsteady(seen, result.stop_reason),
         *_swinging(seen, result.stop_reason),
@@ -52,6 +56,21 @@ def trial_warnings(result: TrialResult, metrics: Mapping[str, Estimate]) -> tupl
         *_blocks(seen),
         *_no_tail(seen, metrics, result.stop_reason),
     )
+
+
+def profile_warnings(record: ProfileRecord | None) -> Iterator[str]:
+    """Warnings about a profile; nothing where none was requested."""
+    if record is None:
+        return
+    if record.unavailable:
+        yield f"What limits it is not known: {record.unavailable}"
+    ratio = record.dilation_ratio
+    if ratio is not None and ratio > DILATION_LIMIT_RATIO:
+        yield (
+            "The profiler made its calls longer by more than "
+            f"{100 * (DILATION_LIMIT_RATIO - 1):.0f} %: what limits them is derived from slowed "
+            "calls."
+        )
 
 
 def _of_the_machine(result: TrialResult) -> Iterator[str]:
@@ -91,12 +110,12 @@ def _swinging(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[
 
 
 def _threads(processes: Sequence[ProcessRecord]) -> Iterator[str]:
-    """A process is pinned to one core for each thread it was asked to run with."""
+    """A process is pinned to one core for each thread that was requested."""
     for process in processes:
         used, asked = process.facts.get("threads"), len(process.conditions.cpus)
         if asked and isinstance(used, int) and used != asked:
             yield (
-                f"{asked} threads were asked for, and the runtime says it uses {used}: "
+                f"{asked} threads were requested, and the runtime reports {used}: "
                 f"try hardware.threads={used}."
             )
             return
@@ -131,12 +150,12 @@ def _grade(letter: str) -> Iterator[str]:
 
 
 def _pairing(pairing: str) -> Iterator[str]:
-    """That the comparison had to be made less narrowly than it might have been."""
+    """That the comparison used another design than the best one."""
     design, _, why = pairing.partition(": ")
     if why:
         yield (
-            f"The baseline was met {_DESIGNS.get(design, design)}, because {why}: "
-            "try more processes, or protocol.pairing=adjacent from the start."
+            f"{_DESIGNS.get(design, design)} ({why}). "
+            "Try more processes, or protocol.pairing=adjacent from the start."
         )
 
 
@@ -144,7 +163,7 @@ def _few(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:
     count = len(processes)
     key = "processes" if stop_reason == FIXED else "min_processes"
     if count == 1:
-        yield "One process has no interval: try stopping=quick for five."
+        yield "No interval from a single process: try stopping=quick (5 processes)."
     elif count < LEAST_PROCESSES:
         yield (
             f"Only {count} processes, where {LEAST_PROCESSES} are the least to rely on: "
@@ -153,10 +172,10 @@ def _few(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:
 
 
 def _wide(result: TrialResult, metrics: Mapping[str, Estimate]) -> Iterator[str]:
-    headline = metrics.get("latency_ms/p50") or metrics.get("throughput_items_per_s/mean")
-    if headline is None or headline.low is None or headline.high is None:
+    primary = metrics.get("latency_ms/p50") or metrics.get("throughput_items_per_s/mean")
+    if primary is None or primary.low is None or primary.high is None:
         return
-    reach = math.sqrt(headline.high / headline.low) - 1
+    reach = math.sqrt(primary.high / primary.low) - 1
     if result.stop_reason == "budget_exhausted":
         undecided = reach <= _KNOWN_RATIO and bool(pairs(result.valid))
         what = "comparison was decided" if undecided else "target was met"
@@ -182,7 +201,7 @@ def _where_to_repeat(processes: Sequence[ProcessRecord]) -> str:
     )
     if found is None or found.process is None or started_s <= 0:
         return more
-    call_s = ns_to_s(statistics.median(map(headline_ns, processes)))
+    call_s = ns_to_s(statistics.median(map(primary_ns, processes)))
     taken = statistics.fmean(sample.size for sample in samples)
     worth = calls_worth_taking(found, call_s=call_s, process_s=started_s)
     if worth is not None and worth < 2 * taken:

@@ -110,11 +110,11 @@ def prices_of(plan: Plan, spec: ConfigNode) -> tuple[Price, ...]:
 
 def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, Expected]:
     """The forecast of each trial, by its id; shared builds count for the first one."""
-    from benchorch.executors.scheduling.duration_forecast import forecasts, remembered
+    from benchorch.executors.scheduling.duration_forecast import forecasts, past_durations
 
     chosen = plan.trials if trials is None else trials
     market = Market(str(node_of(plan.session, "pricing")["market"]))
-    known = forecasts(chosen, remembered()) if chosen else {}
+    known = forecasts(chosen, past_durations()) if chosen else {}
     there: set[str] = set()
     found = {}
     for trial in chosen:

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from benchorch.domain.codec import encode
 from benchorch.errors import BuildError
-from benchorch.frontends.scripts.discovery_process import discover
+from benchorch.frontends.scripts.discovery_process import DiscoveryRequest, discover
 from benchorch.models.script import ScriptModel, script_digest
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "data" / "scripts"
@@ -28,15 +29,13 @@ def as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def found_in(name: str, folder: Path | None = None, **options: object) -> dict[str, Any]:
-    request: dict[str, Any] = {
-        "script": str(SCRIPTS / "good" / f"{name}.py"),
-        "arguments": ARGUMENTS.get(name, []),
-        "max_depth": 0,
-        "folder": None if folder is None else str(folder),
-        "wanted": [],
+    fields: dict[str, Any] = {
+        "script": SCRIPTS / "good" / f"{name}.py",
+        "arguments": tuple(ARGUMENTS.get(name, ())),
+        "folder": folder,
         **options,
     }
-    return cast(dict[str, Any], discover(request))
+    return cast(dict[str, Any], encode(discover(DiscoveryRequest(**fields))))
 
 
 def calls_of(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -46,7 +45,7 @@ def calls_of(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def taken(name: str, call: dict[str, Any]) -> ScriptModel:
     path = SCRIPTS / "good" / f"{name}.py"
     return ScriptModel(
-        script=str(path),
+        script=path,
         digest=script_digest(path),
         call=call["hash"],
         arguments=tuple(ARGUMENTS.get(name, [])),
@@ -176,16 +175,16 @@ def test_a_script_that_changed_is_told_while_planning(tmp_path: Path) -> None:
     (call,) = calls_of(found_in("top_level", tmp_path))
     path = SCRIPTS / "good" / "main_guard.py"
     digest = script_digest(SCRIPTS / "good" / "top_level.py")
-    model = ScriptModel(script=str(path), digest=digest, call=call["hash"], **call["model"])
+    model = ScriptModel(script=path, digest=digest, call=call["hash"], **call["model"])
     (problem,) = model.problems(Workload(symbols={}))
     assert "has changed since its models were found" in problem
 
 
 def test_a_script_that_makes_other_weights_each_time_is_told(tmp_path: Path) -> None:
     path = SCRIPTS / "bad" / "other_weights.py"
-    (call,) = calls_of(found_in("", tmp_path, script=str(path)))
+    (call,) = calls_of(found_in("", tmp_path, script=path))
     digest = script_digest(path)
-    model = ScriptModel(script=str(path), digest=digest, call=call["hash"], **call["model"])
+    model = ScriptModel(script=path, digest=digest, call=call["hash"], **call["model"])
     with pytest.raises(BuildError, match="other weights each time"):
         model.load(0)
 
@@ -198,13 +197,4 @@ def test_a_proxy_of_something_gone_hides_no_module_that_was_made(tmp_path: Path)
         "proxy = weakref.proxy(Gone())\n"
         "model = torch.nn.Bilinear(2, 2, 2)\n"
     )
-    found = discover(
-        {
-            "script": str(script),
-            "arguments": [],
-            "max_depth": 0,
-            "folder": None,
-            "wanted": [],
-        }
-    )
-    assert "Bilinear" in found["never_called"]
+    assert "Bilinear" in discover(DiscoveryRequest(script=script)).never_called

@@ -14,8 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.artifact import Format
+from benchorch.domain.codec import encode
 from benchorch.errors import BuildError
-from benchorch.frontends.scripts.discovery_process import discover
+from benchorch.frontends.scripts.discovery_process import DiscoveryRequest, discover
 from benchorch.models.script import ScriptModel, script_digest
 from support import conversions as lab
 
@@ -50,14 +51,8 @@ def graph(path: Path, *sizes: Any, name: str = "x.1", dtype: int = TensorProto.F
 
 
 def found_in(path: Path, folder: Path, *arguments: str) -> dict[str, Any]:
-    request: dict[str, Any] = {
-        "script": str(path),
-        "arguments": list(arguments),
-        "max_depth": 0,
-        "folder": str(folder),
-        "wanted": [],
-    }
-    return cast(dict[str, Any], discover(request))
+    request = DiscoveryRequest(script=path, arguments=arguments, folder=folder)
+    return cast(dict[str, Any], encode(discover(request)))
 
 
 def model_of(path: Path, folder: Path, *arguments: str) -> ScriptModel:

@@ -12,6 +12,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,12 +26,13 @@ LINUX = sys.platform == "linux"
 
 PRELUDE = """
 import ctypes, json, os, signal, subprocess, sys, threading, time
+from typing import Any
 from benchorch.domain.result import Failure
 from benchorch.host.processes.child_channel import *
 from benchorch.host.processes.child_channel import Channel, read_request
 """
 
-Run = Callable[..., ChildReply]
+Run = Callable[..., ChildReply[Any]]
 
 
 def alive(pid: int) -> bool:
@@ -67,27 +69,29 @@ def run(tmp_path: Path, log: Path) -> Run:
         timeout_s: float = 60,
         memory_bytes: int | None = None,
         environment: dict[str, str] | None = None,
-        on_event: Callable[[Json], None] = lambda _: None,
+        reply: Any = Any,
+        on_message: Callable[[str], None] = lambda _: None,
         log: Path = log,
         before: tuple[str, ...] = (),
         exit_s: float = 5,
-    ) -> ChildReply:
+    ) -> ChildReply[Any]:
         script = tmp_path / "child.py"
         script.write_text(PRELUDE + textwrap.dedent(source))
         return run_child(
             "build",
             request,
+            reply,
             log=log,
             limits=Limits(timeout_s=timeout_s, memory_bytes=memory_bytes),
             environment=environment or {},
-            on_event=on_event,
+            on_message=on_message,
             command=[*before, sys.executable, str(script)],
         )
 
     return run
 
 
-def failure(reply: ChildReply) -> Failure:
+def failure(reply: ChildReply[Any]) -> Failure:
     assert reply.reply is None
     assert reply.failure is not None
     assert reply.failure.stage == "build"
@@ -99,7 +103,7 @@ def failure(reply: ChildReply) -> Failure:
 
 def test_a_child_answers_what_it_was_asked(run: Run) -> None:
     request = {"numbers": [1, 2.5, None], "text": "ä" * 200_000}
-    answered = run("Channel().send_reply(read_request())", request=request)
+    answered = run("Channel().send_reply(read_request(Any))", request=request)
     assert answered.reply == request
     assert answered.failure is None
     assert answered.peak_rss_bytes > 5 * MIB
@@ -121,37 +125,37 @@ def test_a_request_that_nobody_reads_blocks_nobody(run: Run) -> None:
     assert run("Channel().send_reply(1)", request="x" * 5 * MIB).reply == 1
 
 
-def test_events_arrive_in_order_while_the_child_runs(run: Run) -> None:
-    heard: list[tuple[Json, float]] = []
+def test_messages_arrive_in_order_while_the_child_runs(run: Run) -> None:
+    heard: list[tuple[str, float]] = []
     answered = run(
         """
         channel = Channel()
-        channel.send_event({"message": "one"})
+        channel.send_message("one")
         time.sleep(0.5)
-        channel.send_event({"message": "two"})
+        channel.send_message("two")
         channel.send_reply("done")
         """,
-        on_event=lambda event: heard.append((event, time.monotonic())),
+        on_message=lambda message: heard.append((message, time.monotonic())),
     )
     assert answered.reply == "done"
-    assert [event for event, _ in heard] == [{"message": "one"}, {"message": "two"}]
+    assert [message for message, _ in heard] == ["one", "two"]
     assert heard[1][1] - heard[0][1] > 0.3
 
 
 def test_threads_of_a_child_do_not_mix_their_lines(run: Run) -> None:
-    heard: list[Json] = []
+    heard: list[str] = []
     answered = run(
         """
         channel = Channel()
         def shout(word):
             for _ in range(20):
-                channel.send_event({"message": word * 10_000})
+                channel.send_message(word * 10_000)
         threads = [threading.Thread(target=shout, args=(word,)) for word in "abc"]
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         channel.send_reply(True)
         """,
-        on_event=heard.append,
+        on_message=heard.append,
     )
     assert answered.reply is True
     assert len(heard) == 60
@@ -170,12 +174,26 @@ def test_a_reported_failure_comes_back_whole(run: Run) -> None:
     assert reported == expected
 
 
+def test_values_keep_their_types_both_ways(run: Run) -> None:
+    asked = Failure(stage="a", kind="b", message="c")
+    answered = run("Channel().send_reply(read_request(Failure))", request=asked, reply=Failure)
+    assert answered.reply == asked
+
+
+def test_a_partial_reply_counts_where_the_child_dies_before_the_whole_one(run: Run) -> None:
+    died = run("Channel().send_partial([1]); os._exit(3)")
+    assert failure(died).kind == "exit:3"
+    assert died.partial == [1]
+    answered = run("Channel().send_partial([1]); Channel().send_reply([1, 2])")
+    assert (answered.reply, answered.partial) == ([1, 2], None)
+
+
 def test_output_goes_to_the_log_and_never_into_the_answer(run: Run, log: Path) -> None:
     answered = run(
         """
         print('{"reply": "false"}', flush=True)
         os.write(2, bytes(range(256)))
-        os.write(int(os.environ["BENCHORCH_REPLY_FD"]), b'\\xff garbage\\n[1]\\n{"other": 1}\\n')
+        os.write(int(os.environ["BENCHORCH_REPLY_FD"]), b'\\xff garbage\\n[1]\\n{"kind": "?"}\\n')
         Channel().send_reply("true")
         """
     )
@@ -261,7 +279,7 @@ def test_a_flood_of_output_leaves_its_last_lines(run: Run, log: Path) -> None:
 
 def test_a_half_written_answer_is_none(run: Run) -> None:
     source = """
-    os.write(int(os.environ["BENCHORCH_REPLY_FD"]), b'{"reply": 1')
+    os.write(int(os.environ["BENCHORCH_REPLY_FD"]), b'{"kind": "reply", "reply": 1')
     os._exit(2)
     """
     assert failure(run(source)).kind == "exit:2"
@@ -286,10 +304,11 @@ def test_a_child_that_cannot_be_started_is_the_executors_trouble(log: Path) -> N
         run_child(
             "build",
             None,
+            int,
             log=log,
             limits=Limits(timeout_s=1, memory_bytes=None),
             environment={},
-            on_event=lambda _: None,
+            on_message=lambda _: None,
             command=["no-such-program-anywhere"],
         )
 
@@ -378,7 +397,7 @@ def test_a_child_offers_itself_to_the_kernel_first(run: Run) -> None:
 
 
 def test_a_hang_ends_at_its_limit_with_the_last_event(run: Run) -> None:
-    answered = run("Channel().send_event({'message': 'autotuning'}); time.sleep(600)", timeout_s=3)
+    answered = run("Channel().send_message('autotuning'); time.sleep(600)", timeout_s=3)
     died = failure(answered)
     assert died.kind == "timeout"
     assert "3.0 s" in died.message
@@ -392,7 +411,7 @@ def test_a_hang_shows_where_it_was(run: Run) -> None:
 
 
 def test_a_child_that_never_stops_talking_still_meets_its_limit(run: Run) -> None:
-    source = "channel = Channel()\nwhile True: channel.send_event({'message': 'x' * 1000})"
+    source = "channel = Channel()\nwhile True: channel.send_message('x' * 1000)"
     assert failure(run(source, timeout_s=3)).kind == "timeout"
 
 
@@ -408,7 +427,7 @@ grandchildren = [
     for options in ({}, {"start_new_session": True})
 ]
 pids = [os.getpid(), *(process.pid for process in grandchildren)]
-Channel().send_event(pids)
+Channel().send_message(json.dumps(pids))
 """
 
 
@@ -417,12 +436,12 @@ Channel().send_event(pids)
     ("end", "kind"), [("time.sleep(600)", "timeout"), ("os._exit(5)", "exit:5")]
 )
 def test_nothing_that_a_child_started_outlives_it(run: Run, end: str, kind: str) -> None:
-    heard: list[Json] = []
-    died = failure(run(STUBBORN + end, timeout_s=3, on_event=heard.append))
+    heard: list[str] = []
+    died = failure(run(STUBBORN + end, timeout_s=3, on_message=heard.append))
     assert died.kind == kind
-    assert isinstance(heard[0], list)
-    assert len(heard[0]) == 3
-    assert [pid for pid in heard[0] if alive(int(str(pid)))] == []
+    pids = json.loads(heard[0])
+    assert len(pids) == 3
+    assert [pid for pid in pids if alive(pid)] == []
 
 
 @pytest.mark.skipif(not LINUX, reason="descendants are found in /proc")
@@ -464,12 +483,12 @@ def test_limits_hold_on_systems_without_proc(
 def test_a_listener_that_raises_ends_the_child(run: Run) -> None:
     pids: list[int] = []
 
-    def refuse(event: Json) -> None:
-        pids.append(int(str(event)))
+    def refuse(message: str) -> None:
+        pids.append(int(message))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run("Channel().send_event(os.getpid()); time.sleep(600)", on_event=refuse)
+        run("Channel().send_message(str(os.getpid())); time.sleep(600)", on_message=refuse)
     assert ends(pids[0], within_s=0.1)
 
 
@@ -482,16 +501,17 @@ child = '''
 import os, time
 from benchorch.host.processes.child_channel import Channel, die_with_parent
 die_with_parent()
-Channel().send_event(os.getpid())
+Channel().send_message(str(os.getpid()))
 time.sleep(600)
 '''
 run_child(
     "build",
     None,
+    int,
     log=Path(sys.argv[1]),
     limits=Limits(timeout_s=600, memory_bytes=None),
     environment={},
-    on_event=lambda pid: print(pid, flush=True),
+    on_message=lambda pid: print(pid, flush=True),
     command=[sys.executable, "-c", child],
 )
 """
@@ -582,10 +602,11 @@ def test_the_worker_is_started_by_default(log: Path) -> None:
     answered = run_child(
         "no_such_stage",
         {},
+        int,
         log=log,
         limits=Limits(timeout_s=60, memory_bytes=None),
         environment={},
-        on_event=lambda _: None,
+        on_message=lambda _: None,
     )
     assert answered.failure is not None
     assert answered.failure.stage == "no_such_stage"

@@ -23,8 +23,8 @@ for own_session in (False, True):
     subprocess.Popen(["sleep", "300"], start_new_session=own_session)
 time.sleep(300)
 '''
-run_child("build", {}, log=Path("log"), limits=Limits(timeout_s=300, memory_bytes=None),
-          environment={sys.argv[1]: "1"}, on_event=print, command=[sys.executable, "-c", child])
+run_child("build", {}, int, log=Path("log"), limits=Limits(timeout_s=300, memory_bytes=None),
+          environment={sys.argv[1]: "1"}, on_message=print, command=[sys.executable, "-c", child])
 """
 
 

@@ -13,7 +13,7 @@ from benchorch.domain.measurement import Observations, ProcessRecord
 from benchorch.hardware.cpu import CpuClock
 from benchorch.results.metrics.load import load_metrics
 from benchorch.results.metrics.load_curve import LoadPoint, load_points, rising
-from benchorch.results.metrics.load_warnings import load_doubts
+from benchorch.results.metrics.load_warnings import load_warnings
 from benchorch.scenarios.peak_rate import PeakRate
 from benchorch.scenarios.server import Server
 from benchorch.scenarios.single_stream import SingleStream
@@ -60,7 +60,7 @@ def test_there_is_no_p99_below_368_queries_and_it_says_so() -> None:
     few = served(rate_per_s=20.0, duration_s=15.0, min_queries=0)
     assert "response_ms/p99" not in load_metrics([few])
     assert "response_ms/p50" in load_metrics([few])
-    assert any(doubt.startswith("There is no p99: it takes 368") for doubt in load_doubts([few]))
+    assert any(doubt.startswith("There is no p99: it takes 368") for doubt in load_warnings([few]))
 
 
 def test_warm_up_is_not_in_the_figures_and_is_doubted_where_it_lasts() -> None:
@@ -69,18 +69,18 @@ def test_warm_up_is_not_in_the_figures_and_is_doubted_where_it_lasts() -> None:
     scenario = Server(rate_per_s=100, duration_s=100, seed=1)
     brief = process(run(scenario, varying(clock, costs), clock))
     assert load_metrics([brief])["service_ms/p99"].value < 1.1
-    assert not any("settled" in doubt for doubt in load_doubts([brief]))
+    assert not any("settled" in doubt for doubt in load_warnings([brief]))
     clock = QuickClock()
     costs = (MS + (4 * MS if n < 4000 else 0) + n % 7 * 1000 for n in range(10**6))
     long = process(run(scenario, varying(clock, costs), clock))
-    assert any("had not settled" in doubt for doubt in load_doubts([long]))
+    assert any("had not settled" in doubt for doubt in load_warnings([long]))
 
 
 @pytest.mark.parametrize(
     ("target_ms", "word"), [(20.0, ""), (2.0, "is missed"), (5.7, "is not decided")]
 )
 def test_a_target_is_met_missed_or_undecided(target_ms: float, word: str) -> None:
-    doubts = load_doubts([served(rate_per_s=600.0, duration_s=60.0, target_ms=target_ms)])
+    doubts = load_warnings([served(rate_per_s=600.0, duration_s=60.0, target_ms=target_ms)])
     about = [doubt for doubt in doubts if "target" in doubt or "decided" in doubt]
     assert bool(about) is bool(word)
     assert all(word in doubt for doubt in about)
@@ -95,7 +95,7 @@ def test_every_doubt_says_what_to_try() -> None:
         process(run(PeakRate(target_ms=0.5, seed=1))),
         process(run(PeakRate(target_ms=10, budget_s=2, duration_s=2, seed=1))),
     ]
-    said = [doubt for one in doubted for doubt in load_doubts([one])]
+    said = [doubt for one in doubted for doubt in load_warnings([one])]
     assert len(said) >= 7
     assert all(": try " in doubt or "Try " in doubt for doubt in said)
 
@@ -106,14 +106,14 @@ def test_a_wide_search_is_doubted() -> None:
     assert peak.low is not None
     assert peak.high is not None
     assert peak.high / peak.low > 1.05
-    assert any("larger scenario.budget_s" in doubt for doubt in load_doubts([found]))
+    assert any("larger scenario.budget_s" in doubt for doubt in load_warnings([found]))
 
 
 def test_one_process_that_could_serve_no_rate_is_told_beside_those_that_could() -> None:
     slow = QuickClock()
     scenario = PeakRate(target_ms=10, budget_s=20, duration_s=2, seed=1)
     both = [process(run(scenario)), process(run(scenario, constant(slow, 11.0), slow))]
-    first, *_ = load_doubts(both)
+    first, *_ = load_warnings(both)
     assert first.startswith("In 1 of 2 processes no rate could be served within 10 ms at p99")
     assert load_metrics(both)["target_rate_per_s/max"].n == 1
 
@@ -123,7 +123,7 @@ def test_a_budget_too_small_for_one_probe_ends_with_a_verdict() -> None:
     scenario = PeakRate(target_ms=100_000, budget_s=5, seed=1)
     found = process(run(scenario, constant(clock, 20_000.0), clock))
     assert "target_rate_per_s/max" not in load_metrics([found])
-    (said,) = load_doubts([found])
+    (said,) = load_warnings([found])
     assert "does not hold a single probe: try a larger scenario.budget_s" in said
 
 
@@ -139,7 +139,7 @@ def test_a_model_that_slows_down_for_ever_is_unstable_or_unsettled() -> None:
     found = process(
         run(Server(rate_per_s=500, duration_s=30, seed=1), varying(clock, costs), clock)
     )
-    said = " ".join(load_doubts([found]))
+    said = " ".join(load_warnings([found]))
     assert "Unstable" in said
     assert "had not settled" in said
 
@@ -151,15 +151,15 @@ def test_a_confirmation_that_fails_is_told() -> None:
     scenario = PeakRate(target_ms=10, budget_s=15, duration_s=30, seed=1)
     found = process(run(scenario, varying(clock, costs), clock))
     assert found.observations.loads[-1].first < 20_000
-    assert any("search found did not hold" in d for d in load_doubts([found])) or any(
-        doubt.startswith("Unstable") for doubt in load_doubts([found])
+    assert any("search found did not hold" in d for d in load_warnings([found])) or any(
+        doubt.startswith("Unstable") for doubt in load_warnings([found])
     )
 
 
 def test_a_trial_without_load_has_neither_metrics_nor_doubts() -> None:
     closed = process(run(SingleStream()))
     assert load_metrics([closed]) == {}
-    assert load_doubts([closed]) == ()
+    assert load_warnings([closed]) == ()
     assert load_points([closed]) == ()
     assert load_metrics([]) == {}
 

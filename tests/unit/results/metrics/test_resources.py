@@ -27,7 +27,7 @@ from benchorch.domain.result import (
     TrialResult,
 )
 from benchorch.domain.verdict import Verdict
-from benchorch.results.metrics.resources import overlap_ratio, resource_doubts, resource_metrics
+from benchorch.results.metrics.resources import overlap_ratio, resource_metrics, resource_warnings
 from benchorch.stats.mean_of_processes import mean
 
 COUNTS = ModelCounts(parameters=10, parameter_bytes=40, macs=1_000, flops=2_000)
@@ -111,7 +111,7 @@ def energy(*joules: float, **more: Any) -> EnergyRecord:
 def test_a_trial_that_measured_nothing_has_no_metrics_and_no_doubts() -> None:
     for processes in ((), (process(),), (process(1.0),)):
         assert resource_metrics(result(*processes), None) == {}
-        assert resource_doubts(result(*processes), None) == ()
+        assert resource_warnings(result(*processes), None) == ()
 
 
 def test_every_name_is_one_that_a_summary_may_hold() -> None:
@@ -232,13 +232,13 @@ def test_energy_per_item_is_given_with_the_idle_machine_and_without() -> None:
 def test_energy_that_is_not_known_has_no_number_but_a_reason() -> None:
     unknown = result(energy=EnergyRecord(unavailable="no counter here"))
     assert resource_metrics(unknown, None) == {}
-    assert resource_doubts(unknown) == ("Energy is not known: no counter here",)
+    assert resource_warnings(unknown) == ("Energy is not known: no counter here",)
 
 
 def test_a_machine_that_idles_dearer_than_it_calls_is_doubted() -> None:
-    (doubt,) = resource_doubts(result(energy=energy(1000.0, 150.0)))
+    (doubt,) = resource_warnings(result(energy=energy(1000.0, 150.0)))
     assert "no more than the 20 W of the idle machine" in doubt
-    assert resource_doubts(result(energy=energy(1000.0, 1100.0))) == ()
+    assert resource_warnings(result(energy=energy(1000.0, 1100.0))) == ()
 
 
 def test_one_window_has_no_interval() -> None:
@@ -285,14 +285,14 @@ def test_a_model_that_could_not_be_counted_keeps_its_parameters_and_says_why() -
     counts = replace(COUNTS, macs=None, flops=None, unavailable="it would not run")
     found = resource_metrics(result(process(1), counts=counts), None)
     assert set(found) == {"parameters/total"}
-    assert resource_doubts(result(counts=counts)) == (
+    assert resource_warnings(result(counts=counts)) == (
         "MACs and FLOPs are not known: it would not run",
     )
 
 
 def test_operators_without_a_rule_are_named_the_most_frequent_first() -> None:
     uncounted = {"aten.a": 1, "aten.b": 9, "aten.c": 3, "aten.d": 2}
-    (doubt,) = resource_doubts(result(counts=replace(COUNTS, uncounted=uncounted)))
+    (doubt,) = resource_warnings(result(counts=replace(COUNTS, uncounted=uncounted)))
     assert doubt.endswith("are too low: aten.b (9), aten.c (3), aten.d (2) and 1 more.")
 
 
@@ -305,7 +305,7 @@ def test_the_break_even_is_build_time_over_time_saved() -> None:
     assert found.low == pytest.approx(4.0 / (0.002 + reach_s), rel=1e-4)
     assert found.high == pytest.approx(4.0 / (0.002 - reach_s), rel=1e-4)
     assert found.unit == "calls"
-    assert resource_doubts(result(*met, build=built(4.0))) == ()
+    assert resource_warnings(result(*met, build=built(4.0))) == ()
 
 
 def test_pairs_are_preferred_to_a_baseline_of_another_time() -> None:
@@ -330,7 +330,7 @@ def test_an_unpaired_baseline_is_compared_as_independent() -> None:
 def test_a_build_that_saves_nothing_never_pays_off(ours_ms: float) -> None:
     trial = result(*(paired(ours_ms, 2.0) for _ in range(3)), build=built(4.0))
     assert "break_even_calls/total" not in resource_metrics(trial, None)
-    assert resource_doubts(trial) == (
+    assert resource_warnings(trial) == (
         "The 4 s of its build never pay off: it is not faster than the baseline.",
     )
 
@@ -339,7 +339,7 @@ def test_savings_that_might_be_none_have_no_interval_and_a_doubt() -> None:
     trial = result(paired(1.0, 1.5), paired(1.0, 0.9), paired(1.0, 1.2), build=built(4.0))
     found = resource_metrics(trial, None)["break_even_calls/total"]
     assert (found.low, found.high) == (None, None)
-    (doubt,) = resource_doubts(trial)
+    (doubt,) = resource_warnings(trial)
     assert "may never pay off" in doubt
 
 
@@ -355,7 +355,7 @@ def test_savings_that_might_be_none_have_no_interval_and_a_doubt() -> None:
 def test_nothing_breaks_even_that_was_not_built_or_is_not_the_model(change: dict[str, Any]) -> None:
     trial = result(paired(1.0, 2.0), paired(1.0, 2.0), **{"build": built(4.0), **change})
     assert resource_metrics(trial, None) == {}
-    assert resource_doubts(trial) == ()
+    assert resource_warnings(trial) == ()
 
 
 @pytest.mark.parametrize("steady_from", [None, 0])

@@ -469,7 +469,7 @@ def test_a_clean_trial_leaves_no_doubt() -> None:
     [
         (trial(*five(10**6, steady_from=None)), "No steady state in 5 of 5 processes"),
         (trial(*five(10**6, steady_from=None), stop_reason="fixed"), "stopping.window_s=5"),
-        (trial(*five(10**6)[:1]), "One process has no interval"),
+        (trial(*five(10**6)[:1]), "No interval from a single process"),
         (trial(*five(10**6)[:3], stop_reason="fixed"), "stopping.processes=5"),
         (trial(*five(10**6)[:3]), "Only 3 processes"),
         (trial(*five(10**6), stop_reason="budget_exhausted"), "stopping.budget_s"),
@@ -479,7 +479,7 @@ def test_a_clean_trial_leaves_no_doubt() -> None:
         (trial(*five(10**4)), "reading the clock"),
         (trial(*five(10**6), grade="C"), "grade C"),
         (trial(*five(10**6), pairing="adjacent: it crashed"), "because it crashed"),
-        (trial(*with_cpus(4)), "4 threads were asked for, and the runtime says it uses 2"),
+        (trial(*with_cpus(4)), "4 threads were requested, and the runtime reports 2"),
         (trial(*with_event("compilation")), "Code was compiled while 5 of 5"),
         (trial(*with_event("allocator_retry")), "allocator ran out while 5 of 5"),
         (trial(*with_event("collection")), "Garbage was collected while 5 of 5"),

@@ -1,7 +1,7 @@
-"""Would a comparison on this machine find a difference where there is none, and one where there is?
+"""Control experiments: a comparison of equal work, and one of work that differs by a tenth.
 
-The same work meets itself in fresh processes, as a conversion meets its baseline in any trial; then
-it meets itself with a tenth more to do.
+A comparison on this machine should find nothing in the first and the difference in the second. Both
+are paired in fresh processes, as a conversion is paired with its baseline in any trial.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from benchorch.domain.estimate import Comparison
-from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ExecutorError
 from benchorch.hardware.cpu import CpuClock
 from benchorch.host.pinning import pin
@@ -23,7 +21,7 @@ from benchorch.host.processes import child_channel, run_child
 from benchorch.stats.between_processes import median_query_ns
 from benchorch.stats.pairs import ALTERNATED, Pair
 from benchorch.stats.ratio_test import compare_pairs
-from benchorch.trial.interleave import alternate
+from benchorch.trial.interleave import interleave
 
 PROCESSES = 12
 WINDOW_S = 0.3
@@ -37,8 +35,21 @@ _ENTRY = "from benchorch.cli.commands.doctor.self_comparison import main; main()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ControlRequest:
+    """Both comparisons once, in one process.
+
+    Attributes:
+        window_s: in which the two sides of a comparison are interleaved.
+        seed: of the order of slices.
+    """
+
+    window_s: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Controls:
-    """What comparisons say of work whose true ratio is known.
+    """Comparisons of work whose true ratio is known.
 
     Attributes:
         same: identical work on both sides.
@@ -64,45 +75,44 @@ def controls(
 
     Args:
         log: where the processes' output goes.
-        window_s: in which the two of one comparison take turns.
-        seed: of the order of turns.
+        window_s: in which the two of one comparison are interleaved.
+        seed: of the order of slices.
     """
     order = random.Random(seed)
     pairs: dict[str, list[Pair]] = {"same": [], "slower": []}
     for _ in range(processes):
-        request = {"window_s": window_s, "seed": order.getrandbits(32)}
-        for name, pair in _one_process(log, request):
-            pairs[name].append(pair)
+        request = ControlRequest(window_s=window_s, seed=order.getrandbits(32))
+        for name, (candidate, baseline) in _one_process(log, request).items():
+            pairs[name].append(Pair(candidate, baseline))
     same, slower = (compare_pairs(pairs[name], ALTERNATED) for name in ("same", "slower"))
     assert same is not None  # as there was at least one process
     assert slower is not None
     return Controls(same=same, slower=slower)
 
 
-def _one_process(log: Path, request: ConfigNode) -> Iterator[tuple[str, Pair]]:
-    answered = run_child.run_child(
+def _one_process(log: Path, request: ControlRequest) -> Mapping[str, tuple[float, float]]:
+    child = run_child.run_child(
         "doctor",
         request,
+        dict[str, tuple[float, float]],
         log=log,
         limits=run_child.Limits(timeout_s=_TIMEOUT_S, memory_bytes=None),
         environment=dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
-        on_event=lambda _: None,
+        on_message=lambda _: None,
         command=[sys.executable, "-c", _ENTRY],
     )
-    if answered.failure:
-        raise ExecutorError(f"A control process failed: {answered.failure.message}")
-    for name, (ours, theirs) in cast("Mapping[str, list[float]]", answered.reply).items():
-        yield name, Pair(ours, theirs)
+    if child.failure:
+        raise ExecutorError(f"A control process failed: {child.failure.message}")
+    return child.reply or {}
 
 
 def main() -> None:
     """Entry of a child process: both comparisons once."""
     child_channel.die_with_parent()
     parent = child_channel.Channel()
-    request = cast(ConfigNode, child_channel.read_request())
+    request = child_channel.read_request(ControlRequest)
     pin(1)
-    found = look(cast(float, request["window_s"]), cast(int, request["seed"]))
-    parent.send_reply(dict(found))
+    parent.send_reply(look(request.window_s, request.seed))
     sys.stdout.flush()
     os._exit(0)
 
@@ -111,9 +121,9 @@ def look(window_s: float, seed: int, slice_ms: float = SLICE_MS) -> dict[str, li
     """Both sides' median times in this process, by comparison, in nanoseconds.
 
     Args:
-        window_s: in which the two sides of a comparison take turns.
-        seed: of the order of turns.
-        slice_ms: of one turn.
+        window_s: in which the two sides of a comparison are interleaved.
+        seed: of the order of slices.
+        slice_ms: of one slice.
     """
     more = round(_PRODUCTS * (1 + SLOWDOWN_RATIO))
     work = workload()
@@ -121,7 +131,7 @@ def look(window_s: float, seed: int, slice_ms: float = SLICE_MS) -> dict[str, li
     baseline = work(_PRODUCTS)
     found = {}
     for name, candidate in candidates.items():
-        seen = alternate(
+        measured = interleave(
             [candidate],
             [baseline],
             clock=CpuClock(),
@@ -129,7 +139,10 @@ def look(window_s: float, seed: int, slice_ms: float = SLICE_MS) -> dict[str, li
             slice_ms=slice_ms,
             seed=seed,
         )
-        sides = (seen.ours, seen.ours_from), (seen.theirs, seen.theirs_from)
+        sides = (
+            (measured.candidate, measured.candidate_from),
+            (measured.baseline, measured.baseline_from),
+        )
         found[name] = [median_query_ns(blocks, start) for blocks, start in sides]
     return found
 

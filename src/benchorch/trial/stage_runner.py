@@ -1,0 +1,135 @@
+"""One stage after the other of one trial, each in a child process or in this one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from benchorch.domain.result import Failure
+from benchorch.domain.session import Session
+from benchorch.domain.trial import ConfigNode, Trial
+from benchorch.host.processes.run_child import Limits, run_child
+from benchorch.journal.run_directory import trial_directory
+from benchorch.trial.stages import Stage, StageFailed
+
+LOG = "log.txt"
+_GIB = 1024**3
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+
+class StageRunner:
+    """Runs the stages of one trial.
+
+    Args:
+        isolated: whether each stage has a fresh child process.
+        on_message: called with a stage's name and what it reports.
+
+    Attributes:
+        threads: per call; set before the first stage runs.
+        stage: the one that ran last.
+        elapsed_s: wall seconds of the last child; 0 where there is none.
+        stages_s: wall seconds spent in each stage so far.
+    """
+
+    def __init__(
+        self,
+        trial: Trial,
+        session: Session,
+        *,
+        isolated: bool,
+        on_message: Callable[[str, str], None],
+    ) -> None:
+        self.threads = 1
+        self.stage = "build"
+        self.elapsed_s = 0.0
+        self.stages_s: dict[str, float] = {}
+        self._trial = trial
+        self._session = session
+        self._isolated = isolated
+        self._on_message = on_message
+
+    def run(
+        self,
+        stage: Stage[Request, Reply],
+        request: Request,
+        under: tuple[str, ...] = (),
+        exit_s: float = 5.0,
+    ) -> Reply:
+        """The stage's reply; raises StageFailed."""
+        self.stage = stage.name
+        if not self._isolated:
+            return self._run_here(stage, request)
+        folder = trial_directory(self._session.directory, self._trial.trial_id)
+        child = run_child(
+            stage.name,
+            request,
+            stage.reply,
+            log=folder / LOG,
+            limits=_limits(self._trial.spec, stage.name, exit_s),
+            environment=_child_environment(self._session, self.threads),
+            on_message=lambda message: self._on_message(stage.name, message),
+            under=under,
+        )
+        self.elapsed_s = child.elapsed_s
+        self.add_time(stage.name, child.elapsed_s)
+        if child.failure is not None:
+            raise StageFailed(child.failure, child.partial)
+        return cast(Reply, child.reply)  # without a failure there is one
+
+    def add_time(self, stage: str, seconds: float) -> None:
+        """Account for time spent in a stage."""
+        self.stages_s[stage] = self.stages_s.get(stage, 0.0) + seconds
+
+    def _run_here(self, stage: Stage[Request, Reply], request: Request) -> Reply:
+        from benchorch.trial.worker import attempt
+
+        report = _Report(on_message=lambda message: self._on_message(stage.name, message))
+        started_s = time.monotonic()
+        found = attempt(stage.name, lambda: request, report)
+        self.add_time(stage.name, time.monotonic() - started_s)
+        if isinstance(found, Failure):
+            raise StageFailed(found, report.partial)
+        return cast(Reply, found)  # as the worker's table has it
+
+
+@dataclass(slots=True, kw_only=True)
+class _Report:
+    """What a stage in this process reports."""
+
+    on_message: Callable[[str], None]
+    partial: object = None
+
+    def send_message(self, message: str) -> None:
+        self.on_message(message)
+
+    def send_partial(self, reply: object) -> None:
+        self.partial = reply
+
+
+def _limits(spec: ConfigNode, stage: str, exit_s: float) -> Limits:
+    """What a stage's child may use; what comes after measuring may use as much."""
+    limits = cast(ConfigNode, spec["limits"])
+    memory_gib = cast("float | None", limits.get("memory_gib"))
+    kind = "build" if stage == "build" else "measure"
+    return Limits(
+        timeout_s=cast(float, limits[f"{kind}_timeout_s"]),
+        memory_bytes=None if memory_gib is None else round(memory_gib * _GIB),
+        exit_s=exit_s,
+    )
+
+
+def _child_environment(session: Session, threads: int) -> dict[str, str]:
+    """One number of threads for every library, and no library that calls home."""
+    paths = (*session.search_path, os.environ.get("PYTHONPATH", ""))
+    counts = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return {
+        **dict.fromkeys(counts, str(threads)),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }

@@ -1,0 +1,204 @@
+"""Each kind of side effect has one room: a scan of the source, file by file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "benchorch"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+HEAVY = {
+    *("torch", "transformers", "onnx", "onnxruntime", "onnxscript", "ray", "mlflow"),
+    *("scipy", "rich", "pandas", "safetensors", "boto3", "optuna"),
+}
+NUMERIC = ("stats/", "trace/", "results/metrics/", "results/compare/", "scenarios/", "trial/")
+PACKAGE_ROOMS = {
+    # The executor, the way to a cluster, and its head's jobs.
+    "ray": {"executors/ray.py", "executors/ray_cluster.py", "executors/ray_jobs.py"},
+    "mlflow": {"recorders/mlflow.py"},
+    "boto3": {"stores/s3.py", "hardware/"},
+}
+CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns"}
+TORCH_CODE = {"models/architectures/", "frameworks/onnx_module.py"}
+"""Modules written in torch's own classes; only a member's `load` imports them."""
+
+PRINTING = {"cli/terminal.py", "results/report/console.py"}
+CATCHING_EVERYTHING = {
+    "trial/worker.py",
+    # An extension's import may fail in as many ways as there are extensions.
+    "config/components.py",
+    # Both run the user's model in another way than it asked for, and can do without the answer.
+    "trial/build.py",
+    "trial/divergence.py",
+}
+ENVIRONMENT = {
+    "cli/commands/archive.py": "a head's start script says where runs are kept",
+    "cli/commands/ui.py": "starts MLflow's server with settings it takes from nowhere else",
+    "frameworks/inductor_cache_directory.py": "Inductor takes its directory from nowhere else",
+    "conversions/quanto.py": "the build tool beside this interpreter is found on PATH alone",
+    "host/environment.py": "records the variables that sway measurements",
+    "executors/scheduling/agent.py": "a trial gets the threads of the node, not those of Ray",
+    "executors/ray.py": "a cluster is refused unless the environment has its token",
+    "executors/ray_cluster.py": "Ray takes its settings from nowhere else",
+    "executors/ray_jobs.py": "Ray takes its settings from nowhere else, and a tunnel is a shell's",
+    "executors/simulated_fleet.py": "a simulated node gets its kind as a real one does",
+    "hardware/host.py": "a node is told its kind, and whether to hide its GPUs",
+    "journal/registry.py": "the user's choice of where caches are",
+    "cli/run.py": "asks Hydra to raise its errors instead of printing them",
+    "models/script_run.py": "Keras takes its framework from nowhere else",
+    "recorders/location.py": "a tracker's password is kept nowhere else",
+    "recorders/mlflow.py": "MLflow takes its limits from nowhere else",
+    "runtimes/tvm.py": "TVM takes its number of threads from nowhere else",
+    "host/processes/child_channel.py": "is told which pipe leads to its parent",
+    "host/processes/run_child.py": "gives a child its parent's variables and its own",
+    "trial/stage_runner.py": "puts the user's factories on a child's import path",
+}
+"""Files that touch environment variables, each with the reason."""
+
+UNSAFE_PACKAGES = {"dill", "cloudpickle", "joblib", "marshal", "shelve"}
+UNSAFE_CALLS = {
+    *("pickle.load", "pickle.loads", "pickle.Unpickler"),
+    *("yaml.load", "yaml.unsafe_load", "yaml.full_load", "eval", "exec", "os.system", "os.popen"),
+    *("pd.read_pickle", "pandas.read_pickle", "torch.hub.load", "runpy.run_module"),
+}
+
+
+def place(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def imports(node: ast.AST) -> list[str]:
+    """The first name of every package that this statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name.partition(".")[0] for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        return [node.module.partition(".")[0]]
+    return []
+
+
+def guards_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def at_run_time(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node below but those that only a type checker sees."""
+    for child in ast.iter_child_nodes(node):
+        if not guards_types(child):
+            yield child
+            yield from at_run_time(child)
+
+
+def at_import_time(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that run when the module is imported."""
+    for child in ast.iter_child_nodes(node):
+        waits_for_a_call = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        if not waits_for_a_call and not guards_types(child):
+            yield child
+            yield from at_import_time(child)
+
+
+def dotted(node: ast.AST | None) -> str:
+    return ast.unparse(node) if isinstance(node, ast.Attribute | ast.Name) else ""
+
+
+def outside(
+    rooms: Collection[str],
+    offends: Callable[[ast.AST], bool],
+    nodes: Callable[[ast.AST], Iterator[ast.AST]] = at_run_time,
+) -> list[str]:
+    """Where anything but the rooms does what only they may; a room may be a folder, with a /."""
+    return [
+        f"{place(path)}:{getattr(node, 'lineno', 0)}: {ast.unparse(node).splitlines()[0]}"
+        for path in FILES
+        if not place(path).startswith(tuple(rooms))
+        for node in nodes(ast.parse(path.read_text(), filename=str(path)))
+        if offends(node)
+    ]
+
+
+def test_numpy_is_imported_when_a_module_is_only_in_numeric_packages() -> None:
+    """What must answer at once imports those packages late: tests/e2e/test_cli.py looks."""
+    assert outside(NUMERIC, lambda node: "numpy" in imports(node), at_import_time) == []
+
+
+def test_heavy_packages_are_not_imported_when_a_module_is() -> None:
+    def imports_a_heavy_package(node: ast.AST) -> bool:
+        return not HEAVY.isdisjoint(imports(node))
+
+    assert outside(TORCH_CODE, imports_a_heavy_package, at_import_time) == []
+
+
+@pytest.mark.parametrize("package", PACKAGE_ROOMS)
+def test_a_service_is_spoken_to_in_one_room(package: str) -> None:
+    assert outside(PACKAGE_ROOMS[package], lambda node: package in imports(node)) == []
+
+
+def test_clocks_live_where_models_or_the_machine_itself_are_timed() -> None:
+    def reads_a_clock(node: ast.AST) -> bool:
+        if isinstance(node, ast.ImportFrom) and node.module == "time":
+            return any(alias.name in CLOCKS for alias in node.names)
+        name = dotted(node)
+        return name.startswith("time.") and name.removeprefix("time.") in CLOCKS
+
+    assert outside(("hardware/", "host/"), reads_a_clock) == []
+
+
+def test_only_the_front_door_and_the_report_print() -> None:
+    writers = {"print", "sys.stdout.write", "sys.stderr.write"}
+
+    def prints(node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and dotted(node.func) in writers
+
+    assert outside(PRINTING, prints) == []
+
+
+def test_only_the_worker_swallows_every_exception() -> None:
+    def swallows_everything(node: ast.AST) -> bool:
+        if not isinstance(node, ast.ExceptHandler) or isinstance(node.body[-1], ast.Raise):
+            return False
+        kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+        return any(dotted(kind) in {"", "Exception", "BaseException"} for kind in kinds)
+
+    assert outside(CATCHING_EVERYTHING, swallows_everything) == []
+
+
+def test_no_file_is_read_in_a_way_that_can_run_code() -> None:
+    def can_run_code(node: ast.AST) -> bool:
+        if not UNSAFE_PACKAGES.isdisjoint(imports(node)):
+            return True
+        if isinstance(node, ast.ImportFrom) and node.module == "pickle":
+            return any(alias.name != "UnpicklingError" for alias in node.names)
+        if isinstance(node, ast.ImportFrom) and node.module in {"torch", "numpy", "yaml"}:
+            return any(alias.name.endswith("load") for alias in node.names)
+        if not isinstance(node, ast.Call):
+            return False
+        options = {word.arg: ast.unparse(word.value) for word in node.keywords}
+        called = dotted(node.func)
+        if called == "torch.load":
+            return options.get("weights_only") != "True"
+        if called in {"np.load", "numpy.load"}:
+            return options.get("allow_pickle", "False") != "False"
+        return called in UNSAFE_CALLS
+
+    assert outside((), can_run_code) == []
+
+
+def test_environment_variables_are_touched_only_where_there_is_a_reason() -> None:
+    names = {"environ", "getenv", "putenv"}
+
+    def touches_the_environment(node: ast.AST) -> bool:
+        if isinstance(node, ast.ImportFrom) and node.module == "os":
+            return any(alias.name in names for alias in node.names)
+        return dotted(node) in {f"os.{name}" for name in names}
+
+    assert outside(ENVIRONMENT, touches_the_environment) == []
+
+
+def test_every_exception_to_the_rooms_is_still_needed() -> None:
+    named = {*TORCH_CODE, *PRINTING, *CATCHING_EVERYTHING, *ENVIRONMENT}
+    gone = [room for room in sorted(named) if not (SOURCE / room).exists()]
+    assert gone == []
