@@ -85,7 +85,7 @@ def test_a_script_that_never_ends_is_ended_with_all_it_started(place):
 def test_a_wrong_request_runs_nothing(place):
     told = place.run("script", TOP, "model=bert", "--timeout", "0", code=2).stderr
     assert "the models are those of the script" in told
-    assert "--timeout is a number of seconds above 0" in told
+    assert "--timeout: expected seconds above 0" in told
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ def test_what_is_found_is_built_once_and_found_again(place):
     first, second = place.run(*words).stdout, place.run(*words).stdout
     assert "eager / local: leaves no files" in first
     assert "onnxruntime / local: " in first
-    assert "onnxruntime / local: found in the store" in second
+    assert "onnxruntime / local: cached" in second
 
 
 def test_one_command_turns_an_unmodified_script_into_a_table(place):
