@@ -71,7 +71,7 @@ class TensorRtBuild(FileStep):
         change(tensorrt.BuilderFlag.TF32)
         engine = builder.build_serialized_network(network, config)
         if engine is None:
-            raise RuntimeError("no engine could be built; the log above says why")
+            raise RuntimeError("no engine could be built; see the log above for the reason")
         return network, bytes(engine)
 
 

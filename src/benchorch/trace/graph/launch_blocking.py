@@ -21,9 +21,9 @@ _FULL_RATIO = 0.95
 
 
 def full_streams(scope: Scope, queue: Queues) -> Found:
-    """A long launch onto a stream that holds about as much as it ever does waits for room.
+    """Waits of long launches onto a full stream, for the start of the next piece of its work.
 
-    There is room again when the next piece of its work starts. How much a stream holds is what
+    A stream is full when it holds about as much as it ever does. How much a stream holds is what
     it held at the most, if that is much.
     """
     parts, waits, floors = [], [], []

@@ -1,7 +1,7 @@
 """SQLite exports of Nsight Systems (``nsys export --type sqlite``).
 
 Written after NVIDIA's documentation of the schema and tested on synthetic files of that schema
-only: no real export was at hand. Tables and columns that are missing count as empty, for Nsight
+only: no real export was available. Tables and columns that are missing count as empty, for Nsight
 makes only those it needs. Unlike PyTorch's profiler, Nsight records waits of host threads in the
 operating system: they become ranges called ``wait:<call>``.
 """
