@@ -21,6 +21,7 @@ from typing import TypeAlias
 from benchorch.domain.result import BuildRecord, Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
+from benchorch.executors.scheduling.assignments import TaskAssignment
 from benchorch.executors.scheduling.dispatcher import (
     Ended,
     Faulted,
@@ -31,7 +32,6 @@ from benchorch.executors.scheduling.dispatcher import (
     NoCapacity,
     TrialEvents,
 )
-from benchorch.executors.scheduling.leases import TrialLease
 from benchorch.executors.scheduling.queue import Forecast
 
 CLASSES = 6
@@ -147,11 +147,11 @@ class AttemptFailed(Exception):
 
 @dataclass(slots=True)
 class VirtualFleet(Fleet):
-    """Nodes on a virtual clock; each works through its leases in order.
+    """Nodes on a virtual clock; each works through its assignments in order.
 
     Attributes:
         shared: whether an artifact that one node built is there for all of its class.
-        log: when each lease held its node: node, trial, from, to.
+        log: when each assignment held its node: node, trial, from, to.
         builds: how often each artifact was built to the end.
         spent_s: on making each artifact and on measuring each trial, failed attempts included.
         lost: nodes that died.
@@ -171,7 +171,7 @@ class VirtualFleet(Fleet):
     _dice: random.Random = field(default_factory=random.Random)
     _there: set[str] = field(default_factory=set)
     _waiting: dict[str, list[Running]] = field(default_factory=dict)
-    _leases: dict[str, deque[TrialLease]] = field(default_factory=dict)
+    _assignments: dict[str, deque[TaskAssignment]] = field(default_factory=dict)
     _at_work: dict[str, Running] = field(default_factory=dict)
     _mail: list[Message] = field(default_factory=list)
     _agenda: list[tuple[float, int, Running]] = field(default_factory=list)
@@ -192,26 +192,26 @@ class VirtualFleet(Fleet):
         """The virtual time."""
         return self.clock_s
 
-    def want(self, waiting: Mapping[str, int]) -> None:
+    def request(self, queued: Mapping[str, int]) -> None:
         """Every node is asked for from the beginning."""
-        del waiting
+        del queued
 
     def slots(self, kind: str) -> int:
         """One a node."""
         return self.sweep.nodes.count(kind)
 
-    def vacancy(self, kind: str) -> NoCapacity:
+    def no_capacity(self, kind: str) -> NoCapacity:
         """Never asked."""
         return NoCapacity(failure="no_node", reason=f"no node of {kind}", remedy="")
 
-    def send(self, lease: TrialLease) -> None:
+    def send(self, assignment: TaskAssignment) -> None:
         """The node begins at once, unless it is at work; one that is dead never does."""
         began_s = time.perf_counter()
-        if lease.agent in self._leases:
-            self._leases[lease.agent].append(lease)
-            if lease.agent not in self._at_work:
-                self._at_work[lease.agent] = self._work(lease.agent)
-                self._resume(self._at_work[lease.agent])
+        if assignment.agent in self._assignments:
+            self._assignments[assignment.agent].append(assignment)
+            if assignment.agent not in self._at_work:
+                self._at_work[assignment.agent] = self._work(assignment.agent)
+                self._resume(self._at_work[assignment.agent])
         self.own_s += time.perf_counter() - began_s
 
     def receive(self, timeout_s: float) -> Sequence[Message]:
@@ -236,13 +236,13 @@ class VirtualFleet(Fleet):
         if self.faults.boot_s:
             yield self.faults.boot_s
         agent = f"n{next(self._numbers)}"
-        self._leases[agent] = deque()
+        self._assignments[agent] = deque()
         self._mail.append(Joined(agent=agent, kinds=(kind,)))
         if self._dice.random() >= self.faults.lost_ratio:
             return
         yield self.sweep.bound_s * self._dice.random()
         self.lost += 1
-        del self._leases[agent]
+        del self._assignments[agent]
         at_work = self._at_work.pop(agent, None)
         if at_work is not None:
             at_work.close()
@@ -251,23 +251,23 @@ class VirtualFleet(Fleet):
         self._resume(self._live(kind))
 
     def _work(self, agent: str) -> Running:
-        leases = self._leases[agent]
-        while leases:
-            lease, began_s = leases.popleft(), self.clock_s
+        assignments = self._assignments[agent]
+        while assignments:
+            assignment, began_s = assignments.popleft(), self.clock_s
             try:
-                yield from self._attempt(lease)
+                yield from self._attempt(assignment)
             except AttemptFailed:
                 self.failed += 1
-                answer: Message = Faulted(lease=lease, reason="the dice said so")
+                answer: Message = Faulted(assignment=assignment, reason="the dice said so")
             else:
-                self.log.append((agent, lease.trial.trial_id, began_s, self.clock_s))
-                answer = _ended(lease, self.clock_s - began_s)
-            if not leases:
+                self.log.append((agent, assignment.trial.trial_id, began_s, self.clock_s))
+                answer = _ended(assignment, self.clock_s - began_s)
+            if not assignments:
                 del self._at_work[agent]
             self._mail.append(answer)
 
-    def _attempt(self, lease: TrialLease) -> Running:
-        trial_id = lease.trial.trial_id
+    def _attempt(self, assignment: TaskAssignment) -> Running:
+        trial_id = assignment.trial.trial_id
         yield from self._obtain(self.sweep.artifact[trial_id])
         self._mail.append(TrialEvents(events=(Event(trial_id=trial_id, stage="measure"),)))
         yield from self._spend(trial_id, self.sweep.measure_s[trial_id])
@@ -299,9 +299,9 @@ class VirtualFleet(Fleet):
             raise AttemptFailed
 
 
-def _ended(lease: TrialLease, busy_s: float) -> Ended:
-    trial = lease.trial
+def _ended(assignment: TaskAssignment, busy_s: float) -> Ended:
+    trial = assignment.trial
     result = TrialResult(
         trial_id=trial.trial_id, labels=trial.labels, outcome=Outcome.OK, build=BUILT
     )
-    return Ended(lease=lease, result=result, events=(), busy_s=busy_s)
+    return Ended(assignment=assignment, result=result, events=(), busy_s=busy_s)

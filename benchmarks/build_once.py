@@ -1,6 +1,6 @@
 """Each artifact is built once, whatever fails (invariant O1), with the real store and dispatch.
 
-Nodes are threads that lease trials from the real dispatch loop and obtain what they need from one
+Nodes are threads that take trials from the real dispatch loop and obtain what they need from one
 `LocalStore`. Some builds fail, some nodes die in the middle of one, and some are only cut off:
 they are given up while they go on, so that the same trial is built and run twice at a time.
 
@@ -24,6 +24,7 @@ from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
 from benchorch.domain.trial import Trial
 from benchorch.errors import BuildError
+from benchorch.executors.scheduling.assignments import TaskAssignment
 from benchorch.executors.scheduling.dispatcher import (
     Ended,
     Fleet,
@@ -31,10 +32,9 @@ from benchorch.executors.scheduling.dispatcher import (
     Lost,
     Message,
     NoCapacity,
-    Patience,
+    RetryLimits,
     dispatch,
 )
-from benchorch.executors.scheduling.leases import TrialLease
 from benchorch.stores.local import LocalStore
 
 KINDS = ("a", "b")
@@ -43,7 +43,7 @@ BUILD_FAILS = 0.03
 NODE_DIES = 0.02
 NODE_IS_CUT_OFF = 0.02
 BUILD_S = 0.02
-PATIENCE = Patience(max_attempts=5, wait_s=60, start_s=60)
+LIMITS = RetryLimits(max_attempts=5, wait_s=60, start_s=60)
 
 
 class NodeDied(BaseException):
@@ -83,32 +83,32 @@ class ThreadFleet(Fleet):
     seen: Seen
     dice: random.Random
     mail: queue.SimpleQueue[Message] = field(default_factory=queue.SimpleQueue)
-    leases: dict[str, queue.SimpleQueue[TrialLease | None]] = field(default_factory=dict)
+    assignments: dict[str, queue.SimpleQueue[TaskAssignment | None]] = field(default_factory=dict)
     threads: list[threading.Thread] = field(default_factory=list)
 
     def start(self, kind: str) -> None:
         """One more node."""
         name = f"{kind}{len(self.threads)}"
-        self.leases[name] = queue.SimpleQueue()
+        self.assignments[name] = queue.SimpleQueue()
         thread = threading.Thread(target=self._work, args=(name, kind), daemon=True)
         self.threads.append(thread)
         self.mail.put(Joined(agent=name, kinds=(kind,)))
         thread.start()
 
-    def want(self, waiting: Mapping[str, int]) -> None:
+    def request(self, queued: Mapping[str, int]) -> None:
         """The nodes are there from the beginning."""
 
     def slots(self, kind: str) -> int:
         """One a node."""
-        return sum(name.startswith(kind) for name in self.leases)
+        return sum(name.startswith(kind) for name in self.assignments)
 
-    def vacancy(self, kind: str) -> NoCapacity:
+    def no_capacity(self, kind: str) -> NoCapacity:
         """Never asked."""
         return NoCapacity(failure="no_node", reason=f"no node of {kind}", remedy="")
 
-    def send(self, lease: TrialLease) -> None:
+    def send(self, assignment: TaskAssignment) -> None:
         """Into the node's queue; one that is gone will never look."""
-        self.leases[lease.agent].put(lease)
+        self.assignments[assignment.agent].put(assignment)
 
     def receive(self, timeout_s: float) -> Sequence[Message]:
         """What threads have said."""
@@ -122,26 +122,26 @@ class ThreadFleet(Fleet):
 
     def close(self) -> None:
         """End every thread."""
-        for leases in list(self.leases.values()):
-            leases.put(None)
+        for assignments in list(self.assignments.values()):
+            assignments.put(None)
         for thread in list(self.threads):
             thread.join()
 
     def _work(self, name: str, kind: str) -> None:
-        while (lease := self.leases[name].get()) is not None:
+        while (assignment := self.assignments[name].get()) is not None:
             try:
-                result = self._run(lease, name, kind)
+                result = self._run(assignment, name, kind)
             except NodeDied:
                 self._lose(name, kind)
                 return
-            self.mail.put(Ended(lease=lease, result=result, events=(), busy_s=1.0))
+            self.mail.put(Ended(assignment=assignment, result=result, events=(), busy_s=1.0))
 
     def _lose(self, name: str, kind: str) -> None:
         self.mail.put(Lost(agent=name, reason="its node is dead"))
         self.start(kind)
 
-    def _run(self, lease: TrialLease, name: str, kind: str) -> TrialResult:
-        trial = lease.trial
+    def _run(self, assignment: TaskAssignment, name: str, kind: str) -> TrialResult:
+        trial = assignment.trial
         artifact, asked_s = str(trial.spec["artifact"]), time.monotonic()
         key = BuildKey(fields={"artifact": artifact, "hardware": kind})
         if self.dice.random() < NODE_IS_CUT_OFF:
@@ -197,7 +197,7 @@ def run(trials: int, nodes: int, seed: int, root: Path) -> Seen:
     for number in range(nodes):
         fleet.start(KINDS[number % len(KINDS)])
     try:
-        seen.results += dispatch(asked, fleet, lambda event: None, PATIENCE, time.monotonic)
+        seen.results += dispatch(asked, fleet, lambda event: None, LIMITS, time.monotonic)
     finally:
         fleet.close()
     assert Counter(r.trial_id for r in seen.results) == Counter(t.trial_id for t in asked)

@@ -5,7 +5,7 @@ The agents live in a process of their own, behind the `Fleet` interface. They an
 results that tell of their machine as real ones do. Some are lost in mid-trial and replaced by new
 ones, and half of those answer all the same, too late.
 
-    throughput      trials from the first lease to the last durable result, per second
+    throughput      trials from the first assignment to the last durable result, per second
     memory          the most that the driver ever held (VmHWM), the table at the end included
     dispatch alone  the same trials without the pipeline, so without the journal
 
@@ -31,6 +31,7 @@ from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Plan, Trial
+from benchorch.executors.scheduling.assignments import TaskAssignment
 from benchorch.executors.scheduling.dispatcher import (
     Ended,
     Fleet,
@@ -38,12 +39,11 @@ from benchorch.executors.scheduling.dispatcher import (
     Lost,
     Message,
     NoCapacity,
-    Patience,
+    RetryLimits,
     TrialEvents,
     dispatch,
 )
-from benchorch.executors.scheduling.duration_forecast import Experience, forecasts
-from benchorch.executors.scheduling.leases import TrialLease
+from benchorch.executors.scheduling.duration_forecast import PastDurations, forecasts
 from benchorch.host.environment import describe_host
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner
 from benchorch.journal import run_directory
@@ -51,36 +51,36 @@ from benchorch.results.report.console import ConsoleReport
 from benchorch.run.invocation import Invocation
 
 KINDS = ("c7i.large", "g5.xlarge", "g6.xlarge", "r6i.large")
-LOST = 0.01  # of leases, whose agent dies with them
+LOST = 0.01  # of assignments, whose agent dies with them
 MOST_MIB = 300
-PATIENCE = Patience(max_attempts=3, wait_s=60, start_s=60)
+LIMITS = RetryLimits(max_attempts=3, wait_s=60, start_s=60)
 SPEC_BYTES = 2000
 
 
 def agents(pipe: Connection, names: Sequence[tuple[str, str]]) -> None:
-    """The process of all agents: leases in, answers out."""
+    """The process of all agents: assignments in, answers out."""
     dice, numbers = random.Random(0), itertools.count()
     host, kinds = describe_host(), dict(names)
     pipe.send([Joined(agent=name, kinds=(kind,)) for name, kind in names])
-    while (leases := pipe.recv()) is not None:
+    while (assignments := pipe.recv()) is not None:
         mail: list[Message] = []
-        for lease in leases:
-            if lease.agent not in kinds:  # lost before it could begin
+        for assignment in assignments:
+            if assignment.agent not in kinds:  # lost before it could begin
                 continue
             if dice.random() < LOST:
-                successor = f"{lease.agent}'{next(numbers)}"
-                kinds[successor] = kinds.pop(lease.agent)
-                mail.append(Lost(agent=lease.agent, reason="its node is dead"))
+                successor = f"{assignment.agent}'{next(numbers)}"
+                kinds[successor] = kinds.pop(assignment.agent)
+                mail.append(Lost(agent=assignment.agent, reason="its node is dead"))
                 mail.append(Joined(agent=successor, kinds=(kinds[successor],)))
                 if dice.random() < 0.5:
                     continue
-            mail += answers(lease, host)
+            mail += answers(assignment, host)
         pipe.send(mail)
 
 
-def answers(lease: TrialLease, host: object) -> list[Message]:
+def answers(assignment: TaskAssignment, host: object) -> list[Message]:
     """What an agent says of a trial, and its result."""
-    trial = lease.trial
+    trial = assignment.trial
     said = TrialEvents(
         events=(Event(trial_id=trial.trial_id, stage="measure", message="process 1"),)
     )
@@ -91,37 +91,37 @@ def answers(lease: TrialLease, host: object) -> list[Message]:
         environment=dict(host),  # type: ignore[call-overload]
         stages_s={"measure": 0.0},
     )
-    return [said, Ended(lease=lease, result=result, events=(), busy_s=0.0)]
+    return [said, Ended(assignment=assignment, result=result, events=(), busy_s=0.0)]
 
 
 class PipeFleet(Fleet):
-    """Agents at the other end of a pipe; a turn's leases travel together."""
+    """Agents at the other end of a pipe; a turn's assignments travel together."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
-        self._leases: list[TrialLease] = []
+        self._assignments: list[TaskAssignment] = []
         self._mail: deque[Message] = deque()
 
-    def want(self, waiting: Mapping[str, int]) -> None:
+    def request(self, queued: Mapping[str, int]) -> None:
         """All are there from the beginning."""
 
     def slots(self, kind: str) -> int:
         """Some."""
         return 1
 
-    def vacancy(self, kind: str) -> NoCapacity:
+    def no_capacity(self, kind: str) -> NoCapacity:
         """Never asked."""
         return NoCapacity(failure="no_node", reason=f"no node of {kind}", remedy="")
 
-    def send(self, lease: TrialLease) -> None:
+    def send(self, assignment: TaskAssignment) -> None:
         """With the others of this turn."""
-        self._leases.append(lease)
+        self._assignments.append(assignment)
 
     def receive(self, timeout_s: float) -> Sequence[Message]:
         """One agent's worth after the other, as answers arrive from a network."""
-        if self._leases:
-            self._pipe.send(self._leases)
-            self._leases = []
+        if self._assignments:
+            self._pipe.send(self._assignments)
+            self._assignments = []
         return self._pipe.recv() if self._pipe.poll(timeout_s) else ()
 
 
@@ -138,8 +138,8 @@ class Simulated(Executor):
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """As the Ray executor does it."""
         del work
-        told = forecasts(trials, Experience())
-        return dispatch(trials, self._fleet, emit, PATIENCE, time.monotonic, told)
+        told = forecasts(trials, PastDurations())
+        return dispatch(trials, self._fleet, emit, LIMITS, time.monotonic, told)
 
 
 def make_plan(trials: int) -> Plan:

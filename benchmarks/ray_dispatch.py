@@ -3,7 +3,7 @@
 On one local cluster, in interleaved rounds:
 
     raw calls           every trial issued at once to one actor: Ray's ceiling for one slot
-    executor            `RayExecutor.run`: leases, results, exactly one each
+    executor            `RayExecutor.run`: assignments, results, exactly one each
     executor + journal  and each result made durable by `run_directory.append_result`
     executor + line     and only the result's line, which is one fsync
     journal             `append_result` alone, without Ray

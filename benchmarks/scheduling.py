@@ -1,6 +1,6 @@
 """Dispatch of thousands of trials to hundreds of nodes on a virtual clock (goals G8a to G8c).
 
-The real `dispatch` with its lease book and agendas; only the fleet is simulated. The lower bound of
+The real `dispatch` with its queues; only the fleet is simulated. The lower bound of
 the makespan is the largest, over the classes, of work divided by nodes and of the longest chain of
 build and measurement.
 
@@ -30,12 +30,18 @@ from _virtual_fleet import NO_FAULTS, Faults, Sweep, VirtualFleet, make_sweep
 
 from benchorch.domain.result import Outcome
 from benchorch.domain.session import Event
-from benchorch.executors.scheduling.dispatcher import Fleet, Message, NoCapacity, Patience, dispatch
-from benchorch.executors.scheduling.leases import TrialLease
+from benchorch.executors.scheduling.assignments import TaskAssignment
+from benchorch.executors.scheduling.dispatcher import (
+    Fleet,
+    Message,
+    NoCapacity,
+    RetryLimits,
+    dispatch,
+)
 from benchorch.executors.scheduling.queue import Forecast
 
 GUESS_SIGMA = 0.5
-PATIENCE = Patience(max_attempts=3, wait_s=600, start_s=600)
+LIMITS = RetryLimits(max_attempts=3, wait_s=600, start_s=600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ def run(sweep: Sweep, fleet: VirtualFleet, forecasts: dict[str, Forecast] | None
 
     watched = _Watched(fleet, timed)
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
-    results = list(dispatch(sweep.trials, watched, _ignore, PATIENCE, fleet.now_s, forecasts))
+    results = list(dispatch(sweep.trials, watched, _ignore, LIMITS, fleet.now_s, forecasts))
     share = 1 - fleet.own_s / (time.perf_counter() - began_s)
     cpu_s = share * (time.process_time() - began_cpu_s)
     assert len(results) == len({r.trial_id for r in results}) == len(sweep.trials)
@@ -97,17 +103,17 @@ class _Watched(Fleet):
     fleet: VirtualFleet
     timed: Callable[[float], Sequence[Message]]
 
-    def want(self, waiting: Mapping[str, int]) -> None:
-        self.fleet.want(waiting)
+    def request(self, queued: Mapping[str, int]) -> None:
+        self.fleet.request(queued)
 
     def slots(self, kind: str) -> int:
         return self.fleet.slots(kind)
 
-    def vacancy(self, kind: str) -> NoCapacity:
-        return self.fleet.vacancy(kind)
+    def no_capacity(self, kind: str) -> NoCapacity:
+        return self.fleet.no_capacity(kind)
 
-    def send(self, lease: TrialLease) -> None:
-        self.fleet.send(lease)
+    def send(self, assignment: TaskAssignment) -> None:
+        self.fleet.send(assignment)
 
     def receive(self, timeout_s: float) -> Sequence[Message]:
         return self.timed(timeout_s)

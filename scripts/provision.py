@@ -1,10 +1,10 @@
-"""The stack on AWS: plan it, make it, look at it, end it.
+"""The stack on AWS: plan, apply, status, destroy.
 
     python scripts/provision.py plan|apply|status|destroy [--name NAME] [--var KEY=VALUE] [--yes]
 
-Terraform makes everything that outlives a sweep; Ray launches workers, and `destroy` ends those
-first, because Terraform does not know them. BENCHORCH_TF_PLUGIN_DIR names a directory of providers
-for machines without a registry; BENCHORCH_TF_STATE_DIR one for the state, in place of
+Terraform creates everything that outlives a sweep; Ray launches workers, and `destroy` terminates
+those first, because they are not in Terraform's state. BENCHORCH_TF_PLUGIN_DIR names a directory of
+providers for machines without a registry; BENCHORCH_TF_STATE_DIR one for the state, in place of
 ~/.local/state/benchorch.
 """
 
@@ -25,15 +25,14 @@ TOKEN_BYTES = 32
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what is asked; the exit code."""
-    asked = _parser().parse_args(arguments)
+    """Run one command; the exit code."""
+    options = _parser().parse_args(arguments)
     if shutil.which("terraform") is None:
         print("terraform is not installed: https://developer.hashicorp.com/terraform/install")
         return 2
-    os.environ.setdefault("AWS_DEFAULT_REGION", _region(asked.var))
-    return {"plan": _plan, "apply": _apply, "status": _status, "destroy": _destroy}[asked.what](
-        asked
-    )
+    os.environ.setdefault("AWS_DEFAULT_REGION", _region(options.var))
+    commands = {"plan": _plan, "apply": _apply, "status": _status, "destroy": _destroy}
+    return commands[options.what](options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,52 +51,52 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path("runs"),
         metavar="DIR",
-        help="where destroy brings the runs that only the stack's bucket has",
+        help="where destroy downloads the runs that only the stack's bucket has",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask before changing anything")
+    parser.add_argument("--yes", action="store_true", help="no confirmation before changes")
     return parser
 
 
-def _plan(asked: argparse.Namespace) -> int:
-    return _initialised(asked) or _terraform(asked, "plan")
+def _plan(options: argparse.Namespace) -> int:
+    return _initialised(options) or _terraform(options, "plan")
 
 
-def _apply(asked: argparse.Namespace) -> int:
-    return _initialised(asked) or _terraform(asked, "apply", *_approval(asked))
+def _apply(options: argparse.Namespace) -> int:
+    return _initialised(options) or _terraform(options, "apply", *_approval(options))
 
 
-def _destroy(asked: argparse.Namespace) -> int:
-    """End workers, bring results home, remove the stack, and say whether anything is left."""
+def _destroy(options: argparse.Namespace) -> int:
+    """Terminate workers, download results, remove the stack; report what is left."""
     from benchorch.hardware.aws_fleet import empty_place, end_workers, machines
 
     if (
-        not asked.yes
-        and input(f"End every machine of {asked.name} and remove it? [yes/no] ") != "yes"
+        not options.yes
+        and input(f"Terminate every machine of {options.name} and remove it? [yes/no] ") != "yes"
     ):
         print("Nothing was changed.")
         return 1
-    # Without a head nobody launches further workers while these are ended.
-    code = _initialised(asked) or _terraform(
-        asked, "apply", "-auto-approve", "-target=module.cluster", "-var=running=false"
+    # Without a head no further workers are launched while these are terminated.
+    code = _initialised(options) or _terraform(
+        options, "apply", "-auto-approve", "-target=module.cluster", "-var=running=false"
     )
     if code == 0:
-        end_workers(asked.name, print)
-        code = _bring_home(asked)
+        end_workers(options.name, print)
+        code = _download_results(options)
     if code == 0:
-        store_url = _output(asked, "store_url")
+        store_url = _output(options, "store_url")
         if store_url:
             empty_place(store_url, print)
-        code = _terraform(asked, "destroy", "-auto-approve")
-    left = machines(asked.name)
+        code = _terraform(options, "destroy", "-auto-approve")
+    left = machines(options.name)
     for machine in left:
         print(f"left: {machine.instance_id} {machine.kind} {machine.state}", file=sys.stderr)
     if not left:
-        print(f"{asked.name}: no machine is left.")
+        print(f"{options.name}: no machine is left.")
     return code or (1 if left else 0)
 
 
-def _bring_home(asked: argparse.Namespace) -> int:
-    """Fetch the runs that the bucket keeps, then remove them there: its key goes with the stack."""
+def _download_results(options: argparse.Namespace) -> int:
+    """Download the runs in the bucket, then empty it: its encryption key goes with the stack."""
     from benchorch.errors import BenchorchError
     from benchorch.hardware.aws_fleet import empty_place
     from benchorch.journal import run_directory
@@ -105,46 +104,46 @@ def _bring_home(asked: argparse.Namespace) -> int:
     from benchorch.run.archive import download_all
     from benchorch.stores.s3 import bucket_at
 
-    url = _output(asked, "results_url")
+    url = _output(options, "results_url")
     if not url:
         return 0
     try:
-        brought = download_all(bucket_at(url), asked.results)
+        downloaded = download_all(bucket_at(url), options.results)
     except (BenchorchError, OSError) as error:
         print(
             f"No machine runs any more, but the stack stays: its results in {url} could not be "
-            f"brought to {asked.results}: {error}\nThen: make destroy",
+            f"downloaded to {options.results}: {error}\nThen: make destroy",
             file=sys.stderr,
         )
         return 1
-    for directory in brought:
+    for directory in downloaded:
         remember(run_directory.read_plan(directory).plan_id, directory)
-        print(f"brought home: {directory}")
+        print(f"downloaded: {directory}")
     empty_place(url, print)
     return 0
 
 
-def _status(asked: argparse.Namespace) -> int:
-    """What runs now."""
+def _status(options: argparse.Namespace) -> int:
+    """Print the running machines."""
     from benchorch.hardware.aws_fleet import machines
 
-    found = machines(asked.name)
+    found = machines(options.name)
     for machine in found:
         print(
             f"{machine.instance_id}  {machine.role:6}  {machine.kind:14}  {machine.market:9}  "
             f"{machine.state:8}  {machine.zone}  since {machine.launched_at}"
         )
-    print(f"{asked.name}: {len(found)} machine{'' if len(found) == 1 else 's'}")
+    print(f"{options.name}: {len(found)} machine{'' if len(found) == 1 else 's'}")
     return 0
 
 
-def _approval(asked: argparse.Namespace) -> Sequence[str]:
-    return ["-auto-approve"] if asked.yes else []
+def _approval(options: argparse.Namespace) -> Sequence[str]:
+    return ["-auto-approve"] if options.yes else []
 
 
-def _initialised(asked: argparse.Namespace) -> int:
-    """A working directory of its own, so that a checkout holds no state; the exit code."""
-    place = _place(asked.name)
+def _initialised(options: argparse.Namespace) -> int:
+    """Initialise a working directory, so that a checkout holds no state; the exit code."""
+    place = _place(options.name)
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     shutil.copytree(SOURCE, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns("tests", ".*"))
     plugins = os.environ.get("BENCHORCH_TF_PLUGIN_DIR")
@@ -152,24 +151,24 @@ def _initialised(asked: argparse.Namespace) -> int:
     return _run(["terraform", "init", "-input=false", *offline], place, quiet=True)
 
 
-def _terraform(asked: argparse.Namespace, what: str, *flags: str) -> int:
-    variables = [f"-var={pair}" for pair in (f"name={asked.name}", *asked.var)]
+def _terraform(options: argparse.Namespace, what: str, *flags: str) -> int:
+    variables = [f"-var={pair}" for pair in (f"name={options.name}", *options.var)]
     command = ["terraform", what, "-input=false", *variables, *flags]
-    return _run(command, _place(asked.name))
+    return _run(command, _place(options.name))
 
 
-def _output(asked: argparse.Namespace, name: str) -> str:
-    """One of Terraform's outputs; empty where a stack that is half made has none."""
-    told = subprocess.run(
+def _output(options: argparse.Namespace, name: str) -> str:
+    """One of Terraform's outputs; empty if an unfinished stack has none."""
+    done = subprocess.run(
         ["terraform", "output", "-raw", name],
-        cwd=_place(asked.name),
+        cwd=_place(options.name),
         env=_environment(),
         timeout=LIMIT_S,
         capture_output=True,
         text=True,
         check=False,
     )
-    return "" if told.returncode else told.stdout
+    return "" if done.returncode else done.stdout
 
 
 def _run(command: Sequence[str], place: Path, *, quiet: bool = False) -> int:
@@ -182,7 +181,7 @@ def _run(command: Sequence[str], place: Path, *, quiet: bool = False) -> int:
 
 
 def _environment() -> Mapping[str, str]:
-    """Secrets go by the environment: new ones each time, stored only where there are none yet."""
+    """Secrets are passed by the environment: new ones each time, stored only if there are none."""
     emulated = {"TF_VAR_endpoint_checks": "false"} if os.environ.get("AWS_ENDPOINT_URL") else {}
     new = {
         "TF_VAR_ray_token": secrets.token_hex(TOKEN_BYTES),

@@ -1,11 +1,11 @@
-"""A stack's whole life on this machine, without AWS: made, at work, ended, nothing left.
+"""A stack's whole lifecycle on this machine, without AWS: provision, sweep, destroy.
 
-    python scripts/rehearse.py [--keep DIRECTORY] [WORDS ...]
+    python scripts/rehearse.py [--keep DIRECTORY] [ARGUMENTS ...]
 
-AWS is emulated and its instances are namespaces of this machine; Terraform, the start scripts,
-Ray with its autoscaler and benchorch are the real ones. WORDS are what `python -m benchorch` is
-given on the head; by default a small sweep over two types. Needs Linux, root, Terraform and its
-AWS provider (BENCHORCH_TF_PLUGIN_DIR).
+AWS is emulated and its instances are Linux namespaces; Terraform, the start scripts, Ray with its
+autoscaler and benchorch are the real ones. ARGUMENTS are those of `python -m benchorch` on the
+head; by default a small sweep over two instance types. Needs Linux, root, Terraform and its AWS
+provider (BENCHORCH_TF_PLUGIN_DIR).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from support.machines.rehearsal import USD_PER_HOUR, Rehearsal, lacking, rehears
 
 FLEET = ("r6i.large", "c7i.xlarge")
 SWEEP = ("model=mlp", "hardware=r6i,c7i", "-m", "conversion=[eager,torchscript]")
-ENOUGH = (
+OPTIONS = (
     *("stopping=quick", "stopping.processes=3", "protocol.repeats=0", "profiler=none"),
     *("executor=ec2", "name=rehearsal"),
 )
@@ -41,8 +41,8 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Rehearse; the exit code."""
-    asked = _parser().parse_args(arguments)
+    """Run the lifecycle; the exit code."""
+    options = _parser().parse_args(arguments)
     reasons = lacking()
     if reasons:
         print("A rehearsal is not possible here:", *reasons, sep="\n  ")
@@ -50,19 +50,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as place:
         try:
-            return _rehearse(Path(place), asked.words or [*SWEEP, *ENOUGH])
+            return _rehearse(Path(place), options.arguments or [*SWEEP, *OPTIONS])
         except KeyboardInterrupt:
-            print("Interrupted: every machine was ended, and the emulated stack with them.")
+            print("Interrupted: all machines and the emulated stack were terminated.")
             return INTERRUPTED
         except (RuntimeError, TimeoutError) as error:
-            print(f"The rehearsal failed: {error}", *_last_words(Path(place)), sep="\n")
+            print(f"The rehearsal failed: {error}", *_log_ends(Path(place)), sep="\n")
             return 1
         finally:
-            _keep(Path(place), asked.keep)
+            _keep(Path(place), options.keep)
 
 
-def _last_words(place: Path) -> Iterator[str]:
-    """The end of each machine's start script's output."""
+def _log_ends(place: Path) -> Iterator[str]:
+    """The last lines of each start script's output."""
     for log in sorted(place.glob("i-*.log")):
         yield f"--- {log.stem}"
         yield from log.read_text(errors="replace").splitlines()[-LINES:]
@@ -79,11 +79,11 @@ def _keep(place: Path, where: Path | None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keep", type=Path, help="where the sweep's results are copied to")
-    parser.add_argument("words", nargs="*", help="of python -m benchorch, run on the head")
+    parser.add_argument("arguments", nargs="*", help="of python -m benchorch, run on the head")
     return parser
 
 
-def _rehearse(place: Path, words: Sequence[str]) -> int:
+def _rehearse(place: Path, arguments: Sequence[str]) -> int:
     begun_s = time.monotonic()
 
     def say(what: str) -> None:
@@ -92,25 +92,25 @@ def _rehearse(place: Path, words: Sequence[str]) -> int:
     fleet = ", ".join(f'"{kind}" = 1' for kind in FLEET)
     variables = {"fleet": f"{{{fleet}}}", "idle_minutes": IDLE_MINUTES}
     with rehearsing(place, variables, USD_PER_HOUR, say) as rehearsal:
-        say("1 of 5  provision: Terraform makes the stack")
+        say("1 of 5  provision: Terraform creates the stack")
         rehearsal.provision()
         made = rehearsal.left()["resources"]
         say("2 of 5  the head starts Ray")
         rehearsal.head()
-        say(f"3 of 5  sweep: benchorch {' '.join(words)}")
-        code = _sweep(rehearsal, words)
-        say("4 of 5  idle: Ray ends its machines")
+        say(f"3 of 5  sweep: benchorch {' '.join(arguments)}")
+        code = _sweep(rehearsal, arguments)
+        say("4 of 5  idle: Ray terminates its workers")
         rehearsal.until_idle()
         say("5 of 5  destroy: Terraform removes the stack")
         rehearsal.destroy()
-    _tell(rehearsal, made)
+    _print_summary(rehearsal, made)
     return code or (1 if any(rehearsal.left().values()) else 0)
 
 
-def _sweep(rehearsal: Rehearsal, words: Sequence[str]) -> int:
+def _sweep(rehearsal: Rehearsal, arguments: Sequence[str]) -> int:
     """Its exit code; its output is shown while it runs."""
     log = rehearsal.place / "sweep.log"
-    running = rehearsal.begin(log, *words)
+    running = rehearsal.begin(log, *arguments)
     with log.open(errors="replace") as output:
 
         def ended() -> bool:
@@ -122,8 +122,8 @@ def _sweep(rehearsal: Rehearsal, words: Sequence[str]) -> int:
     return running.returncode
 
 
-def _tell(rehearsal: Rehearsal, made: int) -> None:
-    """What it came to."""
+def _print_summary(rehearsal: Rehearsal, made: int) -> None:
+    """Print resources, measurements, builds, cost and leftovers."""
     stays = rehearsal.hypervisor.stays
     launched = Counter(f"{stay.kind} ({stay.role}, {stay.market})" for stay in stays)
     print(f"\nmade      {made} resources by Terraform")
@@ -136,7 +136,7 @@ def _tell(rehearsal: Rehearsal, made: int) -> None:
     print(f"cost      {usd:.4f} USD on EC2 for these minutes, on demand, machines alone")
     left = {what: count for what, count in rehearsal.left().items() if count}
     print("left      " + (", ".join(f"{n} {what}" for what, n in left.items()) or "nothing"))
-    print("Times and rates are of this machine; only the way they came is that of EC2.")
+    print("Times and rates are of this machine; only their path through the system is that of EC2.")
 
 
 def _usd(stay: Stay) -> float:

@@ -18,7 +18,10 @@ A wrong number is not an error: it is a `Verdict`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class BenchorchError(Exception):
@@ -31,6 +34,30 @@ class ConfigError(BenchorchError):
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(self.problems))
+
+
+class Problems:
+    """Every problem of a request, each once, collected before any is raised."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, None] = {}
+
+    def add(self, problems: Iterable[str]) -> None:
+        """Add problems."""
+        self.found.update(dict.fromkeys(problems))
+
+    def attempt(self, work: Callable[[], T]) -> T | None:
+        """The work's value, or None with the problems of its ConfigError."""
+        try:
+            return work()
+        except ConfigError as error:
+            self.add(error.problems)
+            return None
+
+    def stop(self) -> None:
+        """Raise ConfigError with every problem, if there is one."""
+        if self.found:
+            raise ConfigError(list(self.found))
 
 
 class TrialError(BenchorchError):

@@ -45,7 +45,7 @@ ENVIRONMENT = {
     "executors/ray.py": "a cluster is refused unless the environment has its token",
     "executors/ray_cluster.py": "Ray takes its settings from nowhere else",
     "executors/ray_jobs.py": "Ray takes its settings from nowhere else, and a tunnel is a shell's",
-    "executors/simulated_fleet.py": "a played machine is told its kind as a real one is",
+    "executors/simulated_fleet.py": "a simulated node gets its kind as a real one does",
     "hardware/host.py": "a node is told its kind, and whether to hide its GPUs",
     "journal/registry.py": "the user's choice of where caches are",
     "cli/run.py": "asks Hydra to raise its errors instead of printing them",

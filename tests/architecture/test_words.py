@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES += sorted((ROOT / "src").rglob("*.j2"))
 YAMLS = [*sorted((ROOT / "conf").rglob("*.yaml")), *sorted((ROOT / "recipes").glob("*.yaml"))]
 
 REFUSED = {

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from benchorch.journal import run_directory
 from support.waiting import until
 
-DRIVER = Path(__file__).with_name("driver.py")
+COORDINATOR = Path(__file__).with_name("coordinator.py")
 NOWHERE = {"_target_": "benchorch.recorders.none.Nowhere"}
 Outcomes: TypeAlias = dict[str, tuple[str, str, str]]
 """Of each trial: its outcome, the kind of its failure, and what it answered."""
@@ -32,7 +32,7 @@ def local_store(root: Path) -> Mapping[str, Any]:
 
 
 def trial(number: int, *, acts: str = "works", kind: str | None = None) -> dict[str, Any]:
-    """What a driver plays: trials by two share an artifact, and each third is of kind b."""
+    """A simulated trial: trials by two share an artifact, and each third is of kind b."""
     return {
         "kind": kind or ("b" if number % 3 == 2 else "a"),
         "acts": acts,
@@ -82,7 +82,7 @@ class Machines:
         node = self.cluster.add_node(
             num_cpus=1,
             resources={f"benchorch:{kind}": 1},
-            node_ip_address=f"127.0.0.{1 + self.added}",  # so that no driver attaches to it
+            node_ip_address=f"127.0.0.{1 + self.added}",  # so that no coordinator attaches to it
         )
         self.nodes[node.node_id] = (kind, node)
 
@@ -112,7 +112,7 @@ class Machines:
 
 @dataclass
 class Drill:
-    """One sweep with its own journal, store and diary; its driver may be killed and begun again."""
+    """One sweep with its own journal, store and history; its coordinator may be killed."""
 
     path: Path
     seed: int
@@ -125,7 +125,7 @@ class Drill:
     directory: Path | None = None
     under: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    driver: subprocess.Popen[str] | None = None
+    coordinator: subprocess.Popen[str] | None = None
     mark: str = field(default_factory=lambda: f"BENCHORCH_DRILL_{secrets.token_hex(8)}")
 
     def __post_init__(self) -> None:
@@ -134,11 +134,11 @@ class Drill:
         self.run_directory = self.directory or self.path / "run"
 
     def start(self) -> None:
-        """Begin, or take up what an earlier driver left."""
+        """Begin, or take up what an earlier one left."""
         place = {
             "directory": str(self.run_directory),
             "store": self.store or local_store(self.path / "store"),
-            "diary": str(self.path / "diary.jsonl"),
+            "history": str(self.path / "history.jsonl"),
             "mark": self.mark,
             "address": self.address,
             "wait_s": self.wait_s,
@@ -147,8 +147,8 @@ class Drill:
             "trials": list(self.trials),
         }
         (self.path / "drill.json").write_text(json.dumps(place))
-        self.driver = subprocess.Popen(
-            [*self.under, sys.executable, str(DRIVER), str(self.path / "drill.json")],
+        self.coordinator = subprocess.Popen(
+            [*self.under, sys.executable, str(COORDINATOR), str(self.path / "drill.json")],
             env={**os.environ, **self.environment, "XDG_STATE_HOME": str(self.path / "state")},
             stdout=subprocess.DEVNULL,
             stderr=(self.path / "stderr.txt").open("a"),
@@ -156,25 +156,25 @@ class Drill:
         )
 
     def finish(self, limit_s: float = 180) -> int:
-        """Wait for the driver; its exit code."""
-        assert self.driver is not None
+        """Wait for the coordinator; its exit code."""
+        assert self.coordinator is not None
         try:
-            return self.driver.wait(timeout=limit_s)
+            return self.coordinator.wait(timeout=limit_s)
         finally:
-            self.driver.kill()
+            self.coordinator.kill()
 
     def run(self) -> int:
         self.start()
         return self.finish()
 
-    def kill_driver(self) -> None:
-        assert self.driver is not None
-        self.driver.send_signal(signal.SIGKILL)
-        self.driver.wait()
+    def kill_coordinator(self) -> None:
+        assert self.coordinator is not None
+        self.coordinator.send_signal(signal.SIGKILL)
+        self.coordinator.wait()
 
     def entries(self, what: str) -> list[dict[str, Any]]:
-        diary = self.path / "diary.jsonl"
-        return [entry for entry in run_directory.read_lines(diary) if entry["what"] == what]  # type: ignore[misc]
+        history = self.path / "history.jsonl"
+        return [entry for entry in run_directory.read_lines(history) if entry["what"] == what]  # type: ignore[misc]
 
     def under_way(self) -> list[dict[str, Any]]:
         """Attempts that were begun and have not ended."""
@@ -194,7 +194,7 @@ class Drill:
         """
         wanted = self.dice.randrange(1, max(2, len(self.trials) - 2))
         pause_s = self.dice.uniform(0, 0.4)
-        assert until(lambda: len(self.entries("begin")) >= wanted, 60), self.complaints()
+        assert until(lambda: len(self.entries("begin")) >= wanted, 60), self.stderr()
         time.sleep(pause_s)
 
         def candidates() -> list[dict[str, Any]]:
@@ -207,14 +207,14 @@ class Drill:
                 and (not built or self.trials[int(one["trial"], 16)]["artifact"] in made)
             ]
 
-        assert until(candidates, 60), self.complaints()
+        assert until(candidates, 60), self.stderr()
         return self.dice.choice(candidates())
 
     def moment_of(self, *numbers: int) -> dict[str, Any]:
         """Wait until these trials are under way together; one of those, soon after."""
         wanted = {trial_id(number) for number in numbers}
         assert until(lambda: wanted <= {one["trial"] for one in self.under_way()}, 60), (
-            self.complaints()
+            self.stderr()
         )
         chosen = self.dice.choice([one for one in self.under_way() if one["trial"] in wanted])
         time.sleep(self.dice.uniform(0, 2))
@@ -236,7 +236,7 @@ class Drill:
             for line in lines
         }
 
-    def complaints(self) -> str:
+    def stderr(self) -> str:
         return (self.path / "stderr.txt").read_text()[-3000:]
 
     def children(self) -> dict[int, str]:
@@ -266,7 +266,7 @@ class Drill:
 
     def check(self, expected: Outcomes) -> None:
         """The same results as an unbroken run's, each once, and nothing left running."""
-        assert self.outcomes() == expected, self.complaints()
+        assert self.outcomes() == expected, self.stderr()
         assert until(lambda: not self.orphans(), 30), self.orphans()
 
 
@@ -286,7 +286,7 @@ Begin: TypeAlias = Callable[..., Drill]
 
 @contextmanager
 def drilling(place: Path, seed: int, **always: Any) -> Iterator[Begin]:
-    """Makes drills in folders of a place; none of their drivers outlives the context."""
+    """Makes drills in folders of a place; none of their coordinators outlives the context."""
     made: list[Drill] = []
 
     def make(trials: list[Mapping[str, Any]] | None = None, **more: Any) -> Drill:
@@ -298,5 +298,5 @@ def drilling(place: Path, seed: int, **always: Any) -> Iterator[Begin]:
         yield make
     finally:
         for drill in made:
-            if drill.driver is not None:
-                drill.driver.kill()
+            if drill.coordinator is not None:
+                drill.coordinator.kill()

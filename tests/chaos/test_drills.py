@@ -77,19 +77,19 @@ def test_an_unbroken_sweep(begin: Begin) -> None:
     drill = begin()
     drill.start()
     assert until(drill.orphans, 60)  # what is looked for at the end can be found
-    assert drill.finish() == 0, drill.complaints()
+    assert drill.finish() == 0, drill.stderr()
     drill.check(EXPECTED)
     assert set(attempts(drill)) == {1}
 
 
-def test_a_killed_driver_is_taken_up_where_it_was(begin: Begin) -> None:
+def test_a_killed_coordinator_is_taken_up_where_it_was(begin: Begin) -> None:
     drill = begin()
     drill.start()
     drill.moment()
-    drill.kill_driver()
+    drill.kill_coordinator()
     before = drill.lines()
     assert len(before) < len(SWEEP)
-    assert drill.run() == 0, drill.complaints()
+    assert drill.run() == 0, drill.stderr()
     assert drill.lines()[: len(before)] == before
     drill.check(EXPECTED)
 
@@ -99,7 +99,7 @@ def test_a_killed_agent_costs_an_attempt(begin: Begin) -> None:
     drill.start()
     victim = drill.moment()
     os.kill(victim["pid"], signal.SIGKILL)
-    assert drill.finish() == 0, drill.complaints()
+    assert drill.finish() == 0, drill.stderr()
     drill.check(EXPECTED)
     assert max(attempts(drill)) == 2
 
@@ -112,7 +112,7 @@ def test_a_killed_node_loses_its_trial_to_another(begin: Begin, machines: Machin
     machines.kill(victim["node"])
     code = drill.finish()
     machines.add("a")
-    assert code == 0, drill.complaints()
+    assert code == 0, drill.stderr()
     drill.check(EXPECTED)
 
 
@@ -125,7 +125,7 @@ def test_a_kind_whose_only_node_dies_is_waited_for_until_another_joins(
     victim = drill.moment(kind="b")
     machines.kill(victim["node"])
     machines.add("b")
-    assert drill.finish() == 0, drill.complaints()
+    assert drill.finish() == 0, drill.stderr()
     drill.check(EXPECTED)
 
 
@@ -148,14 +148,12 @@ def test_a_frozen_machine_loses_its_trial_and_may_thaw(begin: Begin, machines: M
     code = drill.finish()
     machines.kill(victim["node"])
     machines.add("a")
-    assert (code, settled) == (0, True), drill.complaints()
+    assert (code, settled) == (0, True), drill.stderr()
     drill.check(EXPECTED)
 
 
 @pytest.mark.slow
-def test_what_an_agent_answers_after_it_was_given_up_is_dropped(
-    begin: Begin, machines: Machines
-) -> None:
+def test_a_late_result_of_a_lost_agent_is_dropped(begin: Begin, machines: Machines) -> None:
     """Only its raylet is frozen: the agent is given up for dead, and works to the end."""
     drill = begin(lasting(20, 0, 1))
     drill.start()
@@ -166,7 +164,7 @@ def test_what_an_agent_answers_after_it_was_given_up_is_dropped(
     freeze(raylet, signal.SIGCONT)
     machines.kill(victim["node"])
     machines.add("a")
-    assert code == 0, drill.complaints()
+    assert code == 0, drill.stderr()
     ends = [one["attempt"] for one in drill.entries("end") if one["trial"] == victim["trial"]]
     assert ends == [1, 2]  # both copies finished, the one that was given up first
     assert [line["attempt"] for line in drill.lines() if line["trial_id"] == victim["trial"]] == [2]
@@ -179,7 +177,7 @@ def _kept(drill: Drill, victim: Mapping[str, Any]) -> bool:
 
 
 @pytest.mark.slow
-def test_a_killed_head_ends_the_driver_in_words_and_a_new_head_takes_the_sweep_up(
+def test_a_killed_head_ends_the_coordinator_in_words_and_a_new_head_takes_the_sweep_up(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RAY_gcs_rpc_server_reconnect_timeout_s")  # Ray's own minute stays a minute
@@ -191,26 +189,26 @@ def test_a_killed_head_ends_the_driver_in_words_and_a_new_head_takes_the_sweep_u
     killed_s = time.monotonic()
     try:
         assert drill.finish() == 1
-        assert time.monotonic() - killed_s < 50, drill.complaints()
-        assert f"The head of the Ray cluster at {first.address} has not" in drill.complaints()
+        assert time.monotonic() - killed_s < 50, drill.stderr()
+        assert f"The head of the Ray cluster at {first.address} has not" in drill.stderr()
         assert until(lambda: not drill.orphans(), 5)  # though their nodes live on
-        told = read_coordinator(drill.run_directory)
-        assert told is not None
-        assert bool(told.ended_at) == bool(drill.lines())
+        status = read_coordinator(drill.run_directory)
+        assert status is not None
+        assert bool(status.ended_at) == bool(drill.lines())
     finally:
         first.close()
     assert len(drill.lines()) < len(SWEEP)
     second = Machines(*KINDS)
     try:
         drill.address = second.address
-        assert drill.run() == 0, drill.complaints()
+        assert drill.run() == 0, drill.stderr()
         drill.check(EXPECTED)
     finally:
         second.close()
 
 
 @pytest.mark.slow
-def test_a_kind_nobody_has_is_a_reasoned_failure_at_its_deadline(begin: Begin) -> None:
+def test_a_kind_without_a_node_is_a_reasoned_failure_at_its_deadline(begin: Begin) -> None:
     drill = begin([*SWEEP, trial(9, kind="z")], wait_s=3)
     began_s = time.monotonic()
     assert drill.run() == 1
@@ -238,7 +236,7 @@ def test_a_trial_that_hangs_hoards_or_crashes_harms_no_other(begin: Begin) -> No
 @pytest.mark.slow
 def test_corrupted_artifacts_are_set_aside_and_built_again_once(begin: Begin) -> None:
     first = begin()
-    assert first.run() == 0, first.complaints()
+    assert first.run() == 0, first.stderr()
     files = sorted((first.path / "store").rglob("weights.bin"))
     victims = first.dice.sample(files, 2)
     for victim in victims:
@@ -246,7 +244,7 @@ def test_corrupted_artifacts_are_set_aside_and_built_again_once(begin: Begin) ->
         content[first.dice.randrange(len(content))] ^= 1
         victim.write_bytes(content)
     second = begin(store=local_store(first.path / "store"))
-    assert second.run() == 0, second.complaints()
+    assert second.run() == 0, second.stderr()
     second.check(EXPECTED)
     made = [entry["artifact"] for entry in second.entries("made")]
     assert len(made) == len(set(made)) == len(victims)
@@ -263,14 +261,14 @@ def test_two_sweeps_that_want_one_artifact_build_it_once(begin: Begin, tmp_path:
     for drill in both:
         drill.start()
     for drill in both:
-        assert drill.finish() == 0, drill.complaints()
+        assert drill.finish() == 0, drill.stderr()
         drill.check(EXPECTED)
     made = [entry["artifact"] for drill in both for entry in drill.entries("made")]
     assert sorted(made) == sorted({one["artifact"] for one in SWEEP})
 
 
 @pytest.mark.slow
-def test_a_tracker_that_is_down_costs_nothing_and_is_told_everything_once_later(
+def test_a_tracker_that_is_down_costs_nothing_and_gets_everything_once_later(
     begin: Begin, tmp_path: Path
 ) -> None:
     from benchorch.recorders.mlflow import create_store
@@ -310,7 +308,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
     if subprocess.run(command, check=False).returncode != 0:
-        pytest.skip("SKIPPED DRILL: this machine lets nobody mount a small disk")
+        pytest.skip("SKIPPED DRILL: a small disk cannot be mounted here")
     yield place
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
@@ -325,7 +323,7 @@ def fill(disk: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_journal_on_a_full_disk_ends_the_driver_in_words_and_is_taken_up(
+def test_a_journal_on_a_full_disk_ends_the_coordinator_in_words_and_is_taken_up(
     begin: Begin, small_disk: Path
 ) -> None:
     drill = begin(directory=small_disk / "run")
@@ -333,10 +331,10 @@ def test_a_journal_on_a_full_disk_ends_the_driver_in_words_and_is_taken_up(
     drill.moment()
     ballast = fill(small_disk)
     assert drill.finish() == 1
-    assert "Free some space, then run the same command with resume=" in drill.complaints()
+    assert "Free some space, then run the same command with resume=" in drill.stderr()
     assert len(drill.lines()) < len(SWEEP)
     ballast.unlink()
-    assert drill.run() == 0, drill.complaints()
+    assert drill.run() == 0, drill.stderr()
     drill.check(EXPECTED)
 
 
@@ -348,15 +346,15 @@ def test_a_store_on_a_full_disk_is_no_trials_fault(begin: Begin, small_disk: Pat
     assert drill.run() == 1
     assert {line["failure"]["kind"] for line in drill.lines()} == {"disk_full"}
     ballast.unlink()
-    assert drill.run() == 0, drill.complaints()
+    assert drill.run() == 0, drill.stderr()
     assert drill.outcomes(committed=drill.lines()[len(SWEEP) :]) == EXPECTED
 
 
 @pytest.mark.slow
-def test_a_driver_whose_clock_is_a_day_ahead_sees_the_same(begin: Begin) -> None:
+def test_a_coordinator_whose_clock_is_a_day_ahead_sees_the_same(begin: Begin) -> None:
     skewed = ("unshare", "--time", "--fork", "--kill-child", "--monotonic", "86400")
     if subprocess.run([*skewed, "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("SKIPPED DRILL: this machine has no namespaces of time")
     drill = begin(under=skewed)
-    assert drill.run() == 0, drill.complaints()
+    assert drill.run() == 0, drill.stderr()
     drill.check(EXPECTED)

@@ -79,7 +79,7 @@ def machines(aws: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wir
 
 @pytest.fixture
 def begin(machines: WiredMachines, request: pytest.FixtureRequest, seed: int) -> Iterator[Begin]:
-    """Makes a drill whose driver runs on the head."""
+    """Makes a drill whose coordinator runs on the head."""
     place = machines.shared / f"{request.node.originalname}-{seed}"
     options = {"address": machines.address, "under": machines.under}
     with drilling(place, seed, store=local_store(OWN_DISK), **options) as make:
@@ -104,7 +104,7 @@ def ended(drill: Drill) -> list[int]:
 
 def check(drill: Drill) -> None:
     """All is as in an unbroken sweep, but that what counts of the victim is a second attempt."""
-    assert drill.finish() == 0, drill.complaints()
+    assert drill.finish() == 0, drill.stderr()
     drill.check(EXPECTED)
     counted = {line["trial_id"]: line["attempt"] for line in drill.lines()}
     assert counted == {**dict.fromkeys(EXPECTED, 1), VICTIM: 2}
@@ -119,8 +119,8 @@ def test_a_machine_that_was_given_up_and_comes_back_has_lost_its_trial(
     drill.start()
     host = drill.moment_of(0)["host"]
     with cut_off(machines, host):
-        # The driver's connections hold for minutes: it hears of it when Ray gives the node up.
-        assert until(lambda: drill.begun_again(VICTIM), 90), drill.complaints()
+        # The coordinator's connections hold for minutes: it hears of it when Ray gives the node up.
+        assert until(lambda: drill.begun_again(VICTIM), 90), drill.stderr()
         assert not is_late or until(lambda: 1 in ended(drill), 30)
         assert machines.has_ray(host)
     check(drill)
@@ -131,12 +131,12 @@ def test_a_machine_that_was_given_up_and_comes_back_has_lost_its_trial(
 def test_a_trial_taken_from_a_machine_that_is_not_given_up_ends_there_when_the_link_is_back(
     begin: Begin, machines: WiredMachines
 ) -> None:
-    """A driver whose connections fail sooner than Ray gives a node up."""
+    """A coordinator whose connections fail sooner than Ray gives a node up."""
     drill = begin(lasting(30, 0), environment=IMPATIENT)
     drill.start()
     host = drill.moment_of(0)["host"]
     with cut_off(machines, host):
-        assert until(lambda: drill.begun_again(VICTIM), 60), drill.complaints()
+        assert until(lambda: drill.begun_again(VICTIM), 60), drill.stderr()
         assert [pid for pid in drill.children() if machines.holds(host, pid)]
     assert until(lambda: not [pid for pid in drill.children() if machines.holds(host, pid)], 15)
     assert not ended(drill)  # on neither machine
@@ -166,7 +166,7 @@ def test_a_link_that_is_down_for_a_moment_costs_nothing(
     time.sleep(drill.dice.uniform(0, 3))  # its result may come while nothing gets through
     with cut_off(machines, host):
         time.sleep(drill.dice.uniform(1, 4))
-    assert drill.finish() == 0, drill.complaints()
+    assert drill.finish() == 0, drill.stderr()
     drill.check(EXPECTED)
     assert ended(drill) == [1]
     assert {line["attempt"] for line in drill.lines()} == {1}
@@ -190,12 +190,12 @@ def test_a_builder_that_is_cut_off_is_replaced_and_spoils_nothing_when_it_is_bac
     drill = begin(sweep, store=shared)
     drill.start()
     drill.moment_of(0, 1)
-    assert until(lambda: builders(drill, "make", wanted), 30), drill.complaints()
+    assert until(lambda: builders(drill, "make", wanted), 30), drill.stderr()
     [first] = builders(drill, "make", wanted)
     with cut_off(machines, first):
-        assert until(lambda: len(builders(drill, "made", wanted)) == 2, 60), drill.complaints()
+        assert until(lambda: len(builders(drill, "made", wanted)) == 2, 60), drill.stderr()
         time.sleep(drill.dice.uniform(0, 10))
-    assert drill.finish() == 0, drill.complaints()
+    assert drill.finish() == 0, drill.stderr()
     drill.check(EXPECTED)
     assert sorted(builders(drill, "make", wanted)) == ["a-2", "a-3"]  # what is built once is found
     others = {one["artifact"] for one in sweep} - {wanted}

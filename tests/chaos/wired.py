@@ -44,7 +44,7 @@ RAY = str(Path(sys.executable).with_name("ray"))
 
 
 class WiredMachines:
-    """A head without slots that the driver runs on, and nodes that announce a kind.
+    """A head without slots that the coordinator runs on, and nodes that announce a kind.
 
     Args:
         place: for their logs and the files that they start with.

@@ -9,24 +9,15 @@ import pytest
 import yaml
 
 from benchorch.config import components
-from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.result import Failure, Outcome, TrialResult
-from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.errors import ConfigError
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.run.record import replay
+from support.recorded_trials import PLAN, SUMMARY, TRIAL
 
 FOLDER = Path(__file__).resolve().parents[2] / "conf" / "recorder"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
-TRIAL = Trial(trial_id="00000000000000aa", labels={"model": "mlp"}, spec={"model": {"width": 8}})
-PLAN = Plan(
-    plan_id="20261120-101500-1f3a",
-    name="contract",
-    trials=(TRIAL,),
-    skips=(Skip(labels={"model": "bert"}, reason="no GPU"),),
-    session={},
-)
 RESULT = TrialResult(
     trial_id=TRIAL.trial_id,
     labels=TRIAL.labels,
@@ -34,15 +25,6 @@ RESULT = TrialResult(
     failure=Failure(stage="build", kind="oom", message="asked for 9 GiB"),
     started_at="2026-11-20T10:15:00+00:00",
     ended_at="2026-11-20T10:16:00+00:00",
-)
-SUMMARY = Summary(
-    metrics={
-        "latency_ms/p50": Estimate(
-            value=2.0, low=1.0, high=3.0, level_ratio=0.95, n=5, unit="ms", method="median"
-        )
-    },
-    speedup=None,
-    steady=True,
 )
 
 

@@ -139,6 +139,8 @@ def test_scratch_is_one_writable_directory_a_key(store: Store) -> None:
     scratch = store.scratch(KEY.digest)
     (scratch / "compiled").write_text("x")
     assert store.scratch(KEY.digest) == scratch
+    assert (scratch / "compiled").read_text() == "x"
+    assert store.scratch("0" * 64) != scratch
     assert store.find(KEY.digest) is None
 
 

@@ -84,7 +84,7 @@ def test_a_machine_with_a_price_has_dollars_for_a_million_calls(here, monkeypatc
     total = seen.totals["r6i.large/eager"]
     hourly = 0.126  # of the dated list, in us-east-1
     assert total.usd_per_million_calls.value == pytest.approx(total.ms.value * hourly / 3.6)
-    assert "this machine only" in seen.segments[1].backends["local/eager"].reason
+    assert "this machine is `r6i.large`" in seen.segments[1].backends["local/eager"].reason
     assert seen.totals["local/eager"].ms is None
 
 

@@ -38,7 +38,7 @@ def test_o7_published_numbers_follow_again_from_what_is_on_disk(place):
     assert (place.path / "again.md").read_text() == (place.path / "before/table.md").read_text()
 
 
-def test_a_report_says_what_the_run_said(place):
+def test_a_report_repeats_the_table_of_the_run(place):
     plan = json.loads((place.path / "before/plan.json").read_text())["plan_id"]
     said = place.run("report", plan).stdout
     assert "onnxruntime" in said
@@ -64,7 +64,7 @@ def test_two_sessions_are_compared_with_what_the_machine_drifted(place):
     assert [each["side"] for each in found["alone"]] == ["A"]
 
 
-def test_a_gate_refuses_what_is_missing_and_says_so_in_markdown(place):
+def test_a_gate_refuses_a_missing_trial_and_names_it_in_markdown(place):
     words = ("gate", "--baseline", "before.json", "--candidate", "after", "--max-regression", "2%")
     found = answer(place, *words, "--markdown", "summary.md", code=3)
     assert (found["state"], found["exit_code"]) == ("refused", 3)
@@ -94,7 +94,7 @@ def test_a_gate_passes_a_run_that_is_its_own_baseline(place):
         (("report",), "RUN"),
     ],
 )
-def test_bad_input_is_a_sentence(place, words, told):
+def test_wrong_arguments_have_a_message(place, words, told):
     if told:
         assert told in place.run(*words, code=2).stderr
     else:  # conversions that were picked are the factor
@@ -118,7 +118,7 @@ print([name for name in sys.argv[1].split(",") if name in sys.modules])
         (("compare", "before", "after"), "torch,mlflow,ray,onnxruntime"),
     ],
 )
-def test_reading_a_run_loads_no_more_than_it_takes(place, words, absent):
+def test_reading_a_run_imports_no_heavy_package(place, words, absent):
     done = subprocess.run(
         [sys.executable, "-c", PROBE, absent, *words],
         cwd=place.path,

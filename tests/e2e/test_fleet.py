@@ -1,4 +1,4 @@
-"""A fleet rehearsed on this machine: Ray's own autoscaler hires, and nothing is left afterwards."""
+"""A simulated fleet on this machine: launched by Ray's own autoscaler, and nothing is left."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_an_export_for_two_kinds_is_built_on_the_cheaper_one_and_found_by_both(p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_whatever_ends_the_driver_nothing_goes_on_running(
+def test_nothing_goes_on_running_however_the_coordinator_ends(
     tmp_path: Path, mark: str, number: signal.Signals
 ) -> None:
     sweep = start(tmp_path, mark, {"r6i.large": [600]})
@@ -140,18 +140,18 @@ def test_whatever_ends_the_driver_nothing_goes_on_running(
 
 
 @pytest.mark.slow
-def test_a_head_that_dies_ends_the_sweep_with_its_last_words(tmp_path: Path, mark: str) -> None:
+def test_a_head_that_dies_ends_the_sweep_with_its_exit_reason(tmp_path: Path, mark: str) -> None:
     sweep = start(tmp_path, mark, {"r6i.large": [600]})
     assert until((tmp_path / "r6i.large-0").exists, 240)
     [server] = [each for each in marked(mark) if each.name() == "gcs_server"]
     server.kill()
     _, err = sweep.communicate(timeout=200)
-    assert "has not answered" in err
-    assert "Its last words: gcs_server ended with -9" in err
+    assert "has not responded" in err
+    assert "It exited with: gcs_server ended with -9" in err
     assert until(lambda: not marked(mark), 60), marked(mark)
 
 
-def test_a_guard_ends_what_left_its_session_and_removes_its_folder(
+def test_the_watchdog_ends_other_sessions_too_and_removes_its_folder(
     tmp_path: Path, mark: str
 ) -> None:
     folder = tmp_path / "folder"
@@ -161,7 +161,7 @@ def test_a_guard_ends_what_left_its_session_and_removes_its_folder(
         + repr("import time; time.sleep(600)")
         + "], start_new_session=True); time.sleep(0 if 'go' in sys.argv else 600)"
     )
-    guard = subprocess.Popen(
+    watchdog = subprocess.Popen(
         [
             sys.executable,
             "-m",
@@ -176,8 +176,8 @@ def test_a_guard_ends_what_left_its_session_and_removes_its_folder(
         start_new_session=True,
     )
     assert until(lambda: len(marked(mark)) == 3, 240)
-    assert guard.stdin is not None
-    guard.stdin.close()
-    assert guard.wait(30) == 0
+    assert watchdog.stdin is not None
+    watchdog.stdin.close()
+    assert watchdog.wait(30) == 0
     assert marked(mark) == []
     assert not folder.exists()

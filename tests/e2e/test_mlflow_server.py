@@ -22,13 +22,13 @@ import pytest
 
 from benchorch.cli.commands import ui
 from benchorch.domain.estimate import Estimate, Summary
-from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import RecordError
 from benchorch.journal import run_directory
 from benchorch.recorders.mlflow import Mlflow, create_store
 from benchorch.run.record import Replayed, replay
+from support.recorded_trials import process_record
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -115,26 +115,11 @@ def plan_of(name: str, count: int) -> Plan:
 
 
 def end(directory: Path, trial: Trial) -> None:
-    observed = Observations(
-        durations_ns=tuple(range(1, 1001)),
-        started_ns=tuple(range(1000)),
-        calls_per_block=1,
-        items_per_call=1,
-    )
-    process = ProcessRecord(
-        load_s=0,
-        first_call_s=0,
-        observations=observed,
-        steady_from=0,
-        calibration=Calibration(pair_cost_ns=1, step_ns=1),
-        peak_rss_bytes=1,
-        facts={"dtype": "float32"},
-    )
     result = TrialResult(
         trial_id=trial.trial_id,
         labels=trial.labels,
         outcome=Outcome.OK,
-        processes=(process,),
+        processes=(process_record(range(1, 1001), {"dtype": "float32"}),),
         started_at="2026-11-20T10:15:00+00:00",
         ended_at="2026-11-20T10:16:00+00:00",
     )
@@ -268,7 +253,7 @@ def test_nobody_at_the_address_is_said_at_once(tmp_path: Path) -> None:
     assert mlflow
     plan = plan_of("nobody", 1)
     started = time.monotonic()
-    with pytest.raises(RecordError, match="did not take it"):
+    with pytest.raises(RecordError, match="did not record it"):
         Mlflow(uri=f"http://127.0.0.1:{free_port()}").open(plan, tmp_path)
     assert time.monotonic() - started < 10
 
@@ -279,6 +264,6 @@ def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
         silent.listen()
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
         started = time.monotonic()
-        with pytest.raises(RecordError, match="did not take it"):
+        with pytest.raises(RecordError, match="did not record it"):
             Mlflow(uri=uri, timeout_s=2).open(plan_of("silent", 1), tmp_path)
         assert time.monotonic() - started < 10

@@ -50,7 +50,7 @@ class Machines:
         node = self.cluster.add_node(
             num_cpus=1,
             resources={f"benchorch:{kind}": 1 for kind in kinds},
-            node_ip_address=f"127.0.0.{1 + self.added}",  # so that no driver attaches to it
+            node_ip_address=f"127.0.0.{1 + self.added}",  # so that no coordinator attaches to it
             **more,
         )
         self.by_id[node.node_id] = node
@@ -77,15 +77,15 @@ def machines() -> Iterator[Machines]:
 
 
 @pytest.fixture
-def diary(tmp_path: Path) -> Path:
-    return tmp_path / "diary.jsonl"
+def history(tmp_path: Path) -> Path:
+    return tmp_path / "history.jsonl"
 
 
 def trial(name: str, kind: str, **spec: Any) -> Trial:
     return Trial(trial_id=name, labels={"hardware_kind": kind}, spec=spec)
 
 
-def working(diary: Path) -> TrialRunner:
+def working(history: Path) -> TrialRunner:
     """Work that writes down where and when it ran; carries itself to nodes that have no tests."""
 
     def work(trial: Trial, *, attempt: int, isolated: bool, emit: Any) -> TrialResult:
@@ -103,7 +103,7 @@ def working(diary: Path) -> TrialRunner:
         def note(what: str, **more: object) -> None:
             node = ray.get_runtime_context().get_node_id()
             line = {"what": what, "trial": trial.trial_id, "node": node, "attempt": attempt}
-            with diary.open("a") as file:
+            with history.open("a") as file:
                 file.write(json.dumps({**line, "at_s": time.monotonic(), **more}) + "\n")
 
         spec = trial.spec
@@ -126,16 +126,16 @@ def working(diary: Path) -> TrialRunner:
     return work
 
 
-def entries(diary: Path, what: str) -> list[dict[str, Any]]:
-    lines = diary.read_text().splitlines() if diary.exists() else []
+def entries(history: Path, what: str) -> list[dict[str, Any]]:
+    lines = history.read_text().splitlines() if history.exists() else []
     return [entry for entry in map(json.loads, lines) if entry["what"] == what]
 
 
-def spans(diary: Path) -> dict[str, list[tuple[float, float]]]:
+def spans(history: Path) -> dict[str, list[tuple[float, float]]]:
     """When trials ran on each node, from beginning to end."""
-    ends = {entry["trial"]: entry["at_s"] for entry in entries(diary, "end")}
+    ends = {entry["trial"]: entry["at_s"] for entry in entries(history, "end")}
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for entry in entries(diary, "begin"):
+    for entry in entries(history, "begin"):
         found[entry["node"]].append((entry["at_s"], ends[entry["trial"]]))
     return found
 
@@ -149,10 +149,10 @@ def executor(machines: Machines, *, wait_s: float = 20, start_s: float = 60) -> 
 
 
 def run(
-    chosen: RayExecutor, trials: Sequence[Trial], diary: Path
+    chosen: RayExecutor, trials: Sequence[Trial], history: Path
 ) -> tuple[dict[str, TrialResult], list[Event]]:
     events: list[Event] = []
-    results = list(chosen.run(trials, working(diary), events.append))
+    results = list(chosen.run(trials, working(history), events.append))
     assert len(results) == len({result.trial_id for result in results}) == len(trials)
     return {result.trial_id: result for result in results}, events
 
@@ -177,46 +177,48 @@ def running(pid: int) -> bool:
 
 
 def test_trials_run_on_nodes_of_their_kind_and_never_two_at_once_on_one(
-    machines: Machines, diary: Path
+    machines: Machines, history: Path
 ) -> None:
     trials = [trial(f"a{i}", "cpu-a", s=0.2) for i in range(8)]
     trials += [trial(f"b{i}", "cpu-b", s=0.2) for i in range(3)]
-    results, _ = run(executor(machines), trials, diary)
+    results, _ = run(executor(machines), trials, history)
     assert {result.outcome for result in results.values()} == {Outcome.OK}
 
-    for entry in entries(diary, "begin"):
+    for entry in entries(history, "begin"):
         resources = machines.by_id[entry["node"]]._ray_params.resources
         assert f"benchorch:{results[entry['trial']].labels['hardware_kind']}" in resources
-    assert len(spans(diary)) == 3
-    assert not any(map(overlap, spans(diary).values()))
+    assert len(spans(history)) == 3
+    assert not any(map(overlap, spans(history).values()))
 
 
-def test_a_node_of_two_kinds_measures_one_trial_at_a_time(machines: Machines, diary: Path) -> None:
+def test_a_node_of_two_kinds_measures_one_trial_at_a_time(
+    machines: Machines, history: Path
+) -> None:
     node = machines.add("cpu-d", "cpu-e")
     trials = [trial(f"t{i}", kind, s=0.2) for i, kind in enumerate(["cpu-d", "cpu-e"] * 3)]
-    results, _ = run(executor(machines), trials, diary)
+    results, _ = run(executor(machines), trials, history)
     machines.remove(node.node_id)
     assert {result.outcome for result in results.values()} == {Outcome.OK}
-    assert spans(diary).keys() == {node.node_id}
-    assert not overlap(spans(diary)[node.node_id])
+    assert spans(history).keys() == {node.node_id}
+    assert not overlap(spans(history)[node.node_id])
 
 
-def test_what_a_trial_says_arrives_while_it_runs(machines: Machines, diary: Path) -> None:
+def test_what_a_trial_says_arrives_while_it_runs(machines: Machines, history: Path) -> None:
     heard: list[tuple[str, int]] = []
 
     def hear(event: Event) -> None:
         if event.stage != "wait":  # for an agent, where the machine is busy
-            heard.append((event.message, len(entries(diary, "end"))))
+            heard.append((event.message, len(entries(history, "end"))))
 
-    list(executor(machines).run([trial("talks", "cpu-b", s=3)], working(diary), hear))
+    list(executor(machines).run([trial("talks", "cpu-b", s=3)], working(history), hear))
     assert heard == [("begun", 0)]
 
 
 def test_a_kind_the_cluster_lacks_is_reported_with_what_it_has_and_what_to_start(
-    machines: Machines, diary: Path
+    machines: Machines, history: Path
 ) -> None:
     trials = [trial("lacks", "gpu-x", s=0), trial("fine", "cpu-b", s=0)]
-    results, _ = run(executor(machines, wait_s=2), trials, diary)
+    results, _ = run(executor(machines, wait_s=2), trials, history)
     assert results["fine"].outcome is Outcome.OK
     failure = results["lacks"].failure
     assert failure is not None
@@ -225,7 +227,7 @@ def test_a_kind_the_cluster_lacks_is_reported_with_what_it_has_and_what_to_start
     assert '"benchorch:gpu-x": 1' in failure.remedy
 
 
-def test_a_slot_that_another_sweep_holds_is_not_shared(machines: Machines, diary: Path) -> None:
+def test_a_slot_that_another_sweep_holds_is_not_shared(machines: Machines, history: Path) -> None:
     import ray  # noqa: TID251
 
     ray.init(address=machines.address, log_to_driver=False)
@@ -233,29 +235,29 @@ def test_a_slot_that_another_sweep_holds_is_not_shared(machines: Machines, diary
         other = ray.remote(type("Other", (), {"here": lambda self: True}))
         held = other.options(num_cpus=0, resources={"benchorch:cpu-b": 1}).remote()
         ray.get(held.here.remote())
-        results, _ = run(executor(machines, start_s=3), [trial("t", "cpu-b", s=0)], diary)
+        results, _ = run(executor(machines, start_s=3), [trial("t", "cpu-b", s=0)], history)
     finally:
         ray.shutdown()
     failure = results["t"].failure
     assert failure is not None
     assert failure.kind == "no_node"
     assert "perhaps by another sweep" in failure.message
-    assert entries(diary, "begin") == []
+    assert entries(history, "begin") == []
 
 
-def test_a_trial_whose_agent_is_killed_is_begun_again(machines: Machines, diary: Path) -> None:
+def test_a_trial_whose_agent_is_killed_is_begun_again(machines: Machines, history: Path) -> None:
     results, events = run(
-        executor(machines), [trial("t", "cpu-b", s=0.2, dies_in_attempt=1)], diary
+        executor(machines), [trial("t", "cpu-b", s=0.2, dies_in_attempt=1)], history
     )
     assert (results["t"].outcome, results["t"].attempt) == (Outcome.OK, 2)
     assert [event.stage for event in events if event.stage == "retry"] == ["retry"]
 
 
 def test_work_that_raises_is_reported_and_the_agent_goes_on(
-    machines: Machines, diary: Path
+    machines: Machines, history: Path
 ) -> None:
     trials = [trial("bad", "cpu-b", s=0, raises="a bug of ours"), trial("good", "cpu-b", s=0)]
-    results, _ = run(executor(machines), trials, diary)
+    results, _ = run(executor(machines), trials, history)
     failure = results["bad"].failure
     assert failure is not None
     assert failure.kind == "agent_failed"
@@ -263,17 +265,17 @@ def test_work_that_raises_is_reported_and_the_agent_goes_on(
     assert results["good"].outcome is Outcome.OK
 
 
-def test_closing_early_ends_what_was_started(machines: Machines, diary: Path) -> None:
+def test_closing_early_ends_what_was_started(machines: Machines, history: Path) -> None:
     trials = [trial("quick", "cpu-b", s=0), trial("slow", "cpu-b", s=600)]
-    results = executor(machines).run(trials, working(diary), lambda event: None)
+    results = executor(machines).run(trials, working(history), lambda event: None)
     assert next(results).trial_id == "quick"
-    assert until(lambda: len(entries(diary, "begin")) == 2, 30)
+    assert until(lambda: len(entries(history, "begin")) == 2, 30)
     results.close()  # type: ignore[attr-defined]
-    pids = [pid for entry in entries(diary, "begin") for pid in entry["pids"]]
+    pids = [pid for entry in entries(history, "begin") for pid in entry["pids"]]
     assert until(lambda: not any(map(running, pids)), 30)
 
 
-def test_a_node_that_joins_late_is_used(machines: Machines, diary: Path) -> None:
+def test_a_node_that_joins_late_is_used(machines: Machines, history: Path) -> None:
     late: list[Any] = []
 
     def hear(event: Event) -> None:
@@ -281,7 +283,7 @@ def test_a_node_that_joins_late_is_used(machines: Machines, diary: Path) -> None
             late.append(machines.add("cpu-c"))
 
     trials = [trial("early", "cpu-b", s=0), trial("late", "cpu-c", s=0)]
-    results = list(executor(machines).run(trials, working(diary), hear))
+    results = list(executor(machines).run(trials, working(history), hear))
     assert [(r.trial_id, r.outcome) for r in results] == [
         ("early", Outcome.OK),
         ("late", Outcome.OK),
@@ -289,10 +291,10 @@ def test_a_node_that_joins_late_is_used(machines: Machines, diary: Path) -> None
     machines.remove(late[0].node_id)
 
 
-def test_a_child_sees_the_gpu_and_none_of_rays_limits(machines: Machines, diary: Path) -> None:
+def test_a_child_sees_the_gpu_and_none_of_rays_limits(machines: Machines, history: Path) -> None:
     node = machines.add("gpu-a", num_gpus=1)
-    run(executor(machines), [trial("t", "gpu-a", s=0.1)], diary)
-    (entry,) = entries(diary, "begin")
+    run(executor(machines), [trial("t", "gpu-a", s=0.1)], history)
+    (entry,) = entries(history, "begin")
     assert entry["variables"] == {
         "CUDA_VISIBLE_DEVICES": "0",
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
@@ -303,42 +305,42 @@ def test_a_child_sees_the_gpu_and_none_of_rays_limits(machines: Machines, diary:
 
 
 def test_a_node_that_dies_in_mid_trial_loses_the_trial_to_another(
-    machines: Machines, diary: Path
+    machines: Machines, history: Path
 ) -> None:
     def kill_the_first() -> None:
-        machines.remove(entries(diary, "begin")[0]["node"])
+        machines.remove(entries(history, "begin")[0]["node"])
 
-    killer = meanwhile(lambda: entries(diary, "begin"), kill_the_first)
-    results, events = run(executor(machines), [trial("t", "cpu-a", s=4)], diary)
+    killer = meanwhile(lambda: entries(history, "begin"), kill_the_first)
+    results, events = run(executor(machines), [trial("t", "cpu-a", s=4)], history)
     killer.join()
-    first, second = entries(diary, "begin")
+    first, second = entries(history, "begin")
     assert first["node"] != second["node"]
     assert (results["t"].outcome, results["t"].attempt) == (Outcome.OK, 2)
     assert "retry" in {event.stage for event in events}
 
 
 def test_when_every_node_of_a_kind_is_gone_the_sweep_says_so_and_ends(
-    machines: Machines, diary: Path
+    machines: Machines, history: Path
 ) -> None:
     def where_t1_runs() -> list[str]:
-        return [entry["node"] for entry in entries(diary, "begin") if entry["trial"] == "t1"]
+        return [entry["node"] for entry in entries(history, "begin") if entry["trial"] == "t1"]
 
     killer = meanwhile(where_t1_runs, lambda: machines.remove(where_t1_runs()[0]))
     trials = [trial("t1", "cpu-b", s=60), trial("t2", "cpu-b", s=0), trial("t3", "cpu-a", s=0)]
-    results, _ = run(executor(machines, wait_s=3), trials, diary)
+    results, _ = run(executor(machines, wait_s=3), trials, history)
     killer.join()
     kinds = {name: r.failure.kind for name, r in results.items() if r.failure is not None}
     assert kinds == {"t1": "node_lost", "t2": "no_node"}
     assert results["t3"].outcome is Outcome.OK
 
 
-def test_a_connected_process_starts_no_second_cluster(machines: Machines, diary: Path) -> None:
+def test_a_connected_process_starts_no_second_cluster(machines: Machines, history: Path) -> None:
     import ray  # noqa: TID251
 
     ray.init(address=machines.address, log_to_driver=False)
     try:
         with pytest.raises(ConfigError, match="connected to a Ray cluster already"):
-            list(RayExecutor().run([trial("t", "local", s=0)], working(diary), print))
+            list(RayExecutor().run([trial("t", "local", s=0)], working(history), print))
     finally:
         ray.shutdown()
 

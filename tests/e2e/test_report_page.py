@@ -69,7 +69,7 @@ def test_it_is_one_request_and_has_its_style(browser, page):
     assert browser.run("return document.scripts.length") == 0
 
 
-def test_the_conclusion_is_above_the_table_and_the_table_above_the_pictures(browser, page):
+def test_the_conclusion_is_above_the_table_and_the_table_above_the_plots(browser, page):
     browser.open(page)
     tops = browser.run(
         "return ['h1', 'table', 'figure'].map(name =>"
@@ -79,7 +79,7 @@ def test_the_conclusion_is_above_the_table_and_the_table_above_the_pictures(brow
     assert tops[1] < DESKTOP[1]
 
 
-def test_every_point_lies_in_its_picture_and_tells_its_numbers(browser, page):
+def test_every_point_lies_in_its_chart_and_has_its_numbers(browser, page):
     browser.open(page)
     told = browser.run("""
         return [...document.querySelectorAll('figure > svg')].map(svg => {

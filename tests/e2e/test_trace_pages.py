@@ -65,7 +65,7 @@ def test_the_form_answers_what_the_analysis_predicts(browser, real, kind) -> Non
     assert browser.complaints() == []
 
 
-def test_every_row_of_a_table_can_be_asked_about(browser, real) -> None:
+def test_every_row_of_a_table_has_a_what_if(browser, real) -> None:
     analysis, page = real
     browser.open(page)
     browser.click("tbody .try")

@@ -3,7 +3,7 @@
 Each is tested here over the real code, with the world around it simulated and reduced. What needs
 real processes is tested where those are:
 
-- O1: ``unit/stores/test_store_processes.py`` (eight builders, killed builders);
+- O1: ``unit/stores/test_local_processes.py`` (eight builders, killed builders);
   ``benchmarks/build_once.py`` is the full run of the test here.
 - O2: ``e2e/test_ray_cluster.py`` (a cluster's nodes, one of two kinds, another sweep's slot).
 - O3: ``unit/test_processes.py`` (pairs inside processes and of adjacent ones),
@@ -45,10 +45,11 @@ from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import RecordError
 from benchorch.executors.ray_fleet import RayFleet
 from benchorch.executors.scheduling import agent as agent_module
-from benchorch.executors.scheduling.agent import Outfit
-from benchorch.executors.scheduling.dispatcher import Patience, dispatch
+from benchorch.executors.scheduling.agent import AgentSetup
+from benchorch.executors.scheduling.dispatcher import RetryLimits, dispatch
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner
 from benchorch.journal import run_directory
+from support.fakes import QuietAutoscaler
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -145,12 +146,12 @@ class Actor:
         return SimpleNamespace(remote=self.run_remote)
 
     @property
-    def where(self) -> Any:
-        return SimpleNamespace(remote=partial(self.ask_remote, self.agent.where))
+    def node_id(self) -> Any:
+        return SimpleNamespace(remote=partial(self.ask_remote, self.agent.node_id))
 
     @property
-    def news(self) -> Any:
-        method = SimpleNamespace(remote=partial(self.ask_remote, self.agent.news))
+    def update(self) -> Any:
+        method = SimpleNamespace(remote=partial(self.ask_remote, self.agent.update))
         method.options = lambda **_: method
         return method
 
@@ -294,13 +295,13 @@ class SimulatedRay:
     def put(self, value: Any) -> Any:
         return value
 
-    def remote(self, **_: object) -> Callable[[Callable[[TrialRunner, Outfit], Any]], Any]:
-        def wrap(make: Callable[[TrialRunner, Outfit], Any]) -> Any:
+    def remote(self, **_: object) -> Callable[[Callable[[TrialRunner, AgentSetup], Any]], Any]:
+        def wrap(make: Callable[[TrialRunner, AgentSetup], Any]) -> Any:
             def options(*, resources: Mapping[str, int], scheduling_strategy: Any, **_: Any) -> Any:
                 machine = next(m for m in self.machines if m.node_id == scheduling_strategy.node_id)
 
-                def start(work: TrialRunner, outfit: Outfit) -> Actor:
-                    actor = Actor(self, machine, resources, make(work, outfit))
+                def start(work: TrialRunner, setup: AgentSetup) -> Actor:
+                    actor = Actor(self, machine, resources, make(work, setup))
                     machine.queued.append(actor)
                     self.place(machine)
                     return actor
@@ -335,7 +336,7 @@ class SimulatedRay:
         return self.inbox.popleft()
 
 
-PATIENCE = Patience(max_attempts=4, wait_s=60, start_s=120)
+LIMITS = RetryLimits(max_attempts=4, wait_s=60, start_s=120)
 PAIRS = 8
 
 
@@ -365,7 +366,7 @@ def simulated_sweep(
     seed: int, monkeypatch: pytest.MonkeyPatch, count: int = 120
 ) -> tuple[SimulatedRay, list[TrialResult]]:
     """Trials of three kinds; nodes join and die, agents are killed, others measure there too."""
-    monkeypatch.setattr(agent_module, "_as_if_not_under_ray", lambda: None)
+    monkeypatch.setattr(agent_module, "_restore_thread_setting", lambda: None)
     dice = random.Random(seed)
     ray = SimulatedRay(dice)
 
@@ -398,8 +399,8 @@ def simulated_sweep(
         for number in range(count)
     ]
     inbox = SimpleNamespace(put=ray.put_answer, get=ray.get_answer, get_nowait=ray.get_answer_now)
-    fleet = RayFleet(ray, work, inbox=inbox, now_s=lambda: ray.clock_s)
-    results = list(dispatch(trials, fleet, _ignore, PATIENCE, lambda: ray.clock_s))
+    fleet = RayFleet(ray, work, QuietAutoscaler(), inbox=inbox, now_s=lambda: ray.clock_s)
+    results = list(dispatch(trials, fleet, _ignore, LIMITS, lambda: ray.clock_s))
     fleet.close()
     assert Counter(r.trial_id for r in results) == Counter(t.trial_id for t in trials)
     return ray, results

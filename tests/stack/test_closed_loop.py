@@ -58,7 +58,7 @@ def begun(stack: Rehearsal, kind: str) -> str:
     return machine
 
 
-def test_a_sweep_over_two_types_hires_both_and_leaves_dollars_in_mlflow(stack):
+def test_a_sweep_over_two_types_launches_both_and_leaves_dollars_in_mlflow(stack):
     assert not stack.workers()
     built = ("conversion=torchscript", "baseline=null")  # which leaves files, on both the same
     swept = stack.sweep(*SWEEP, *built, "hardware=r6i,c7i", "-m")
@@ -68,10 +68,10 @@ def test_a_sweep_over_two_types_hires_both_and_leaves_dollars_in_mlflow(stack):
     # Workers do not see the head's disk: what they wrote of their trials came back.
     folders = [newest(stack.desk) / "trials" / result["trial_id"] for result in found]
     assert all((folder / "observations.jsonl").stat().st_size for folder in folders)
-    hired = {stay.name: stay for stay in stack.hypervisor.stays if stay.role == "worker"}
-    assert sorted(stay.kind for stay in hired.values()) == ["c7i.xlarge", "r6i.large"]
+    launched = {stay.name: stay for stay in stack.hypervisor.stays if stay.role == "worker"}
+    assert sorted(stay.kind for stay in launched.values()) == ["c7i.xlarge", "r6i.large"]
     for result in found:
-        stay = hired[result["environment"]["host"]]
+        stay = launched[result["environment"]["host"]]
         assert result["labels"]["hardware_kind"] == stay.kind
         assert result["environment"]["market"] == stay.market == "spot"
     client = MlflowClient(f"sqlite:///{stack.desk / 'mlflow.db'}")

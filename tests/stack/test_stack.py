@@ -168,7 +168,7 @@ def test_ray_launches_and_ends_workers_with_the_rights_it_is_granted_and_no_more
     assert {"ec2:RunInstances", "ec2:TerminateInstances"} <= own
 
 
-def test_machines_are_ended_and_results_brought_home_before_the_stack_goes(stack, tmp_path):
+def test_machines_are_terminated_and_results_downloaded_before_the_stack_goes(stack, tmp_path):
     ec2 = boto3.client("ec2")
     subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
     launched = ec2.run_instances(
@@ -199,7 +199,7 @@ def test_machines_are_ended_and_results_brought_home_before_the_stack_goes(stack
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-3000:]
     assert "no machine is left" in ended.stdout
     home = tmp_path / "runs" / "20261122-000000-0000"
-    assert f"brought home: {home}" in ended.stdout
+    assert f"downloaded: {home}" in ended.stdout
     assert (home / "results.jsonl").read_bytes() == (run / "results.jsonl").read_bytes()
     assert f"removed 1 object version(s) from {url}" in ended.stdout
     states = ec2.describe_instances(InstanceIds=[worker])["Reservations"][0]["Instances"]

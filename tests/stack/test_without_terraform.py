@@ -1,4 +1,4 @@
-"""The fleet at work where there is no Terraform: a machine is hired, works and is ended."""
+"""The fleet at work where there is no Terraform: a node is launched, works and is terminated."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def stack(tmp_path, monkeypatch):
     assert rehearsal.hypervisor.processes() == []
 
 
-def test_a_machine_is_hired_for_a_trial_and_ended_after_it(stack: Rehearsal):
+def test_a_node_is_launched_for_a_trial_and_terminated_after_it(stack: Rehearsal):
     head = handmade.launch_head(["r6i.large"], idle_s=15)
     words = ("model=mlp", "conversion=torchscript", "baseline=null", "hardware=r6i", "executor=ec2")
     words += ("recorder=none",)
     swept = stack.sweep(*words, "stopping=quick", "profiler=none", "protocol.repeats=0")
     assert swept.returncode == 0, swept.stdout[-3000:] + swept.stderr[-3000:]
     [line] = next(stack.desk.glob("runs/*/*/results.jsonl")).read_text().splitlines()
-    hired = [stay.name for stay in stack.hypervisor.stays if stay.role == "worker"]
-    assert hired == [json.loads(line)["environment"]["host"]], swept.stdout
+    launched = [stay.name for stay in stack.hypervisor.stays if stay.role == "worker"]
+    assert launched == [json.loads(line)["environment"]["host"]], swept.stdout
     key = json.loads(line)["build"]["key"]
     kept = boto3.client("s3").list_objects_v2(Bucket=handmade.BUCKET, Prefix="store/artifacts/")
     assert f"store/artifacts/{key}/manifest.json" in [each["Key"] for each in kept["Contents"]]

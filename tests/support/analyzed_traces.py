@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from benchorch.trace.analysis import Analysis
 from benchorch.trace.attribution.findings import findings
 from benchorch.trace.critical_path.path import critical_path
-from benchorch.trace.dag import CriticalPath, Dag
-from benchorch.trace.events import Events
-from benchorch.trace.findings import WindowFindings
 from benchorch.trace.graph.build import build_dag
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.readers.open import read_events
@@ -27,22 +24,13 @@ HOSTILE = (
 """Names that a page, a picture, a script or a spreadsheet could take for something else."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Analysis:
-    events: Events
-    dag: Dag
-    path: CriticalPath
-    findings: WindowFindings
-    graph: OperatorGraph | None = None
-
-
 def analysed(path: Path, graph: OperatorGraph | None = None, index: int = -1) -> Analysis:
     """Of one window of a trace, the last by default."""
     events = read_events(path)
     dag = build_dag(events, windows(events)[index], graph)
     critical = critical_path(dag)
-    said = findings(events, dag, critical, graph=graph)
-    return Analysis(events=events, dag=dag, path=critical, findings=said, graph=graph)
+    found = findings(events, dag, critical, graph=graph)
+    return Analysis(events=events, dag=dag, path=critical, findings=found, graph=graph)
 
 
 def host(name: str, start_us: float, took_us: float, kind: str = "cpu_op", **said) -> dict:

@@ -1,4 +1,4 @@
-"""Stopping rules and hardware that do only what a test says."""
+"""Stopping rules, hardware and clusters that do only what a test says."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from benchorch.domain.codec import Json
+from benchorch.executors.scheduling.cluster_status import LaunchStatus
 from benchorch.interfaces.hardware import Clock, Hardware, Meter
 from benchorch.interfaces.stopping import Stopping
 
@@ -64,3 +65,19 @@ class Bench(Hardware):
 
     def meter(self) -> Meter:
         raise NotImplementedError
+
+
+class QuietAutoscaler:
+    """A cluster that reports nothing but its nodes."""
+
+    def is_alive(self) -> bool:
+        return True
+
+    def draining(self) -> tuple[str, ...]:
+        return ()
+
+    def drain(self, node: str, reason: str) -> None:
+        del node, reason
+
+    def launches(self) -> LaunchStatus:
+        return LaunchStatus()

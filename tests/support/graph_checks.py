@@ -1,4 +1,4 @@
-"""What every graph must hold, whatever it was made of."""
+"""Checks and look-ups for dependency graphs of tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchorch.trace.graph.invariants import check
 
 
 def assert_sound(dag: Dag) -> None:
-    """Invariants I1 to I5, and that nothing but the source is without a reason."""
+    """All invariants hold, and nothing but the source is without a reason."""
     assert (np.diff(dag.time_ns) >= 0).all()
     assert replay(dag).tolist() == dag.time_ns.tolist()
     assert set(dag.head.tolist()) == set(range(1, dag.points))
@@ -51,6 +51,6 @@ def spent(dag: Dag) -> dict[str, int]:
 
 
 def owners(dag: Dag) -> list[tuple[int, int]]:
-    """Who owns how much of the critical path, in order."""
+    """Owner and duration of each segment of the critical path, in order."""
     path = critical_path(dag)
     return list(zip(path.owner.tolist(), path.duration_ns.tolist(), strict=True))

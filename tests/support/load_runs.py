@@ -14,7 +14,7 @@ from benchorch.hardware.cpu import CpuClock
 from benchorch.interfaces.hardware import Counts, Timing
 from benchorch.interfaces.scenario import Scenario
 from benchorch.scenarios.arrivals import Arrivals
-from benchorch.scenarios.virtual_queue import Line
+from benchorch.scenarios.virtual_queue import QueryQueue
 from benchorch.stats.queueing import LoadPhase, stretches
 from benchorch.stopping.fixed import Fixed
 from support.clocks import VirtualClock
@@ -190,14 +190,14 @@ class Lockstep(VirtualClock):
             self._turns[self._earliest()].release()
 
 
-class LockstepLine(Line):
+class LockstepLine(QueryQueue):
     """A line that tells the clock when a server finds nothing left."""
 
     def __init__(self, due_ns: Sequence[int], clock: Lockstep) -> None:
         super().__init__(due_ns, 2**62)
         self._clock = clock
 
-    def take(self) -> int | None:
+    def pop(self) -> int | None:
         self._clock.now_ns()  # nobody takes before its turn
         place = super().take()
         if place is None:

@@ -1,4 +1,4 @@
-"""Dependency graphs of traces that nobody recorded, drawn by hypothesis."""
+"""Random dependency graphs, drawn by hypothesis."""
 
 from __future__ import annotations
 

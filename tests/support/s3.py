@@ -84,5 +84,7 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     pytest.importorskip("moto", reason="moto stands in for AWS")
     for name, value in emulator().environment().items():
         monkeypatch.setenv(name, value)
-    yield Bucket(tmp_path)
+    made = Bucket(tmp_path)
+    monkeypatch.setenv("TEST_BUCKET_URL", made.url)  # for scripts in processes of their own
+    yield made
     emulator().traffic.faults.clear()

@@ -24,7 +24,7 @@ from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import OutputParity, Verdict
 from benchorch.journal import run_directory
 from benchorch.results.compare.compatibility import excused_by
-from benchorch.results.compare.load_run import Derived, stored
+from benchorch.results.compare.load_run import Derived, evidence_of, stored
 from benchorch.results.compare.matching import Match
 from benchorch.results.compare.metric_kinds import LATENCY
 from benchorch.results.compare.stored_run import StoredTrial
@@ -229,6 +229,17 @@ def once(
     of = of or trial()
     seed = sum(map(ord, plan_id))
     return session(plan_id, (of, result(of, call_ns, seed=seed, **fields)))[0]
+
+
+def brief(of: Trial, **fields: Any) -> StoredTrial:
+    """A trial of one process, to compare its fields."""
+    found = result(of, processes=1, **fields)
+    return StoredTrial(
+        plan_id="p",
+        trial=of,
+        result=replace(found, processes=()),
+        evidence=evidence_of(found),
+    )
 
 
 def verdict(a: StoredTrial, b: StoredTrial, metric: str = LATENCY, *across: str) -> MetricVerdict:

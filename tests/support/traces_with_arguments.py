@@ -7,17 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
+from benchorch.trace.analysis import Analysis
 from benchorch.trace.attribution.findings import findings
 from benchorch.trace.critical_path.path import critical_path
-from benchorch.trace.dag import CriticalPath, Dag, Window
+from benchorch.trace.dag import Window
 from benchorch.trace.events import Events
-from benchorch.trace.findings import WindowFindings
 from benchorch.trace.graph.build import build_dag
+from benchorch.trace.iterations import typical
+from benchorch.trace.readers.open import read_events
+from benchorch.trace.windows import windows
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Arguments:
     """Arguments of some events by index."""
 
     arguments: Mapping[int, Mapping[str, object]]
@@ -27,19 +30,9 @@ class Told:
         return {index: self.arguments.get(index, {}) for index in indices}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Analysed:
-    """What is said of one window."""
-
-    events: Events
-    dag: Dag
-    path: CriticalPath
-    findings: WindowFindings
-
-
 def told(events: Events, arguments: Mapping[int, Mapping[str, object]]) -> Events:
     """The same events with arguments."""
-    return replace(events, details=Told(arguments=arguments))
+    return replace(events, details=Arguments(arguments=arguments))
 
 
 def operands(*shapes: Sequence[int], dtype: str = "float") -> dict[str, object]:
@@ -47,19 +40,16 @@ def operands(*shapes: Sequence[int], dtype: str = "float") -> dict[str, object]:
     return {"Input Dims": [list(one) for one in shapes], "Input type": [dtype] * len(shapes)}
 
 
-def analysed(events: Events, window: Window | None = None, **options: object) -> Analysed:
+def analysed(events: Events, window: Window | None = None, **options: object) -> Analysis:
     """A trace's graph, path and findings; the options are those of `findings`."""
     dag = build_dag(events, window)
     path = critical_path(dag)
     found = findings(events, dag, path, **options)
-    return Analysed(events=events, dag=dag, path=path, findings=found)
+    graph = options.get("graph")
+    return Analysis(events=events, dag=dag, path=path, findings=found, graph=graph)
 
 
-def analysed_file(path: Path, **options: object) -> Analysed:
+def analysed_file(path: Path, **options: object) -> Analysis:
     """The same of a file: its typical call."""
-    from benchorch.trace.iterations import typical
-    from benchorch.trace.readers.open import read_events
-    from benchorch.trace.windows import windows
-
     events = read_events(path)
     return analysed(events, typical(windows(events)), **options)

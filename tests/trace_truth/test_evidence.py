@@ -1,4 +1,4 @@
-"""Which true dependencies does the graph know, and which of those it has are true?"""
+"""Recall and precision of the dependencies in a graph."""
 
 from __future__ import annotations
 

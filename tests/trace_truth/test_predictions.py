@@ -78,7 +78,7 @@ def test_a_full_recording_of_streams_predicts_what_a_changed_program_takes(
 
 @pytest.mark.parametrize("name", ["graphs", "one worker", "both"])
 @PROGRAMS
-def test_what_was_never_waited_for_is_what_predictions_miss(
+def test_predictions_miss_what_was_never_waited_for(
     seeds: range, name: str, tmp_path: Path
 ) -> None:
     """A flag that is up already, the faster way into a join of a launched graph: no trace shows
@@ -166,7 +166,7 @@ def test_without_recorded_waits_predictions_are_rougher_but_bounded(
 
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
 @pytest.mark.parametrize("seed", each_of(range(5), 3))
-def test_a_what_if_by_name_says_the_same_as_its_weights(
+def test_a_what_if_by_name_gives_the_same_as_its_weights(
     seed: int, style: Style, tmp_path: Path
 ) -> None:
     program = draw(seed, style)

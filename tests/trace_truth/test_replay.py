@@ -41,7 +41,7 @@ BLURRED_NS = 2_500  # two ends of a window in whole microseconds, or in quarters
 
 
 def sound(program_seed: int, style: Style, recording: Recording, place: Path) -> tuple[int, int]:
-    """Makespans by the analysis and in truth, once all of I1 to I5 hold."""
+    """Makespans by the analysis and in truth, once all invariants hold."""
     run, found = analysed(draw(program_seed, style), place, recording)
     assert {name for name, holds in check(found.dag, found.path).items() if not holds} == set()
     return found.dag.makespan_ns, run.makespan_ns

@@ -40,7 +40,7 @@ def built(operators: tuple[Operator, ...], threads: int, place: Path) -> tuple[E
 def test_a_session_replays_exactly_and_takes_no_less_than_its_longest_chain(
     seed: int, threads: int, tmp_path: Path
 ) -> None:
-    """I1 to I5, and I14."""
+    """Also no shorter than the longest chain of data."""
     operators = draw(seed)
     _, dag = built(operators, threads, tmp_path)
     assert all(check(dag, critical_path(dag)).values())
@@ -87,7 +87,7 @@ def test_a_session_on_one_thread_is_predicted_to_its_rounding(tmp_path: Path) ->
 def test_a_parallel_session_is_predicted_as_if_operators_kept_their_threads(
     threads: int, tmp_path: Path
 ) -> None:
-    """A real executor would place them anew: that is not in the model, and bounds what it knows."""
+    """A real executor would place them anew: that is not in the model, and bounds its accuracy."""
     found = errors(threads, tmp_path)
     assert statistics.median(map(abs, found)) <= 0.1, sorted(found)
     assert max(map(abs, found)) <= 0.35, sorted(found)

@@ -1,4 +1,4 @@
-"""The truth itself: what the simulator says of programs that can be worked out by hand."""
+"""The simulator, on programs that can be worked out by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STYLES = {
 
 
 def named(run: Run) -> Counter[str]:
-    """Nanoseconds of the true path by name, without what belongs to nobody."""
+    """Nanoseconds of the true path by name, without what belongs to no interval."""
     times: Counter[str] = Counter()
     for owner, ns in shares(run).items():
         if owner != NOBODY and ns:
@@ -63,7 +63,7 @@ def test_slower_work_never_makes_a_program_faster() -> None:
     assert simulate(program).makespan_ns < slower <= 1.5 * simulate(program).makespan_ns + 1_000
 
 
-def test_a_flag_that_nobody_signals_is_said() -> None:
+def test_a_flag_that_no_thread_signals_is_an_error() -> None:
     lonely = Program(threads=(Thread(name="main", steps=(Await(flag="never"),)),))
     with pytest.raises(ValueError, match="nobody ever signals never"):
         simulate(lonely)

@@ -18,7 +18,7 @@ from benchorch.config.components import TARGET
 from benchorch.config.composer import Composer, add_directories
 from benchorch.config.diagnostics import composition_errors
 from benchorch.domain.codec import Json
-from benchorch.domain.trial import ConfigNode
+from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.errors import BenchorchError, ConfigError
 from benchorch.recorders.location import strike_out
 from benchorch.results.report.console import ConsoleReport
@@ -103,7 +103,7 @@ def refuse_foreign_code(composer: Composer, overrides: Sequence[str]) -> None:
 def _foreign(settings: ConfigNode) -> Iterator[str]:
     if settings["callbacks"]:
         yield "hydra.callbacks: is not for recipes, because Hydra calls whatever it names."
-    if cast(ConfigNode, settings["job"])["env_set"]:
+    if node_of(settings, "job").get("env_set"):
         yield "hydra.job.env_set: is not for recipes; set variables before the command."
     for name in ("hydra_logging", "job_logging"):
         made = settings[name] or {}

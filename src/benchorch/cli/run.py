@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from benchorch.cli.arguments import Request
 from benchorch.cli.terminal import INTERRUPTED, OK, print_err, print_reply
@@ -92,7 +92,7 @@ def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | 
 
 def _resume(directory: Path, composer: Composer) -> int:
     from benchorch.config.components import make
-    from benchorch.domain.trial import ConfigNode
+    from benchorch.domain.trial import node_of
     from benchorch.interfaces.executor import Executor
     from benchorch.results.report.console import ConsoleReport
     from benchorch.run.invocation import Invocation
@@ -104,7 +104,7 @@ def _resume(directory: Path, composer: Composer) -> int:
     plan = invocation.plan
     assert plan is not None  # find_invocation has found it
     _change_directory(Path(str(plan.session.get("cwd", "."))))
-    executor = make(cast(ConfigNode, plan.session["executor"]), Executor, "executor")
+    executor = make(node_of(plan.session, "executor"), Executor, "executor")
     return _to_its_end(lambda: invocation.run_plan(plan, executor), lambda: invocation)
 
 

@@ -41,7 +41,7 @@ from benchorch.config.overrides import (
 )
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
-from benchorch.domain.trial import ConfigNode
+from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ class Composer:
         """The node that a choice gives; ConfigError if there is no such choice."""
         choice = f"{group}={name}"
         if self._first and self._section(list(self._first[0]), group) == (choice,):
-            return cast(ConfigNode, self._first[1].config[group])  # composed already
-        return cast(ConfigNode, self._compose((choice,)).config[group])
+            return node_of(self._first[1].config, group)  # composed already
+        return node_of(self._compose((choice,)).config, group)
 
     def lifted(self, overrides: Sequence[str]) -> list[str]:
         """A command's overrides with present names, and lists of options as axes of the matrix."""
@@ -322,7 +322,7 @@ def _check_said_once(cell: MatrixCell) -> None:
 def _with_value(node: ConfigNode, path: Sequence[str], value: Json) -> ConfigNode:
     """The same node with one value changed; what does not change is shared."""
     first, *rest = path
-    inner = _with_value(cast(ConfigNode, node[first]), rest, value) if rest else value
+    inner = _with_value(node_of(node, first), rest, value) if rest else value
     return {**node, first: inner}
 
 

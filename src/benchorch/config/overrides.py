@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json
 from benchorch.errors import ConfigError
@@ -138,17 +138,13 @@ def keyword_overrides(keywords: Mapping[str, object], own: Mapping[str, str]) ->
     ]
     words = []
     for key, value in _dotted(keywords):
-        plain = _plain(value)
-        if plain is _NO_VALUE:
+        try:
+            words.append(f"{key}={spelled(json.loads(json.dumps(value, default=_as_json)))}")
+        except (TypeError, ValueError):
             problems.append(f"{key}: expected a number, text, a list or a dict, got {value!r}.")
-        else:
-            words.append(f"{key}={spelled(cast(Json, plain))}")
     if problems:
         raise ConfigError(problems)
     return words
-
-
-_NO_VALUE = object()
 
 
 def _dotted(keywords: Mapping[str, object]) -> Iterator[tuple[str, object]]:
@@ -160,14 +156,12 @@ def _dotted(keywords: Mapping[str, object]) -> Iterator[tuple[str, object]]:
             yield key, value
 
 
-def _plain(value: Any) -> object:
-    """The value as YAML has it; `_NO_VALUE` where it cannot."""
-    if isinstance(value, Mapping):
-        items = {str(key): _plain(item) for key, item in value.items()}
-        return _NO_VALUE if _NO_VALUE in items.values() else items
-    if isinstance(value, list | tuple | range):
-        entries = [_plain(item) for item in value]
-        return _NO_VALUE if any(entry is _NO_VALUE for entry in entries) else entries
+def _as_json(value: object) -> Json:
+    """What `json` does not know and YAML can hold; TypeError for the rest."""
     if isinstance(value, Path):
         return str(value)
-    return value if value is None or isinstance(value, bool | int | float | str) else _NO_VALUE
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, range):
+        return list(value)
+    raise TypeError(f"{value!r} is no value of a configuration")

@@ -33,7 +33,7 @@ class Autocast(ModuleStep):
 
     @property
     def tolerance_ratio(self) -> float:
-        """What rounding the factors of every product to 8 or to 11 bits may cost."""
+        """Error of rounding the factors of every product to 8 or 11 bits."""
         return HALF_PRECISION_RATIOS[self.dtype]
 
     def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:

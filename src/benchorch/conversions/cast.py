@@ -31,7 +31,7 @@ class Cast(ModuleStep):
 
     @property
     def tolerance_ratio(self) -> float:
-        """What rounding every value to 8 or to 11 bits may cost."""
+        """Error of rounding every value to 8 or 11 bits."""
         return HALF_PRECISION_RATIOS[self.dtype]
 
     def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:

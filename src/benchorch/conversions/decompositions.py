@@ -1,4 +1,4 @@
-"""Compound operators of an exported program, written out in those that backends implement."""
+"""Decomposition of an exported program's compound operators into core ATen operators."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class DynamicQuantization(StateStep):
         return TOLERANCE_RATIOS[self.dtype]
 
     def unavailable(self, device: str) -> str | None:
-        """A GPU: the kernels are for CPUs."""
+        """Unavailable on GPUs: the kernels are for CPUs."""
         if device == "cpu":
             return None
         return f"torch.ao's dynamic quantisation has kernels for CPUs alone, not for {device!r}"
@@ -112,7 +112,7 @@ def _tensors(module: torch.nn.Module) -> dict[str, Any]:
 
 
 def _layers(module: torch.nn.Module) -> dict[str, torch.nn.Module]:
-    """What can be replaced, by every name it has; not the model itself, which has none."""
+    """Layers that can be replaced, by each of their names; not the model itself, which has none."""
     named = module.named_modules(remove_duplicate=False)
     # By exact type, as torch does: attention has a Linear of its own kind, never quantised.
     return {name: each for name, each in named if name and type(each) in _kinds()}

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
-from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError
-from benchorch.frameworks.torch_call import floating_dtypes
+from benchorch.frameworks.torch_call import floating_dtypes, program_in
 from benchorch.frameworks.torch_program import (
     arguments_of,
     decomposed,
     has_fused_attention,
-    load_program,
 )
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
@@ -38,15 +36,14 @@ class ExecutorchLower(FileStep):
     version = 2  # 2: views of attention can be written out
 
     def unavailable(self, device: str) -> str | None:
-        """On NVIDIA GPUs."""
+        """Unavailable on NVIDIA GPUs."""
         if device == "cuda":
             return "XNNPACK, to which ExecuTorch hands the model here, runs on processors alone"
         return None
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.pte``, and how it is to be called into ``model.json``."""
-        with wrap_errors(BuildError, "The exported program cannot be loaded", BadZipFile):
-            program = load_program(request.sources[Format.EXPORTED_PROGRAM])
+        program = program_in(request)
         notes: dict[str, Json] = {
             "arguments": list(arguments_of(program)),
             "dtypes": list(floating_dtypes(program.module())),
@@ -78,7 +75,7 @@ def _own_errors() -> tuple[type[Exception], ...]:
 
 
 def _delegated(edge: Any) -> dict[str, Json]:
-    """How many operators of the graph XNNPACK runs, in how many calls."""
+    """Number of operators that XNNPACK runs, and of its calls."""
     from executorch.devtools.backend_debug import get_delegation_info
 
     told = get_delegation_info(edge.exported_program().graph_module)

@@ -46,11 +46,11 @@ class FxQuantization(StateStep):
 
     @property
     def tolerance_ratio(self) -> float:
-        """What int8 weights and activations of 7 bits may cost."""
+        """Error of int8 weights and activations of 7 bits."""
         return TOLERANCE_RATIO
 
     def unavailable(self, device: str) -> str | None:
-        """A GPU: the kernels are for CPUs."""
+        """Unavailable on GPUs: the kernels are for CPUs."""
         if device == "cpu":
             return None
         return f"torch.ao's int8 modules have kernels for CPUs alone, not for {device!r}"
@@ -105,7 +105,7 @@ class FxQuantization(StateStep):
 
 
 def _observe(prepared: Any, *, on: bool) -> None:
-    """Fake quantisers watch and let pass, or round by what they have seen; others only watch."""
+    """Switch fake quantisers between observing values and rounding them."""
     from torch.ao import quantization as ao
 
     prepared.apply(ao.enable_observer if on else ao.disable_observer)
@@ -119,7 +119,7 @@ def _mapping() -> Any:
 
 
 def _fake_mapping() -> Any:
-    """All 8 bits, by the extremes of all that was seen rather than by a moving average."""
+    """All 8 bits, by the extremes of all observed values rather than by a moving average."""
     from torch.ao import quantization
     from torch.nn import Embedding, EmbeddingBag, LayerNorm
     from torch.nn.functional import layer_norm

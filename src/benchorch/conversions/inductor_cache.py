@@ -1,4 +1,4 @@
-"""torch.compile: what Inductor generated for a module, to be loaded before it compiles again."""
+"""torch.compile: Inductor's generated code for a module, loaded before it compiles again."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class InductorCompile(FileStep):
 
 
 def _compile(request: BuildRequest, options: Options) -> bytes:
-    """What Inductor would save after one call."""
+    """Inductor's cache after one call."""
     import torch
     import torch._dynamo.config
     import torch._inductor.config
@@ -107,7 +107,7 @@ def _compile(request: BuildRequest, options: Options) -> bytes:
 
 @contextmanager
 def _no_compiled_code() -> Iterator[None]:
-    """Dynamo forgets what this process compiled, before and after: else it would be used again."""
+    """Reset Dynamo before and after: else it would reuse what this process compiled."""
     import torch
 
     torch._dynamo.reset()

@@ -1,4 +1,4 @@
-"""A LightningModule's own exports: what ``to_onnx`` and ``to_torchscript`` make of it.
+"""A LightningModule's own exports, by ``to_onnx`` and ``to_torchscript``.
 
 Where a module overrides them, it is the override that is called.
 """

@@ -26,7 +26,7 @@ class Mkldnn(ModuleStep):
     produces = Format.MODULE
 
     def unavailable(self, device: str) -> str | None:
-        """A reason everywhere but on a CPU."""
+        """Unavailable except on a CPU."""
         return None if device == "cpu" else "oneDNN's packed layers run on CPUs only."
 
     def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
-from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks import onnx_files
 from benchorch.frameworks.onnx_files import MODEL_FILE
-from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
-from benchorch.frameworks.torch_program import load_program
-from benchorch.frameworks.torch_tracing import open_shapes, traceable
+from benchorch.frameworks.torch_call import program_in
+from benchorch.frameworks.torch_tracing import open_shapes, traced_arguments
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 
@@ -53,13 +51,10 @@ class OnnxExport(FileStep):
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.onnx``, its weights beside it where they are too large for one file."""
-        program = request.sources.get(Format.EXPORTED_PROGRAM)
-        if program is None:
-            self._export(request, request.module().to("cpu"))
+        if Format.EXPORTED_PROGRAM in request.sources:
+            self._write(request, program_in(request))
         else:
-            with wrap_errors(BuildError, "The exported program cannot be loaded", BadZipFile):
-                loaded = load_program(program)
-            self._write(request, loaded)
+            self._export(request, request.module().to("cpu"))
 
     def _export(self, request: BuildRequest, module: torch.nn.Module) -> None:
         from benchorch.frameworks.onnx_module import OnnxGraph
@@ -96,16 +91,13 @@ class OnnxExport(FileStep):
 def _call(
     request: BuildRequest, source: torch.nn.Module | torch.export.ExportedProgram
 ) -> dict[str, Any]:
-    """What a module is traced with; a program knows."""
+    """Arguments and open sizes to trace a module with; none for a program, which has its own."""
     import torch
 
     if not isinstance(source, torch.nn.Module):
         return {}
-    example = request.example
-    arguments = {**live_tensors(source, traceable(example), "cpu"), **example.keywords}
-    with torch.no_grad():
-        know_dataclasses(source(**arguments))
-    return {"kwargs": arguments, "dynamic_shapes": open_shapes(example)}
+    arguments = traced_arguments(source, request.example)
+    return {"kwargs": arguments, "dynamic_shapes": open_shapes(request.example)}
 
 
 def _size_bytes(source: torch.nn.Module | torch.export.ExportedProgram) -> int:

@@ -15,7 +15,7 @@ from benchorch.interfaces.conversion import BuildRequest, FileStep
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxHalf(FileStep):
-    """Weights and operators in float16, but for those that float16 would spoil.
+    """Weights and operators in float16, except those that it would make inaccurate.
 
     Unlike a module that is cast before the export, operators that float16 has not, or would spoil,
     keep float32. A provider may still compute in float32 where it has no other kernel.
@@ -32,7 +32,7 @@ class OnnxHalf(FileStep):
 
     @property
     def tolerance_ratio(self) -> float:
-        """What rounding every value to 11 bits may cost."""
+        """Error of rounding every value to 11 bits."""
         return 5e-3
 
     def build(self, request: BuildRequest) -> None:

@@ -43,7 +43,7 @@ class OnnxBlockWeights(FileStep):
 
     @property
     def tolerance_ratio(self) -> float:
-        """What rounding every weight to so few bits may cost a small model."""
+        """Error of rounding every weight of a small model to 4 or 8 bits."""
         return _TOLERANCE_RATIOS[self.bits]
 
     def build(self, request: BuildRequest) -> None:

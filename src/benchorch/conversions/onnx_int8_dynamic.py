@@ -34,7 +34,7 @@ class OnnxInt8Dynamic(FileStep):
 
     @property
     def tolerance_ratio(self) -> float:
-        """Twice what it cost BERT base."""
+        """Twice the error of BERT base."""
         return 6e-2
 
     def build(self, request: BuildRequest) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.conversions.onnx_prepare import prepared, require_operators
+from benchorch.conversions.quantization import check_samples
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, runtime_distribution
@@ -41,12 +42,11 @@ class OnnxInt8Static(FileStep):
     reduce_range: bool = False
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ValueError(f"samples must be at least 1; got {self.samples}.")
+        check_samples(self.samples)
 
     @property
     def tolerance_ratio(self) -> float:
-        """Twice what it cost a small BERT."""
+        """Twice the error of a small BERT."""
         return 8e-2
 
     def build(self, request: BuildRequest) -> None:
@@ -81,7 +81,7 @@ class OnnxInt8Static(FileStep):
             )
 
     def _inputs(self, request: BuildRequest, model: Path) -> Iterator[dict[str, NDArray[generic]]]:
-        """The calibration inputs, as the graph wants them."""
+        """The calibration inputs in the graph's types."""
         types = _input_types(model)
         for number in range(self.samples):
             arrays: Mapping[str, NDArray[generic]] = request.calibration(number)

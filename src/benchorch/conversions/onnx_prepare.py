@@ -1,4 +1,4 @@
-"""What ONNX Runtime's quantisers want done to a graph first, and what they must leave behind."""
+"""Preparation of a graph for ONNX Runtime's quantisers, and a check of their result."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _forget_shapes_of_weights(directory: Path, *, large: bool) -> None:
 
 
 def require_operators(model: Any, wanted: tuple[str, ...], scheme: str) -> None:
-    """BuildError where a quantiser found nothing in the graph that it could change.
+    """BuildError where a quantiser changed no operator of the graph.
 
     Args:
         model: an ``onnx.ModelProto``.

@@ -52,11 +52,11 @@ class OpenVinoWeights(FileStep):
 
     @property
     def tolerance_ratio(self) -> float:
-        """Twice what it cost resnet18 (8 bits) and a small BERT (4 bits)."""
+        """Twice the error of resnet18 (8 bits) and of a small BERT (4 bits)."""
         return _TOLERANCE_RATIOS[self.bits]
 
     def unavailable(self, device: str) -> str | None:
-        """On NVIDIA GPUs."""
+        """Unavailable on NVIDIA GPUs."""
         return unavailable_on(device)
 
     def build(self, request: BuildRequest) -> None:
@@ -99,7 +99,7 @@ class OpenVinoWeights(FileStep):
 
 
 def _n_packed(model: Any, bits: int) -> int:
-    """How many weights have so many bits."""
+    """Number of weights with `bits` bits."""
     constants = [node for node in model.get_ops() if node.get_type_name() == "Constant"]
     types = [node.get_element_type().get_type_name() for node in constants]
     # One byte is also what a zero point has, and a bias of whole numbers; it must be a matrix.

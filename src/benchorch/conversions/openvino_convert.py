@@ -38,7 +38,7 @@ class OpenVinoConvert(FileStep):
     requires = ("torch", "openvino")
 
     def unavailable(self, device: str) -> str | None:
-        """On NVIDIA GPUs."""
+        """Unavailable on NVIDIA GPUs."""
         return unavailable_on(device)
 
     def build(self, request: BuildRequest) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
+from benchorch.conversions.quantization import check_samples
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.openvino_files import (
@@ -39,16 +40,15 @@ class OpenVinoInt8(FileStep):
     model_type: Literal["transformer"] | None = None
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ValueError(f"samples must be at least 1; got {self.samples}.")
+        check_samples(self.samples)
 
     @property
     def tolerance_ratio(self) -> float:
-        """Twice what it cost BERT base."""
+        """Twice the error of BERT base."""
         return 5e-2
 
     def unavailable(self, device: str) -> str | None:
-        """On NVIDIA GPUs."""
+        """Unavailable on NVIDIA GPUs."""
         return unavailable_on(device)
 
     def build(self, request: BuildRequest) -> None:

@@ -9,9 +9,9 @@ from benchorch.conversions.quantization import calibrate, check_samples, missing
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
-from benchorch.frameworks.torch_call import floating_dtypes, know_dataclasses, live_tensors
+from benchorch.frameworks.torch_call import floating_dtypes
 from benchorch.frameworks.torch_program import load_program, save_program
-from benchorch.frameworks.torch_tracing import open_shapes, traceable
+from benchorch.frameworks.torch_tracing import export_module
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 
@@ -54,7 +54,7 @@ class Pt2e(FileStep):
 
     @property
     def tolerance_ratio(self) -> float:
-        """What int8 weights and activations may cost."""
+        """Error of int8 weights and activations."""
         return TOLERANCE_RATIO
 
     def unavailable(self, device: str) -> str | None:
@@ -77,7 +77,7 @@ class Pt2e(FileStep):
         with quietly(), wrap_errors(BuildError, "PT2E quantisation refused the model"):
             converted = self._convert(strict.module(), request)
             _drop_unused(converted)
-            made = _export(converted, request.example, strict=False)
+            made = export_module(converted, request.example, strict=False)
         if not any(_ROUNDING in str(node.target) for node in made.graph.nodes):
             raise BuildError(
                 f"The {self.quantizer} quantizer found nothing in the model that it can quantise.",
@@ -100,7 +100,7 @@ class Pt2e(FileStep):
             quietly(),
             wrap_errors(BuildError, "torch.export in its strict mode refused the model"),
         ):
-            return _export(request.module().to("cpu"), request.example, strict=True)
+            return export_module(request.module().to("cpu"), request.example, strict=True)
 
     def _convert(self, module: Any, request: BuildRequest) -> Any:
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -125,18 +125,6 @@ class Pt2e(FileStep):
             is_per_channel=True, is_dynamic=self.dynamic
         )
         return xnnpack.XNNPACKQuantizer().set_global(config)
-
-
-def _export(module: Any, example: Example, *, strict: bool) -> torch.export.ExportedProgram:
-    import torch
-
-    inputs = live_tensors(module, traceable(example), "cpu")
-    arguments = {**inputs, **example.keywords}
-    with torch.no_grad():
-        know_dataclasses(module(**arguments))
-    return torch.export.export(
-        module, (), kwargs=arguments, dynamic_shapes=open_shapes(example), strict=strict
-    )
 
 
 def _opened_alike(program: torch.export.ExportedProgram, example: Example) -> Example:

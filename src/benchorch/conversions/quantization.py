@@ -1,4 +1,4 @@
-"""What the quantising steps share: quiet imports, calibration calls, what is missing."""
+"""Helpers of the quantising steps: quiet imports, calibration calls, missing packages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXTRA = "pip install 'benchorch[quantization]'"
 
 
 def missing(distribution: str, remedy: str = EXTRA) -> str | None:
-    """Why a distribution cannot be used here, or None; imports nothing."""
+    """Reason and remedy where a distribution is not installed; imports nothing."""
     return None if is_installed(distribution) else f"{distribution} is not installed: {remedy}"
 
 
@@ -38,7 +38,7 @@ def quietly() -> Iterator[None]:
 def calibrate(
     call: Callable[..., object], request: BuildRequest, samples: int, dtypes: tuple[str, ...]
 ) -> None:
-    """Show the model that many calibration inputs.
+    """Call the model on `samples` calibration inputs.
 
     Args:
         call: takes every input by keyword.

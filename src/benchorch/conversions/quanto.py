@@ -198,7 +198,7 @@ def _rounds_output(layer: Any) -> bool:
 
 
 def _check_complete(module: torch.nn.Module, state: Mapping[str, object]) -> None:
-    """Quanto passes over what is missing and what is too much."""
+    """Require the same names in module and state, which quanto does not check."""
     differ = set(module.state_dict()) ^ set(state)
     if differ:
         raise MeasureError(
@@ -229,7 +229,7 @@ def _compile_unpacking(device: str, out: Path) -> None:
 
 @contextmanager
 def _ninja_on_path() -> Iterator[None]:
-    """Torch looks for ninja on the path, where an environment that is not activated is not."""
+    """Add this interpreter's directory to the path, on which torch looks for ninja."""
     import os
     import sys
 

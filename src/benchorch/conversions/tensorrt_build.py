@@ -37,11 +37,11 @@ class TensorRtBuild(FileStep):
 
     @property
     def tolerance_ratio(self) -> float:
-        """What such products may cost, or another order of the same operations."""
+        """Error of such products, or of another order of the same operations."""
         return products_ratio(tf32=self.tf32)
 
     def unavailable(self, device: str) -> str | None:
-        """Anywhere but on NVIDIA GPUs."""
+        """Unavailable except on NVIDIA GPUs."""
         return None if device == "cuda" else ELSEWHERE
 
     def build(self, request: BuildRequest) -> None:

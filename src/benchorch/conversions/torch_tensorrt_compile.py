@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import final
-from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.tensorrt_support import ELSEWHERE, products_ratio, refuse_open_sizes
-from benchorch.frameworks.torch_call import floating_dtypes, program_on, tensors_of
-from benchorch.frameworks.torch_program import PROGRAM_FILE, load_program
+from benchorch.frameworks.torch_call import floating_dtypes, program_in, program_on, tensors_of
+from benchorch.frameworks.torch_program import PROGRAM_FILE
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 
@@ -36,18 +35,17 @@ class TorchTensorRtCompile(FileStep):
 
     @property
     def tolerance_ratio(self) -> float:
-        """What such products may cost, or another order of the same operations."""
+        """Error of such products, or of another order of the same operations."""
         return products_ratio(tf32=self.tf32)
 
     def unavailable(self, device: str) -> str | None:
-        """Anywhere but on NVIDIA GPUs."""
+        """Unavailable except on NVIDIA GPUs."""
         return None if device == "cuda" else ELSEWHERE
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``program.pt2`` with the engines in it."""
         refuse_open_sizes(request.example)
-        with wrap_errors(BuildError, "The exported program cannot be loaded", BadZipFile):
-            program = program_on(load_program(request.sources[Format.EXPORTED_PROGRAM]), "cuda")
+        program = program_on(program_in(request), "cuda")
         dtypes = floating_dtypes(program.module())
         tensors = tensors_of(request.example.arrays, "cuda", dtypes)
         arguments = {**tensors, **request.example.keywords}

@@ -1,4 +1,4 @@
-"""torchao: the weights of linear layers in 8 or 4 bits, as tensors that know their own kernels."""
+"""torchao: weights of linear layers in 8 or 4 bits, as tensor subclasses with kernels."""
 
 from __future__ import annotations
 

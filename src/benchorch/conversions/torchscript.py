@@ -1,4 +1,4 @@
-"""torch.jit: a module becomes a TorchScript graph, of what one call did or of its source."""
+"""torch.jit: a module becomes a TorchScript graph, traced from a call or compiled from source."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _scripted(module: torch.nn.Module, request: BuildRequest) -> Any:
 
 
 def _traced(module: torch.nn.Module, request: BuildRequest) -> Any:
-    """What one call did; where sizes are to stay open, another size was tried too."""
+    """Trace of one call; with open sizes, checked on another size."""
     import torch
 
     example = request.example

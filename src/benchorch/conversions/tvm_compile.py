@@ -1,16 +1,15 @@
-"""TVM: an exported program becomes a library of generated kernels that nothing has tuned."""
+"""TVM: an exported program becomes a library of generated, untuned kernels."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
-from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
-from benchorch.frameworks.torch_call import floating_dtypes
-from benchorch.frameworks.torch_program import arguments_of, decomposed, load_program
+from benchorch.frameworks.torch_call import floating_dtypes, program_in
+from benchorch.frameworks.torch_program import arguments_of, decomposed
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 
@@ -33,15 +32,14 @@ class TvmCompile(FileStep):
     version = 2  # 2: views of attention can be written out
 
     def unavailable(self, device: str) -> str | None:
-        """On NVIDIA GPUs, whose kernels TVM cannot make without tuning."""
+        """Unavailable on NVIDIA GPUs, whose kernels TVM cannot generate without tuning."""
         if device == "cuda":
             return "TVM compiles for processors here: its kernels for GPUs need a tuned schedule"
         return None
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.so``, and how it is to be called into ``model.json``."""
-        with wrap_errors(BuildError, "The exported program cannot be loaded", BadZipFile):
-            program = load_program(request.sources[Format.EXPORTED_PROGRAM])
+        program = program_in(request)
         notes = {
             "arguments": [name for name, tensor in arguments_of(program).items() if tensor],
             "dtypes": list(floating_dtypes(program.module())),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchorch.domain.price import PriceSnapshot
-from benchorch.domain.trial import ConfigNode
+from benchorch.domain.trial import ConfigNode, Plan, node_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,19 @@ class Session:
     search_path: tuple[str, ...] = ()
     profiler: ConfigNode = field(default_factory=dict)
     prices: PriceSnapshot | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, directory: Path) -> Session:
+        """The session of a plan."""
+        return cls(
+            plan_id=plan.plan_id,
+            directory=directory.resolve(),
+            store=node_of(plan.session, "store"),
+            rebuild=str(plan.session["rebuild"]),
+            search_path=(str(plan.session["cwd"]),),
+            profiler=node_of(plan.session, "profiler"),
+            prices=plan.prices,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,12 @@ from benchorch.domain.price import PriceSnapshot
 ConfigNode = Mapping[str, Json]
 
 
+def node_of(parent: ConfigNode, key: str) -> ConfigNode:
+    """The mapping at a key of a node; empty where there is none."""
+    node = parent.get(key)
+    return node if isinstance(node, Mapping) else {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One resolved cell: the unit of work.
@@ -32,6 +38,16 @@ class Trial:
     baseline_id: str | None = None
     baseline_conversion: ConfigNode | None = None
     build_steps: int | None = None
+
+    @property
+    def hardware(self) -> ConfigNode:
+        """The node of its machine."""
+        return node_of(self.spec, "hardware")
+
+    @property
+    def hardware_kind(self) -> str:
+        """The kind of its machine, e.g. ``g5.xlarge``."""
+        return str(self.hardware["kind"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,5 +90,4 @@ class Plan:
     @property
     def recorder(self) -> ConfigNode:
         """The recorder's node; stored plans keep the key of the first release."""
-        node = self.session.get("tracking")
-        return node if isinstance(node, Mapping) else {}
+        return node_of(self.session, "tracking")

@@ -14,12 +14,12 @@ from benchorch.interfaces.executor import Emit, Executor, TrialRunner
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Local(Executor):
-    """Where this program runs, and nowhere else.
+    """Runs trials on the machine of this program.
 
     Attributes:
         isolated: each stage in a fresh child process under limits; without it every stage runs
-            where the debugger is, with no limits and no protection.
-        kinds: the hardware that this machine may stand for.
+            in this process, where a debugger can stop, with no limits and no protection.
+        kinds: the hardware kinds that this machine may run.
     """
 
     isolated: bool = True
@@ -33,10 +33,9 @@ class Local(Executor):
         """Why trials of this hardware cannot run through this executor, or None."""
         if hardware_kind in self.kinds:
             return None
-        here = " or ".join(self.kinds)
         return (
-            f"this executor runs on this machine only, which is {here} and not "
-            f"{hardware_kind}; executor=ray reaches other machines."
+            f"hardware={hardware_kind} needs an EC2 stack or a Ray cluster (executor=ray); this "
+            f"machine is {' or '.join(f'`{kind}`' for kind in self.kinds)}."
         )
 
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:

@@ -1,4 +1,4 @@
-"""What a Ray node announces: which kinds it stands for, how many slots it has, how it was hired."""
+"""What a Ray node announces: its hardware kinds, measuring slots and placement."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from benchorch.frameworks.upstream_errors import without_colours
 
 
 def kinds_of(node: Mapping[str, Any]) -> tuple[str, ...]:
-    """The hardware kinds that a node stands for."""
+    """The hardware kinds that a node announces."""
     names = sorted(node["Resources"])
     return tuple(name[len(RESOURCE_PREFIX) :] for name in names if name.startswith(RESOURCE_PREFIX))
 
 
 def slots_of(node: Mapping[str, Any]) -> int:
-    """How many trials may be measured at once: a slot stands for all kinds of its node."""
+    """How many trials may be measured at once: a slot serves all kinds of its node."""
     return min(int(node["Resources"][f"{RESOURCE_PREFIX}{kind}"]) for kind in kinds_of(node))
 
 
-def post_of(node: Mapping[str, Any]) -> Placement | None:
-    """What a node's labels say it was hired as."""
+def placement_of(node: Mapping[str, Any]) -> Placement | None:
+    """The kind and market that a node's labels name."""
     labels = node.get("Labels") or {}
     market = str(labels.get(MARKET_LABEL)).replace("-", "_")
     if KIND_LABEL not in labels or market not in list(Market):
@@ -42,13 +42,13 @@ def host_of(node: Mapping[str, Any]) -> str:
 
 
 def last_line(text: str) -> str:
-    """The end of Ray's many lines, where the reason stands."""
+    """The last of Ray's many lines, which has the reason."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:300].rstrip(".") if lines else "no reason given"
 
 
-def last_words(log: str) -> str:
-    """Which of a head's servers ended it, and why, by what `ray start --block` printed."""
+def exit_reason(log: str) -> str:
+    """Which of a head's servers exited, and why, from the output of `ray start --block`."""
     plain = without_colours(log)
     dead = [
         f"{server} ended with {code}"

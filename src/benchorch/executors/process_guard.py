@@ -1,8 +1,8 @@
-"""A command of which nothing is left once whoever started it is gone, however that happened.
+"""Parent-death watchdog: runs a command of which nothing is left once the parent is gone.
 
-``python -m benchorch.executors.guard FOLDER COMMAND...`` runs the command until it ends or until
-its own standard input is closed, which a killed parent's is. Then every descendant is ended, also
-those that left their session, and the folder is removed.
+``python -m benchorch.executors.process_guard FOLDER COMMAND...`` runs the command until it ends or
+until the watchdog's standard input is closed, which happens even when the parent is killed. Then
+every descendant is ended, including those in sessions of their own, and the folder is removed.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from collections.abc import Sequence
 import psutil
 
 GRACE_S = 3.0
-GIVE_UP_S = 20.0
-_LOOK_S = 0.2
+KILL_S = 20.0
+_POLL_S = 0.2
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; its exit code, or 0 where it was ended on request."""
+    """Run the command; its exit code, or 0 if it was ended on request."""
     folder, *command = arguments
-    _adopt_orphans()
-    signal.signal(signal.SIGTERM, _leave)
+    if sys.platform == "linux":  # orphaned descendants become children, so that they are found
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGTERM, _exit)
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    code = None
     try:
         code = _wait(process.pid)
     except SystemExit:
-        code = None
+        pass
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         end_descendants()
@@ -44,21 +46,21 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def end_descendants() -> None:
-    """Ask every process below this one to end, then make them."""
+    """Terminate every process below this one, then kill those that are left."""
     _signal_all(signal.SIGTERM)
     deadline_s = time.monotonic() + GRACE_S
     while _reap() is not None and time.monotonic() < deadline_s:
-        time.sleep(_LOOK_S / 4)
-    deadline_s = time.monotonic() + GIVE_UP_S
+        time.sleep(_POLL_S / 4)
+    deadline_s = time.monotonic() + KILL_S
     while _signal_all(signal.SIGKILL) and time.monotonic() < deadline_s:
-        time.sleep(_LOOK_S / 4)
+        time.sleep(_POLL_S / 4)
         _reap()
 
 
 def _wait(pid: int) -> int | None:
-    """The child's exit code; None where this process's standard input was closed first."""
+    """The child's exit code; None if this process's standard input was closed first."""
     while True:
-        readable, _, _ = select.select([sys.stdin], [], [], _LOOK_S)
+        readable, _, _ = select.select([sys.stdin], [], [], _POLL_S)
         if readable and not os.read(sys.stdin.fileno(), 4096):
             return None
         ended = _reap()
@@ -67,7 +69,7 @@ def _wait(pid: int) -> int | None:
 
 
 def _reap() -> dict[int, int] | None:
-    """Exit codes of children that have ended; None where there is no child."""
+    """Exit codes of children that have ended; None if there are no children."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -80,27 +82,17 @@ def _reap() -> dict[int, int] | None:
 
 
 def _signal_all(number: int) -> bool:
-    """Whether there was anybody to signal."""
-    below = [p for p in psutil.Process().children(recursive=True) if _is_alive(p)]
-    for process in below:
+    """Whether there was any living descendant to signal."""
+    signalled = False
+    for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            process.send_signal(number)
-    return bool(below)
+            if process.status() != psutil.STATUS_ZOMBIE:
+                process.send_signal(number)
+                signalled = True
+    return signalled
 
 
-def _is_alive(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.Error):
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    return False
-
-
-def _adopt_orphans() -> None:
-    """Descendants whose parent ends become this process's children, so that they are found."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def _leave(number: int, frame: object) -> None:
+def _exit(number: int, frame: object) -> None:
     raise SystemExit(128 + number)
 
 

@@ -1,7 +1,7 @@
-"""Trials go to the nodes of a Ray cluster whose hardware they name, one at a time on each.
+"""Trials on the nodes of a Ray cluster that have their hardware, one at a time on each.
 
-The cluster is there, or it is started here for the sweep; its machines are there, or they are
-hired by Ray's autoscaler, or they are played on this one.
+The cluster exists or is started here for the sweep; its nodes exist, or are launched by Ray's
+autoscaler, or are simulated on this machine.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
-from benchorch.executors.ray_cluster import LOCAL_KINDS, RayInsight, connected, rehearsed
+from benchorch.executors.ray_cluster import LOCAL_KINDS, RayAutoscaler, connected, simulated
 from benchorch.executors.ray_fleet import RayFleet
-from benchorch.executors.scheduling.agent import Outfit
+from benchorch.executors.scheduling.agent import AgentSetup
+from benchorch.executors.scheduling.assignments import hardware_kind
 from benchorch.executors.scheduling.capacity import CapacityRules, MarketPolicy
 from benchorch.executors.scheduling.cluster_file import NodeType, read_cluster_file
-from benchorch.executors.scheduling.dispatcher import Patience, dispatch
-from benchorch.executors.scheduling.duration_forecast import forecasts, remembered
-from benchorch.executors.scheduling.file_transfer import Luggage, luggage
-from benchorch.executors.scheduling.leases import hardware_kind
+from benchorch.executors.scheduling.dispatcher import RetryLimits, dispatch
+from benchorch.executors.scheduling.duration_forecast import forecasts, past_durations
+from benchorch.executors.scheduling.file_transfer import ShippedFiles, collect_files
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
-from benchorch.executors.simulated_fleet import rehearsed_offers
+from benchorch.executors.simulated_fleet import simulated_node_types
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner
 from benchorch.interfaces.store import Store
 
@@ -40,24 +40,25 @@ CHEAPEST, ANYWHERE = BUILD_ON = ("cheapest", "anywhere")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayExecutor(Executor):
-    """Runs trials on a Ray cluster: this machine's own, or one that is already there.
+    """Runs trials on a Ray cluster: this machine's own, or an existing one.
 
     Attributes:
         address: None for a cluster of this machine alone, with one slot that stands for
             ``local`` and ``local_gpu``; ``host:port`` or ``auto`` for a running one.
-        max_attempts: how often a trial is begun when its node is lost.
-        wait_s: how long a kind of hardware without a node is waited for.
-        start_s: how long an agent may take to start on a node that is there.
-        cluster_file: Ray's own on the head, whose machines are hired as they are needed; None
-            where machines come and go by themselves.
-        rehearse: play the machines of a fleet on this one; goes with no address.
-        market: ``spot``, ``on_demand`` or ``spot_then_on_demand``: how machines are hired.
-        most: of a kind at a time; None for as many as the cluster file allows.
-        spot_wait_s: so long spot is tried without a machine before on demand is.
-        idle_s: after so long without work a played machine is ended.
-        metadata: the service that tells spot machines of their end; None asks nobody.
-        build_on: ``cheapest``: what kinds can share is built once, on the cheapest of them,
-            before machines of the others are hired for it; ``anywhere``: by whoever comes first.
+        max_attempts: attempts per trial if its node is lost.
+        wait_s: seconds to wait for the first node of a hardware kind.
+        start_s: seconds that an agent may take to start on a node.
+        cluster_file: Ray's own on the head, whose node types are launched as needed; None if
+            nodes come and go by themselves.
+        rehearse: simulate the nodes of a fleet on this machine; only without an address.
+        market: ``spot``, ``on_demand`` or ``spot_then_on_demand``: where nodes are launched.
+        most: nodes of a kind at a time; None for as many as the cluster file allows.
+        spot_wait_s: seconds to wait for spot capacity before falling back to on-demand.
+        idle_s: seconds without work after which a simulated node is terminated.
+        metadata: URL of the service that announces spot interruptions; None for no requests.
+        build_on: ``cheapest``: artifacts that kinds share are built once, on the cheapest of
+            them, before nodes of the others are launched; ``anywhere``: by the first that needs
+            them.
     """
 
     address: str | None = None
@@ -88,17 +89,17 @@ class RayExecutor(Executor):
         ]
         if self.address is not None:
             problems += _address_problems(self.address)
-        problems += self._hiring_problems()
+        problems += self._capacity_problems()
         if problems:
             raise ConfigError(problems)
 
     def unreachable(self, hardware_kind: str) -> str | None:
-        """Only this machine is there without an address; what a cluster has, only it knows."""
+        """Without an address only this machine is reachable; a cluster reports its own nodes."""
         if self.rehearse:
             return None
         if self.cluster_file is not None:
             try:
-                return self._rules(read_cluster_file(Path(self.cluster_file))).refusal(
+                return self._rules(read_cluster_file(Path(self.cluster_file))).undeclared(
                     hardware_kind
                 )
             except ConfigError as error:
@@ -106,89 +107,101 @@ class RayExecutor(Executor):
         if self.address is not None or hardware_kind in LOCAL_KINDS:
             return None
         return (
-            "executor.address is null, so Ray reaches this machine alone, which is "
-            f"{' or '.join(LOCAL_KINDS)} and not {hardware_kind}; set executor.address=HOST:6379 "
-            "to a cluster that has one."
+            f"hardware={hardware_kind} needs a Ray cluster that has one "
+            "(executor.address=HOST:6379); without executor.address Ray uses this machine alone, "
+            f"which is {' or '.join(f'`{kind}`' for kind in LOCAL_KINDS)}."
         )
 
     def is_simulated(self) -> bool:
-        """Where a fleet is rehearsed."""
+        """If `rehearse` is set."""
         return self.rehearse
 
     def is_remote(self) -> bool:
-        """Where an address leads to other machines."""
+        """If there is an address, which leads to other machines."""
         return self.address is not None
 
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
-        """Each trial's result, from whichever slot of its kind is free first."""
-        patience = Patience(
+        """Each trial's result, from the first free slot of its kind."""
+        limits = RetryLimits(
             max_attempts=self.max_attempts, wait_s=self.wait_s, start_s=self.start_s
         )
-        rules = self._hiring(trials)
-        session = _session_of(work)
-        away = self.is_remote()
-        with _given(session, trials, away) as given, self._cluster(rules) as ray:
+        rules = self._capacity_rules(trials)
+        session = getattr(work, "session", None)
+        session = session if isinstance(session, Session) else None
+        with self._shipped(session, trials) as shipped, self._cluster(rules) as ray:
             fleet = RayFleet(
                 ray,
                 work,
-                outfit=Outfit(node=_node_id, luggage=given, metadata=self.metadata),
-                hiring=rules,
-                insight=RayInsight(ray, hiring=rules is not None),
+                RayAutoscaler(ray, launches=rules is not None),
+                setup=AgentSetup(node=_node_id, shipped=shipped, metadata=self.metadata),
+                rules=rules,
                 facts={"rehearsed": True} if self.rehearse else {},
             )
             try:
-                told = forecasts(trials, remembered())
-                ahead = self._ahead(trials, told, session)
-                yield from dispatch(trials, fleet, emit, patience, time.monotonic, told, ahead)
+                expected = forecasts(trials, past_durations())
+                shared = self._shared_builds(trials, expected, session)
+                yield from dispatch(trials, fleet, emit, limits, time.monotonic, expected, shared)
             finally:
                 fleet.close()
 
-    def _ahead(
-        self, trials: Sequence[Trial], told: Mapping[str, Forecast], session: Session | None
+    def _shared_builds(
+        self, trials: Sequence[Trial], expected: Mapping[str, Forecast], session: Session | None
     ) -> SharedBuilds:
-        """What is built before some of the trials; nothing where it would not be found."""
+        """Builds before some of the trials; none if other nodes would not find them."""
         if self.build_on != CHEAPEST or session is None or session.rebuild != "if_needed":
             return SharedBuilds()
         if self.is_remote() and not make(session.store, Store, "store").is_shared():
             return SharedBuilds()
-        from benchorch.executors.scheduling.shared_builds import builds_ahead
+        from benchorch.executors.scheduling.shared_builds import plan_shared_builds
 
-        return builds_ahead(trials, told, session.prices)
+        return plan_shared_builds(trials, expected, session.prices)
 
-    def _hiring(self, trials: Sequence[Trial]) -> CapacityRules | None:
+    def _capacity_rules(self, trials: Sequence[Trial]) -> CapacityRules | None:
         if self.rehearse:
             kinds = {hardware_kind(trial) for trial in trials}
-            return self._rules(rehearsed_offers(kinds, self.most or 1))
+            return self._rules(simulated_node_types(kinds, self.most or 1))
         if self.cluster_file is None:
             return None
         return self._rules(read_cluster_file(Path(self.cluster_file)))
 
-    def _rules(self, offers: Sequence[NodeType]) -> CapacityRules:
+    def _rules(self, node_types: Sequence[NodeType]) -> CapacityRules:
         return CapacityRules(
-            offers=offers,
+            node_types=node_types,
             policy=MarketPolicy(self.market),
-            most=self.most,
+            max_nodes=self.most,
             spot_wait_s=self.spot_wait_s,
         )
 
-    def _hiring_problems(self) -> Iterator[str]:
+    def _capacity_problems(self) -> Iterator[str]:
         if self.market not in list(MarketPolicy):
             yield f"market is {self.market!r}; it must be one of {', '.join(MarketPolicy)}."
         if self.build_on not in BUILD_ON:
             yield f"build_on is {self.build_on!r}; it must be one of {', '.join(BUILD_ON)}."
         if self.rehearse and (self.address is not None or self.cluster_file is not None):
-            yield "rehearse plays a cluster of its own: it goes with no address and cluster_file."
+            yield "rehearse simulates a cluster of its own: remove address and cluster_file."
         if self.cluster_file is not None and self.address is None:
-            yield "cluster_file is that of a running cluster: give its address too, such as auto."
+            yield "cluster_file is that of a running cluster: set its address too, such as auto."
+
+    def _cluster(self, rules: CapacityRules | None) -> contextlib.AbstractContextManager[Any]:
+        if self.rehearse and rules is not None:
+            return simulated(rules.node_types, idle_s=self.idle_s)
+        return connected(self.address)
 
     @contextlib.contextmanager
-    def _cluster(self, rules: CapacityRules | None) -> Iterator[Any]:
-        if not self.rehearse or rules is None:
-            with connected(self.address) as ray:
-                yield ray
+    def _shipped(
+        self, session: Session | None, trials: Sequence[Trial]
+    ) -> Iterator[ShippedFiles | None]:
+        """Files for nodes that do not share the run's directory; None if there are none."""
+        if not self.is_remote() or session is None:
+            yield None
             return
-        with rehearsed(rules.offers, idle_s=self.idle_s) as ray:
-            yield ray
+        shipped = collect_files(session, trials, f".seen-{secrets.token_hex(8)}")
+        probe = shipped.directory / shipped.probe
+        probe.touch()
+        try:
+            yield shipped
+        finally:
+            probe.unlink(missing_ok=True)
 
 
 def _node_id() -> str:
@@ -196,28 +209,6 @@ def _node_id() -> str:
     import ray
 
     return str(ray.get_runtime_context().get_node_id())
-
-
-def _session_of(work: TrialRunner) -> Session | None:
-    session = getattr(work, "session", None)
-    return session if isinstance(session, Session) else None
-
-
-@contextlib.contextmanager
-def _given(
-    session: Session | None, trials: Sequence[Trial], away: bool
-) -> Iterator[Luggage | None]:
-    """What nodes that do not see the run's directory need; None where the work names none."""
-    if not away or session is None:
-        yield None
-        return
-    given = luggage(session, trials, f".seen-{secrets.token_hex(8)}")
-    sign = given.directory / given.nonce
-    sign.touch()
-    try:
-        yield given
-    finally:
-        sign.unlink(missing_ok=True)
 
 
 def _address_problems(address: str) -> list[str]:
@@ -228,7 +219,7 @@ def _address_problems(address: str) -> list[str]:
         problems.append(
             f"address is {address!r}, but RAY_AUTH_MODE is "
             f"{os.environ.get('RAY_AUTH_MODE', 'not set')!r}: a cluster without token "
-            "authentication runs anybody's code. Set RAY_AUTH_MODE=token and the cluster's token "
-            "(RAY_AUTH_TOKEN_PATH, or `ray get-auth-token`) here and on every node."
+            "authentication runs code from any client. Set RAY_AUTH_MODE=token and the cluster's "
+            "token (RAY_AUTH_TOKEN_PATH, or `ray get-auth-token`) here and on every node."
         )
     return problems

@@ -1,4 +1,4 @@
-"""Commands on a cluster's head, as Ray's jobs: through its dashboard, which asks for the token."""
+"""Commands on a cluster's head as Ray jobs, through its dashboard, which requires the token."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ HEAD = "BENCHORCH_HEAD"
 """The variable that names the dashboard where no ``--head`` does."""
 
 RUNNING = frozenset({"PENDING", "RUNNING"})
-_TALKERS = ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging")
+_NOISY_LOGGERS = ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def default_head() -> str | None:
-    """The dashboard that the environment names."""
+    """The dashboard's URL from the environment."""
     return os.environ.get(HEAD) or None
 
 
@@ -63,7 +63,7 @@ class RayJobs:
         environment: dict[str, Any] = {"env_vars": dict(variables)}
         if directory is not None:
             environment["working_dir"] = str(directory)
-        self._ask(
+        self._request(
             lambda client: client.submit_job(
                 entrypoint=command, submission_id=name, runtime_env=environment
             )
@@ -71,41 +71,41 @@ class RayJobs:
 
     def status(self, name: str) -> str:
         """``PENDING``, ``RUNNING``, ``STOPPED``, ``SUCCEEDED`` or ``FAILED``."""
-        return str(self._ask(lambda client: client.get_job_status(name).value))
+        return str(self._request(lambda client: client.get_job_status(name).value))
 
     def reason(self, name: str) -> str:
-        """What Ray says of how a job ended."""
-        return str(self._ask(lambda client: client.get_job_info(name).message) or "")
+        """Ray's message about how a job ended."""
+        return str(self._request(lambda client: client.get_job_info(name).message) or "")
 
     def exit_code(self, name: str) -> int | None:
-        """Of an ended command; None for one that was never started."""
-        code = self._ask(lambda client: client.get_job_info(name).driver_exit_code)
+        """Exit code of an ended command; None if it was never started."""
+        code = self._request(lambda client: client.get_job_info(name).driver_exit_code)
         return None if code is None else int(code)
 
     def log(self, name: str) -> str:
-        """What the command has written so far, errors included."""
-        return str(self._ask(lambda client: client.get_job_logs(name)))
+        """The command's output so far, errors included."""
+        return str(self._request(lambda client: client.get_job_logs(name)))
 
     def stop(self, name: str) -> None:
         """Ask a command to end."""
-        self._ask(lambda client: client.stop_job(name))
+        self._request(lambda client: client.stop_job(name))
 
     def forget(self, name: str) -> None:
-        """Take an ended job from the head's list."""
-        self._ask(lambda client: client.delete_job(name))
+        """Remove an ended job from the head's list."""
+        self._request(lambda client: client.delete_job(name))
 
-    def _ask(self, question: Callable[[Any], Any]) -> Any:
-        """What Ray's client answers; ExecutorError where the head refuses or is not there."""
+    def _request(self, call: Callable[[Any], Any]) -> Any:
+        """The response of Ray's client; ExecutorError if the head refuses or is unreachable."""
         try:
             if self._client is None:
                 self._client = _connected(self.url)
-            return question(self._client)
-        except _troubles() as error:
+            return call(self._client)
+        except _ray_errors() as error:
             raise ExecutorError(_explained(self.url, str(error))) from error
 
 
-def _troubles() -> tuple[type[Exception], ...]:
-    """What Ray's client raises: its own errors, and those of the way to the head."""
+def _ray_errors() -> tuple[type[Exception], ...]:
+    """Errors of Ray's client, and of the connection to the head."""
     from ray.exceptions import RayError
 
     return (RayError, RuntimeError, OSError, ValueError)
@@ -116,22 +116,21 @@ def _connected(url: str) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     from ray.job_submission import JobSubmissionClient
 
-    for talker in _TALKERS:  # each upload would be told twice
-        logging.getLogger(talker).setLevel(logging.WARNING)
+    for name in _NOISY_LOGGERS:  # each upload would be logged twice
+        logging.getLogger(name).setLevel(logging.WARNING)
     return JobSubmissionClient(url)
 
 
-def _explained(url: str, said: str) -> str:
-    """One sentence of what Ray tells in many lines."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _explained(url: str, error: str) -> str:
+    """One sentence from Ray's message of many lines."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
     what = lines[0][:300].rstrip(".") if lines else "no reason given"
-    lowered = said.lower()
-    if "401" in said or "403" in said or "token" in lowered:
+    if "401" in error or "403" in error or "token" in error.lower():
         return (
             f"The head at {url} refused: {what}. Is its token the one given here "
             "(RAY_AUTH_TOKEN_PATH)?"
         )
     return (
-        f"The head at {url} did not answer: {what}. Is its dashboard up, and its port forwarded "
+        f"The head at {url} did not respond: {what}. Is its dashboard up, and its port forwarded "
         "to this machine?"
     )

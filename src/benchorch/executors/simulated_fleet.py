@@ -1,8 +1,8 @@
-"""Machines of a fleet that are played on this one: what Ray's autoscaler hires in a rehearsal.
+"""Simulated fleet: nodes that Ray's autoscaler launches on this machine.
 
-The same autoscaler, agents and code as on EC2 run here. Only the machines are played: each is a
-Ray node with an address, a kind, labels and a resource of its own, which comes when it is wanted
-and is ended when it is idle. What is measured on it is therefore this machine.
+The autoscaler, agents and code are those that run on EC2. Only the nodes are simulated: each is a
+Ray node with an address, a kind, labels and a resource of its own, launched when it is requested
+and terminated when it is idle. Measurements on it are therefore of this machine.
 """
 
 from __future__ import annotations
@@ -50,10 +50,14 @@ _RAY = (
 )
 
 
-def rehearsed_offers(kinds: Iterable[str], most: int) -> tuple[NodeType, ...]:
+def simulated_node_types(kinds: Iterable[str], max_nodes: int) -> tuple[NodeType, ...]:
     """Both markets of each kind."""
     return tuple(
-        NodeType(post=Placement(kind=kind, market=market), most=most, node_type=f"{kind}-{market}")
+        NodeType(
+            placement=Placement(kind=kind, market=market),
+            max_nodes=max_nodes,
+            name=f"{kind}-{market}",
+        )
         for kind in sorted(set(kinds))
         for market in Market
     )
@@ -61,37 +65,35 @@ def rehearsed_offers(kinds: Iterable[str], most: int) -> tuple[NodeType, ...]:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """A rehearsal's head that is running.
+class SimulatedCluster:
+    """The running head of a simulated fleet.
 
     Attributes:
-        guard: ends all of it when its standard input is closed.
+        watchdog: ends all of it when its standard input is closed.
         address: of the head.
-        said: what the head and the guard print; it is there when they are gone.
+        output: of the head and the watchdog; still there when they are gone.
     """
 
-    guard: subprocess.Popen[bytes]
+    watchdog: subprocess.Popen[bytes]
     address: str
-    said: BinaryIO
+    output: BinaryIO
 
     def end(self) -> None:
-        """Afterwards nothing of it is left."""
-        assert self.guard.stdin is not None
-        self.guard.stdin.close()
-        self.guard.wait()
-        self.said.close()
+        """End all of it."""
+        assert self.watchdog.stdin is not None
+        self.watchdog.stdin.close()
+        self.watchdog.wait()
+        self.output.close()
 
     def log(self) -> str:
-        """What the head has said."""
-        file = self.said.fileno()
-        # Not read(): the place where it reads is where the head writes.
+        """What the head has printed."""
+        file = self.output.fileno()
+        # Not read(): that moves the position at which the head writes.
         return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
 
-def open_stage(
-    offers: Iterable[NodeType], *, idle_s: float, environment: Mapping[str, str]
-) -> Stage:
-    """Start a head that launches these machines on demand; does not wait until it answers."""
+def start_simulated_cluster(node_types: Iterable[NodeType], *, idle_s: float) -> SimulatedCluster:
+    """Start a head that launches these node types on demand; does not wait until it responds."""
     folder = Path(tempfile.mkdtemp(prefix="bo-"))
     port, client_port = _free_port(), _free_port()
     address = f"{LOOPBACK}:{port}"
@@ -102,7 +104,7 @@ def open_stage(
         "folder": str(folder),
     }
     file = folder / "cluster.yaml"
-    file.write_text(cluster_file("rehearsal", provider, tuple(offers), idle_s=idle_s))
+    file.write_text(cluster_file("rehearsal", provider, tuple(node_types), idle_s=idle_s))
     command = (
         *(*_RAY, *_NO_PORTS, "--head", f"--port={port}", "--num-cpus=0"),
         *(f"--ray-client-server-port={client_port}", "--include-dashboard=false"),
@@ -110,65 +112,64 @@ def open_stage(
     )
     variables = {
         **os.environ,
-        **environment,
         "RAY_enable_autoscaler_v2": "1",
         "AUTOSCALER_UPDATE_INTERVAL_S": "1",
         "RAY_NODE_TYPE_NAME": HEAD,
         _MARK: HEAD,
     }
-    said = tempfile.TemporaryFile()  # noqa: SIM115 - the stage closes it
-    guard = subprocess.Popen(
+    output = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end of the cluster
+    watchdog = subprocess.Popen(
         [sys.executable, "-m", "benchorch.executors.process_guard", str(folder), *command],
         stdin=subprocess.PIPE,
-        stdout=said,
+        stdout=output,
         stderr=subprocess.STDOUT,
         env=variables,
         start_new_session=True,
     )
-    return Stage(guard=guard, address=address, said=said)
+    return SimulatedCluster(watchdog=watchdog, address=address, output=output)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Played:
-    """A machine that was launched."""
+class _SimulatedNode:
+    """A node that was launched."""
 
     process: subprocess.Popen[bytes]
     tags: dict[str, str]
-    offspring: ProcessTree
+    processes: ProcessTree
 
 
 @final
 class SimulatedNodes:
-    """A node provider as Ray's autoscaler knows them; Ray makes it from the cluster file."""
+    """A node provider for Ray's autoscaler; Ray constructs it from the cluster file."""
 
     def __init__(self, provider_config: Mapping[str, Any], cluster_name: str) -> None:
         self.provider_config = provider_config
         self.cluster_name = cluster_name
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
-        self._machines: dict[str, _Played] = {}
+        self._nodes: dict[str, _SimulatedNode] = {}
 
     @staticmethod
     def bootstrap_config(cluster_config: dict[str, Any]) -> dict[str, Any]:
-        """Nothing needs to be made first."""
+        """Nothing needs to be prepared."""
         return cluster_config
 
     def non_terminated_nodes(self, tag_filters: Mapping[str, str]) -> list[str]:
-        """The head and every machine that runs, if their tags are these."""
+        """The head and every running node with these tags."""
         with self._lock:
-            running = [HEAD, *(n for n, m in self._machines.items() if m.process.poll() is None)]
+            running = [HEAD, *(n for n, node in self._nodes.items() if node.process.poll() is None)]
         return [n for n in running if tag_filters.items() <= self.node_tags(n).items()]
 
     def node_tags(self, node_id: str) -> dict[str, str]:
-        """What the autoscaler wrote on it."""
+        """Tags that the autoscaler has set."""
         if node_id == HEAD:
             return {_ROLE: "head", _TYPE: HEAD}
-        return self._machines[node_id].tags
+        return self._nodes[node_id].tags
 
     def is_running(self, node_id: str) -> bool:
         """Whether it has not ended."""
-        return node_id == HEAD or self._machines[node_id].process.poll() is None
+        return node_id == HEAD or self._nodes[node_id].process.poll() is None
 
     def is_terminated(self, node_id: str) -> bool:
         """Whether it has ended."""
@@ -182,27 +183,27 @@ class SimulatedNodes:
         resources: Mapping[str, float],
         labels: Mapping[str, str],
     ) -> None:
-        """Launch machines of one type."""
+        """Launch nodes of one type."""
         del node_config
         for _ in range(count):
             with self._lock:
-                node_id = f"played-{os.getpid()}-{next(self._numbers)}"
-                self._machines[node_id] = self._launch(node_id, tags, resources, labels)
+                node_id = f"simulated-{os.getpid()}-{next(self._numbers)}"
+                self._nodes[node_id] = self._launch(node_id, tags, resources, labels)
 
     def terminate_nodes(self, node_ids: Iterable[str]) -> None:
-        """End machines, with all that runs on them."""
+        """End nodes, with all that runs on them."""
         for node_id in node_ids:
             self.terminate_node(node_id)
 
     def terminate_node(self, node_id: str) -> None:
-        """End a machine, with all that runs on it."""
-        machine = self._machines[node_id]
-        machine.offspring.scan()
-        machine.offspring.end(END_S)
-        machine.process.wait()
+        """End a node, with all that runs on it."""
+        node = self._nodes[node_id]
+        node.processes.scan()
+        node.processes.end(END_S)
+        node.process.wait()
 
     def _folder(self, node_id: str) -> Path:
-        """Where a machine writes; short, for sockets are in it."""
+        """A node's directory; its path is short because it holds sockets."""
         folder = Path(self.provider_config["folder"]) / node_id.rpartition("-")[2]
         folder.mkdir(exist_ok=True)
         return folder
@@ -213,14 +214,14 @@ class SimulatedNodes:
         tags: Mapping[str, str],
         resources: Mapping[str, float],
         labels: Mapping[str, str],
-    ) -> _Played:
+    ) -> _SimulatedNode:
         own = {name: count for name, count in resources.items() if name.startswith(RESOURCE_PREFIX)}
         kind = next(iter(own)).removeprefix(RESOURCE_PREFIX)
-        told = ",".join(f"{name}={value}" for name, value in labels.items())
+        joined = ",".join(f"{name}={value}" for name, value in labels.items())
         command = (
             *(*_RAY, *_NO_PORTS, f"--address={self.provider_config['address']}", "--num-cpus=1"),
-            *(f"--labels={told}", f"--resources={json.dumps(own)}"),
-            f"--temp-dir={self._folder(node_id)}",  # else two that start at once share sockets
+            *(f"--labels={joined}", f"--resources={json.dumps(own)}"),
+            f"--temp-dir={self._folder(node_id)}",  # so that none share sockets
         )
         variables = {
             **os.environ,
@@ -237,14 +238,14 @@ class SimulatedNodes:
                 env=variables,
                 start_new_session=True,
             )
-        return _Played(
+        return _SimulatedNode(
             process=process,
             tags=dict(tags),
-            offspring=ProcessTree(process.pid, f"{_MARK}={node_id}"),
+            processes=ProcessTree(process.pid, f"{_MARK}={node_id}"),
         )
 
 
 def _free_port() -> int:
-    """A port of this machine's own that nobody listens on now."""
+    """A loopback port that no program listens on now."""
     with socket.create_server((LOOPBACK, 0)) as server:
         return int(server.getsockname()[1])

@@ -17,7 +17,7 @@ INPUT = "Input"
 
 
 def read_export_graph(path: Path) -> OperatorGraph:
-    """What a file written by ``torch.export.save`` computes."""
+    """Operators of a file written by ``torch.export.save``."""
     import torch
 
     if not zipfile.is_zipfile(path):

@@ -242,7 +242,7 @@ def _each_in(given: Mapping[str, Any], made: Any) -> _Work:
     return _Work(others=source.numel() if _is_float(source) else 0)
 
 
-# The names of a product's left side in the operators' schemas, the most telling first.
+# The names of a product's left side in the operators' schemas, the most events_with_rules first.
 _LEFT_SIDES = ("mat1", "batch1", "mat", "input", "self")
 _MATRIX = (
     *("linear", "mm", "bmm", "mv", "dot", "vdot", "addmm", "baddbmm", "addmv"),

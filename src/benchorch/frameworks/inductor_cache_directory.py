@@ -1,4 +1,4 @@
-"""Where Inductor keeps its own cache while it compiles for one artifact."""
+"""Directory of Inductor's own cache while it compiles for one artifact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators that Inductor generated code for, as a graph: read from what it says of them."""
+"""Graph of the operators that Inductor generated code for, parsed from its own listing."""
 
 from __future__ import annotations
 
@@ -57,6 +57,6 @@ def _operator(value: ast.Call | ast.Subscript) -> str:
 
 
 def _shape(statement: ast.AnnAssign | ast.Assign) -> dict[str, str]:
-    """What the annotation says of the output: ``f32[1, 128][128, 1]cpu``."""
+    """The output's annotation: ``f32[1, 128][128, 1]cpu``."""
     told = statement.annotation if isinstance(statement, ast.AnnAssign) else None
     return {"outputs": str(told.value)} if isinstance(told, ast.Constant) else {}

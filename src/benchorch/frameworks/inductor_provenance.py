@@ -1,4 +1,4 @@
-"""Which kernels Inductor made of which operators: kept while it compiles, forgotten afterwards."""
+"""Inductor's mapping from kernels to operators, recorded while it compiles."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def kept_provenance(directory: Path) -> Iterator[None]:
 
 
 class _Listener(logging.Handler):
-    """Writes what is worth keeping of torch's structured trace."""
+    """Writes the relevant records of torch's structured trace."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class _Listener(logging.Handler):
         self._count: Counter[str] = Counter()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One file for each thing said of a graph."""
+        """Write one file for each record of a graph."""
         told = getattr(record, "metadata", None)
         payload = getattr(record, "payload", None)
         if not isinstance(told, dict) or not isinstance(payload, str):

@@ -25,7 +25,7 @@ _LOOKED_AT_BYTES = 4_000_000  # a report that begins later in a log is not looke
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """Something that a Trainer did: an action of its loop, a function, or an operator.
+    """An action of a Trainer's loop, a function, or an operator.
 
     Attributes:
         name: as the profiler has it.

@@ -1,4 +1,4 @@
-"""What a live module is made of: weights, structure and the code of its classes.
+"""Fingerprint of a live module: weights, structure and the code of its classes.
 
 Used where only loading can tell what a model is, as with a user's own factory.
 """

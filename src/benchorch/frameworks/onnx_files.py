@@ -1,4 +1,4 @@
-"""How an ONNX graph lies in a directory, and which package runs it here."""
+"""Files of an ONNX graph in a directory, and the package that runs it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ INPUT = "Input"
 
 
 def read_onnx_graph(path: Path) -> OperatorGraph:
-    """What the file's main graph computes; constants, which compute nothing, are left out."""
+    """Operators of the file's main graph, without constants."""
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -107,7 +107,7 @@ def _last_scope(text: str) -> str:
 
 
 def _shapes(graph: Any) -> dict[str, str]:
-    """What is known of each tensor, as ``float32[1, 8, n]``."""
+    """Type and shape of each tensor, as ``float32[1, 8, n]``."""
     import onnx
 
     known = {}

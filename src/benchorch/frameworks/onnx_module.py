@@ -1,4 +1,4 @@
-"""An ONNX file as a torch module: what runs it is ONNX Runtime, without any optimisation.
+"""An ONNX file as a torch module, run by ONNX Runtime without optimisations.
 
 So it has a plain run that conversions can be compared with, as every model has. Its module holds no
 weights: stand-ins of their shapes and dtypes tell its size, and a digest of the file its content.

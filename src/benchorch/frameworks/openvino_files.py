@@ -1,4 +1,4 @@
-"""How OpenVINO's intermediate representation lies in a directory, and how OpenVINO is imported."""
+"""Files of OpenVINO's intermediate representation, and the import of OpenVINO."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def import_openvino() -> Any:
 
 
 def unavailable_on(device: str) -> str | None:
-    """Why OpenVINO cannot run there, or None."""
+    """Reason why OpenVINO cannot run there, or None."""
     return MISSING if device == "cuda" else None
 
 
@@ -41,7 +41,7 @@ def write_graph(model: Any, directory: Path) -> None:
 
 @contextmanager
 def quiet_nncf() -> Iterator[None]:
-    """NNCF reports progress, tables and hints to whoever looks; here nobody does."""
+    """Silence NNCF's progress bars, tables and hints."""
     import nncf
 
     nncf.set_log_level(logging.ERROR)

@@ -1,4 +1,4 @@
-"""What holds for TensorRT whichever way a model comes to it. Imports nothing of it."""
+"""Rules that all uses of TensorRT share; nothing of it is imported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TF32_RATIO = 5e-3
 
 
 def products_ratio(*, tf32: bool) -> float:
-    """What float32 products may cost: 10 bits of mantissa, or another order of operations."""
+    """Error of float32 products: 10 bits of mantissa, or another order of operations."""
     return _TF32_RATIO if tf32 else SAME_ARITHMETIC_RATIO
 
 

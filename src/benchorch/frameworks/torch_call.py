@@ -1,4 +1,4 @@
-"""How a torch callable is called: arrays become its tensors, what it returns becomes arrays."""
+"""Calls of torch callables: arrays become tensors, and outputs become arrays."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ Bound = Callable[[], object]
 
 
 def missing_torch() -> str | None:
-    """Why torch cannot be used here, or None."""
+    """Reason why torch cannot be used here, or None."""
     from importlib.util import find_spec
 
     return None if find_spec("torch") else "torch is not installed: pip install torch"
 
 
 def module_in(request: BuildRequest | LoadRequest) -> torch.nn.Module:
-    """What is to be called, on the request's device: the chain's exported program, or the module.
-
-    Raises:
-        BuildError, MeasureError: as it is asked for in a step or in a runtime, where the program
-            cannot be loaded.
-    """
-    source = request.sources.get(Format.EXPORTED_PROGRAM)
-    if source is None:
+    """The chain's exported program as a module, or else the module, on the request's device."""
+    if Format.EXPORTED_PROGRAM not in request.sources:
         return request.module().to(request.device)
+    return program_on(program_in(request), request.device).module()
+
+
+def program_in(request: BuildRequest | LoadRequest) -> torch.export.ExportedProgram:
+    """The chain's exported program; BuildError or MeasureError where it cannot be loaded."""
     kind = BuildError if isinstance(request, BuildRequest) else MeasureError
     with wrap_errors(kind, "The exported program cannot be loaded", BadZipFile):
-        program = load_program(source)
-    return program_on(program, request.device).module()
+        program: torch.export.ExportedProgram = load_program(
+            request.sources[Format.EXPORTED_PROGRAM]
+        )
+    return program
 
 
 def program_on(program: torch.export.ExportedProgram, device: str) -> torch.export.ExportedProgram:
@@ -167,7 +168,7 @@ def arrays_in(raw: object) -> dict[str, NDArray[generic]]:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchExecutable(Executable):
-    """Something torch can call.
+    """Executable of a torch callable.
 
     Attributes:
         place: puts arrays on the device.
@@ -206,7 +207,7 @@ class TorchExecutable(Executable):
         return torch.inference_mode()
 
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
-        """What a call returned, flattened, on the host."""
+        """Outputs of a call, flattened, on the host."""
         return arrays_in(raw)
 
     def facts(self) -> Mapping[str, Json]:
@@ -261,7 +262,7 @@ def live_executable(
 
 
 def quantised_parts(module: torch.nn.Module) -> dict[str, Json]:
-    """How many weights, layers or roundings of each quantised kind there are; nothing where none.
+    """Counts of quantised weights, layers and roundings by kind; empty without any.
 
     The dtype of such a weight is that of what it stands for, and tells nothing.
     """
@@ -294,7 +295,7 @@ def call_by_keyword(
 def call_live(
     module: torch.nn.Module, keywords: Mapping[str, Json]
 ) -> Callable[[dict[str, torch.Tensor]], Bound]:
-    """The same for a live module, whose only input goes by position as anybody would write it.
+    """The same for a live module, whose only input goes by position.
 
     A name would cost a small model a hundredth of its time.
     """
@@ -309,7 +310,7 @@ def call_live(
 
 
 def _first_parameter(module: torch.nn.Module) -> list[str]:
-    """The name of what the module takes first, if that may go by position."""
+    """Name of the module's first parameter, if it may go by position."""
     parameters = inspect.signature(module.forward).parameters.values()
     by_position = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return [each.name for each in parameters if each.kind is by_position][:1]

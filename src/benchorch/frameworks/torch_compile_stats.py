@@ -1,4 +1,4 @@
-"""What torch.compile did in this process since the model was loaded."""
+"""Statistics of torch.compile in this process since the model was loaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KERNEL = re.compile(r"= async_compile\.(?:cpp_pybinding|cpp|triton|multi_kernel
 
 
 def compile_facts(device: str, *, wants_cuda_graphs: bool = False) -> Callable[[], dict[str, Json]]:
-    """Remembers where Dynamo's counters stand now; what it returns tells the difference.
+    """Function that returns the increase of Dynamo's counters from now on.
 
     Args:
         device: ``cpu`` or ``cuda``.
@@ -94,7 +94,7 @@ def _new_files(known: Mapping[int, ModuleType]) -> set[str]:
 
 
 def _kernels_of(file: str) -> int:
-    """How many kernels of Inductor's own a generated file calls; 0 where the file is gone."""
+    """Number of Inductor's own kernels in a generated file; 0 where the file is gone."""
     try:
         return len(_KERNEL.findall(Path(file).read_text()))
     except OSError:

@@ -1,4 +1,4 @@
-"""How an exported program is kept on disk and read again, whichever step made it."""
+"""Exported programs on disk, and their decomposition."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""What tracers are shown: a call whose open sizes are not mistaken for constants."""
+"""Arguments for tracers, in which open sizes are not mistaken for constants."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.tensors import Example
+from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +23,31 @@ def traceable(example: Example) -> dict[str, NDArray[generic]]:
             if arrays[name].shape[axis] == 1:
                 arrays[name] = arrays[name].repeat(2, axis)
     return arrays
+
+
+def traced_arguments(module: torch.nn.Module, example: Example) -> dict[str, Any]:
+    """Keyword arguments for a tracer; torch can flatten what the module returns for them."""
+    import torch
+
+    arguments = {**live_tensors(module, traceable(example), "cpu"), **example.keywords}
+    with torch.no_grad():
+        know_dataclasses(module(**arguments))
+    return arguments
+
+
+def export_module(
+    module: torch.nn.Module, example: Example, *, strict: bool
+) -> torch.export.ExportedProgram:
+    """A module as torch.export traces it, the example's dynamic sizes open."""
+    import torch
+
+    return torch.export.export(
+        module,
+        (),
+        kwargs=traced_arguments(module, example),
+        dynamic_shapes=open_shapes(example),
+        strict=strict,
+    )
 
 
 def open_shapes(example: Example) -> dict[str, dict[int, object] | None] | None:

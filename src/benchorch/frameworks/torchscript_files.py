@@ -1,4 +1,4 @@
-"""How a TorchScript module lies in a directory, and how it wants to be called."""
+"""Files of a TorchScript module in a directory, its calling convention included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an upstream package's exception becomes one of ours, with a sentence for people."""
+"""Wrapping of an upstream package's exceptions in ours, with a readable message."""
 
 from __future__ import annotations
 
@@ -55,6 +55,17 @@ def wrap_errors(kind: type[TrialError], what: str, *more: type[Exception]) -> It
         raise kind(f"{what}: {first_line(error)}{f' ({place})' if place else ''}") from error
 
 
+@contextmanager
+def raised_by_backend() -> Iterator[None]:
+    """Unwrap Dynamo's report of a failed backend into the backend's own exception."""
+    from torch._dynamo.exc import BackendCompilerFailed
+
+    try:
+        yield
+    except BackendCompilerFailed as error:
+        raise error.inner_exception from error.inner_exception.__cause__
+
+
 def first_line(error: BaseException) -> str:
     """The first line that says something, of the error that began it."""
     while error.__cause__ is not None:
@@ -67,12 +78,12 @@ def first_line(error: BaseException) -> str:
 
 
 def without_colours(text: str) -> str:
-    """What a terminal would show, in one colour."""
+    """The text without colour codes."""
     return _COLOURS.sub("", text)
 
 
 def place_in_model(error: BaseException) -> str:
-    """Which line of the model a tracer had come to, as it says itself; or an empty string."""
+    """Line of the model that a tracer reports, or an empty string."""
     found = _PLACE.findall(str(error))
     if not found:
         return ""

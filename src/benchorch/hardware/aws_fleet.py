@@ -1,4 +1,4 @@
-"""The machines that a cluster has in EC2, how they are ended, and what they leave in its bucket."""
+"""EC2 instances of a cluster, their termination, and cleaning of its bucket."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def machines(cluster: str) -> Sequence[Machine]:
 
 
 def end_workers(cluster: str, say: Callable[[str], None]) -> Sequence[Machine]:
-    """Terminate what Ray launched, and wait until it is gone; Terraform knows nothing of it."""
+    """Terminate the instances that Ray launched, which Terraform does not manage, and wait."""
     workers = [machine for machine in machines(cluster) if machine.role != "head"]
     if workers:
         ids = [machine.instance_id for machine in workers]

@@ -1,4 +1,4 @@
-"""What AWS says its machines cost: the price list, and the history of spot prices."""
+"""AWS prices: the price list, and the history of spot prices."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AwsPrices(PriceSource):
 
 
 def has_credentials() -> bool:
-    """Whether boto3 finds any, without asking the network for them."""
+    """Whether boto3 finds credentials, without network access."""
     import boto3
     from botocore.exceptions import BotoCoreError
 

@@ -25,7 +25,7 @@ class CpuHardware(DeclaredHardware):
     device = "cpu"
 
     def mismatch(self) -> str | None:
-        """Why the machine this runs on is not of this kind, or None."""
+        """Reason why this machine is not of this kind, or None."""
         return self.wrong_machine()
 
     def facts(self) -> Mapping[str, Json]:
@@ -37,7 +37,7 @@ class CpuHardware(DeclaredHardware):
         return CpuClock()
 
     def meter(self) -> Meter:
-        """What this host counts about itself besides time."""
+        """Counters of this host besides time."""
         return HostMeter()
 
 
@@ -99,7 +99,7 @@ class CpuClock(Clock):
         ]
 
     def counts(self) -> Counts:
-        """What has happened to this process so far."""
+        """Event counts of this process so far."""
         return own_counts()
 
     def flush_caches(self) -> None:

@@ -38,7 +38,7 @@ class CudaHardware(DeclaredHardware):
     device = "cuda"
 
     def mismatch(self) -> str | None:
-        """Why the machine this runs on is not of this kind, or None; imports nothing heavy."""
+        """Reason why this machine is not of this kind, or None; imports nothing heavy."""
         return self.wrong_machine() or _no_device()
 
     def cannot_simulate(self) -> str | None:
@@ -63,7 +63,7 @@ class CudaHardware(DeclaredHardware):
         return CudaClock()
 
     def meter(self) -> Meter:
-        """What this host and its device count about themselves besides time."""
+        """Counters of this host and its device besides time."""
         return NvidiaMeter(driver=first_device())
 
 
@@ -131,7 +131,7 @@ class CudaClock(Clock):
         )
 
     def counts(self) -> Counts:
-        """What has happened so far; the allocator is asked at most once a millisecond."""
+        """Event counts so far; the allocator's are refreshed at most once a millisecond."""
         now_ns = perf_counter_ns()
         if now_ns - self._retries_read_ns >= RETRIES_EVERY_NS:
             self._retries, self._retries_read_ns = _allocator_retries(), now_ns
@@ -173,7 +173,7 @@ def _timed_event() -> torch.cuda.Event:
 
 
 def _between_ns(first: torch.cuda.Event, last: torch.cuda.Event) -> int:
-    """The device's time from one event to a later one, which the device tells in milliseconds."""
+    """Device time between two events, which the device reports in milliseconds."""
     elapsed_ms = first.elapsed_time(last)
     if not 0 <= elapsed_ms < math.inf:
         raise MeasureError(
@@ -194,7 +194,7 @@ def _allocator_retries() -> int:
 
 
 def _no_device() -> str | None:
-    """Why no CUDA device can be used here, as far as a look from outside tells."""
+    """Reason why no CUDA device can be used here, found without torch."""
     if host.hides_gpus():
         return "a CUDA device is needed; CUDA_VISIBLE_DEVICES hides all of them."
     if not any(path.exists() for path in _DEVICE_FILES) and not shutil.which("nvidia-smi"):

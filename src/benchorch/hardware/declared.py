@@ -18,7 +18,7 @@ MORE_SIZE_KEYS = ("cores", "accelerators", "accelerator_gib")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredHardware(Hardware):
-    """What CPU and CUDA machines have in common.
+    """Base of CPU and CUDA machines.
 
     Attributes:
         kind: the name by which nodes are matched; ends with `size` where there is one.
@@ -93,7 +93,7 @@ class DeclaredHardware(Hardware):
         return None
 
     def wrong_machine(self) -> str | None:
-        """Why this is not the declared machine, its accelerator left aside, or None."""
+        """Reason why this is not the declared machine, its accelerator left aside, or None."""
         unplayable = DeclaredHardware.cannot_simulate(self)
         if unplayable or self.size is None:
             return unplayable

@@ -1,4 +1,4 @@
-"""What the machine this runs on says of itself."""
+"""Identity of this machine: kind, architecture, processor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def declared_kind() -> str | None:
 
 
 def hides_gpus() -> bool:
-    """Whether this process was told to see no CUDA device."""
+    """Whether the environment hides CUDA devices from this process."""
     return os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
 
 
@@ -46,7 +46,7 @@ def cpu_model(cpuinfo: str | None = None) -> str:
 
 
 def cpu_isa(cpuinfo: str | None = None) -> list[str]:
-    """The instruction sets that generated code may use, sorted; empty where nobody tells."""
+    """Instruction sets that generated code may use, sorted; empty where unknown."""
     text = _read_cpuinfo() if cpuinfo is None else cpuinfo
     flags = (_cpu_field(text, "flags") or _cpu_field(text, "Features")).split()
     return sorted({f for f in flags if f in _ISA_FLAGS or f.startswith(_ISA_PREFIXES)})

@@ -41,7 +41,7 @@ class HostMeter(Meter):
     counters: dict[Path, Counter] = field(default_factory=dict)
 
     def no_energy(self) -> str | None:
-        """Why there is no energy counter, or None where there is one."""
+        """Reason why there is no energy counter, or None."""
         zones = _zones(self.powercap)
         if not zones:
             return (
@@ -117,7 +117,7 @@ class Counter:
     total_uj: int = 0
 
     def risen_uj(self, now_uj: int) -> int:
-        """What it has risen by in all; right if it was read once a turn, minutes at full load."""
+        """Total increase; right if read once per wrap-around, which takes minutes at full load."""
         rise = now_uj - self.last_uj
         self.total_uj += rise if rise >= 0 else rise + self.range_uj
         self.last_uj = now_uj

@@ -40,7 +40,7 @@ _THROTTLE_REASONS = {
 
 @final
 class NvmlDevice:
-    """One device as NVML knows it.
+    """One device of NVML.
 
     Attributes:
         sums: what has to be added up over time, because the driver tells it of the moment only.
@@ -135,7 +135,7 @@ class NvidiaMeter(Meter):
     driver: NvmlDevice | str
 
     def no_energy(self) -> str | None:
-        """Why there is no energy counter, or None where there is one."""
+        """Reason why there is no energy counter, or None."""
         if isinstance(self.driver, str):
             return self.driver
         if self.driver.joules() is None and self.driver.watts() is None:
@@ -152,7 +152,7 @@ class NvidiaMeter(Meter):
         return "" if self.driver.watts() is None else f"nvml power at {SAMPLES_PER_S} Hz"
 
     def energy_j(self) -> float:
-        """Joules of the device since its driver was loaded, or since it was first asked."""
+        """Joules of the device since its driver was loaded, or since the first reading."""
         driver = self._driver()
         joules = driver.joules()
         if joules is not None:
@@ -161,14 +161,14 @@ class NvidiaMeter(Meter):
         return driver.sums.joules
 
     def busy_s(self) -> float | None:
-        """Seconds in which a kernel ran, from samples since it was first asked."""
+        """Seconds in which a kernel ran, from samples since the first reading."""
         if isinstance(self.driver, str) or self.driver.busy_ratio() is None:
             return None
         self.driver.sums.follow()
         return self.driver.sums.busy_s
 
     def device_memory(self) -> DeviceMemory | None:
-        """Peaks of torch's allocator, and what the driver says this process holds now.
+        """Peaks of torch's allocator, and this process's memory as the driver reports it.
 
         None for what nobody used: a runtime with an allocator of its own leaves torch's at 0.
         """
@@ -215,7 +215,7 @@ def _in_use() -> bool:
 
 @cache
 def first_device() -> NvmlDevice | str:
-    """The device that torch calls ``cuda:0``, once in a process; or why NVML cannot be asked."""
+    """The device that torch calls ``cuda:0``, cached; or the reason why NVML is unavailable."""
     import torch
 
     try:
@@ -276,7 +276,7 @@ def _core(driver: NvmlDevice) -> object:
 
 
 def _modes(driver: NvmlDevice) -> dict[str, Json]:
-    """Whether each is on; of ECC and MIG, what is now and not what waits for a reset."""
+    """Whether each mode is on; of ECC and MIG the current state, not the pending one."""
     persistence = driver.ask("nvmlDeviceGetPersistenceMode")
     ecc, mig = driver.ask("nvmlDeviceGetEccMode"), driver.ask("nvmlDeviceGetMigMode")
     return {
@@ -294,7 +294,7 @@ def _processes(driver: NvmlDevice) -> Sequence[Any] | None:
 
 
 def _others(processes: Sequence[Any] | None) -> dict[str, Json]:
-    """How many other processes compute on the device.
+    """Number of other processes that compute on the device.
 
     In a container the driver's numbers are not ours. This one is then among them all the same
     once it has used the device.
@@ -306,7 +306,7 @@ def _others(processes: Sequence[Any] | None) -> dict[str, Json]:
 
 
 def _own_bytes(processes: Sequence[Any] | None) -> int | None:
-    """What this process holds; of a single process under another number, what that one does."""
+    """Bytes of this process; of the only process where process numbers differ."""
     listed = processes or ()
     own = [each for each in listed if each.pid == os.getpid()]
     if not own and len(listed) == 1:

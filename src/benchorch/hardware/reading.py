@@ -1,4 +1,4 @@
-"""What every clock of a host shares: the cost of a read, and what happened in the process."""
+"""Helpers of all host clocks: the cost of a read, and event counts of the process."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _WHO = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
 
 
 def own_preemptions() -> int:
-    """How often the calling thread was switched out against its will, so far."""
+    """Involuntary context switches of the calling thread so far."""
     return resource.getrusage(_WHO).ru_nivcsw
 
 
 def own_counts(*, allocator_retries: int = 0) -> Counts:
-    """What has happened to this process so far, as far as the host knows: 1 to 2 µs."""
+    """Event counts of this process so far; a call takes 1 to 2 µs."""
     return Counts(own_preemptions(), _collector().count, _compilations(), allocator_retries)
 
 
@@ -51,7 +51,7 @@ def _collector() -> _Collector:
 
 
 def _compilations() -> int:
-    """Frames that torch's compiler was given and graphs it made, first and later versions alike.
+    """Frames and graphs compiled by torch, recompilations included.
 
     Whole-graph compilation counts graphs alone. Only a rise means anything: the counters are
     torch's own and may be cleared.
@@ -73,7 +73,7 @@ def spin_until(due_ns: int) -> None:
 
 
 def calibrate_reads(read: Callable[[], int] = perf_counter_ns) -> Calibration:
-    """What reading a clock costs; MeasureError where it stands still or steps back."""
+    """Cost of reading a clock; MeasureError where it stands still or steps back."""
     pairs = []
     for _ in range(CALIBRATION_READS):
         first_ns = read()
@@ -94,7 +94,7 @@ def calibrate_reads(read: Callable[[], int] = perf_counter_ns) -> Calibration:
 
 
 def _loop_turn_ns(read: Callable[[], int]) -> float:
-    """What one turn of an empty loop costs: the part of each call that is not the model."""
+    """Cost of one iteration of an empty loop: the part of each call that is not the model."""
     turns = range(CALIBRATION_READS)
     started_ns = read()
     for _ in turns:

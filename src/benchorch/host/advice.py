@@ -44,16 +44,16 @@ class HostFinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looks:
-    """What was read of a machine.
+class HostReadings:
+    """Readings of a machine.
 
     Attributes:
         host: as `environment.describe_host` gives it.
         threads: that a call will use.
         cores: physical ones that may be used.
         placement: where such a process would run.
-        conditions: while the doctor looked.
-        device: what an accelerator says of itself; empty without one.
+        conditions: during the examination.
+        device: the accelerator's own report; empty without one.
     """
 
     host: Mapping[str, Json]
@@ -66,26 +66,26 @@ class Looks:
     device: Mapping[str, Json]
 
 
-def findings(looks: Looks) -> list[HostFinding]:
-    """Everything found, in the order in which a person would look."""
-    return [finding for ask in _QUESTIONS for finding in ask(looks)]
+def findings(readings: HostReadings) -> list[HostFinding]:
+    """Every finding, in the order of a checklist."""
+    return [finding for check in _CHECKS for finding in check(readings)]
 
 
-def _grade(looks: Looks) -> Iterator[HostFinding]:
-    grade = looks.grade
+def _grade(readings: HostReadings) -> Iterator[HostFinding]:
+    grade = readings.grade
     seen = f"{grade.letter}: {'; '.join(grade.reasons) or 'even, and nothing stolen'}"
     if grade.letter != "C":
         yield HostFinding(subject="grade", seen=seen, weight=GOOD if grade.letter == "A" else NOTE)
         return
     how = "interleaved comparisons hold here, absolute times do not"
-    if looks.host.get("virtual_machine"):
+    if readings.host.get("virtual_machine"):
         how += "; a dedicated host or a bare-metal instance has no unseen neighbours"
     yield HostFinding(subject="grade", seen=seen, weight=BAD, advice=how)
 
 
-def _others(looks: Looks) -> Iterator[HostFinding]:
-    foreign = looks.conditions.foreign_ratio
-    load = cast("list[float]", looks.host["load_average"])[0]
+def _others(readings: HostReadings) -> Iterator[HostFinding]:
+    foreign = readings.conditions.foreign_ratio
+    load = cast("list[float]", readings.host["load_average"])[0]
     if foreign is None:
         yield HostFinding(
             subject="other work", seen=f"unknown; load average {load:.1f}", weight=NOTE
@@ -99,8 +99,8 @@ def _others(looks: Looks) -> Iterator[HostFinding]:
     yield HostFinding(subject="other work", seen=seen, weight=BAD, advice=advice)
 
 
-def _stolen(looks: Looks) -> Iterator[HostFinding]:
-    stolen = looks.conditions.steal_ratio
+def _stolen(readings: HostReadings) -> Iterator[HostFinding]:
+    stolen = readings.conditions.steal_ratio
     if stolen is None:
         yield HostFinding(subject="stolen time", seen="not told by this platform", weight=NOTE)
     elif stolen < 0.005:
@@ -110,9 +110,9 @@ def _stolen(looks: Looks) -> Iterator[HostFinding]:
         yield HostFinding(subject="stolen time", seen=f"{stolen:.1%}", weight=BAD, advice=advice)
 
 
-def _quota(looks: Looks) -> Iterator[HostFinding]:
-    quota = cast("float | None", looks.host["cpu_quota_cores"])
-    throttled = looks.conditions.throttled_periods
+def _quota(readings: HostReadings) -> Iterator[HostFinding]:
+    quota = cast("float | None", readings.host["cpu_quota_cores"])
+    throttled = readings.conditions.throttled_periods
     if throttled:
         seen = f"{quota or 0:g} cores, held back in {throttled} periods"
         advice = "raise the control group's cpu.max, or remove it: it stops whole calls"
@@ -123,8 +123,8 @@ def _quota(looks: Looks) -> Iterator[HostFinding]:
         yield HostFinding(subject="quota", seen="none")
 
 
-def _governor(looks: Looks) -> Iterator[HostFinding]:
-    governor = looks.host["cpu_governor"]
+def _governor(readings: HostReadings) -> Iterator[HostFinding]:
+    governor = readings.host["cpu_governor"]
     if governor is None:
         yield HostFinding(subject="governor", seen=_NO_GOVERNOR, weight=NOTE)
     elif governor == "performance":
@@ -134,8 +134,8 @@ def _governor(looks: Looks) -> Iterator[HostFinding]:
         yield HostFinding(subject="governor", seen=str(governor), weight=BAD, advice=advice)
 
 
-def _boost(looks: Looks) -> Iterator[HostFinding]:
-    boost = looks.host["cpu_boost"]
+def _boost(readings: HostReadings) -> Iterator[HostFinding]:
+    boost = readings.host["cpu_boost"]
     if boost is None:
         yield HostFinding(subject="boost", seen="not visible from here", weight=NOTE)
     elif not boost:
@@ -150,12 +150,12 @@ def _boost(looks: Looks) -> Iterator[HostFinding]:
         )
 
 
-def _hyperthreads(looks: Looks) -> Iterator[HostFinding]:
-    active = looks.host["cpu_hyperthreads"]
+def _hyperthreads(readings: HostReadings) -> Iterator[HostFinding]:
+    active = readings.host["cpu_hyperthreads"]
     if active is None:
         yield HostFinding(subject="hyperthreads", seen="not visible from here", weight=NOTE)
     elif not active:
-        unseen = "; the host's are not visible" if looks.host.get("virtual_machine") else ""
+        unseen = "; the host's are not visible" if readings.host.get("virtual_machine") else ""
         yield HostFinding(subject="hyperthreads", seen=f"off{unseen}")
     else:
         advice = (
@@ -165,34 +165,34 @@ def _hyperthreads(looks: Looks) -> Iterator[HostFinding]:
         yield HostFinding(subject="hyperthreads", seen=seen, weight=NOTE, advice=advice)
 
 
-def _pinning(looks: Looks) -> Iterator[HostFinding]:
-    placement = looks.placement
+def _pinning(readings: HostReadings) -> Iterator[HostFinding]:
+    placement = readings.placement
     if not placement.cpus:
         yield HostFinding(subject="pinning", seen=placement.reason, weight=NOTE)
         return
-    seen = f"{looks.threads} threads on processors {', '.join(map(str, placement.cpus))}"
-    if looks.threads < looks.cores or looks.cores == 1:
+    seen = f"{readings.threads} threads on processors {', '.join(map(str, placement.cpus))}"
+    if readings.threads < readings.cores or readings.cores == 1:
         yield HostFinding(subject="pinning", seen=seen)
         return
-    advice = f"hardware.threads={looks.cores - 1} leaves a core to everything else"
+    advice = f"hardware.threads={readings.cores - 1} leaves a core to everything else"
     yield HostFinding(subject="pinning", seen=f"{seen}: all there are", weight=NOTE, advice=advice)
 
 
-def _threads(looks: Looks) -> Iterator[HostFinding]:
-    variables = cast("Mapping[str, str]", looks.host["variables"])
+def _threads(readings: HostReadings) -> Iterator[HostFinding]:
+    variables = cast("Mapping[str, str]", readings.host["variables"])
     told = {name: variables[name] for name in _THREAD_VARIABLES if name in variables}
     shown = ", ".join(f"{name}={value}" for name, value in told.items())
-    seen = f"{looks.threads} for {looks.cores} cores"
-    if looks.threads > looks.cores:
-        advice = f"hardware.threads={looks.cores}: more than cores wait for each other"
+    seen = f"{readings.threads} for {readings.cores} cores"
+    if readings.threads > readings.cores:
+        advice = f"hardware.threads={readings.cores}: more than cores wait for each other"
         yield HostFinding(subject="threads", seen=seen, weight=BAD, advice=advice)
     else:
         aside = f"; {shown} here do not reach measuring processes" if shown else ""
         yield HostFinding(subject="threads", seen=seen + aside)
 
 
-def _layout(looks: Looks) -> Iterator[HostFinding]:
-    level = looks.host["address_randomisation"]
+def _layout(readings: HostReadings) -> Iterator[HostFinding]:
+    level = readings.host["address_randomisation"]
     if level is None:
         seen = "address randomisation: not told by this platform"
         yield HostFinding(subject="layout", seen=seen, weight=NOTE)
@@ -206,10 +206,10 @@ def _layout(looks: Looks) -> Iterator[HostFinding]:
         yield HostFinding(subject="layout", seen=seen, weight=BAD, advice=advice)
 
 
-def _pages(looks: Looks) -> Iterator[HostFinding]:
-    pages = looks.host["transparent_huge_pages"]
+def _pages(readings: HostReadings) -> Iterator[HostFinding]:
+    pages = readings.host["transparent_huge_pages"]
     seen = f"huge pages: {pages or 'not told by this platform'}"
-    used = cast("int | None", looks.host["swap_used_bytes"])
+    used = cast("int | None", readings.host["swap_used_bytes"])
     yield HostFinding(subject="memory", seen=seen, weight=GOOD if pages else NOTE)
     if used:
         advice = "sudo swapoff --all, or free memory: a page from disk costs milliseconds"
@@ -217,9 +217,9 @@ def _pages(looks: Looks) -> Iterator[HostFinding]:
         yield HostFinding(subject="swap", seen=seen, weight=BAD, advice=advice)
 
 
-def _clock(looks: Looks) -> Iterator[HostFinding]:
-    source = cast("str | None", looks.host["clock_source"])
-    calibration = looks.calibration
+def _clock(readings: HostReadings) -> Iterator[HostFinding]:
+    source = cast("str | None", readings.host["clock_source"])
+    calibration = readings.calibration
     seen = (
         f"{source or 'unknown source'}: {calibration.pair_cost_ns:.0f} ns for two reads, "
         f"steps of {calibration.step_ns:.0f} ns"
@@ -232,8 +232,8 @@ def _clock(looks: Looks) -> Iterator[HostFinding]:
         yield HostFinding(subject="clock", seen=seen, weight=NOTE if slow else GOOD)
 
 
-def _device(looks: Looks) -> Iterator[HostFinding]:
-    state = looks.device
+def _device(readings: HostReadings) -> Iterator[HostFinding]:
+    state = readings.device
     if not state:
         return
     if "unavailable" in state:
@@ -253,7 +253,7 @@ def _device(looks: Looks) -> Iterator[HostFinding]:
         yield HostFinding(subject="GPU clocks", seen=seen, weight=BAD, advice=advice)
 
 
-_QUESTIONS: tuple[Callable[[Looks], Iterator[HostFinding]], ...] = (
+_CHECKS: tuple[Callable[[HostReadings], Iterator[HostFinding]], ...] = (
     _grade,
     _others,
     _stolen,

@@ -1,4 +1,4 @@
-"""The loop that anybody would write: what benchorch's own timing is checked against."""
+"""Plain timing loop: the reference for benchorch's own timing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control groups above this process grant it: memory, processor time, and mercy.
+"""Limits of the control groups above this process: memory, processor time, kills.
 
 Both versions are read. A limit may sit on any level above a process, so every level that is
 visible here is asked and the tightest answer counts. ``root`` is where ``proc`` and ``sys`` are.
@@ -31,14 +31,14 @@ def cpu_quota_cores(root: Path = ROOT) -> float | None:
 
 
 def throttled_periods(root: Path = ROOT) -> int | None:
-    """How often the quota has stopped this process's own group so far."""
+    """Number of periods in which the quota has stopped this process's own group so far."""
     for level in _levels("cpu", root):
         return read_keyed(level / "cpu.stat").get("nr_throttled")
     return None
 
 
 def oom_kills(root: Path = ROOT) -> int | None:
-    """A count that rises with every out-of-memory kill seen from here; None where none is kept."""
+    """Count of out-of-memory kills visible from here; None where none is kept."""
     files = [root / "proc/vmstat"]
     for level in _levels("memory", root):
         files += [level / "memory.events", level / "memory.oom_control"]

@@ -36,7 +36,7 @@ def declared_peaks(hardware: ConfigNode, device: str, threads: int) -> Peaks | N
 
 
 def beside(measured: Peaks, declared: Peaks | None) -> Peaks:
-    """What was measured, with what its data sheet promises for a comparison."""
+    """Measured peaks, with those of the data sheet for a comparison."""
     if declared is None:
         return measured
     dtypes = [dtype for dtype in measured.flops_per_s if dtype in declared.flops_per_s]

@@ -1,4 +1,4 @@
-"""What this machine is and which software is on it, as far as it can sway a measurement.
+"""Description of this machine and its software, as far as it can sway a measurement.
 
 Nothing heavy is imported and no environment variable is recorded that is not named here.
 What cannot be read is None: unknown is not the same as off.
@@ -81,7 +81,7 @@ def describe_host(root: Path = ROOT) -> dict[str, Json]:
 
 @cache
 def is_installed(distribution: str) -> bool:
-    """Whether a distribution of that name is there; imports nothing of it."""
+    """Whether a distribution is installed; imports nothing of it."""
     from importlib import metadata
 
     try:
@@ -157,7 +157,7 @@ def allowed_cpus() -> frozenset[int]:
 
 
 def _cores_of(cpus: frozenset[int], root: Path) -> int:
-    """How many physical cores these logical ones are."""
+    """Number of physical cores of these logical ones."""
     siblings = {read_text(root / _CPU / f"cpu{cpu}/topology/thread_siblings_list") for cpu in cpus}
     if "" not in siblings:
         return len(siblings)
@@ -199,13 +199,13 @@ def _processor_settings(root: Path) -> dict[str, Json]:
 
 
 def _governors(cpu: Path) -> str | None:
-    """What sets the clocks of the processors allowed here; several names where they differ."""
+    """Frequency governors of the processors allowed here; several names where they differ."""
     files = (cpu / f"cpu{number}/cpufreq/scaling_governor" for number in allowed_cpus())
     return ", ".join(sorted({read_text(file) for file in files} - {""})) or None
 
 
 def _boost(cpu: Path) -> bool | None:
-    """Whether clocks may rise above nominal; each driver family says so in its own file."""
+    """Whether clocks may rise above nominal; each driver family has its own file."""
     no_turbo = _as_bool(read_number(cpu / "intel_pstate/no_turbo"))
     return _as_bool(read_number(cpu / "cpufreq/boost")) if no_turbo is None else not no_turbo
 
@@ -225,7 +225,7 @@ def _memory(root: Path) -> dict[str, Json]:
 
 
 def _neighbours(root: Path) -> dict[str, Json]:
-    """What others on this machine, or under it, take away."""
+    """Load, stolen time and throttling by others."""
     return {
         "load_average": list(os.getloadavg()),
         "cpu_steal_s": _steal_s(root),
@@ -234,7 +234,7 @@ def _neighbours(root: Path) -> dict[str, Json]:
 
 
 def _steal_s(root: Path) -> float | None:
-    """Seconds since boot in which the hypervisor ran somebody else, over all processors."""
+    """Seconds since boot in which the hypervisor ran other guests, over all processors."""
     first = read_text(root / "proc/stat").partition("\n")[0].split()
     return int(first[8]) / os.sysconf("SC_CLK_TCK") if len(first) > 8 else None
 

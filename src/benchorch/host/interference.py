@@ -1,4 +1,4 @@
-"""What the machine was like while a process measured: others' load, stolen time, clocks."""
+"""System interference during a measurement: load of others, stolen time, clocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Usage:
     Attributes:
         total: idle time included.
         busy: used by any process, this one included.
-        stolen: in which the hypervisor ran somebody else though there was work here.
+        stolen: in which the hypervisor ran another guest though there was work here.
     """
 
     total: float
@@ -46,9 +46,9 @@ def usage(root: Path = ROOT) -> Usage | None:
 
 
 def steal_ratio(before: Usage | None, after: Usage | None) -> float | None:
-    """Share of the wanted processor time that the hypervisor gave to somebody else.
+    """Share of the required processor time that the hypervisor gave to other guests.
 
-    Of the wanted time, not of all: idle processors are never stolen from, and would dilute it.
+    Of the required time, not of all: idle processors are never stolen from, and would dilute it.
     """
     if before is None or after is None:
         return None
@@ -57,8 +57,8 @@ def steal_ratio(before: Usage | None, after: Usage | None) -> float | None:
     return stolen / wanted if wanted > 0 else None
 
 
-class Surroundings:
-    """Looks once when it is made, and once when it is asked."""
+class Interference:
+    """Interference from the construction of this object until `conditions` is called."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
@@ -74,11 +74,11 @@ class Surroundings:
         cpus: tuple[int, ...],
         device_state: Mapping[str, Json],
     ) -> Conditions:
-        """What has happened since; what the platform does not tell is None.
+        """Conditions since construction; None for what the platform does not report.
 
         Args:
             cpus: the processors that the process is pinned to; empty where it is not.
-            device_state: what the accelerator says of itself.
+            device_state: the accelerator's own report.
         """
         after, own_s = usage(self._root), _own_cpu_s() - self._own_s
         throttled = cgroup.throttled_periods(self._root)
@@ -123,7 +123,7 @@ def _threads(root: Path) -> int | None:
 
 
 def frequencies_khz(cpus: Iterable[int], root: Path = ROOT) -> dict[int, int]:
-    """The clock of each processor now, where the kernel tells; a virtual machine does not."""
+    """Current clock of each processor whose kernel reports it; virtual machines do not."""
     found = {cpu: read_number(root / _CPU / f"cpu{cpu}/cpufreq/scaling_cur_freq") for cpu in cpus}
     return {cpu: khz for cpu, khz in found.items() if khz is not None}
 

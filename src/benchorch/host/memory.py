@@ -15,7 +15,7 @@ _KIB = 1024
 
 
 def own_rss_bytes(status: Path = _STATUS) -> int:
-    """What this process has resident now."""
+    """Resident bytes of this process now."""
     told = _field_bytes(status, "VmRSS")
     if told is not None:
         return told
@@ -25,7 +25,7 @@ def own_rss_bytes(status: Path = _STATUS) -> int:
 
 
 def own_peak_bytes(status: Path = _STATUS) -> int:
-    """The most that this process has had resident since its start, or since `reset_own_peak`.
+    """Peak resident bytes of this process since its start, or since `reset_own_peak`.
 
     Not from getrusage where it can be helped: Linux starts that count at the parent's size, and
     nothing resets it.
@@ -38,7 +38,7 @@ def own_peak_bytes(status: Path = _STATUS) -> int:
 
 
 def reset_own_peak(clear_refs: Path = _CLEAR_REFS) -> bool:
-    """Count the peak from here on; False where the system cannot, and it goes on from the start."""
+    """Restart counting the peak; False where the system cannot."""
     try:
         clear_refs.write_text(_RESET_PEAK)
     except OSError:
@@ -47,7 +47,7 @@ def reset_own_peak(clear_refs: Path = _CLEAR_REFS) -> bool:
 
 
 def _field_bytes(status: Path, name: str) -> int | None:
-    """A size from what Linux tells of a process; None elsewhere."""
+    """A size from Linux's status of a process; None elsewhere."""
     with contextlib.suppress(OSError):
         for line in status.read_text().splitlines():
             if line.startswith(f"{name}:"):

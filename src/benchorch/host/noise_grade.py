@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 
-from benchorch.host.canary import square
 from benchorch.host.interference import steal_ratio, usage
 from benchorch.host.pinning import pinned
+from benchorch.host.reference_workload import square
 from benchorch.units import NS_PER_MS, NS_PER_S, ns_to_s
 
 A_RATIO = 1.02
@@ -24,7 +24,7 @@ A_STEAL_RATIO = 0.005
 
 _QUANTUM_NS = NS_PER_MS
 _LEAST_QUANTA = 100
-_GROUP = 25  # quanta that are as long together as a canary
+_GROUP = 25  # quanta that are together as long as the reference workload
 _DRIFT_RATIOS = {"A": 0.0, "B": 0.05, "C": 0.10}
 _WIDENING = 3.0
 _WIDEST_RATIO = 0.25
@@ -32,7 +32,7 @@ _WIDEST_RATIO = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """How far absolute times of this machine can be trusted.
+    """Noise level: the trust that absolute times of this machine deserve.
 
     Attributes:
         letter: ``A`` quiet; ``B`` usable; ``C`` only for interleaved comparisons.
@@ -66,7 +66,7 @@ class Grade:
 
 @functools.cache
 def grade() -> Grade:
-    """The grade of this machine, looked at once in a process; takes a second."""
+    """The grade of this machine, measured once per process in a second."""
     with pinned(1):
         before, started_ns = usage(), perf_counter_ns()
         quanta_ns = _spin()
@@ -75,7 +75,7 @@ def grade() -> Grade:
 
 
 def judge(quanta_ns: Sequence[int], steal: float | None, elapsed_s: float = 0.0) -> Grade:
-    """The grade of a machine on which equal pieces of work took so long.
+    """The grade of a machine from the durations of equal pieces of work.
 
     Args:
         quanta_ns: at least 100 of them, in order of time.

@@ -39,7 +39,7 @@ _PROCESSOR = ("architecture", "cpu_model", "cpu_physical_count", "cpu_quota_core
 
 
 def find_peaks(device: str, threads: int) -> Peaks:
-    """The machine's peaks, measured now unless they are known; measuring takes seconds."""
+    """The machine's peaks, measured now unless cached; measuring takes seconds."""
     known = known_peaks(device, threads)
     if known is not None:
         return known
@@ -54,7 +54,7 @@ def find_peaks(device: str, threads: int) -> Peaks:
 
 
 def known_peaks(device: str, threads: int) -> Peaks | None:
-    """Those that were measured before, or None; imports nothing heavy.
+    """Peaks measured before, or None; imports nothing heavy.
 
     Those of a disturbed machine are known for an hour: then it may have come to rest.
     """
@@ -161,7 +161,7 @@ def _triad_bytes_per_s(device: str) -> float:
 
 
 def _launch_ns() -> float:
-    """How long one of many kernels takes that do nothing worth mentioning, launches included."""
+    """Time per launch of a nearly empty kernel."""
     import torch
 
     one = torch.ones(1, device="cuda")

@@ -21,7 +21,7 @@ _NODES = "sys/devices/system/node"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where a process should run.
+    """Processors on which a process should run.
 
     Attributes:
         cpus: one hyperthread of each core it gets; empty where it cannot be pinned.
@@ -121,7 +121,7 @@ def _cores(root: Path) -> list[_Core]:
 
 
 def _nodes(root: Path) -> dict[int, int]:
-    """The memory node of each processor; empty where the kernel knows of none."""
+    """The memory node of each processor; empty where the kernel lists none."""
     return {
         cpu: int(folder.name.removeprefix("node"))
         for folder in sorted((root / _NODES).glob("node[0-9]*"))

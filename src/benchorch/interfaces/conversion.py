@@ -1,4 +1,4 @@
-"""The links of a chain: what turns one format into another."""
+"""Steps of a conversion chain, each from one format to another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRequest:
-    """What a file step is given.
+    """Arguments of a file step.
 
     Attributes:
         module: makes the live module, earlier module steps applied; call it only if needed.
@@ -74,7 +74,7 @@ class Step(ABC):
 
     @property
     def tolerance_ratio(self) -> float:
-        """The relative L2 error of outputs that this step alone may well cause."""
+        """Relative L2 error of outputs that this step alone may cause."""
         return SAME_ARITHMETIC_RATIO
 
     @property
@@ -83,7 +83,7 @@ class Step(ABC):
         return int(getattr(self, "samples", 0))
 
     def unavailable(self, device: str) -> str | None:
-        """Why it cannot be done for this device on any machine, or None; imports nothing heavy."""
+        """Reason why no machine can do it for this device, or None; imports nothing heavy."""
         return None
 
 
@@ -104,7 +104,7 @@ class FileStep(Step):
 
 
 class StateStep(FileStep):
-    """Changes the live module too, but at a cost: what it computed is kept and put back.
+    """Changes the live module and keeps the computed state as files, to be restored.
 
     Quantised weights, for instance. The module that ``build`` gets is its own, to be changed.
     """

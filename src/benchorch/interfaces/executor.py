@@ -1,4 +1,4 @@
-"""Where trials run."""
+"""Executors: where trials run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Emit = Callable[[Event], None]
 
 
 class TrialRunner(Protocol):
-    """Runs one trial on the node where it is called; never raises for the trial's own faults."""
+    """Runs one trial on the node where it is called; never raises for the trial's own failure."""
 
     def __call__(self, trial: Trial, *, attempt: int, isolated: bool, emit: Emit) -> TrialResult:
         """The trial's result; ``isolated`` runs each stage in a fresh child process."""
@@ -22,26 +22,26 @@ class TrialRunner(Protocol):
 
 
 class Executor(ABC):
-    """Takes trials to nodes of their hardware, one at a time on each."""
+    """Runs trials on nodes of their hardware, one at a time on each."""
 
     @abstractmethod
     def unreachable(self, hardware_kind: str) -> str | None:
         """Why trials of this hardware cannot run through this executor, or None.
 
-        Asked while planning: it neither connects nor starts anything.
+        Called while planning: it neither connects nor starts anything.
         """
 
     def is_simulated(self) -> bool:
-        """Whether this machine plays those that are asked for, so that they lack what it lacks."""
+        """Whether nodes are simulated on this machine, so that they lack what it lacks."""
         return False
 
     def is_remote(self) -> bool:
-        """Whether trials may run on machines that have disks of their own."""
+        """Whether trials may run on machines with their own disks."""
         return False
 
     @abstractmethod
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
-        """Each trial's result as soon as it is there, in any order; exactly one per trial.
+        """Each trial's result as soon as it is available, in any order; exactly one per trial.
 
         Closing the iterator early ends everything it started.
         """

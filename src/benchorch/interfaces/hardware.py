@@ -14,7 +14,7 @@ KIND_VARIABLE = "BENCHORCH_HARDWARE_KIND"
 
 
 class Timing(NamedTuple):
-    """What one block took, in nanoseconds.
+    """Duration of one block, in nanoseconds.
 
     Attributes:
         wall: drained before the first read and before the last.
@@ -43,7 +43,7 @@ class TimedBlock(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What has happened to this process so far; only differences mean anything.
+    """Event counts of this process so far; only differences mean anything.
 
     Attributes:
         preemptions: involuntary context switches of the thread that issues the calls.
@@ -59,7 +59,7 @@ class Counts(NamedTuple):
 
 
 class Clock(ABC):
-    """Reads time on one host and knows when its device is idle."""
+    """Time on one host, and waiting for its device."""
 
     @abstractmethod
     def now_ns(self) -> int:
@@ -112,7 +112,7 @@ class Clock(ABC):
 
     @abstractmethod
     def counts(self) -> Counts:
-        """What has happened to this process so far; never read inside a timed region."""
+        """Event counts of this process so far; never read inside a timed region."""
 
     @abstractmethod
     def flush_caches(self) -> None:
@@ -120,15 +120,15 @@ class Clock(ABC):
 
     @abstractmethod
     def calibrate(self) -> Calibration:
-        """What a read costs here."""
+        """Cost of a read here."""
 
 
 class Meter(ABC):
-    """What a machine counts about itself besides time; read outside timed regions."""
+    """Counters of a machine besides time; read outside timed regions."""
 
     @abstractmethod
     def no_energy(self) -> str | None:
-        """Why there is no energy counter, or None where there is one."""
+        """Reason why there is no energy counter, or None."""
 
     @property
     @abstractmethod
@@ -182,10 +182,10 @@ class Hardware(ABC):
 
     @abstractmethod
     def mismatch(self) -> str | None:
-        """Why the machine this runs on is not of this kind, or None."""
+        """Reason why this machine is not of this kind, or None."""
 
     def cannot_simulate(self) -> str | None:
-        """Why the machine this runs on cannot even play one of this kind, or None."""
+        """Reason why this machine cannot simulate one of this kind, or None."""
         return None
 
     @abstractmethod
@@ -198,4 +198,4 @@ class Hardware(ABC):
 
     @abstractmethod
     def meter(self) -> Meter:
-        """What this host counts about itself besides time."""
+        """Counters of this host besides time."""

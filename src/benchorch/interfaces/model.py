@@ -32,7 +32,7 @@ class Model(ABC):
 
     @property
     def gives(self) -> tuple[Format, ...]:
-        """What a chain may take it for, without importing anything.
+        """Formats that a chain may start from; imports nothing.
 
         ``CALLABLE`` is a module that runs and that nobody can look into.
         """
@@ -40,7 +40,7 @@ class Model(ABC):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """What people call it besides its name: its author, its task; nothing is read from them."""
+        """Labels for people besides the name, e.g. author and task."""
         return {}
 
     @abstractmethod
@@ -61,11 +61,11 @@ class Model(ABC):
 
     @abstractmethod
     def identity(self) -> Mapping[str, Json] | None:
-        """What, with the seed, determines every weight; None where only loading can tell.
+        """Values that with the seed determine every weight; None where only loading can show it.
 
         Weights that come from a file enter as the digest of its bytes.
         """
 
     @abstractmethod
     def problems(self, workload: Workload) -> Sequence[str]:
-        """Every mistake that can be seen without importing torch, one sentence each."""
+        """Every mistake that can be found without importing torch, one sentence each."""

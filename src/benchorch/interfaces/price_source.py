@@ -1,4 +1,4 @@
-"""Who can be asked what a machine costs today."""
+"""Sources of current instance prices."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import NamedTuple
 
 
 class SpotPrice(NamedTuple):
-    """Of one kind over a region's zones, in dollars an hour."""
+    """Of one kind over a region's zones, in USD per hour."""
 
     median: float
     least: float
 
 
 class PriceSource(ABC):
-    """Asks over the network; PriceUnavailable where it gets no answer."""
+    """Requests prices over the network; PriceUnavailable without a response."""
 
     @abstractmethod
     def on_demand(self, kinds: Collection[str], region: str) -> Mapping[str, float]:
-        """Dollars an hour by kind; kinds that are not sold there are missing."""
+        """USD per hour by kind, without kinds that are not sold there."""
 
     @abstractmethod
     def spot(self, kinds: Collection[str], region: str) -> Mapping[str, SpotPrice]:
-        """The newest price of each zone, by kind; kinds that are not sold there are missing."""
+        """The newest spot prices by kind, without kinds that are not sold there."""

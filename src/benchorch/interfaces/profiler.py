@@ -1,4 +1,4 @@
-"""What records where a call's time goes, once everything has been measured."""
+"""Profilers of a call's time, run once everything has been measured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureRequest:
-    """What a profiler is given.
+    """Arguments of a profiler.
 
     Attributes:
         load: loads the artifact; with a directory, so that its runtime writes there what it knows
@@ -41,7 +41,7 @@ class CaptureRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedProfile:
-    """What a profiler left.
+    """Result of a profiler.
 
     Attributes:
         profiler: what recorded: ``torch``, ``onnxruntime``, ``nsys``.
@@ -70,14 +70,14 @@ class Profiler(ABC):
 
     @abstractmethod
     def unavailable(self, device: str) -> str | None:
-        """Why it cannot record on this device here, or None; imports nothing heavy."""
+        """Reason why it cannot record on this device here, or None; imports nothing heavy."""
 
     def under(self, directory: Path) -> tuple[str, ...]:
         """The program and options that the profiled process is started by; empty for none."""
         return ()
 
     def stretch(self, name: str) -> AbstractContextManager[object]:
-        """Marks a stretch of the process outside of calls: ``model``, ``inputs``."""
+        """Mark a phase of the process outside of calls: ``model``, ``inputs``."""
         return nullcontext()
 
     @abstractmethod

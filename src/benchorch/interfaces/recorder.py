@@ -1,4 +1,4 @@
-"""Where results go once they are safe on disk."""
+"""Recorders: where results go once they are on disk."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from benchorch.domain.trial import Plan, Trial
 
 
 class Recorder(ABC):
-    """Copies a run's journal to a tracker; may be interrupted and run again at any time."""
+    """Copies a run's journal to a tracker; may be interrupted and repeated at any time."""
 
     @property
     @abstractmethod
     def address(self) -> Mapping[str, str]:
-        """Where it records, without secrets: ``uri``, ``experiment``; empty where nothing is kept.
+        """The tracker, without secrets: ``uri``, ``experiment``; empty if nothing is recorded.
 
-        What was recorded at one address is still missing at another.
+        What was recorded at one address is still to be recorded at another.
         """
 
     @abstractmethod
     def open(self, plan: Plan, directory: Path) -> str:
-        """Make or find the parent run; returns its id; RecordError if the tracker is away."""
+        """Make or find the parent run; returns its id; RecordError if the tracker is down."""
 
     @abstractmethod
     def record(self, trial: Trial, result: TrialResult, summary: Summary, directory: Path) -> str:
-        """One trial as a child run; returns its id; RecordError if the tracker is away.
+        """Record one trial as a child run; returns its id; RecordError if the tracker is down.
 
         Args:
-            directory: the trial's own, whose files become artifacts.
+            directory: the trial's, whose files become artifacts.
         """
 
     @abstractmethod
     def close(self, directory: Path, *, complete: bool) -> None:
-        """The parent's artifacts and its end; RecordError if the tracker is away."""
+        """Upload the parent run's artifacts and end it; RecordError if the tracker is down."""

@@ -1,4 +1,4 @@
-"""What loads an artifact and calls it."""
+"""Runtimes load an artifact and call it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """What a runtime is given.
+    """Arguments of a runtime.
 
     Attributes:
         module: makes the live module, module steps applied; call it only if needed.
@@ -54,7 +54,7 @@ class Executable(ABC):
         """A call without arguments, its inputs resident on the device."""
 
     def calling(self) -> AbstractContextManager[object]:
-        """Entered once around many calls, it spares each of them what all would do alike.
+        """Context entered once around many calls, with the setup that they share.
 
         Calls outside of it, or on other threads, are right as well, only dearer.
         """
@@ -62,7 +62,7 @@ class Executable(ABC):
 
     @abstractmethod
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
-        """What a bound call returned, on the host, floats as float32 or float64.
+        """Outputs of a bound call on the host, floats as float32 or float64.
 
         Names are ``0``, ``1``, ... in the order of the flattened outputs, the same for every
         runtime, so that conversions can be compared.
@@ -70,10 +70,10 @@ class Executable(ABC):
 
     @abstractmethod
     def facts(self) -> Mapping[str, Json]:
-        """What really runs: ``dtype``, ``threads``, ``provider``, ``device``."""
+        """Effective settings: ``dtype``, ``threads``, ``provider``, ``device``."""
 
     def own_profile(self) -> Path | None:
-        """What the runtime recorded of all calls since it was loaded to be profiled.
+        """The runtime's own profile of all calls since it was loaded.
 
         Ends the recording; None where the runtime keeps no profile.
         """
@@ -101,12 +101,12 @@ class Runtime(ABC):
 
     @property
     def tolerance_ratio(self) -> float:
-        """The relative L2 error of outputs that this runtime alone may well cause."""
+        """Relative L2 error of outputs that this runtime alone may cause."""
         return SAME_ARITHMETIC_RATIO
 
     @abstractmethod
     def unavailable(self, device: str) -> str | None:
-        """Why it cannot run on this device on any machine, or None; imports nothing heavy."""
+        """Reason why no machine can run it on this device, or None; imports nothing heavy."""
 
     @abstractmethod
     def load(self, request: LoadRequest) -> Executable:

@@ -1,4 +1,4 @@
-"""How work is issued."""
+"""Scenarios: ways of issuing queries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Scenario(ABC):
         items_per_call: int,
         cold_caches: bool = False,
     ) -> Observations:
-        """Issue the calls in turn until `stopping` has seen enough; record every block.
+        """Issue the calls cyclically until `stopping` ends the run; record every block.
 
         Args:
             calls: the same executable bound to different inputs; at least one.

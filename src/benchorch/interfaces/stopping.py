@@ -1,4 +1,4 @@
-"""When enough has been seen, within a process and over processes."""
+"""Stopping rules, within a process and over processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Stopping(ABC):
 
     @abstractmethod
     def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
-        """Whether one process has seen enough, given all its blocks so far."""
+        """Whether one process has enough calls, given all its blocks so far."""
 
     @abstractmethod
     def enough_processes(
@@ -21,7 +21,7 @@ class Stopping(ABC):
         log_ratios: Sequence[float] = (),
         delta_ratio: float = 0.01,
     ) -> str | None:
-        """Why no further process is needed, e.g. ``converged``; None while one is.
+        """Reason to stop, e.g. ``converged``; None while a further process is needed.
 
         Args:
             medians_ns: each finished process's headline: its steady median per query.

@@ -1,4 +1,4 @@
-"""Where artifacts are kept."""
+"""Artifact stores."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from benchorch.domain.trial import ConfigNode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What a store knows of one artifact.
+    """One artifact in a store.
 
     Attributes:
         artifact: the files.
-        name: for people and for ``rebuild=never``: model, chain and input shapes.
+        name: for people and for ``rebuild=never``: model, conversion and input shapes.
         fields: the BuildKey's fields.
         created_at: ISO 8601, UTC.
-        state: ``complete``, ``failed``, ``quarantined`` or ``dropped``.
+        state: ``complete``, ``failed``, ``quarantined`` or ``dropped`` (evicted).
         detail: why it is not complete, or an empty string.
-        remote: where other machines find it, or an empty string; the artifact's path is where it
-            lies on this machine, or would.
+        remote: where other machines find it, or an empty string; the artifact's path is its place
+            on this machine, whether or not it is there.
     """
 
     artifact: Artifact
@@ -41,10 +41,10 @@ class Store(ABC):
 
     @abstractmethod
     def problems(self) -> Sequence[str]:
-        """Why nothing can be kept here, one sentence each; touches nothing that exists."""
+        """Why nothing can be kept here, one sentence each; changes nothing that exists."""
 
     def is_shared(self) -> bool:
-        """Whether machines without a common disk find what others have built."""
+        """Whether machines without a shared file system find what others have built."""
         return False
 
     @abstractmethod
@@ -64,7 +64,7 @@ class Store(ABC):
         """The artifact, and whether this call built it.
 
         One builder at a time in all processes: others wait and then reuse. `make` fills an empty
-        directory; when it raises, the failure is remembered for people and raised again, and
+        directory; when it raises, the failure is recorded for people and raised again, and
         nothing partial is ever visible. ``force`` builds even if one exists.
         """
 
@@ -74,21 +74,21 @@ class Store(ABC):
 
     @abstractmethod
     def scratch(self, key: str) -> Path:
-        """A directory of that key's own for a compiler's cache; not an artifact."""
+        """The key's own directory for a compiler's cache; not an artifact."""
 
     @abstractmethod
     def entries(self) -> Sequence[Entry]:
-        """Everything kept, newest first, failed and quarantined too."""
+        """All entries, newest first, failed and quarantined ones too."""
 
     @abstractmethod
     def in_use(self) -> AbstractContextManager[None]:
-        """While this is open, no process drops what anybody finds or builds; then room is made."""
+        """While this is open, no process evicts what any process finds or builds; then `trim`."""
 
     @abstractmethod
     def trim(self) -> Sequence[str]:
-        """Drop what was used longest ago until the store is as small as it is to be; the keys.
+        """Evict the least recently used artifacts until the quota is kept; the keys.
 
-        What may be in use stays, and of what goes it is remembered that it was built.
+        What may be in use stays, and an evicted artifact's manifest is kept.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""A user's own callable, checked unimported, then called.
+"""Reference to a user's own callable: checked without importing it, then resolved.
 
 It is named ``package.module:attribute`` or ``path/to/file.py:attribute``. The rule for what may be
 called: any importable function or class that is not part of Python's standard library, under
@@ -47,7 +47,7 @@ _RUNS_FILES = {
 
 
 def callable_problems(where: str, reference: str, arguments: Mapping[str, Json]) -> list[str]:
-    """Why a reference cannot be called so: its spelling, module, attribute and arguments."""
+    """Problems of a call: the reference's spelling, module, attribute, and the arguments."""
     problems = reference_problems(where, reference)
     source = None if problems else _source(reference)[0]
     if source is None:
@@ -58,7 +58,7 @@ def callable_problems(where: str, reference: str, arguments: Mapping[str, Json])
 
 
 def reference_problems(where: str, reference: str) -> list[str]:
-    """Why a reference cannot be called at all: its spelling, module or attribute."""
+    """Problems of a reference alone: its spelling, module or attribute."""
     if not _is_reference(reference):
         dotted = _DOTTED.fullmatch(reference)
         guess = f" Did you mean {f'{dotted[1]}:{dotted[2]}'!r}?" if dotted else ""
@@ -164,7 +164,7 @@ def _imported(name: str) -> ModuleType:
 
 
 class UserCode:
-    """Around every call into a user's code: what it raises becomes a BuildError of kind user_code.
+    """Context of every call into a user's code: exceptions become BuildErrors.
 
     Running out of memory stays what it is: that is the machine's answer, not a bug.
     """

@@ -1,4 +1,4 @@
-"""A tensor as YAML declares it: a shape of numbers and symbols, and a dtype."""
+"""Declaration of a tensor in YAML: a shape of numbers and symbols, and a dtype."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNSTATED_DTYPE = "float32"
 
 
 def tensor_spec(name: str, shape: Json, dtype: Json) -> TensorSpec:
-    """The spec of a declared tensor; ConfigError where the shape is none."""
+    """The spec of a declared tensor; ConfigError for an invalid shape."""
     complaints = shape_problems(f"model.inputs.{name}", shape)
     if complaints:
         raise ConfigError(complaints)
@@ -39,7 +39,7 @@ def shape_problems(where: str, shape: Json) -> list[str]:
 
 
 def is_size(size: object) -> bool:
-    """Whether a value is a whole number above 0; true is not 1 here."""
+    """Whether a value is a whole number above 0; booleans are not."""
     return isinstance(size, int) and not isinstance(size, bool) and size > 0
 
 
@@ -77,7 +77,7 @@ def dtype_problems(where: str, declared: Json, workload: Workload) -> list[str]:
 
 
 def key_problems(where: str, node: Mapping[str, Json], known: Sequence[str]) -> list[str]:
-    """Keys that mean nothing here."""
+    """Unknown keys of a node."""
     return [
         f"{where}.{key}: unknown option.{suggest(key, known)} Options: {', '.join(known)}."
         for key in node

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredBatches:
-    """What every batch of a source must hold.
+    """Contents required of every batch of a source.
 
     Attributes:
         tensors: by each tensor's name ``shape`` and ``dtype``.
@@ -48,7 +48,7 @@ class DeclaredBatches:
         )
 
     def problems(self, workload: Workload) -> list[str]:
-        """What is wrong with the declaration."""
+        """Problems of the declaration."""
         if not self.tensors:
             return [
                 "model.inputs.tensors: is missing; declare each tensor of a batch, "
@@ -63,11 +63,11 @@ class DeclaredBatches:
     def arrays(
         self, yielded: Mapping[str, object], workload: Workload
     ) -> dict[str, NDArray[generic]]:
-        """The declared tensors of one batch; BuildError where it is another one."""
+        """The declared tensors of one batch; BuildError where the batch differs."""
         return {spec.name: self._array(spec, yielded, workload) for spec in self.specs()}
 
     def refusal(self, what: str) -> BuildError:
-        """The user's bug: what their code yielded."""
+        """BuildError for what a user's code yielded."""
         return BuildError(f"{self.reference} yielded {what}", kind="user_code")
 
     def _array(

@@ -1,4 +1,4 @@
-"""What all models share: inputs, plain arguments and a checkpoint, as a YAML declares them."""
+"""Base of all models: inputs, plain arguments and a checkpoint, as a YAML declares them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class DeclaredModel(Model):
         }
 
     def declared_problems(self, workload: Workload) -> Sequence[str]:
-        """What is wrong with the inputs, the checkpoint and the plain arguments."""
+        """Problems of the inputs, the checkpoint and the plain arguments."""
         return [
             *input_set(self.inputs).problems(workload),
             *checkpoint_problems(self.checkpoint),

@@ -37,7 +37,7 @@ class ExportedModel(DeclaredModel):
     digest: str
 
     def load(self, seed: int) -> torch.nn.Module:
-        """The graph; BuildError where the file is not what was written."""
+        """The graph; BuildError where the file has changed."""
         path = Path(self.program) / PROGRAM_FILE
         found = self._program_problems()
         if found:

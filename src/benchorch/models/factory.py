@@ -37,7 +37,7 @@ class FactoryModel(DeclaredModel):
     arguments: Mapping[str, Json] = field(default_factory=dict)
 
     def load(self, seed: int) -> torch.nn.Module:
-        """What the factory returns; BuildError of kind user_code where that is no module."""
+        """The factory's module; BuildError of kind user_code where it returns anything else."""
         import torch
 
         make = resolve_callable(self.factory)

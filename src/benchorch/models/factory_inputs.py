@@ -39,7 +39,7 @@ class FactoryInputs:
         return self._declared().specs()
 
     def problems(self, workload: Workload) -> list[str]:
-        """Whether the callable exists and the tensors are declared."""
+        """Problems of the callable and of the declared tensors."""
         arguments = mapping_at(self.node, "arguments")
         return unique(
             [
@@ -50,7 +50,7 @@ class FactoryInputs:
         )
 
     def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
-        """One of the batches, picked by the seed, checked against what was declared."""
+        """One of the batches, picked by the seed and checked against the declaration."""
         make, declared = resolve_callable(self._reference()), self._declared()
         with UserCode(self._reference()), seeded(seed):
             yielded = _pick(make(**mapping_at(self.node, "arguments")), seed, declared)

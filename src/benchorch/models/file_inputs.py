@@ -52,7 +52,7 @@ class FileInputs:
         )
 
     def problems(self, workload: Workload) -> list[str]:
-        """Whether the file can be read, holds the tensors, and fits the shapes."""
+        """Problems of the file, its tensors and their shapes."""
         path = self._path()
         if not path.is_file():
             return [f"model.inputs.file: {str(path)!r} does not exist or is not a file."]
@@ -153,7 +153,7 @@ class FileInputs:
 
 
 def _rows(spec: TensorSpec, workload: Workload) -> int:
-    """How many rows are taken: the first size where it is a symbol, else 0 for all of them."""
+    """Number of rows taken: the first size where it is a symbol, else 0 for all of them."""
     first = spec.shape[0] if spec.shape else 0
     return workload.symbols[first] if isinstance(first, str) else 0
 

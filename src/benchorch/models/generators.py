@@ -26,7 +26,7 @@ class Generator(ABC):
 
     @abstractmethod
     def complaints(self, dtype: str) -> list[str]:
-        """Options whose values make no sense for this dtype, each as ``option: why``."""
+        """Options whose values are invalid for this dtype, each as ``option: reason``."""
 
     @abstractmethod
     def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> NDArray[generic]:

@@ -1,4 +1,4 @@
-"""What a tensor file holds, read from its header by hand: a plan imports no numpy."""
+"""Names, shapes and dtypes in a tensor file's header, without importing numpy."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Header:
 
 
 def stamp(path: Path) -> Stamp:
-    """What changes whenever a file's bytes do, as far as a file system can tell."""
+    """File system metadata that changes whenever a file's bytes do."""
     status = path.stat()
     return (
         status.st_dev,
@@ -66,7 +66,7 @@ def stamp(path: Path) -> Stamp:
 
 
 def read_headers(path: Path) -> Mapping[str, Header]:
-    """Every tensor of an .npz or .safetensors file by its name; ValueError says what is wrong."""
+    """Every tensor of an .npz or .safetensors file by name; ValueError for a damaged file."""
     return _read_headers(path, stamp(path))
 
 

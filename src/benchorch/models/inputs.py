@@ -1,4 +1,4 @@
-"""The tensors a model is called with: generated from a seed, read from a file, or a user's own."""
+"""Input tensors of a model: generated from a seed, read from a file, or a user's own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class InputSet(Protocol):
 
 
 def input_set(node: Mapping[str, Json]) -> InputSet:
-    """The inputs of a YAML node; ``file``, ``factory`` or ``datamodule`` says where from."""
+    """The inputs of a YAML node; ``file``, ``factory`` or ``datamodule`` names the source."""
     # Imported late: most models generate their inputs, and every measuring process comes by here.
     if isinstance(node.get("file"), str):
         from benchorch.models.file_inputs import FileInputs
@@ -130,5 +130,5 @@ def _tensor_problems(name: str, tensor: Mapping[str, Json], workload: Workload) 
 
 
 def _stream(seed: int, name: str) -> Sequence[int]:
-    """What a tensor's random stream is seeded with; negative seeds are allowed."""
+    """Seed of a tensor's random stream; negative seeds are allowed."""
     return [seed % 2**64, zlib.crc32(name.encode())]

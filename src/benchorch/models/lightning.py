@@ -1,4 +1,4 @@
-"""A LightningModule: its class, what its checkpoint says it was made with, and its weights."""
+"""A LightningModule: its class, the arguments in its checkpoint, and its weights."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LightningModel(DeclaredModel):
         return (Format.MODULE, Format.CALLABLE, Format.LIGHTNING_MODULE)
 
     def load(self, seed: int) -> torch.nn.Module:
-        """The module with its weights; BuildError where the class makes no LightningModule."""
+        """The module with its weights; BuildError unless it is a LightningModule."""
         make = resolve_callable(self.module)
         arguments = {**_hyper_parameters(make, self.checkpoint), **self.arguments}
         with UserCode(self.module), seeded(seed):
@@ -109,7 +109,7 @@ def _hyper_parameters(make: Callable[..., object], checkpoint: str | None) -> di
 
 
 def _check_lightning(reference: str, module: object) -> None:
-    """BuildError where it is another thing than a LightningModule with a forward of its own."""
+    """BuildError unless it is a LightningModule with a forward of its own."""
     loaded = [sys.modules[name] for name in _PACKAGES.values() if name in sys.modules]
     bases = tuple(package.LightningModule for package in loaded)
     if not isinstance(module, bases):

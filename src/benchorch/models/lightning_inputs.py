@@ -30,7 +30,7 @@ _SEED = 0  # what a datamodule draws itself, such as a split, is the same for ev
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LightningInputs:
-    """Rows of a datamodule's loader, as many as the workload asks for, whatever its batch size.
+    """Rows of a datamodule's loader, as many as the workload requests, whatever its batch size.
 
     A batch's tensors are named by the declaration: a mapping's by their keys, a tuple's in order,
     so that labels at its end are left away.
@@ -47,7 +47,7 @@ class LightningInputs:
         return self._declared().specs()
 
     def problems(self, workload: Workload) -> list[str]:
-        """Whether the class exists, has such a loader, and the tensors are declared."""
+        """Problems of the class, its loader and the declared tensors."""
         arguments, loader = mapping_at(self.node, "arguments"), self._loader()
         found = key_problems("model.inputs", self.node, _OPTIONS)
         found += callable_problems("model.inputs.datamodule", self._reference(), arguments)
@@ -60,7 +60,7 @@ class LightningInputs:
         return unique(found)
 
     def batch(self, workload: Workload, seed: int) -> Arrays:
-        """So many rows that follow each other, picked by the seed."""
+        """Consecutive rows, picked by the seed."""
         declared = self._declared()
         rows = {spec.name: _first_size(spec, workload, declared) for spec in declared.specs()}
         wanted = seed % _MOST_WINDOWS
@@ -123,7 +123,7 @@ def _named(batch: object, names: Sequence[str], declared: DeclaredBatches) -> Ma
 
 
 def _rows_of(batches: Iterable[Arrays], rows: Mapping[str, int], windows: int) -> Arrays:
-    """The first rows of a loader: those of so many windows, or all where there are fewer."""
+    """The first rows of a loader: those of `windows` windows, or all where there are fewer."""
     import numpy as np
 
     held: dict[str, list[NDArray[generic]]] = {name: [] for name in rows}
@@ -138,7 +138,7 @@ def _rows_of(batches: Iterable[Arrays], rows: Mapping[str, int], windows: int) -
 def _window(
     held: Arrays, rows: Mapping[str, int], wanted: int, declared: DeclaredBatches
 ) -> Arrays:
-    """The rows of that window; where there are fewer windows, they are taken in turn."""
+    """The rows of one window, modulo the number of windows."""
     if not held:
         raise declared.refusal("no batch at all")
     there = min(len(held[name]) // count for name, count in rows.items())

@@ -22,7 +22,7 @@ from benchorch.models.weights import load_checkpoint
 if TYPE_CHECKING:
     import torch
 
-    from benchorch.models.script_watch import Sighting
+    from benchorch.models.script_watch import FirstCall
 
 SEED = 0
 """What discovery seeds a script's random numbers with: the default of workload.seed."""
@@ -57,17 +57,17 @@ class ScriptModel(DeclaredModel):
 
     @property
     def gives(self) -> tuple[Format, ...]:
-        """Of an ONNX file the graph, whose module nobody can look into."""
+        """For an ONNX file its graph, whose module is opaque."""
         if Path(self.script).suffix == GRAPH_SUFFIX:
             return (Format.ONNX, Format.CALLABLE)
         return (Format.MODULE, Format.CALLABLE)
 
     def load(self, seed: int) -> torch.nn.Module:
-        """The module at the call; BuildError of kind user_code where the script has none such."""
+        """The module at the call; BuildError of kind user_code where there is none."""
         self._check_script()
-        sighting = self._run(seed)
-        self._check_weights(sighting.module, seed)
-        module = _callable_by_name(sighting)
+        first_call = self._run(seed)
+        self._check_weights(first_call.module, seed)
+        module = _callable_by_name(first_call)
         load_checkpoint(module, self.checkpoint)
         return frozen(module)
 
@@ -76,16 +76,16 @@ class ScriptModel(DeclaredModel):
         if found:
             raise BuildError(found[0], kind="user_code", remedy=f"benchorch script {self.script}")
 
-    def _run(self, seed: int) -> Sighting:
+    def _run(self, seed: int) -> FirstCall:
         """Run the script as far as the call."""
         from benchorch.models.script_run import run_script
         from benchorch.models.script_watch import Watch
 
-        found: list[Sighting] = []
+        found: list[FirstCall] = []
 
-        def look(sighting: Sighting) -> None:
-            if sighting.invocation.hash == self.call:
-                found.append(sighting)
+        def look(first_call: FirstCall) -> None:
+            if first_call.invocation.hash == self.call:
+                found.append(first_call)
                 watch.stop()
 
         watch = Watch(self.max_depth, look)
@@ -104,7 +104,7 @@ class ScriptModel(DeclaredModel):
         return found[0]
 
     def _check_weights(self, module: torch.nn.Module, seed: int) -> None:
-        """Whether it is the same module each time: its outputs are compared across processes."""
+        """Require the same weights in every run: outputs are compared across processes."""
         from benchorch.frameworks.module_fingerprint import state_digest
 
         if self.weights is None or seed != SEED or state_digest(module) == self.weights:
@@ -143,10 +143,10 @@ def script_digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _callable_by_name(sighting: Sighting) -> torch.nn.Module:
-    """The module itself where its inputs go by keyword and its answer is plain; else behind one."""
+def _callable_by_name(first_call: FirstCall) -> torch.nn.Module:
+    """The module itself where keywords suffice and its result is plain; else a wrapper of it."""
     from benchorch.models.architectures.called import called, goes_by_name
 
-    if goes_by_name(sighting.module, sighting.arguments, sighting.answer):
-        return sighting.module
-    return called(sighting.module, sighting.arguments)
+    if goes_by_name(first_call.module, first_call.arguments, first_call.answer):
+        return first_call.module
+    return called(first_call.module, first_call.arguments)

@@ -1,4 +1,4 @@
-"""What a script called a module with: tensors by name, and everything else beside them."""
+"""Arguments of a module's call in a script: tensors by name, and all other values."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _BY_VALUE = (bool, str, type(None))  # other plain values count by their type: a
 @final
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a tensor goes."""
+    """Place of a tensor among the arguments."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedArguments:
-    """One call's arguments, taken apart.
+    """One call's arguments: tensors separated from other values.
 
     Attributes:
         tensors: by name, as they were before the call.
@@ -81,12 +81,12 @@ def _value_key(value: object) -> object:
     return type(value).__name__
 
 
-def take_apart(
+def capture_arguments(
     forward: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
 ) -> CapturedArguments:
     """One call's arguments by the names of forward; its tensors are copied."""
     names, variadic = _names(forward, len(args))
-    taken = _Taken()
+    taken = _ArgumentReader()
     positional = tuple(taken.look(name, value) for name, value in zip(names, args, strict=True))
     named = {name: taken.look(name, value) for name, value in kwargs.items()}
     by_name = {**dict(zip(names, positional, strict=True)), **named}
@@ -107,7 +107,7 @@ def take_apart(
 
 
 def _names(forward: Callable[..., object], count: int) -> tuple[list[str], bool]:
-    """The names of so many positional arguments; whether some can go by position alone."""
+    """Names of `count` positional arguments; whether some can go by position only."""
     parameters = _parameters(getattr(forward, "__func__", forward))
     bound = parameters[1:] if hasattr(forward, "__func__") else parameters
     names: list[str] = []
@@ -131,8 +131,8 @@ def _parameters(forward: Callable[..., object]) -> tuple[tuple[str, Any], ...]:
 
 
 @dataclass(slots=True)
-class _Taken:
-    """The tensors of one call so far, and why it cannot be made again."""
+class _ArgumentReader:
+    """The tensors of one call so far, and the obstacle to repeating it."""
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     obstacle: str = ""

@@ -1,4 +1,4 @@
-"""Running a person's script as Python would, in this process, watched."""
+"""Run a user's script as Python would, in this process, with its modules' calls recorded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SIZE = re.compile(r"([^=\s]+)=(\d+)")
 def run_script(
     path: Path, arguments: Sequence[str], watch: Watch, seed: int
 ) -> Mapping[str, object]:
-    """Run it until it ends or the watch stops it: its variables; what it raises is raised here.
+    """Run a script until it ends or the watch stops it; return its variables.
 
     Its random numbers are seeded, so that it makes the same weights each time unless it asks for
     others. A child that it forks ends here.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, final
 
-from benchorch.models.script_inputs import CapturedArguments, raw_key, take_apart
+from benchorch.models.script_inputs import CapturedArguments, capture_arguments, raw_key
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,7 @@ _LONGEST_CONTAINER = 1000  # items that are looked through for a name
 
 
 class StopScriptError(BaseException):
-    """Ends a script that has come to where it was to be taken; no script catches it by class."""
+    """End of a script at the requested call; no script catches it by class."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class FoundModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class FirstCall:
     """The first call of a signature, just after it was made."""
 
     seen: FoundModel
@@ -97,8 +97,8 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Unseen:
-    """What has to be taken down before a call that was not seen before."""
+class _NewCall:
+    """Record made before the first call of a signature."""
 
     order: int
     name: str
@@ -107,7 +107,7 @@ class _Unseen:
 
 
 class _Local(threading.local):
-    """The watched calls that this thread is in."""
+    """The recorded calls that this thread is in."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -117,23 +117,23 @@ class _Local(threading.local):
 
 @final
 class Watch:
-    """Sees every module's call for as long as it is entered.
+    """Context that records every module's call.
 
     Args:
         max_depth: how far inside other modules' calls a module still counts.
-        on_sighting: told of the first call of each signature; may `stop` the script.
+        on_first_call: called at the first call of each signature; may `stop` the script.
 
     Attributes:
         models: in the order in which their first calls ended.
         main: the script as a module: runpy forgets it, yet its classes say that they live there.
     """
 
-    def __init__(self, max_depth: int, on_sighting: Callable[[Sighting], None]) -> None:
+    def __init__(self, max_depth: int, on_first_call: Callable[[FirstCall], None]) -> None:
         self.models: list[FoundModel] = []
         self.main: ModuleType | None = None
         self._stopped = False
         self._max_depth = max_depth
-        self._on_sighting = on_sighting
+        self._on_first_call = on_first_call
         self._by_id: dict[int, FoundModel] = {}
         self._count = 0
         self._local = _Local()
@@ -169,7 +169,7 @@ class Watch:
         return self._stopped
 
     def _watching(self, original: Callable[..., object]) -> Callable[..., object]:
-        """What stands in for the modules' own call."""
+        """Replacement of the modules' own ``__call__``."""
         local, max_depth, now_s = self._local, self._max_depth, time.monotonic
         by_id = self._by_id
 
@@ -184,7 +184,7 @@ class Watch:
             if seen is not None and seen.module() is not module:
                 seen = None
             known = seen is not None and key in seen.raw
-            unseen = None if known else self._take_down(module, args, kwargs, seen)
+            unseen = None if known else self._prepare_record(module, args, kwargs, seen)
             name = seen.name if seen else unseen.name if unseen else ""
             local.stack.append((module, name))
             local.depth = depth + 1
@@ -196,7 +196,7 @@ class Watch:
                 local.stack.pop()
             took_s = now_s() - began_s
             if unseen is not None:
-                seen = self._meet(module, key, unseen, answer)
+                seen = self._record(module, key, unseen, answer)
             if seen is not None:
                 _count(seen, key, took_s)
             if self._stopped:
@@ -205,10 +205,10 @@ class Watch:
 
         return watched
 
-    def _take_down(
+    def _prepare_record(
         self, module: torch.nn.Module, args: Any, kwargs: Any, seen: FoundModel | None
-    ) -> _Unseen | None:
-        """What is known before the call; None where it is only being read, with no numbers."""
+    ) -> _NewCall | None:
+        """Record of the call before it is made; None while the module is being traced."""
         if _is_being_traced() or any(type(each).__name__ in _SYMBOLS for each in args):
             return None
         frame = sys._getframe(2)
@@ -216,29 +216,29 @@ class Watch:
         with self._lock:
             self._count += 1
             order = self._count
-        return _Unseen(
+        return _NewCall(
             order=order,
             name=name,
             place=_place(frame),
-            arguments=take_apart(module.forward, args, kwargs),
+            arguments=capture_arguments(module.forward, args, kwargs),
         )
 
     def _name(self, module: torch.nn.Module, frame: FrameType) -> str:
-        """Its variable, or where it is in the model whose call this is inside of."""
+        """The module's variable, or its path in the outermost model being called."""
         if not self._local.stack:
             return name_in(frame, module)
         top, name = self._local.stack[0]
         path = next((path for path, part in top.named_modules() if part is module), "?")
         return f"{name}.{path}"
 
-    def _meet(
-        self, module: torch.nn.Module, key: object, before: _Unseen, answer: object
+    def _record(
+        self, module: torch.nn.Module, key: object, before: _NewCall, answer: object
     ) -> FoundModel:
-        """The model, its signature noted, and told where that is new."""
+        """Record the signature of a call; report it where it is new."""
         with self._lock:
             seen = self._by_id.get(id(module))
             if seen is None or seen.module() is not module:
-                seen = self._introduce(module, before)
+                seen = self._add_model(module, before)
             signature = before.arguments.signature
             digest = _short(seen.hash, *signature)
             new = digest not in seen.invocations
@@ -251,10 +251,10 @@ class Watch:
                 seen.invocations[digest] = CallSignature(hash=digest, signature=signature)
             seen.raw[key] = seen.invocations[digest]
             if new:
-                self._tell(seen, seen.invocations[digest], module, before.arguments, answer)
+                self._report(seen, seen.invocations[digest], module, before.arguments, answer)
         return seen
 
-    def _tell(
+    def _report(
         self,
         seen: FoundModel,
         invocation: CallSignature,
@@ -262,11 +262,11 @@ class Watch:
         arguments: CapturedArguments,
         answer: object,
     ) -> None:
-        """Whoever is told may call modules: they are not the script's."""
+        """Report a new signature; calls that the callback makes are not recorded."""
         self._local.resting = True
         try:
-            self._on_sighting(
-                Sighting(
+            self._on_first_call(
+                FirstCall(
                     seen=seen,
                     invocation=invocation,
                     module=module,
@@ -277,8 +277,8 @@ class Watch:
         finally:
             self._local.resting = False
 
-    def _introduce(self, module: torch.nn.Module, before: _Unseen) -> FoundModel:
-        """A model that was not called before, or one made anew after the last of it was gone."""
+    def _add_model(self, module: torch.nn.Module, before: _NewCall) -> FoundModel:
+        """Record of a model at its first call, or of its next instance."""
         self.main = sys.modules["__main__"]
         depth, structure = self._local.depth, structure_of(module)
         alike = [each for each in self.models if each.structure == structure]
@@ -320,7 +320,7 @@ def _count(seen: FoundModel, key: object, took_s: float) -> None:
 
 
 def _as_it_is(model: Any = None, **options: Any) -> Any:
-    """In the place of torch.compile: what is sought is the module, not what a compiler makes."""
+    """Replacement of torch.compile that leaves the module as it is."""
     return (lambda function: function) if model is None else model
 
 
@@ -357,7 +357,7 @@ def _place(frame: FrameType) -> str:
 
 
 def name_in(frame: FrameType | None, module: object) -> str:
-    """The variable that holds an object, seen from a call outwards; its class if there is none.
+    """The variable that holds an object, from the innermost frame outwards; else its class.
 
     The script's own variables come first: what a library calls it tells a person little.
     """
@@ -389,7 +389,7 @@ def _names_in(scope: Mapping[str, object], module: object) -> Iterator[str]:
 
 
 def _held(value: object) -> Iterator[tuple[str, object]]:
-    """What a container or an object of the script holds, and how one gets there."""
+    """Items of a container or attributes of an object, each with its access path."""
     if isinstance(value, list | tuple):
         yield from ((f"[{index}]", item) for index, item in enumerate(value[:_LONGEST_CONTAINER]))
     elif isinstance(value, dict) and len(value) <= _LONGEST_CONTAINER:

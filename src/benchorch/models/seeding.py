@@ -1,4 +1,4 @@
-"""Weights that depend on a seed alone, made without disturbing anyone else's random numbers."""
+"""Seeding of all global generators, which get their old state back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a module defines, read from its source: planning never imports a user's code."""
+"""Definitions of a module, parsed from its source: planning never imports a user's code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ParsedModule:
 
 
 def module_source(name: str) -> tuple[ParsedModule | None, str]:
-    """The module's parsed source, or the problem; neither where only importing could tell."""
+    """The module's parsed source, or the problem; neither where only an import could show it."""
     spec, problem = _find(name)
     if problem or spec is None:
         return None, problem
@@ -140,7 +140,7 @@ def _computes_names(tree: ast.Module) -> bool:
 
 
 def attribute_problems(source: ParsedModule, attribute: str) -> list[str]:
-    """Whether the module defines the attribute, as far as its source can tell."""
+    """Problem of an attribute that the module's source does not define."""
     first = attribute.partition(".")[0]
     if source.open or first in source.names:
         return []

@@ -99,7 +99,7 @@ class TransformersModel(DeclaredModel):
         return loaded
 
     def identity(self) -> Mapping[str, Json] | None:
-        """What fixes module and weights; None for the hub's weights unless a commit is named."""
+        """Identity of module and weights; None for the hub's weights unless a commit is named."""
         if self.pretrained and not _COMMIT.fullmatch(self.revision or ""):
             return None
         source = {"hub_id": self.hub_id, "revision": self.revision} if self.pretrained else {}
@@ -164,7 +164,7 @@ class TransformersModel(DeclaredModel):
 def _unknown(
     where: str, names: Iterable[str], known: frozenset[str] | None, what: str
 ) -> list[str]:
-    """Names that the architecture does not have; none where that cannot be told."""
+    """Names that the architecture does not have; none where they cannot be read."""
     return [
         f"{where}.{name}: this architecture has no such {what}.{suggest(name, known or ())}"
         for name in names
@@ -174,7 +174,7 @@ def _unknown(
 
 @contextmanager
 def _hub(*, open: bool) -> Iterator[None]:
-    """Whether the hub may be asked; what was set before is set again afterwards."""
+    """Allow or forbid requests to the hub; restored afterwards."""
     from huggingface_hub import constants
 
     before = constants.HF_HUB_OFFLINE

@@ -1,4 +1,4 @@
-"""What the installed transformers package offers, read from its sources without importing it.
+"""Catalog of the installed transformers package, parsed from its sources without importing it.
 
 Importing it takes seconds and pulls in torch; a plan has neither the time nor the need. Where the
 sources are not laid out as expected the answer is None, and loading will tell.
@@ -52,7 +52,7 @@ def architecture(name: str) -> Architecture | None:
 
 @cache
 def is_readable() -> bool:
-    """Whether there is an installed package whose sources can be asked."""
+    """Whether there is an installed package with readable sources."""
     return _root() is not None
 
 
@@ -75,7 +75,7 @@ def _index(root: Path) -> str:
 
 
 def _modeling_file(root: Path, name: str) -> Path | None:
-    """Where the class is defined: the index lists most of them, a search finds the others."""
+    """File that defines the class: most are in the index, a search finds the others."""
     types = re.findall(rf'\("([\w-]+)", "{name}"\)', _index(root))
     folders = [root / "models" / kind.replace("-", "_") for kind in types]
     listed = [folder / f"modeling_{folder.name}.py" for folder in folders]

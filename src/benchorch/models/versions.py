@@ -1,4 +1,4 @@
-"""Which releases of the packages involved are installed, without importing them."""
+"""Installed releases of packages, without importing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint: checked before anything is spent, identified by its bytes, loaded strictly."""
+"""Checkpoints: checked at planning, identified by their bytes, loaded strictly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KIND = "checkpoint"
 
 
 def checkpoint_problems(checkpoint: str | None) -> list[str]:
-    """Why a checkpoint cannot be read, seen without torch: existence, format, truncation."""
+    """Problems of a checkpoint, found without torch: existence, format, truncation."""
     if checkpoint is None:
         return []
     path = Path(checkpoint)

@@ -1,4 +1,4 @@
-"""Whichever profiler sees what a conversion runs on: torch's, or the runtime's own."""
+"""Choice of the profiler by what a conversion runs on: torch's, or the runtime's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace by PyTorch's own profiler, with ranges that tell modules, waits and kernels apart."""
+"""A trace by PyTorch's own profiler, with ranges for modules, waits and kernels."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _profiler(device: str, **options: Any) -> profile:
 
 
 def _experimental(device: str) -> tuple[torch._C._profiler._ExperimentalConfig, tuple[str, ...]]:
-    """The settings that torch calls experimental and may drop, and what is lost by those it did."""
+    """Experimental settings that this torch has, and notes on those it lacks."""
     from torch._C._profiler import _ExperimentalConfig
 
     wanted = [name for name in _EXPERIMENTAL if device == "cuda" or "cuda" not in name]
@@ -130,7 +130,7 @@ def _record(
     request: CaptureRequest,
     library: str | None,
 ) -> tuple[int, ...]:
-    """What each call took under the profiler; those that warm it up are not in the trace."""
+    """Duration of each call under the profiler; warm-up calls are not in the trace."""
     profiler.prepare_trace()
     schedule.make(schedule.warmup, loaded.calls, request.clock)
     profiler.start_trace()
@@ -144,7 +144,7 @@ def _record(
 
 @contextlib.contextmanager
 def _called(library: str | None) -> Iterator[None]:
-    """One call; where kernels have no names, all that is not named is the library's."""
+    """Range of one call; unnamed kernels are attributed to the library."""
     with (
         ranges.marked(ranges.CALL),
         ranges.marked(library) if library else contextlib.nullcontext(),
@@ -153,7 +153,7 @@ def _called(library: str | None) -> Iterator[None]:
 
 
 def _export(profiler: profile, path: Path) -> None:
-    """The trace, compressed; ours alone knows which ranges are no operators."""
+    """Write the trace compressed, with our own ranges as annotations."""
     plain = path.with_suffix("")
     try:
         profiler.export_chrome_trace(str(plain))

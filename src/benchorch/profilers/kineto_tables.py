@@ -31,7 +31,7 @@ Row = dict[str, str | float]
 
 
 def write(profiler: profile, directory: Path) -> tuple[Path, ...]:
-    """A table for each order in which there is something to see, as ``.txt`` and ``.csv``."""
+    """A table for each order with values above 0, as ``.txt`` and ``.csv``."""
     return write_rows(rows_of(profiler.key_averages()), directory)
 
 

@@ -19,7 +19,7 @@ TRACE = f"{REPORT}.sqlite"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nsys(Scheduled):
-    """What host and GPU do, as the driver has it, with NVTX ranges of ours.
+    """Activity of host and GPU from the driver, with our NVTX ranges.
 
     Ranges: ``model`` and ``inputs`` while loading, ``iteration 0`` ... around each call and the
     wait for it, ``forward`` around the call alone.
@@ -37,7 +37,7 @@ class Nsys(Scheduled):
     range: Literal["calls", "everything"] = "calls"
 
     def unavailable(self, device: str) -> str | None:
-        """A reason where there is no GPU to look at, or no such program."""
+        """Unavailable without a GPU or without the program."""
         if device != "cuda":
             return f"Nsight Systems records GPUs, and this hardware's device is {device!r}"
         if shutil.which(self.program) is None:
@@ -98,7 +98,7 @@ def _nvtx(name: str) -> Iterator[None]:
 
 @contextmanager
 def _recorded() -> Iterator[None]:
-    """The stretch that ``--capture-range=cudaProfilerApi`` records."""
+    """The range that ``--capture-range=cudaProfilerApi`` records."""
     import torch
 
     torch.cuda.profiler.start()  # type: ignore[no-untyped-call]

@@ -13,10 +13,10 @@ from benchorch.profilers.schedule import Scheduled
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxRuntimeProfiler(Scheduled):
-    """What the session records of itself, in a process without torch."""
+    """The session's own recording, in a process without torch."""
 
     def unavailable(self, device: str) -> str | None:
-        """Never: whether a runtime keeps a profile is seen when it is loaded."""
+        """Never: it is decided when the runtime is loaded."""
         return None
 
     def capture(self, request: CaptureRequest) -> CapturedProfile:

@@ -41,7 +41,7 @@ def capture(schedule: Scheduled, request: CaptureRequest, loaded: Loaded) -> Cap
 
 
 def last_calls(events: Sequence[Event], count: int) -> list[Event]:
-    """What was recorded from the last so many calls on; how the session was loaded stays too."""
+    """Events of the last `count` calls, and those of loading the session."""
     starts = sorted(_time(each) for each in events if each.get("name") == _CALL)
     if len(starts) <= count:
         return list(events)

@@ -46,7 +46,7 @@ def marked(name: str) -> AbstractContextManager[object]:
 
 
 def as_annotations(trace: bytes) -> bytes:
-    """A chrome trace in which our own ranges are what other people's are: annotations."""
+    """A chrome trace in which our own ranges have the category of annotations."""
     return _AS_OPERATOR.sub(rb'\1"user_annotation"\2', trace)
 
 

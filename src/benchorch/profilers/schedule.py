@@ -1,4 +1,4 @@
-"""How many calls a profiler sees, and how many are made without it for comparison."""
+"""Numbers of profiled calls, and of unprofiled ones for comparison."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Scheduled(Profiler):
         clock: Clock,
         mark: Callable[[int], AbstractContextManager[object]] = _unmarked,
     ) -> tuple[int, ...]:
-        """Make so many calls in turn, as far as time allows; what each took in nanoseconds.
+        """Make `count` calls within the budget; return each one's nanoseconds.
 
         A call has ended when the device is idle again, and `mark` is entered around just that.
         """

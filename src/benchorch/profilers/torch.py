@@ -23,7 +23,7 @@ class TorchProfiler(Scheduled):
     stacks: bool = False
 
     def unavailable(self, device: str) -> str | None:
-        """A reason only where torch is missing."""
+        """Unavailable without torch."""
         return missing_torch()
 
     def capture(self, request: CaptureRequest) -> CapturedProfile:

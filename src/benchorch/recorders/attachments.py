@@ -1,4 +1,4 @@
-"""Which files go with a run, and what must not be in them."""
+"""Files that become artifacts of a run, without secrets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from benchorch.recorders import location
 
 OWN_FILES = frozenset({"recorded.jsonl", "tracking.json"})
-"""What recording itself keeps in a run's directory."""
+"""The recorder's own files in a run's directory."""
 
 
 def below(directory: Path) -> Iterator[tuple[Path, str]]:
@@ -24,7 +24,7 @@ def directly_in(directory: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _visible(directory: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """Hidden files are left out: they are half-written or another program's."""
+    """Without hidden files, which are unfinished or another program's."""
     for path in sorted(paths):
         relative = path.relative_to(directory)
         hidden = any(part.startswith(".") for part in relative.parts)
@@ -34,7 +34,7 @@ def _visible(directory: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, str
 
 @contextmanager
 def without_secrets(path: Path, uri: str) -> Iterator[Path]:
-    """The file, or a copy of it in which the tracker's password is struck out."""
+    """The file, or a copy of it without the tracker's password."""
     hidden = [secret.encode() for secret in location.secrets(uri)]
     if not hidden or not any(secret in path.read_bytes() for secret in hidden):
         yield path

@@ -1,4 +1,4 @@
-"""Where a tracker is: its URI made absolute, shown without secrets, opened once at first."""
+"""A tracker's URI: made absolute, shown without secrets, locked while its tables are made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchorch.domain.trial import ConfigNode
 
 SQLITE = "sqlite:///"
 VARIABLE = "BENCHORCH_TRACKING_URI"
-"""Holds the whole URI where a plan has it without its password; children inherit it."""
+"""Holds the URI with its password, which plans leave out; child processes inherit it."""
 
 _URI = re.compile(r"[A-Za-z][\w+.\-]*://[^\s'\",\]}]+")
 
@@ -33,7 +33,7 @@ def anchored(uri: str, directory: Path) -> str:
 
 
 def database_file(uri: str) -> Path | None:
-    """The file behind a SQLite URI; None for every other tracker, and for one in memory."""
+    """The file of a SQLite URI; None for every other tracker, and for one in memory."""
     name = uri.removeprefix(SQLITE).partition("?")[0]
     return Path(name) if uri.startswith(SQLITE) and name not in ("", ":memory:") else None
 
@@ -54,13 +54,13 @@ def secrets(uri: str) -> tuple[str, ...]:
     parts = urlsplit(uri)
     user = parts.netloc.rpartition("@")[0]
     password = parts.password or ""
-    # A password of a few letters alone would be struck out of innocent words.
+    # A password of a few letters would be removed from ordinary words.
     found = (f"{user}@" if user else "", password if len(password) > 5 else "", parts.query)
     return tuple(sorted((part for part in found if part), key=len, reverse=True))
 
 
 def kept_secret(node: ConfigNode) -> ConfigNode:
-    """A tracker's node as it may be written down; what is left out stays in the environment."""
+    """A tracker's configuration without secrets, which are kept in the environment."""
     uri = node.get("uri")
     if not isinstance(uri, str) or not secrets(uri):
         return node
@@ -69,20 +69,20 @@ def kept_secret(node: ConfigNode) -> ConfigNode:
 
 
 def whole(uri: str) -> str:
-    """The URI with the secrets that the environment has for it, if it has any."""
+    """The URI with its secrets from the environment, if there are any."""
     kept = os.environ.get(VARIABLE, "")
     return kept if kept and without_secrets(kept) == uri else uri
 
 
 def strike_out(text: str) -> str:
-    """A text in which every URI has lost its user, password and query."""
+    """A text in which every URI is without its user, password and query."""
     return _URI.sub(lambda found: _public(found[0]), text)
 
 
 def _public(uri: str) -> str:
     try:
         return without_secrets(uri) if secrets(uri) else uri
-    except ValueError:  # no URI after all
+    except ValueError:  # not a URI after all
         return uri
 
 
@@ -95,7 +95,7 @@ def scrubbed(text: str, uri: str) -> str:
 
 @contextmanager
 def one_at_a_time(uri: str) -> Iterator[None]:
-    """Holds the lock beside a SQLite file, whose schema only one process may create."""
+    """Hold the lock beside a SQLite file, whose schema only one process may create."""
     path = database_file(uri)
     if path is None:
         yield

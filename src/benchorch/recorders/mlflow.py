@@ -43,7 +43,7 @@ _UPLOADS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _Run:
     """A run's id and where its artifacts go."""
 
     run_id: str
@@ -55,22 +55,22 @@ class _Session:
     """An open parent run.
 
     Attributes:
-        children: each trial's run, as far as it is known.
-        doubtful: trials whose run may exist although no answer said so.
-        twins: whether a trial may have got two runs that way.
+        children: each trial's run, if one is known.
+        unconfirmed: trials whose run may exist although no response confirmed it.
+        duplicates: whether a trial may have got two runs that way.
     """
 
     client: MlflowClient
     experiment_id: str
     plan: Plan
-    parent: _Place
-    children: dict[str, _Place] = field(default_factory=dict)
-    doubtful: set[str] = field(default_factory=set)
-    twins: bool = False
+    parent: _Run
+    children: dict[str, _Run] = field(default_factory=dict)
+    unconfirmed: set[str] = field(default_factory=set)
+    duplicates: bool = False
 
 
 @dataclass(slots=True)
-class _Life:
+class _State:
     session: _Session | None = None
 
 
@@ -84,13 +84,13 @@ class Mlflow(Recorder):
             ``http://host:5000``. Its user and password are used and never shown; where it has
             none, those of ``BENCHORCH_TRACKING_URI`` are used if that is the same tracker.
         experiment: made if need be.
-        timeout_s: for one request; nothing is tried twice here, because the journal can wait.
+        timeout_s: for one request; nothing is retried here, because the journal can wait.
     """
 
     uri: str = "sqlite:///mlflow.db"
     experiment: str = "benchorch"
     timeout_s: int = 8
-    _life: _Life = field(init=False, compare=False, default_factory=_Life)
+    _state: _State = field(init=False, compare=False, default_factory=_State)
 
     def __post_init__(self) -> None:
         problem = location.problem(self.uri)
@@ -112,59 +112,59 @@ class Mlflow(Recorder):
         return {"uri": location.without_secrets(self.uri), "experiment": self.experiment}
 
     def open(self, plan: Plan, directory: Path) -> str:
-        """The parent run's id; children that are there already are found, twins removed."""
-        with _talking(self):
+        """The parent run's id; existing children are found, duplicates deleted."""
+        with _mlflow(self):
             client = _connect(self.uri)
-            experiment_id = _experiment(client, self.experiment, _artifact_root(self))
+            experiment_id = _experiment(client, self)
             found = _first(_search(client, experiment_id, _role(plan, "plan")))
             parent = found or _new_parent(client, experiment_id, plan, self.uri)
             session = _Session(client=client, experiment_id=experiment_id, plan=plan, parent=parent)
             if found is not None:
-                session.children.update(_only_children(session))
+                session.children.update(_unique_children(session))
                 client.update_run(parent.run_id, status="RUNNING")
-            self._life.session = session
+            self._state.session = session
             return parent.run_id
 
     def record(self, trial: Trial, result: TrialResult, summary: Summary, directory: Path) -> str:
-        """The child run's id; its status is set last, so a run that has ended is a whole one."""
+        """The child run's id; its status is set last, so a run that has ended is complete."""
         session = self._session()
-        with _talking(self):
+        with _mlflow(self):
             fields = run_fields.of_trial(session.plan.plan_id, trial, result, summary)
             known = _known_child(session, trial)
-            place = known or _new_child(session, trial, fields)
+            run = known or _new_child(session, trial, fields)
             flat = self.uri.startswith("file:")
-            with _uploading(place, self.uri, attachments.below(directory)):
-                _log(session.client, place, fields, with_tags=known is not None, flat=flat)
-            session.client.set_terminated(place.run_id, fields.status, fields.end_ms)
-            return place.run_id
+            with _uploading(run, self.uri, attachments.below(directory)):
+                _log(session.client, run, fields, with_tags=known is not None, flat=flat)
+            session.client.set_terminated(run.run_id, fields.status, fields.end_ms)
+            return run.run_id
 
     def close(self, directory: Path, *, complete: bool) -> None:
         """The parent's artifacts, its table as a note, and its end."""
         session = self._session()
-        with _talking(self):
-            if session.twins:
-                session.children.update(_only_children(session))
-            if (directory / run_directory.PLAN).exists():  # a sweeper may have added to it
+        with _mlflow(self):
+            if session.duplicates:
+                session.children.update(_unique_children(session))
+            if (directory / run_directory.PLAN).exists():  # a sweeper may have extended it
                 session.plan = run_directory.read_plan(directory)
                 _upload_skips(session.parent, session.plan, self.uri)
             _upload(session.parent, self.uri, attachments.directly_in(directory))
             _end_parent(session, directory, complete=complete)
 
     def _session(self) -> _Session:
-        if self._life.session is None:
+        if self._state.session is None:
             raise RecordError(f"{self!r} is not open: its parent run was never made")
-        return self._life.session
+        return self._state.session
 
 
 def create_store(uri: str) -> None:
     """Make a SQLite tracker's tables if they are missing, or wait while another process does."""
-    with _talking(Mlflow(uri=uri)):
+    with _mlflow(Mlflow(uri=uri)):
         _connect(uri)
 
 
 @contextmanager
-def _talking(recorder: Mlflow) -> Iterator[None]:
-    """MLflow's own settings while we talk to it, and its troubles as one RecordError."""
+def _mlflow(recorder: Mlflow) -> Iterator[None]:
+    """MLflow's settings during requests; its errors become one RecordError."""
     with _environment(recorder.timeout_s):
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
@@ -173,11 +173,11 @@ def _talking(recorder: Mlflow) -> Iterator[None]:
             yield
         except (MlflowException, SQLAlchemyError, OSError, ImportError, ValueError) as error:
             reason = location.scrubbed(_reason(error), recorder.uri)
-            raise RecordError(f"{recorder.address['uri']} did not take it: {reason}") from None
+            raise RecordError(f"{recorder.address['uri']} did not record it: {reason}") from None
 
 
 def _reason(error: BaseException) -> str:
-    """One line: what the operating system said if it was that, else what MLflow says."""
+    """One line: the operating system's error if it was one, else MLflow's message."""
     innermost = error
     while (deeper := innermost.__cause__ or innermost.__context__) is not None:
         innermost = deeper
@@ -188,8 +188,8 @@ def _reason(error: BaseException) -> str:
 
 @contextmanager
 def _environment(timeout_s: int) -> Iterator[None]:
-    """Quiet, impatient and without telemetry; a user's own MLflow code keeps its settings."""
-    wanted = {
+    """Quiet, without retries and telemetry; a user's own MLflow code keeps its settings."""
+    settings = {
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "DO_NOT_TRACK": "true",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -198,8 +198,8 @@ def _environment(timeout_s: int) -> Iterator[None]:
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": str(timeout_s),
     }
-    before = {key: os.environ.get(key) for key in wanted}
-    os.environ.update(wanted)
+    before = {key: os.environ.get(key) for key in settings}
+    os.environ.update(settings)
     try:
         yield
     finally:
@@ -211,31 +211,35 @@ def _environment(timeout_s: int) -> Iterator[None]:
 
 
 def _connect(uri: str) -> MlflowClient:
-    """A client; a fresh SQLite file gets its tables under a lock, or two would tear it."""
+    """A client; a lock lets only one process make the tables of a new SQLite file."""
     from mlflow import MlflowClient
     from mlflow.store.db import utils
 
-    patience = utils.MAX_RETRY_COUNT
+    retries = utils.MAX_RETRY_COUNT
     utils.MAX_RETRY_COUNT = 1  # else an unreachable database blocks for minutes
     try:
         with location.one_at_a_time(uri):
             return MlflowClient(tracking_uri=uri)
     finally:
-        utils.MAX_RETRY_COUNT = patience
+        utils.MAX_RETRY_COUNT = retries
 
 
-def _experiment(client: MlflowClient, name: str, artifact_root: str | None) -> str:
-    """The experiment's id, made if need be."""
+def _experiment(client: MlflowClient, recorder: Mlflow) -> str:
+    """The experiment's id; created if need be, with artifacts beside a SQLite file."""
     from mlflow.exceptions import MlflowException
 
+    name, database = recorder.experiment, location.database_file(recorder.uri)
     found = client.get_experiment_by_name(name)
     if found is None:
+        root = None
+        if database is not None:
+            root = (database.parent / "mlartifacts" / quote(name, safe=" ")).as_uri()
         try:
-            return str(client.create_experiment(name, artifact_root))
+            return str(client.create_experiment(name, root))
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-            return _experiment(client, name, artifact_root)
+            return _experiment(client, recorder)
     if found.lifecycle_stage == "deleted":
         raise RecordError(
             f"the experiment {name!r} is deleted: restore it, or choose another with "
@@ -244,26 +248,18 @@ def _experiment(client: MlflowClient, name: str, artifact_root: str | None) -> s
     return str(found.experiment_id)
 
 
-def _artifact_root(recorder: Mlflow) -> str | None:
-    """Beside a SQLite file; elsewhere the tracker decides."""
-    path = location.database_file(recorder.uri)
-    if path is None:
-        return None
-    return (path.parent / "mlartifacts" / quote(recorder.experiment, safe=" ")).as_uri()
-
-
 def _role(plan: Plan, role: str) -> str:
     """The filter that finds this plan's runs of one role."""
     return f"tags.plan_id = '{plan.plan_id}' and tags.role = '{role}'"
 
 
-def _search(client: MlflowClient, experiment_id: str, wanted: str) -> Iterator[Run]:
+def _search(client: MlflowClient, experiment_id: str, condition: str) -> Iterator[Run]:
     """Matching runs, oldest first."""
     token: str | None = None
     while True:
         page = client.search_runs(
             [experiment_id],
-            wanted,
+            condition,
             max_results=_RUNS_PER_PAGE,
             order_by=["attributes.start_time ASC"],
             page_token=token,
@@ -274,40 +270,40 @@ def _search(client: MlflowClient, experiment_id: str, wanted: str) -> Iterator[R
             return
 
 
-def _first(runs: Iterable[Run]) -> _Place | None:
-    return next((_place(run) for run in runs), None)
+def _first(runs: Iterable[Run]) -> _Run | None:
+    return next(map(_run, runs), None)
 
 
-def _place(run: Run) -> _Place:
-    return _Place(run_id=run.info.run_id, artifact_uri=run.info.artifact_uri)
+def _run(run: Run) -> _Run:
+    return _Run(run_id=run.info.run_id, artifact_uri=run.info.artifact_uri)
 
 
-def _only_children(session: _Session) -> dict[str, _Place]:
-    """One run a trial; a twin left by a request whose answer was lost is deleted."""
-    only: dict[str, _Place] = {}
+def _unique_children(session: _Session) -> dict[str, _Run]:
+    """One run per trial; duplicates from requests whose response was lost are deleted."""
+    only: dict[str, _Run] = {}
     for run in list(_search(session.client, session.experiment_id, _role(session.plan, "trial"))):
         trial_id = run.data.tags["trial_id"]
-        wanted = session.children.get(trial_id) or only.get(trial_id) or _place(run)
-        if wanted.run_id != run.info.run_id:
+        kept = session.children.get(trial_id) or only.get(trial_id) or _run(run)
+        if kept.run_id != run.info.run_id:
             session.client.delete_run(run.info.run_id)
-        only[trial_id] = wanted
+        only[trial_id] = kept
     return only
 
 
-def _new_parent(client: MlflowClient, experiment_id: str, plan: Plan, uri: str) -> _Place:
-    """The plan's run, its skips attached."""
+def _new_parent(client: MlflowClient, experiment_id: str, plan: Plan, uri: str) -> _Run:
+    """The plan's run, with its skips as an artifact."""
     tags = {**run_fields.of_plan(plan), **_SOURCE}
-    place = _place(client.create_run(experiment_id, tags=tags, run_name=plan.name))
-    _upload_skips(place, plan, uri)
-    return place
+    parent = _run(client.create_run(experiment_id, tags=tags, run_name=plan.name))
+    _upload_skips(parent, plan, uri)
+    return parent
 
 
-def _upload_skips(place: _Place, plan: Plan, uri: str) -> None:
+def _upload_skips(run: _Run, plan: Plan, uri: str) -> None:
     if plan.skips:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / SKIPS
             path.write_text(json.dumps([encode(skip) for skip in plan.skips], indent=2))
-            _upload(place, uri, [(path, "")])
+            _upload(run, uri, [(path, "")])
 
 
 def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
@@ -323,38 +319,38 @@ def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
     session.client.set_terminated(run_id, "FINISHED" if complete else "KILLED")
 
 
-def _known_child(session: _Session, trial: Trial) -> _Place | None:
-    """The trial's run if it is there; asks only where a lost answer leaves a doubt."""
-    if trial.trial_id in session.doubtful:
-        ours = f"{_role(session.plan, 'trial')} and tags.trial_id = '{trial.trial_id}'"
-        found = _first(_search(session.client, session.experiment_id, ours))
+def _known_child(session: _Session, trial: Trial) -> _Run | None:
+    """The trial's run if it exists; searches only after a response was lost."""
+    if trial.trial_id in session.unconfirmed:
+        condition = f"{_role(session.plan, 'trial')} and tags.trial_id = '{trial.trial_id}'"
+        found = _first(_search(session.client, session.experiment_id, condition))
         if found is not None:
             session.children[trial.trial_id] = found
-        session.twins = session.twins or found is None
-        session.doubtful.discard(trial.trial_id)
+        session.duplicates = session.duplicates or found is None
+        session.unconfirmed.discard(trial.trial_id)
     return session.children.get(trial.trial_id)
 
 
-def _new_child(session: _Session, trial: Trial, fields: RunFields) -> _Place:
-    session.doubtful.add(trial.trial_id)
+def _new_child(session: _Session, trial: Trial, fields: RunFields) -> _Run:
+    session.unconfirmed.add(trial.trial_id)
     run = session.client.create_run(
         session.experiment_id,
         start_time=fields.start_ms,
         tags={**fields.tags, **_SOURCE, _PARENT: session.parent.run_id},
         run_name=fields.name,
     )
-    session.doubtful.discard(trial.trial_id)
-    session.children[trial.trial_id] = _place(run)
-    return _place(run)
+    session.unconfirmed.discard(trial.trial_id)
+    session.children[trial.trial_id] = _run(run)
+    return _run(run)
 
 
 def _log(
-    client: MlflowClient, place: _Place, fields: RunFields, *, with_tags: bool, flat: bool
+    client: MlflowClient, run: _Run, fields: RunFields, *, with_tags: bool, flat: bool
 ) -> None:
-    """One batch; the same batch again changes nothing.
+    """Log one batch; the same batch again changes nothing.
 
     Args:
-        flat: ends of intervals get no slash of their own: MLflow's retired file store keeps
+        flat: interval bounds get no slash of their own: MLflow's retired file store keeps
             metrics as files, and ``latency_ms/p50`` cannot be a file and a folder.
     """
     from mlflow.entities import Metric, Param, RunTag
@@ -362,7 +358,7 @@ def _log(
     moment = fields.end_ms or 0
     names = {key: _flat(key) if flat else key for key in fields.metrics}
     client.log_batch(
-        place.run_id,
+        run.run_id,
         metrics=[Metric(names[key], value, moment, 0) for key, value in fields.metrics.items()],
         params=[Param(key, text) for key, text in fields.params.items()],
         tags=[RunTag(key, text) for key, text in fields.tags.items()] if with_tags else [],
@@ -374,21 +370,21 @@ def _flat(metric: str) -> str:
     return f"{stem}_{end}" if end in ("low", "high") else metric
 
 
-def _upload(place: _Place, uri: str, files: Iterable[tuple[Path, str]]) -> None:
-    """Send artifacts and wait until they are there."""
-    with _uploading(place, uri, files):
+def _upload(run: _Run, uri: str, files: Iterable[tuple[Path, str]]) -> None:
+    """Upload artifacts and wait for the end."""
+    with _uploading(run, uri, files):
         pass
 
 
 @contextmanager
-def _uploading(place: _Place, uri: str, files: Iterable[tuple[Path, str]]) -> Iterator[None]:
-    """Artifacts on their way, several at once, until the block and they are done.
+def _uploading(run: _Run, uri: str, files: Iterable[tuple[Path, str]]) -> Iterator[None]:
+    """Upload artifacts, several at once, during the block; returns when both are done.
 
-    They go straight to where the run keeps them: asking a client would ask for the run again.
+    They go straight to the run's artifact URI: a client would request the run each time.
     """
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-    repository = get_artifact_repository(place.artifact_uri, tracking_uri=uri)
+    repository = get_artifact_repository(run.artifact_uri, tracking_uri=uri)
 
     def send(path: Path, folder: str) -> None:
         with attachments.without_secrets(path, uri) as clean:

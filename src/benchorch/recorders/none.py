@@ -1,4 +1,4 @@
-"""No tracker: the journal on disk is all there is."""
+"""No tracker: results stay in the journal on disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Nowhere(Recorder):
 
     @property
     def address(self) -> Mapping[str, str]:
-        """Empty: nothing is kept."""
+        """Empty: nothing is recorded."""
         return {}
 
     def open(self, plan: Plan, directory: Path) -> str:

@@ -1,4 +1,4 @@
-"""What a run shows of a trial: its name, params, metrics and tags, within a tracker's limits."""
+"""A trial as an MLflow run: its name, params, metrics and tags, within a tracker's limits."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from datetime import datetime
 from itertools import chain, islice
 
 from benchorch.domain.codec import Json
-from benchorch.domain.estimate import Comparison, Estimate, Summary
+from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.profile import ProfileRecord
-from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
+from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.domain.verdict import OutputParity, Verdict
 from benchorch.units import ns_to_ms
@@ -35,11 +35,11 @@ _NOT_IN_A_METRIC = re.compile(r"[^\w\-. :/]", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFields:
-    """One run's content but for its artifacts.
+    """One run without its artifacts.
 
     Attributes:
         status: ``FINISHED``, ``FAILED`` or ``KILLED``.
-        start_ms, end_ms: milliseconds since 1970, or None where the result does not say.
+        start_ms, end_ms: milliseconds since 1970, or None if the result has none.
     """
 
     name: str
@@ -52,9 +52,10 @@ class RunFields:
 
 
 def of_trial(plan_id: str, trial: Trial, result: TrialResult, summary: Summary) -> RunFields:
-    """What a child run shows."""
+    """The fields of a child run."""
     params, lost_params = _within(_params(trial), MAX_PARAMS, MAX_PARAM_LENGTH)
-    metrics = dict(islice(_metrics(result, summary), MAX_METRICS))
+    # A tracker stores infinity as a huge number, which is worse than nothing.
+    metrics = ((k, v) for k, v in _metrics(result, summary) if v is not None and math.isfinite(v))
     tags = chain(
         [("role", "trial"), ("trial_id", trial.trial_id), ("plan_id", plan_id)],
         [("params_left_out", lost_params)],
@@ -63,7 +64,7 @@ def of_trial(plan_id: str, trial: Trial, result: TrialResult, summary: Summary) 
     return RunFields(
         name=run_name(trial),
         params=params,
-        metrics=metrics,
+        metrics=dict(islice(metrics, MAX_METRICS)),
         tags=_tags(tags),
         status=_status(result),
         start_ms=milliseconds(result.started_at),
@@ -78,7 +79,7 @@ def of_plan(plan: Plan) -> Mapping[str, str]:
 
 
 def run_name(trial: Trial) -> str:
-    """What people read in a list of runs: ``bert inductor local batch_size=8``."""
+    """The name in a list of runs: ``bert inductor local batch_size=8``."""
     named = ((key.rpartition("."), text) for key, text in trial.labels.items() if text)
     words = [f"{last}={text}" if group else text for (group, _, last), text in named]
     return " ".join(dict.fromkeys(words))[:MAX_KEY_LENGTH] or trial.trial_id
@@ -106,7 +107,7 @@ def flatten(value: Json, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _params(trial: Trial) -> Iterator[tuple[str, str]]:
-    """Labels first: they are what people group by, and never fall to the limit."""
+    """Labels first: people group by them, and the limit never cuts them off."""
     return chain(
         ((key, text) for key, text in trial.labels.items() if text),
         ((key, text) for key, text in flatten(trial.spec) if key not in trial.labels),
@@ -114,7 +115,7 @@ def _params(trial: Trial) -> Iterator[tuple[str, str]]:
 
 
 def _within(pairs: Iterator[tuple[str, str]], most: int, length: int) -> tuple[dict[str, str], str]:
-    """The pairs that fit, and what did not in words, empty if all did."""
+    """The pairs that fit, and a sentence about the others, empty if there are none."""
     whole = {_key(key): text for key, text in pairs}
     kept = {key: _shortened(text, length) for key, text in islice(whole.items(), most)}
     shortened = sum(kept[key] != whole[key] for key in kept)
@@ -139,23 +140,21 @@ def _shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def _metrics(result: TrialResult, summary: Summary) -> Iterator[tuple[str, float]]:
+def _metrics(result: TrialResult, summary: Summary) -> Iterator[tuple[str, float | None]]:
     for name, estimate in summary.metrics.items():
         yield from _with_interval(name, estimate)
     if summary.speedup is not None:
         yield from _with_interval("speedup_ratio/p50", summary.speedup.ratio)
     if result.parity is not None and result.parity.outputs:
-        yield from _finite(_parity(result.parity.outputs))
+        yield from _parity(result.parity.outputs)
     if result.profile is not None:
-        yield from _finite(_profile(result.profile))
-    yield from _finite((f"{stage}_stage_s/total", s) for stage, s in result.stages_s.items())
+        yield from _profile(result.profile)
+    yield from ((f"{stage}_stage_s/total", s) for stage, s in result.stages_s.items())
 
 
-def _with_interval(name: str, estimate: Estimate) -> Iterator[tuple[str, float]]:
+def _with_interval(name: str, estimate: Estimate) -> Iterator[tuple[str, float | None]]:
     key = _NOT_IN_A_METRIC.sub("_", name)[:MAX_KEY_LENGTH]
-    return _finite(
-        [(key, estimate.value), (f"{key}/low", estimate.low), (f"{key}/high", estimate.high)]
-    )
+    yield from ((key, estimate.value), (f"{key}/low", estimate.low), (f"{key}/high", estimate.high))
 
 
 def _parity(outputs: tuple[OutputParity, ...]) -> Iterator[tuple[str, float | None]]:
@@ -169,7 +168,7 @@ def _parity(outputs: tuple[OutputParity, ...]) -> Iterator[tuple[str, float | No
 
 
 def _profile(record: ProfileRecord) -> Iterator[tuple[str, float | None]]:
-    """What the profiler cost, and where the time on the critical path went."""
+    """The profiler's overhead, and how the critical path is spent."""
     yield "profile_dilation_ratio", record.dilation_ratio
     found = record.bottleneck
     if found is not None:
@@ -179,22 +178,25 @@ def _profile(record: ProfileRecord) -> Iterator[tuple[str, float | None]]:
             yield f"critical_path_ratio/{name}", spent_ns / max(1, found.critical_path_ns)
 
 
-def _finite(
-    pairs: Iterator[tuple[str, float | None]] | list[tuple[str, float | None]],
-) -> Iterator[tuple[str, float]]:
-    """A tracker stores infinity as a huge number, which is worse than nothing."""
-    return ((key, v) for key, v in pairs if v is not None and math.isfinite(v))
-
-
 def _result_tags(result: TrialResult, summary: Summary) -> Iterator[tuple[str, str]]:
     yield "outcome", result.outcome.value
     yield "attempt", str(result.attempt)
     yield "baseline_id", result.baseline_id or ""
-    yield from _failure_tags(result.failure)
+    yield from _named("failure", result.failure, "kind", "stage", "message", "remedy")
     yield from _verdict_tags(result.parity)
-    yield from _speedup_tags(summary.speedup)
-    yield from _build_tags(result.build)
-    yield from _profile_tags(result.profile)
+    if summary.speedup is not None:
+        yield "speedup", summary.speedup.verdict
+        yield "speedup.reason", summary.speedup.reason
+    if result.build is not None:
+        yield from _named("build", result.build, "key", "cache")
+        yield "model_digest", result.build.model_digest
+        yield from flatten(result.build.steps, "build.steps") if result.build.steps else ()
+    if result.profile is not None:
+        yield from _named("profile", result.profile, "profiler", "unavailable")
+        yield "profile.notes", "\n".join(result.profile.notes)
+        yield from _named(
+            "bottleneck", result.profile.bottleneck, "limit", "sentence", "advice", "largest"
+        )
     yield "processes", str(len(result.processes))
     yield "stop_reason", result.stop_reason
     yield "steady", json.dumps(summary.steady) if result.processes else ""
@@ -204,55 +206,25 @@ def _result_tags(result: TrialResult, summary: Summary) -> Iterator[tuple[str, s
     yield from _environment_tags(result.environment)
 
 
+def _named(group: str, value: object, *names: str) -> Iterator[tuple[str, str]]:
+    """Some attributes of a value as tags; none of a missing value."""
+    if value is not None:
+        yield from ((f"{group}.{name}", str(getattr(value, name))) for name in names)
+
+
 def _environment_tags(environment: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    """What is known of the host, package versions first: a thousand facts may follow."""
+    """Facts of the host, package versions first: a thousand others may follow."""
     packages = flatten({"packages": environment.get("packages")}, "environment")
     facts = chain(packages, flatten(environment, "environment"))
     return ((key, text) for key, text in facts if text not in ("null", "{}", "[]"))
-
-
-def _failure_tags(failure: Failure | None) -> Iterator[tuple[str, str]]:
-    if failure is not None:
-        yield "failure.kind", failure.kind
-        yield "failure.stage", failure.stage
-        yield "failure.message", failure.message
-        yield "failure.remedy", failure.remedy
 
 
 def _verdict_tags(verdict: Verdict | None) -> Iterator[tuple[str, str]]:
     if verdict is not None:
         yield "verdict", "passed" if verdict.passed else "failed"
         yield "verdict.reasons", "\n".join(verdict.reasons)
-        yield "verdict.tolerance_ratio", str(verdict.tolerance_ratio)
-        yield "verdict.first_divergence", verdict.first_divergence
-        yield "verdict.metric", verdict.metric
+        yield from _named("verdict", verdict, "tolerance_ratio", "first_divergence", "metric")
         yield "verdict.score", "" if verdict.score is None else str(verdict.score)
-
-
-def _speedup_tags(speedup: Comparison | None) -> Iterator[tuple[str, str]]:
-    if speedup is not None:
-        yield "speedup", speedup.verdict
-        yield "speedup.reason", speedup.reason
-
-
-def _build_tags(build: BuildRecord | None) -> Iterator[tuple[str, str]]:
-    if build is not None:
-        yield "build.key", build.key
-        yield "build.cache", build.cache
-        yield "model_digest", build.model_digest
-        yield from flatten(build.steps, "build.steps") if build.steps else ()
-
-
-def _profile_tags(record: ProfileRecord | None) -> Iterator[tuple[str, str]]:
-    if record is not None:
-        yield "profile.profiler", record.profiler
-        yield "profile.unavailable", record.unavailable
-        yield "profile.notes", "\n".join(record.notes)
-        if record.bottleneck is not None:
-            yield "bottleneck.limit", record.bottleneck.limit
-            yield "bottleneck.sentence", record.bottleneck.sentence
-            yield "bottleneck.advice", record.bottleneck.advice
-            yield "bottleneck.largest", record.bottleneck.largest
 
 
 def _status(result: TrialResult) -> str:

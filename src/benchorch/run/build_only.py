@@ -10,7 +10,7 @@ from typing import cast
 from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.codec import Json
 from benchorch.domain.session import Session
-from benchorch.domain.trial import ConfigNode, Trial
+from benchorch.domain.trial import ConfigNode, Trial, node_of
 from benchorch.run.expand import describe
 from benchorch.run.planner import new_plan_id, plan_jobs
 from benchorch.trial.supervisor import run_trial
@@ -23,14 +23,7 @@ def build_only(
     composer = Composer(config_loader(directories))
     plan_id = new_plan_id()
     plan = plan_jobs(composer, composer.jobs(overrides), plan_id).plan
-    session = Session(
-        plan_id=plan_id,
-        directory=folder / plan_id,
-        store=cast(ConfigNode, plan.session["store"]),
-        rebuild=str(plan.session["rebuild"]),
-        search_path=(str(plan.session["cwd"]),),
-        profiler={},
-    )
+    session = replace(Session.of(plan, folder / plan_id), profiler={})
     rows: list[ConfigNode] = []
     for trial in plan.trials:
         say(f"building {describe(trial.labels)}")
@@ -40,9 +33,9 @@ def build_only(
 
 
 def _build(trial: Trial, session: Session) -> ConfigNode:
-    everything = len(cast(ConfigNode, cast(ConfigNode, trial.spec["conversion"])["steps"] or {}))
+    all_steps = len(node_of(node_of(trial.spec, "conversion"), "steps"))
     built = run_trial(
-        replace(trial, build_steps=everything),
+        replace(trial, build_steps=all_steps),
         session=session,
         attempt=1,
         isolated=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from benchorch.config.components import MOVED, TARGET
 from benchorch.config.composer import MatrixCell
@@ -14,7 +13,7 @@ from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.artifact import canonical_json
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
-from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial
+from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial, node_of
 from benchorch.errors import ConfigError
 from benchorch.host.environment import is_installed
 from benchorch.interfaces.executor import Executor
@@ -165,7 +164,7 @@ def _open_checked(spec: ConfigNode) -> TrialSetup | ConfigError:
 
 
 def _metric_problems(spec: ConfigNode) -> Sequence[str]:
-    metric = cast(ConfigNode, spec["parity"]).get("metric")
+    metric = node_of(spec, "parity").get("metric")
     return reference_problems("parity.metric", str(metric)) if metric else ()
 
 
@@ -187,7 +186,7 @@ def _baseline_of(cell: MatrixCell, name: str, node: ConfigNode) -> MatrixCell:
 def _only_used_symbols(spec: ConfigNode, setup: TrialSetup) -> dict[str, Json]:
     """The spec without symbols that no input uses, whose sweep would repeat the same trial."""
     used = {symbol for tensor in setup.model.specs() for symbol in tensor.symbols}
-    workload = cast(Mapping[str, Json], spec["workload"])
+    workload = node_of(spec, "workload")
     kept = {k: v for k, v in workload.items() if k in used or k in NOT_SYMBOLS}
     dynamic = [symbol for symbol in setup.workload.dynamic if symbol in used]
     return {**spec, "workload": {**kept, "dynamic": dynamic}}
@@ -244,7 +243,7 @@ def _with_baselines(trials: Iterable[Trial], baselines: Collection[str]) -> tupl
 def _with_baseline(trial: Trial, baseline: Trial | None) -> Trial:
     if baseline is None or baseline.trial_id == trial.trial_id:
         return trial
-    conversion = cast(ConfigNode, baseline.spec["conversion"])
+    conversion = node_of(baseline.spec, "conversion")
     return replace(trial, baseline_id=baseline.trial_id, baseline_conversion=conversion)
 
 

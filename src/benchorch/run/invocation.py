@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING
 
 from benchorch.config.composer import Composer
 from benchorch.domain.codec import Json, encode
@@ -104,7 +104,7 @@ class Invocation:
             self._archiver = archiving(self.directory, plan)
         if not todo:
             return
-        work = _TrialWork(session=self._session(plan))
+        work = _TrialWork(session=Session.of(plan, self.directory))
         with self.report.live(todo), _closing(executor.run(todo, work, self._on_event)) as ran:
             for result in ran:
                 self._accept(result)
@@ -169,17 +169,6 @@ class Invocation:
             estimate = self._summary(result).metrics.get(metric)
             values.append(math.inf if estimate is None else estimate.value)
         return min(values, default=math.inf)
-
-    def _session(self, plan: Plan) -> Session:
-        return Session(
-            plan_id=self.plan_id,
-            directory=self.directory.resolve(),
-            store=cast(ConfigNode, plan.session["store"]),
-            rebuild=str(plan.session["rebuild"]),
-            search_path=(str(plan.session["cwd"]),),
-            profiler=cast(ConfigNode, plan.session.get("profiler") or {}),  # older plans have none
-            prices=plan.prices,
-        )
 
     def _on_event(self, event: Event) -> None:
         self._status.event(event)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
 
 from benchorch.config.components import make, suggest
 from benchorch.config.composer import Composer, MatrixCell
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.result import TrialResult
-from benchorch.domain.trial import ConfigNode, Plan, Trial
-from benchorch.errors import ConfigError, StoreError
+from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
+from benchorch.errors import ConfigError, Problems, StoreError
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner
 from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.recorder import Recorder
@@ -31,8 +30,6 @@ _SHARED_NODES = ("profiler", "executor", "store", "recorder", "pricing", "budget
 SESSION_KEYS = (*_SHARED_NODES, "rebuild", "baseline", "objective", "name", "keep_at")
 NODES = (*SPEC_KEYS, *_SHARED_NODES)
 REBUILD = ("if_needed", "always", "never")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +51,13 @@ def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -
     cells = _without_common_axes([cell for job_cells in by_job for cell in job_cells])
     if not cells:
         raise ConfigError(["The sweep is empty: there is nothing to run."])
-    problems = _Problems()
+    problems = Problems()
     known = {*SESSION_KEYS, *NODES, "matrix", "each", "resume", *composer.groups}
     problems.add(problem for cell in cells for problem in _shape_problems(cell, known))
     problems.stop()
     session = {key: cells[0].config.get(key) for key in SESSION_KEYS}
     problems.add(_session_problems(session, cells))
-    executor = problems.attempt(lambda: make(_node(session, "executor"), Executor, "executor"))
+    executor = problems.attempt(lambda: make(node_of(session, "executor"), Executor, "executor"))
     planned = problems.attempt(
         lambda: make_plan(
             cells,
@@ -84,33 +81,12 @@ def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -
 
 
 def _notes(session: ConfigNode, executor: Executor) -> Iterator[str]:
-    store = make(_node(session, "store"), Store, "store")
+    store = make(node_of(session, "store"), Store, "store")
     if executor.is_remote() and not store.is_shared():
         yield (
             "each machine builds for itself, unless store.root is a disk that all of them mount; "
             "with store=s3 one builds for all (docs/cloud/cache.md)"
         )
-
-
-class _Problems:
-    """Everything wrong so far, each once."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, None] = {}
-
-    def add(self, problems: Iterable[str]) -> None:
-        self.found.update(dict.fromkeys(problems))
-
-    def attempt(self, work: Callable[[], T]) -> T | None:
-        try:
-            return work()
-        except ConfigError as error:
-            self.add(error.problems)
-            return None
-
-    def stop(self) -> None:
-        if self.found:
-            raise ConfigError(list(self.found))
 
 
 class _Anywhere(Executor):
@@ -124,7 +100,7 @@ class _Anywhere(Executor):
 
 
 def _compose(composer: Composer, jobs: Sequence[Sequence[str]]) -> list[list[MatrixCell]]:
-    problems = _Problems()
+    problems = Problems()
     by_job = [problems.attempt(partial(composer.cells, job)) for job in jobs]
     problems.stop()
     return [cells for cells in by_job if cells is not None]
@@ -184,13 +160,13 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
         if any(cell.config.get(key) != session[key] for cell in cells):
             yield f"{key}: is one for the whole command; it cannot be swept."
     yield from _place_problems(session["keep_at"])
-    problems = _Problems()
-    store = problems.attempt(lambda: make(_node(session, "store"), Store, "store"))
+    problems = Problems()
+    store = problems.attempt(lambda: make(node_of(session, "store"), Store, "store"))
     problems.add(store.problems() if store else ())
-    problems.attempt(lambda: make(_node(session, "recorder"), Recorder, "recorder"))
+    problems.attempt(lambda: make(node_of(session, "recorder"), Recorder, "recorder"))
     problems.attempt(lambda: pricing_of(session))
     problems.attempt(lambda: budget_of(session))
-    problems.attempt(lambda: make(_node(session, "profiler"), Profiler, "profiler"))
+    problems.attempt(lambda: make(node_of(session, "profiler"), Profiler, "profiler"))
     yield from problems.found
 
 
@@ -211,10 +187,6 @@ def _stored(session: ConfigNode) -> ConfigNode:
     public = location.kept_secret(recorder) if isinstance(recorder, Mapping) else recorder
     named = {"tracking" if key == "recorder" else key: value for key, value in session.items()}
     return {**named, "tracking": public, "cwd": str(Path.cwd())}
-
-
-def _node(session: ConfigNode, key: str) -> ConfigNode:
-    return cast(ConfigNode, session[key])
 
 
 def new_plan_id() -> str:

@@ -42,7 +42,7 @@ class Aoti(Runtime):
     version = 2
 
     def unavailable(self, device: str) -> str | None:
-        """A reason only where torch is missing."""
+        """Unavailable without torch."""
         return missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
@@ -83,7 +83,7 @@ def _counts(metadata: Mapping[str, str], package: Path) -> dict[str, Json]:
 
 
 def _fused_kernels(package: Path) -> int | None:
-    """How many kernels of Inductor's own the package calls; None where its source is not there."""
+    """Number of Inductor's own kernels in the package; None without its source."""
     try:
         with ZipFile(package) as archive:
             sources = [name for name in archive.namelist() if name.endswith("wrapper.cpp")]
@@ -106,7 +106,7 @@ def _prepare(loader: Any, order: tuple[str, ...], tensors: Mapping[str, torch.Te
 
 
 def _check_host(metadata: Mapping[str, str], request: LoadRequest) -> None:
-    """MeasureError where the package was compiled for something else than what is here."""
+    """MeasureError where the package was compiled for another machine."""
     here = {
         "AOTI_MACHINE": platform.machine(),
         "AOTI_DEVICE_KEY": request.device,

@@ -15,8 +15,8 @@ from benchorch.domain.codec import Json
 from benchorch.frameworks.onnx_files import MODEL_FILE, runtime_distribution
 from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
 from benchorch.frameworks.torch_compile_stats import compile_facts
+from benchorch.frameworks.upstream_errors import raised_by_backend
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.runtimes.dynamo_backend import raised_by_backend
 from benchorch.runtimes.onnx_session import (
     PROVIDERS,
     Provider,
@@ -51,7 +51,7 @@ _TORCH_TYPES = {
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileOnnxRuntime(Runtime):
-    """What PyTorch's own backend ``onnxrt`` did, which torch 2.13 has no more.
+    """Replacement of PyTorch's own backend ``onnxrt``, which torch 2.13 removed.
 
     Graph breaks are PyTorch's business: each graph between two of them gets a session. Sizes are
     taken for constants. Nothing is kept: every process exports anew while it loads.
@@ -97,7 +97,7 @@ class CompileOnnxRuntime(Runtime):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class _Backend:
-    """What Dynamo hands its graphs to.
+    """The backend of Dynamo's graphs.
 
     Attributes:
         request: device and threads.
@@ -165,7 +165,7 @@ def _export(graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor], model: 
 
 
 def _caller(session: Any, outputs: Sequence[torch.Tensor], device: str) -> Callable[..., object]:
-    """Runs a session on tensors where they lie."""
+    """Run a session on tensors without copies."""
     import torch
 
     names = [node.name for node in session.get_inputs()]
@@ -193,6 +193,6 @@ def _caller(session: Any, outputs: Sequence[torch.Tensor], device: str) -> Calla
 
 
 def _place(tensor: torch.Tensor, device: str) -> tuple[str, int, int, tuple[int, ...], int]:
-    """Device, its number, type, shape and address, in the order that a binding wants."""
+    """Device, its number, type, shape and address, in the order of a binding's arguments."""
     name = str(tensor.dtype).removeprefix("torch.")
     return device, 0, _ELEMENT_TYPES[name], tuple(tensor.shape), tensor.data_ptr()

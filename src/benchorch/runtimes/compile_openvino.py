@@ -1,4 +1,4 @@
-"""torch.compile with OpenVINO's own backend, which must not fall back unseen."""
+"""torch.compile with OpenVINO's own backend, whose fallbacks are counted or refused."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from benchorch.errors import MeasureError
 from benchorch.frameworks.openvino_files import import_openvino, unavailable_on
 from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
 from benchorch.frameworks.torch_compile_stats import compile_facts
-from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.frameworks.upstream_errors import raised_by_backend, wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.runtimes.dynamo_backend import raised_by_backend
 from benchorch.runtimes.openvino_facts import compiled_facts, device_config
 
 _HINTS = {"float32": "f32", "device": None}
@@ -28,7 +27,7 @@ _TOLERANCE_RATIOS = {"float32": 1e-4, "device": 3e-2}
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileOpenVino(Runtime):
-    """Graph breaks are PyTorch's business; what OpenVINO cannot run PyTorch runs, and is counted.
+    """OpenVINO under torch.compile; operators that it cannot run stay with PyTorch and are counted.
 
     Sizes are taken for constants. Nothing is kept: every process compiles anew while it loads.
 
@@ -45,11 +44,11 @@ class CompileOpenVino(Runtime):
 
     @property
     def tolerance_ratio(self) -> float:
-        """What that precision may cost."""
+        """Error of that precision."""
         return _TOLERANCE_RATIOS[self.precision]
 
     def unavailable(self, device: str) -> str | None:
-        """Without torch, and on NVIDIA GPUs."""
+        """Unavailable without torch, and on NVIDIA GPUs."""
         return missing_torch() or unavailable_on(device)
 
     def load(self, request: LoadRequest) -> Executable:
@@ -88,7 +87,7 @@ class CompileOpenVino(Runtime):
 
 @contextmanager
 def _openvinos_dynamo() -> Iterator[None]:
-    """What importing OpenVINO's backend changes in Dynamo, changed back afterwards."""
+    """Undo the changes that importing OpenVINO's backend makes in Dynamo."""
     import torch._dynamo.config
 
     import_openvino()
@@ -144,7 +143,7 @@ def _require_partitions() -> None:
 
 
 def _partition_facts() -> Mapping[str, Json]:
-    """What runs in OpenVINO, and what it left to PyTorch."""
+    """Counts of operators in OpenVINO and in PyTorch."""
     module = _partitions()
     parts = _modules()
     compiled = [

@@ -29,7 +29,7 @@ class Compiled(Runtime):
     dynamic: bool | None = None
 
     def unavailable(self, device: str) -> str | None:
-        """A reason where torch is missing, and for CUDA graphs on a CPU."""
+        """Unavailable without torch, and for CUDA graphs on a CPU."""
         if self.backend == "cudagraphs" and device != "cuda":
             return "CUDA graphs do nothing on a CPU: torch would run the model as it is."
         return missing_torch()

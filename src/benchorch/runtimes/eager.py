@@ -28,7 +28,7 @@ class Eager(Runtime):
     version = 2
 
     def unavailable(self, device: str) -> str | None:
-        """A reason only where torch is missing."""
+        """Unavailable without torch."""
         return missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
@@ -41,7 +41,7 @@ class Eager(Runtime):
 
 
 def _provider(request: LoadRequest, module: torch.nn.Module) -> str:
-    """What runs the module, for people."""
+    """Name of what runs the module."""
     from benchorch.frameworks.onnx_module import OnnxGraph
 
     if isinstance(module, OnnxGraph):

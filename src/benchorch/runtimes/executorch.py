@@ -38,7 +38,7 @@ class Executorch(Runtime):
     cohabits = False  # one pool of threads for all programs of a process
 
     def unavailable(self, device: str) -> str | None:
-        """Without torch, and on NVIDIA GPUs."""
+        """Unavailable without torch, and on NVIDIA GPUs."""
         if device == "cuda":
             return "XNNPACK, to which ExecuTorch hands the model here, runs on processors alone"
         return missing_torch()
@@ -87,7 +87,7 @@ def _set_threads(threads: int) -> None:
 
 
 def _threads() -> int | None:
-    """How many threads the pool has; None where this version does not tell."""
+    """Size of the pool; None where this version does not report it."""
     from executorch.extension.pybindings import portable_lib
 
     count = getattr(portable_lib, "_threadpool_get_thread_count", None)

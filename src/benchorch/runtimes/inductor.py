@@ -31,7 +31,7 @@ class Inductor(Runtime):
     version = 2
 
     def unavailable(self, device: str) -> str | None:
-        """A reason only where torch is missing."""
+        """Unavailable without torch."""
         return missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:

@@ -1,4 +1,4 @@
-"""How an ONNX Runtime session is opened on one provider, and what it says of itself."""
+"""ONNX Runtime sessions on one provider, and their node placement."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Provider:
     needs: str | None = None
 
     def unavailable(self, device: str) -> str | None:
-        """Why it cannot be had, or None."""
+        """Reason why it is unavailable, or None."""
         if self.needs not in (None, device):
             return f"{self.name} needs hardware with an NVIDIA GPU; this one's is {device!r}"
         if any(is_installed(name) for name in self.distributions):
@@ -60,7 +60,7 @@ class Provider:
         return f"{wanted} is not installed: {remove}pip install {wanted}"
 
     def options(self, threads: int, scratch: Path) -> dict[str, str]:
-        """What the provider is told besides the session's own options."""
+        """Options of the provider."""
         if self.name.startswith("OpenVINO"):
             # Left alone it computes in bfloat16 where the processor can.
             return {"device_type": "CPU", "precision": "FP32", "num_of_threads": str(threads)}
@@ -141,7 +141,7 @@ def open_session(
 
 
 def weights_beside(model: Path) -> Path:
-    """Where the weights of a graph that ONNX Runtime writes go."""
+    """Path of the weights of a graph that ONNX Runtime writes."""
     return model.with_name(f"{model.name}.data")
 
 
@@ -174,7 +174,7 @@ def assignment(session: Any) -> dict[str, Json]:
 def executed(
     model: Path, provider: Provider, threads: int, inputs: Mapping[str, NDArray[generic]]
 ) -> dict[str, Json]:
-    """What runs after all fusions, from one profiled call of a session of its own.
+    """Executed nodes after all fusions, from one profiled call of a session of its own.
 
     Args:
         model: the graph's file.
@@ -210,7 +210,7 @@ def _name(word: str) -> str:
 
 
 def _main_type(types: list[str]) -> str:
-    """What a node computes in: its first input's type."""
+    """Type of a node's arithmetic: that of its first input."""
     return types[0] if types else "none"
 
 

@@ -26,7 +26,7 @@ _BFLOAT16 = "bf16"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenVino(Runtime):
-    """One stream, and the threads that were asked for.
+    """One stream with the requested number of threads.
 
     Args:
         precision: what floating operators are computed in. Left to the device it is bfloat16 on
@@ -40,11 +40,11 @@ class OpenVino(Runtime):
 
     @property
     def tolerance_ratio(self) -> float:
-        """What that precision may cost."""
+        """Error of that precision."""
         return _TOLERANCE_RATIOS[self.precision]
 
     def unavailable(self, device: str) -> str | None:
-        """On NVIDIA GPUs."""
+        """Unavailable on NVIDIA GPUs."""
         return unavailable_on(device)
 
     def load(self, request: LoadRequest) -> Executable:
@@ -87,7 +87,7 @@ class OpenVinoExecutable(Executable):
         return {str(index): _array(tensor) for index, tensor in enumerate(tensors)}
 
     def facts(self) -> Mapping[str, Json]:
-        """What the compiled graph says of itself."""
+        """Facts of the compiled graph."""
         return {"provider": "OpenVINO CPU", "device": "cpu", **compiled_facts(self.compiled)}
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What stands for a conversion that nothing can run any more."""
+"""Placeholder of a conversion whose upstream is gone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchorch.interfaces.runtime import LoadRequest, Runtime
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retired(Runtime):
-    """Never available: a plan shows why, and what took its place.
+    """Never available: a plan shows the reason and the successor.
 
     Attributes:
         reason: what became of it, in one sentence.

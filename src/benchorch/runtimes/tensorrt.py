@@ -43,7 +43,7 @@ class TensorRt(Runtime):
     requires = ("torch", "tensorrt")
 
     def unavailable(self, device: str) -> str | None:
-        """Without torch, and anywhere but on NVIDIA GPUs."""
+        """Unavailable without torch, and except on NVIDIA GPUs."""
         if device != "cuda":
             return ELSEWHERE
         return missing_torch()

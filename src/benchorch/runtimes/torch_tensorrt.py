@@ -16,9 +16,8 @@ from benchorch.frameworks.tensorrt_support import ELSEWHERE, products_ratio
 from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
 from benchorch.frameworks.torch_compile_stats import compile_facts
 from benchorch.frameworks.torch_program import load_program
-from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.frameworks.upstream_errors import raised_by_backend, wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.runtimes.dynamo_backend import raised_by_backend
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +34,7 @@ class TorchTensorRt(Runtime):
     requires = ("torch", "torch-tensorrt")
 
     def unavailable(self, device: str) -> str | None:
-        """Without torch, and anywhere but on NVIDIA GPUs."""
+        """Unavailable without torch, and except on NVIDIA GPUs."""
         return ELSEWHERE if device != "cuda" else missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
@@ -59,7 +58,7 @@ class TorchTensorRt(Runtime):
 
 
 def _engine_counts(program: torch.export.ExportedProgram) -> Mapping[str, Json]:
-    """How many engines the program calls, and how many operators of PyTorch's beside them."""
+    """Number of engines in the program, and of operators left to PyTorch."""
     targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
     engines = sum("execute_engine" in target for target in targets)
     picked = sum("getitem" in target for target in targets)
@@ -88,11 +87,11 @@ class TorchTensorRtJit(Runtime):
 
     @property
     def tolerance_ratio(self) -> float:
-        """What such products may cost, or another order of the same operations."""
+        """Error of such products, or of another order of the same operations."""
         return products_ratio(tf32=self.tf32)
 
     def unavailable(self, device: str) -> str | None:
-        """Without torch, and anywhere but on NVIDIA GPUs."""
+        """Unavailable without torch, and except on NVIDIA GPUs."""
         return ELSEWHERE if device != "cuda" else missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
@@ -134,7 +133,7 @@ class TorchTensorRtJit(Runtime):
 
 
 def _kept(engines: Any) -> dict[str, Any]:
-    """Options of the backend to look for engines there, and to leave there those it builds."""
+    """Options of the backend that make it keep and reuse engines."""
     return {
         "cache_built_engines": True,
         "reuse_cached_engines": True,

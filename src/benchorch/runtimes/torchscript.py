@@ -36,7 +36,7 @@ class TorchScript(Runtime):
     version = 2
 
     def unavailable(self, device: str) -> str | None:
-        """A reason only where torch is missing."""
+        """Unavailable without torch."""
         return missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:

@@ -35,7 +35,7 @@ class Tvm(Runtime):
     cohabits = False  # one pool of threads for all libraries of a process
 
     def unavailable(self, device: str) -> str | None:
-        """Without torch, and on NVIDIA GPUs."""
+        """Unavailable without torch, and on NVIDIA GPUs."""
         if device == "cuda":
             return "TVM compiles for processors here: its kernels for GPUs need a tuned schedule"
         return missing_torch()
@@ -87,7 +87,7 @@ class TvmExecutable(Executable):
         return partial(self.function, *placed)
 
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
-        """What a call returned, half precision widened to float32."""
+        """Outputs of a call, half precision widened to float32."""
         from torch.utils.dlpack import from_dlpack
 
         return arrays_in([from_dlpack(each) for each in _flat(raw)])

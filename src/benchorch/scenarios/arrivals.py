@@ -1,4 +1,4 @@
-"""When queries are due: schedules that are fixed before a run and follow from a seed alone."""
+"""Arrival schedules, fixed before a run by a seed alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEED_BITS = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """How the gaps between queries are distributed.
+    """Distribution of the gaps between queries.
 
     Attributes:
         kind: ``poisson`` (independent users), ``constant`` (a metronome) or ``bursty`` (periods of
@@ -41,7 +41,7 @@ class Arrivals:
             raise ValueError(f"cv: from 1 to {_most_cv():.3g}; got {self.cv}")
 
     def due_ns(self, count: int, rate_per_s: float, seed: int) -> list[int]:
-        """When each of so many queries is due, in whole nanoseconds from the start.
+        """Due time of each query in whole nanoseconds from the start.
 
         The same on every machine: random numbers are PCG64's own bits, whose stream NumPy keeps
         from version to version, and times are rounded before they are compared.
@@ -110,7 +110,7 @@ def _in_ns(gaps: NDArray[float64], rate_per_s: float) -> list[int]:
 
 
 def _most_cv() -> float:
-    """Where the calmer of a bursty stream's two states falls silent."""
+    """The cv at which the calmer state of a bursty stream has rate 0."""
     lull = 1 + 2 / STATE_GAPS
     return math.sqrt(2 * lull / (lull - 1) - 1)
 
@@ -120,12 +120,12 @@ KINDS = tuple(_KINDS)
 
 
 def fresh_seed() -> int:
-    """A seed that nobody chose."""
+    """A random seed."""
     return secrets.randbits(_SEED_BITS)
 
 
 def seeds(seed: int, count: int) -> list[int]:
-    """So many seeds that follow from one."""
+    """`count` seeds derived from one."""
     import numpy as np
 
     bits = np.random.PCG64(seed).random_raw(count)

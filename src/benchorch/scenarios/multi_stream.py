@@ -10,13 +10,13 @@ from benchorch.domain.measurement import Calibration, Observations
 from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
-from benchorch.scenarios.series import MOST_IN_FLIGHT, fill, in_turn, quiet_heap, sized
+from benchorch.scenarios.series import MOST_IN_FLIGHT, cycled, fill, quiet_heap, sized
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultiStream(Scenario):
-    """MLPerf's multi-stream: how long a query of several samples takes.
+    """MLPerf's multi-stream: latency of a query of several samples.
 
     A query makes its calls one after the other on inputs that differ, at most two of them
     unfinished on the device, and is complete when the last one is.
@@ -48,7 +48,7 @@ class MultiStream(Scenario):
         if not calls:
             raise ValueError("a scenario needs at least one call; it got none")
         size = self.samples_per_query
-        queries = in_turn(calls, size, drain=clock.drain)
+        queries = cycled(calls, size, drain=clock.drain)
         with quiet_heap():
             series = sized(
                 queries, clock, calibration, calls_per_turn=size, cold_caches=cold_caches

@@ -11,7 +11,7 @@ from benchorch.domain.measurement import Calibration, Observations
 from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
-from benchorch.scenarios.series import Series, fill, grown, in_turn
+from benchorch.scenarios.series import Series, cycled, fill, grown
 from benchorch.units import s_to_ns
 
 # Long enough for a queue to fill and drain once without that showing in the rate.
@@ -55,7 +55,7 @@ class Offline(Scenario):
         def start(wanted: int) -> Series:
             size = min(wanted, len(calls))
             return Series(
-                in_turn(calls, size),
+                cycled(calls, size),
                 clock,
                 math.ceil(wanted / size),
                 calls_per_turn=size,

@@ -14,7 +14,7 @@ from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
 from benchorch.scenarios.arrivals import Arrivals, Kind, fresh_seed
-from benchorch.scenarios.virtual_queue import Line, Served, serve
+from benchorch.scenarios.virtual_queue import QueryQueue, ServedQueries, serve
 from benchorch.stats.queueing import LoadPhase
 from benchorch.units import NS_PER_S, s_to_ns
 
@@ -161,7 +161,7 @@ class LoadRun:
         self._calls = calls
         self._clock = clock
         self._scheduled_ns = array("q")
-        self._served = Served()
+        self._served = ServedQueries()
 
     def capacity_per_s(self) -> float:
         """Capacity in queries per second: each is issued as soon as a server is free."""
@@ -216,7 +216,7 @@ class LoadRun:
     def _serve(self, due_ns: Sequence[int], load: Load, until_ns: int) -> None:
         """Serve one load and keep it with the counts observed."""
         served = serve(
-            Line(due_ns, until_ns),
+            QueryQueue(due_ns, until_ns),
             self._calls,
             self._clock,
             servers=load.servers,

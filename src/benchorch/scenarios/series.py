@@ -272,13 +272,13 @@ def fill(series: Series, stopping: Stopping, *, least_ns: float = 0.0) -> None:
             window_ns, asked, enough = series.window_ns, 0, False
         while not enough and asked < len(window_ns):
             asked += 1
-            enough = stopping.enough_calls(_Beginning(window_ns, asked), series.calls_per_block)
+            enough = stopping.enough_calls(_Prefix(window_ns, asked), series.calls_per_block)
         if enough and (least_ns == 0 or sum(window_ns) >= least_ns):
             return
         series.add_blocks()
 
 
-class _Beginning(Sequence[int]):
+class _Prefix(Sequence[int]):
     """The first so many of a series, without a copy of them."""
 
     def __init__(self, values: array[int], count: int) -> None:
@@ -308,7 +308,7 @@ class _Beginning(Sequence[int]):
         return np.array(self._values[: self._count], dtype=dtype)
 
 
-def in_turn(calls: Sequence[Call], size: int, *, drain: Call | None = None) -> list[Call]:
+def cycled(calls: Sequence[Call], size: int, *, drain: Call | None = None) -> list[Call]:
     """Callables that make `size` calls each, every one going on where the one before ended.
 
     Args:

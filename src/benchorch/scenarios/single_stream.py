@@ -16,7 +16,7 @@ from benchorch.scenarios.series import fill, quiet_heap, sized
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SingleStream(Scenario):
-    """MLPerf's single stream: the latency of a call when nothing else is asked for."""
+    """MLPerf's single stream: latency of a call without concurrent calls."""
 
     def run(
         self,

@@ -1,7 +1,7 @@
-"""One queue, first come first served: whoever serves takes the next query and waits for its time.
+"""First-come-first-served queue of scheduled queries with one or more servers.
 
 With one server there is neither a dispatcher nor a second thread. Several are threads that take the
-next query from the same line. A model lets the others run while it computes, but Python code
+next query from the same queue. A model lets the others run while it computes, but Python code
 between its kernels does not: what several servers gain depends on the runtime, and is measured.
 On a device with a queue of its own, to wait for one call is to wait for all issued before it.
 """
@@ -28,8 +28,8 @@ _EVENTS = {
 }
 
 
-class Line:
-    """Queries in the order in which they are due; each is given out once, to any thread.
+class QueryQueue:
+    """Queries in due order; each is popped once, by any thread.
 
     Attributes:
         due_ns: when each is due.
@@ -43,7 +43,7 @@ class Line:
         self._end = len(due_ns)
         self._lock = threading.Lock()
 
-    def take(self) -> int | None:
+    def pop(self) -> int | None:
         """The next query, or None where there is none left."""
         with self._lock:
             place = self._next
@@ -52,8 +52,8 @@ class Line:
             self._next = place + 1
             return place
 
-    def take_waiting(self, now_ns: int, most: int) -> range:
-        """The next queries that are due already, at most so many."""
+    def pop_due(self, now_ns: int, most: int) -> range:
+        """The next queries that are due already, at most `most`."""
         with self._lock:
             first = last = self._next
             end = min(self._end, first + most)
@@ -68,11 +68,11 @@ class Line:
             self._end = self._next
 
 
-class Served:
-    """What was seen of queries, one entry each.
+class ServedQueries:
+    """Timings of served queries, one entry each.
 
     Attributes:
-        places: of each in its line.
+        places: of each in its queue.
         events: what happened while serving which places.
     """
 
@@ -108,8 +108,8 @@ class Served:
             if getattr(after, count) > getattr(before, count):
                 self.events.setdefault(event, []).append(place)
 
-    def extend(self, other: Served, offset: int = 0) -> None:
-        """Append another's entries, their places moved on by so many."""
+    def extend(self, other: ServedQueries, offset: int = 0) -> None:
+        """Append another's entries, their places moved by `offset`."""
         self.places.extend(place + offset for place in other.places)
         for name in _COLUMNS:
             getattr(self, name).extend(getattr(other, name))
@@ -117,13 +117,13 @@ class Served:
             self.events.setdefault(event, []).extend(place + offset for place in places)
 
     def of_each(self, part_ns: Sequence[int]) -> tuple[int, ...]:
-        """A part of every query's time; empty where the clock did not tell it of each."""
+        """A part of every query's time; empty where the clock did not report it for each."""
         return tuple(part_ns) if len(part_ns) == len(self.places) else ()
 
-    def in_order(self) -> Served:
+    def in_order(self) -> ServedQueries:
         """The same by place."""
         order = sorted(range(len(self.places)), key=self.places.__getitem__)
-        whole = Served()
+        whole = ServedQueries()
         for name in ("places", *_COLUMNS):
             column = getattr(self, name)
             if len(column) == len(order):
@@ -133,9 +133,9 @@ class Served:
 
 
 def serve(
-    line: Line, calls: Sequence[Call], clock: Clock, *, servers: int, max_batch: int
-) -> Served:
-    """Serve a line to its end.
+    queue: QueryQueue, calls: Sequence[Call], clock: Clock, *, servers: int, max_batch: int
+) -> ServedQueries:
+    """Serve a queue to its end.
 
     Args:
         calls: at least one for each server; no two servers ever make the same one.
@@ -145,40 +145,40 @@ def serve(
     """
     seats = [_Server(calls[seat::servers], clock, max_batch) for seat in range(servers)]
     if servers == 1:
-        seats[0].work(line)
+        seats[0].work(queue)
         return seats[0].served
-    _side_by_side(seats, line)
-    whole = Served()
+    _side_by_side(seats, queue)
+    whole = ServedQueries()
     for seat in seats:
         whole.extend(seat.served)
     return whole.in_order()
 
 
-def _side_by_side(seats: Sequence[_Server], line: Line) -> None:
-    """Each in a thread; the first error ends them all and is raised here."""
+def _side_by_side(seats: Sequence[_Server], queue: QueryQueue) -> None:
+    """Run each server in a thread; the first error ends them all and is raised here."""
     with ThreadPoolExecutor(len(seats)) as pool:
-        working = [pool.submit(seat.work, line) for seat in seats]
+        working = [pool.submit(seat.work, queue) for seat in seats]
         try:
             for done in as_completed(working):
                 done.result()
         finally:
-            line.close()  # nobody goes on behind the back of a caller who was interrupted
+            queue.close()  # nobody goes on behind the back of a caller who was interrupted
 
 
 class _Server:
-    """One that serves.
+    """One server.
 
     Attributes:
         served: what it has served.
     """
 
     def __init__(self, calls: Sequence[Call], clock: Clock, max_batch: int) -> None:
-        self.served = Served()
+        self.served = ServedQueries()
         self._calls = calls
         self._clock = clock
         self._max_batch = max_batch
 
-    def work(self, line: Line) -> None:
+    def work(self, queue: QueryQueue) -> None:
         """Take, wait, serve, until nothing is left.
 
         Counts are read again only after a wait: of a query that was waited for by others, those of
@@ -186,13 +186,13 @@ class _Server:
         """
         clock, served, calls, ended_ns = self._clock, self.served, self._calls, -_LONGEST_NS
         counts, others = clock.counts(), range(0)
-        while (place := line.take()) is not None:
-            due_ns = line.due_ns[place]
+        while (place := queue.pop()) is not None:
+            due_ns = queue.due_ns[place]
             if due_ns > ended_ns:
                 clock.wait_until(due_ns)
                 counts = clock.counts()
             if self._max_batch > 1:
-                others = line.take_waiting(clock.now_ns(), self._max_batch - 1)
+                others = queue.pop_due(clock.now_ns(), self._max_batch - 1)
             call = self._together(place, others) if others else calls[place % len(calls)]
             started_ns = clock.now_ns()
             timing = clock.time_block(call, 1, at_once=True)
@@ -206,8 +206,8 @@ class _Server:
                 served.add(other, started_ns, timing, before, counts)
             if counts != before:
                 served.note(place, before, counts)
-            if ended_ns > line.until_ns:
-                line.close()
+            if ended_ns > queue.until_ns:
+                queue.close()
 
     def _together(self, place: int, others: Sequence[int]) -> Call:
         """All of a batch, issued one after the other and drained once."""

@@ -1,4 +1,4 @@
-"""A number of processes and calls that was settled beforehand."""
+"""Stopping rule with a fixed number of processes and calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GROWTH_RATIO = 1.02
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed(Stopping):
-    """So many processes of so many calls each, whatever they show.
+    """A fixed number of processes and calls, whatever they show.
 
     Attributes:
         processes: how many.
@@ -58,5 +58,5 @@ class Fixed(Stopping):
         return "fixed" if len(medians_ns) >= self.processes else None
 
     def alpha(self, reason: str, processes: int | None = None) -> float:
-        """Nobody looks before the end."""
+        """Without interim analyses, the usual error rate."""
         return ALPHA

@@ -1,4 +1,4 @@
-"""Until the intervals are narrow enough, or the budget is spent."""
+"""Stopping rule by the precision of intervals, within a budget."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROWTH_RATIO = 1.25
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision(Stopping):
-    """Adds fresh processes until the median, and what it is compared with, is known well enough.
+    """Adds processes until the intervals of median and comparison are narrow enough.
 
     Within a process: at least `min_window_s` and `min_calls`, then on until a steady state shows.
     Calls so slow that `max_window_s` comes first are given that long and no longer, but never
@@ -82,7 +82,7 @@ class Precision(Stopping):
         )
 
     def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
-        """Whether one process has seen enough; asks the detector at geometric counts only."""
+        """Whether one process has enough calls, tested at geometric counts only."""
         blocks = len(durations_ns)
         if blocks not in schedule.geometric(LEAST_CALLS, GROWTH_RATIO):
             return False
@@ -110,7 +110,7 @@ class Precision(Stopping):
         return "budget_exhausted" if spent or count >= self.max_processes else None
 
     def alpha(self, reason: str, processes: int | None = None) -> float:
-        """That of one look, whichever ended it: going on was a decision, too.
+        """The error rate of one interim analysis, whichever ended the trial.
 
         Only a trial that ended before the first look has not been looked at.
         """

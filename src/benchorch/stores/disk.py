@@ -1,4 +1,4 @@
-"""What a disk is asked to do: keep a tree, swap two directories, say why it cannot."""
+"""File system operations: sync a tree, swap two directories, explain a failure."""
 
 from __future__ import annotations
 
@@ -13,26 +13,22 @@ from pathlib import Path
 from benchorch.errors import StoreError
 from benchorch.units import format_bytes
 
-# Less than this and no compiler could have gone on writing, whatever its message says.
+# With less than this no compiler could have gone on writing, whatever its message says.
 _NOTHING_FREE_BYTES = 64 * 1024
 _AT_WORKING_DIRECTORY = -100
 _RENAME_EXCHANGE = 2
 
 
 def sync_tree(directory: Path) -> None:
-    """Everything below a directory is on the disk, names included."""
+    """Flush everything below a directory to the disk, names included."""
     for folder, _, names in os.walk(directory):
         for name in names:
-            _sync(Path(folder, name))
-        _sync(Path(folder))
+            sync(Path(folder, name))
+        sync(Path(folder))
 
 
-def sync_directory(directory: Path) -> None:
-    """The names in one directory are on the disk."""
-    _sync(directory)
-
-
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Flush a file, or the names in one directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         os.fsync(descriptor)
@@ -40,8 +36,8 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def place(new: Path, target: Path) -> None:
-    """Put a directory in its place in one move; what was there is left at `new`."""
+def put_in_place(new: Path, target: Path) -> None:
+    """Move a directory to its target in one step; what was there is left at `new`."""
     if not os.path.lexists(target):
         new.rename(target)
     elif not _exchange(new, target):
@@ -49,20 +45,20 @@ def place(new: Path, target: Path) -> None:
         target.rename(aside)
         new.rename(target)
         aside.rename(new)
-    sync_directory(target.parent)
+    sync(target.parent)
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Whether two names were swapped at once; some systems and file systems cannot."""
+    """Whether two names were swapped atomically; some systems and file systems cannot."""
     swap = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if swap is None:
         return False
-    places = (_AT_WORKING_DIRECTORY, os.fsencode(first), _AT_WORKING_DIRECTORY, os.fsencode(second))
-    return bool(swap(*places, _RENAME_EXCHANGE) == 0)
+    paths = (_AT_WORKING_DIRECTORY, os.fsencode(first), _AT_WORKING_DIRECTORY, os.fsencode(second))
+    return bool(swap(*paths, _RENAME_EXCHANGE) == 0)
 
 
 def discard(path: Path) -> None:
-    """Remove a directory or a file as far as that is possible."""
+    """Remove a directory or a file as far as possible."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -70,23 +66,18 @@ def discard(path: Path) -> None:
 
 
 @contextmanager
-def speaking_of(path: Path) -> Iterator[None]:
-    """Turns what the system says into a StoreError that names the place."""
+def store_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError into a StoreError that names the path."""
     try:
         yield
     except OSError as error:
-        raise as_store_error(error, path) from error
-
-
-def as_store_error(error: OSError, path: Path) -> StoreError:
-    """What the system said about a place, in a sentence."""
-    if error.errno == errno.ENOSPC:
-        return disk_full_error(path)
-    return StoreError(f"{error.filename or path}: {error.strerror or error}.")
+        if error.errno == errno.ENOSPC:
+            raise disk_full_error(path) from error
+        raise StoreError(f"{error.filename or path}: {error.strerror or error}.") from error
 
 
 def disk_full_error(path: Path) -> StoreError:
-    """The sentence for a disk that has no space left."""
+    """The error for a disk without free space."""
     free = free_bytes(path)
     return StoreError(
         f"disk full: {path} has {free} bytes ({format_bytes(free)}) free. "
@@ -94,10 +85,10 @@ def disk_full_error(path: Path) -> StoreError:
     )
 
 
-def lack_of_space(error: BaseException, path: Path) -> OSError | None:
+def disk_full_cause(error: BaseException, path: Path) -> OSError | None:
     """The full disk behind a failure, or None if it failed for another reason.
 
-    Many writers swallow the system's error number, so a disk with nothing left speaks for itself.
+    Many writers swallow the error number, so a disk with no free space counts as the cause.
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -110,13 +101,6 @@ def lack_of_space(error: BaseException, path: Path) -> OSError | None:
 
 
 def free_bytes(path: Path) -> int:
-    """What is free where a path is, or would be if it is gone."""
+    """Free space on the disk of a path, whether or not the path exists."""
     existing = next(place for place in (path, *path.parents) if place.exists())
     return shutil.disk_usage(existing).free
-
-
-def place_of(error: OSError, known: Path) -> Path:
-    """The place an error speaks of; the known one where it says nothing or lies below that."""
-    if not isinstance(error.filename, str) or Path(error.filename).is_relative_to(known):
-        return known
-    return Path(error.filename)

@@ -1,12 +1,11 @@
-"""Who may build a key, of all machines that share a store?
+"""Build leases: which of all machines that share a store may build a key.
 
-Whoever writes the lease first. It is written anew while its holder lives, and its age is judged by
-the service that keeps it, never by this machine's clock: two clocks that disagree take nothing from
-anybody. One that was not renewed in time is taken over, by a write that holds only while the dead
-one's is still there, so that of many who try one succeeds.
+The first to write the lease has it. Its holder renews it; its age is judged by the storage
+service's clock, never by a machine's own, so clock skew takes no lease from a living holder. An
+expired lease is taken over by a write that is conditional on it, so only one taker succeeds.
 
-A holder that was only slow then builds beside another. That costs time and nothing else: what is
-built is whole either way.
+A holder that was only slow then builds beside another. That costs time and nothing else: every
+build is published whole.
 """
 
 from __future__ import annotations
@@ -26,62 +25,62 @@ from benchorch.stores.objects import ABSENT, Content, Objects
 
 LOG = logging.getLogger(__name__)
 RENEWALS = 4
-"""How often a lease is renewed in the time that it lasts."""
+"""Renewals per lease duration."""
 MARGIN_S = 2.0
-"""Ages come in whole seconds, from two dates that were each cut off."""
+"""Ages are differences of two dates that were each truncated to whole seconds."""
 _MOST_BYTES = 4096
-_LEAVE_S = 5.0
+_STOP_S = 5.0
 
 
 def try_lease(objects: Objects, key: str, lease_s: float) -> BuildLease | None:
-    """The right to build a key, or None while somebody has it that lives."""
+    """The right to build a key, or None while a living builder holds it."""
     name, holder = f"leases/{key}", uuid.uuid4().hex
-    first = _written(holder, 0)
-    mark = _claim(objects, name, first, ABSENT)
-    if mark is not None:
-        return BuildLease(objects, name, holder, mark, lease_s, taken_over=False)
+    first = _content(holder, 0)
+    etag = _claim(objects, name, first, ABSENT)
+    if etag is not None:
+        return BuildLease(objects, name, holder, etag, lease_s, taken_over=False)
     found = objects.read(name, _MOST_BYTES)
-    if found is None or not is_over(found, lease_s):
+    if found is None or not is_expired(found, lease_s):
         return None
-    mark = _claim(objects, name, first, found.seen.mark)
-    if mark is None:  # somebody else was faster, or it was renewed after all
+    etag = _claim(objects, name, first, found.info.etag)
+    if etag is None:  # another machine was faster, or it was renewed after all
         return None
-    return BuildLease(objects, name, holder, mark, lease_s, taken_over=True)
+    return BuildLease(objects, name, holder, etag, lease_s, taken_over=True)
 
 
-def is_over(found: Content, lease_s: float) -> bool:
-    """Whether nobody can be renewing a lease any more."""
-    return found.seen.age_s > lease_s + MARGIN_S
+def is_expired(found: Content, lease_s: float) -> bool:
+    """Whether its holder no longer renews it."""
+    return found.info.age_s > lease_s + MARGIN_S
 
 
-def _written(holder: str, turn: int) -> bytes:
-    """A lease's bytes: others each time, so that it has another mark each time."""
-    who = {"holder": holder, "turn": turn, "host": socket.gethostname(), "pid": os.getpid()}
-    return json.dumps(who).encode()
+def _content(holder: str, renewal: int) -> bytes:
+    """A lease's bytes: different each time, so that its ETag is, too."""
+    fields = {"holder": holder, "turn": renewal, "host": socket.gethostname(), "pid": os.getpid()}
+    return json.dumps(fields).encode()
 
 
-def _claim(objects: Objects, name: str, data: bytes, if_is: str) -> str | None:
-    """The mark of what was written, or None if somebody else's is there.
+def _claim(objects: Objects, name: str, data: bytes, if_match: str) -> str | None:
+    """The ETag of what was written, or None if another holder's lease is there.
 
-    A write whose answer was lost is sent again, and refused because of itself.
+    A write whose response was lost is sent again, and then conflicts with itself.
     """
-    mark = objects.write(name, data, if_is=if_is)
-    if mark is not None:
-        return mark
+    etag = objects.write(name, data, if_match=if_match)
+    if etag is not None:
+        return etag
     found = objects.read(name, _MOST_BYTES)
-    return found.seen.mark if found and found.data == data else None
+    return found.info.etag if found and found.data == data else None
 
 
 @final
 class BuildLease:
-    """The right to build one key; renewed while it is open, and given back."""
+    """The right to build one key; renewed while it is open, then released."""
 
     def __init__(
         self,
         objects: Objects,
         name: str,
         holder: str,
-        mark: str,
+        etag: str,
         lease_s: float,
         *,
         taken_over: bool,
@@ -90,9 +89,9 @@ class BuildLease:
         self._objects = objects
         self._name = name
         self._holder = holder
-        self._mark = mark
+        self._etag = etag
         self._lease_s = lease_s
-        self._leaving = threading.Event()
+        self._stop = threading.Event()
         self._renewing = threading.Thread(target=self._renew, name="lease", daemon=True)
 
     def __enter__(self) -> BuildLease:
@@ -105,19 +104,20 @@ class BuildLease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._leaving.set()
-        self._renewing.join(_LEAVE_S)  # it may be waiting for a service that is gone
-        with suppress(StoreError):  # then it runs out by itself
-            self._objects.remove(self._name, if_is=self._mark)
+        self._stop.set()
+        self._renewing.join(_STOP_S)  # it may be waiting for a service that is gone
+        with suppress(StoreError):  # then it expires
+            self._objects.remove(self._name, if_match=self._etag)
 
     def _renew(self) -> None:
-        turn = 0
-        while not self._leaving.wait(self._lease_s / RENEWALS):
-            turn += 1
-            # What could not be renewed now may be renewed next time, if nobody was faster.
+        renewal = 0
+        while not self._stop.wait(self._lease_s / RENEWALS):
+            renewal += 1
+            # What could not be renewed now may be renewed next time, if no machine was faster.
             with suppress(StoreError):
-                mark = _claim(self._objects, self._name, _written(self._holder, turn), self._mark)
-                if mark is None:
-                    LOG.warning("%s: not renewed in time, another builds too", self._name)
+                content = _content(self._holder, renewal)
+                etag = _claim(self._objects, self._name, content, self._etag)
+                if etag is None:
+                    LOG.warning("%s: not renewed in time, another machine builds too", self._name)
                     return
-                self._mark = mark
+                self._etag = etag

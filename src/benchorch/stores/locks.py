@@ -1,8 +1,7 @@
-"""Locks between processes that die with their holder."""
+"""Locks between processes that are released when their holder dies."""
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -14,43 +13,41 @@ from pathlib import Path
 _held: set[int] = set()
 
 
-def _let_go_in_child() -> None:
+def _release_in_child() -> None:
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_let_go_in_child)
+os.register_at_fork(after_in_child=_release_in_child)
 
 
 @contextmanager
 def locked(
     path: Path, *, wait: bool = True, shared: bool = False, make: bool = True
 ) -> Iterator[bool]:
-    """Whether the lock is held by the caller meanwhile, and by nobody else.
+    """Whether the caller holds the lock while this is open.
 
     Args:
         path: a file made for this lock; it stays, since removing it would split the lock in two.
-        wait: until the holder is done or dead; otherwise False where somebody holds it.
-        shared: held together with others that share it.
-        make: the file where there is none; otherwise FileNotFoundError.
+        wait: until the holder is done or dead; otherwise False if it is held.
+        shared: with other holders that share it.
+        make: the file if there is none; otherwise FileNotFoundError.
     """
     flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0)
     descriptor = os.open(path, flags, 0o600)
     _held.add(descriptor)
     try:
-        yield _acquire(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, wait)
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        try:
+            fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
+            acquired = True
+        except (BlockingIOError, PermissionError):  # the latter from some network file systems
+            if wait:
+                raise
+            acquired = False
+        yield acquired
     finally:
-        if descriptor in _held:  # not so in a child that was forked meanwhile
+        if descriptor in _held:  # not in a child that was forked meanwhile
             _held.remove(descriptor)
             os.close(descriptor)
-
-
-def _acquire(descriptor: int, kind: int, wait: bool) -> bool:
-    try:
-        fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES) and not wait:
-            return False
-        raise
-    return True

@@ -1,10 +1,10 @@
-"""What an entry says of itself, and whether its files bear it out.
+"""Manifests of entries, and the verification of files against them.
 
 ::
 
     <entry>/manifest.json   what determines the artifact, and every file's size and SHA-256
     <entry>/files/          the artifact
-    <entry>/verified.json   how the files looked when their bytes were last compared
+    <entry>/verified.json   the files' status when their bytes were last compared
 
 Files whose inode, size and times are those of the last comparison are not read again.
 """
@@ -35,17 +35,17 @@ MANIFEST, FILES, VERIFIED = "manifest.json", "files", "verified.json"
 COMPLETE, FAILED, QUARANTINED, DROPPED = "complete", "failed", "quarantined", "dropped"
 
 SETTLE_S = 0.02
-"""File times advance in ticks of up to 10 ms: two changes within one cannot be told apart, so how
-a file looks is remembered only if it has been still for longer."""
+"""File times advance in ticks of up to 10 ms and two changes within one are indistinguishable, so a
+file's status is recorded only if it has not changed for longer."""
 
-_LONGEST_NAME_BYTES = 255  # of any file system that anybody uses
+_LONGEST_NAME_BYTES = 255  # of any common file system
 
-# What reading a file that anybody may have written can raise.
+# Errors from reading a file that anybody may have written.
 _NONSENSE = (OSError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 class CorruptEntry(StoreError):
-    """An entry that contradicts itself; it never leaves the store."""
+    """An entry that does not match its own manifest; it never leaves the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """An `Entry` as it is written down.
+    """An `Entry` as it is stored.
 
     Schema history: 1, first.
     """
@@ -77,7 +77,7 @@ class Manifest:
 
 
 def now() -> str:
-    """The date and time as manifests have it; people read it, nothing is decided by it."""
+    """The date and time for people to read; no decision depends on it."""
     return datetime.now(UTC).isoformat()
 
 
@@ -87,7 +87,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest of an entry; CorruptEntry if there is none that makes sense."""
+    """The manifest of an entry; CorruptEntry if there is no valid one."""
     try:
         return parse_manifest((directory / MANIFEST).read_bytes())
     except OSError as error:
@@ -95,19 +95,19 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def parse_manifest(content: bytes) -> Manifest:
-    """The manifest that was written as these bytes; CorruptEntry if they make no sense."""
+    """The manifest from its bytes; CorruptEntry if they are no valid one."""
     try:
         manifest = decode(Manifest, json.loads(content))
-        sensible = _is_sensible(manifest)
+        valid = _is_valid(manifest)
     except _NONSENSE as error:
         raise CorruptEntry(f"{MANIFEST} cannot be read: {error}") from error
-    if not sensible:
+    if not valid:
         raise CorruptEntry(f"{MANIFEST} is not a manifest")
     return manifest
 
 
-def _is_sensible(manifest: Manifest) -> bool:
-    """Whether the annotations hold, which a file cannot promise."""
+def _is_valid(manifest: Manifest) -> bool:
+    """Whether the values are of the annotated types, which a file cannot guarantee."""
     texts = (manifest.key, manifest.name, manifest.created_at, manifest.state, manifest.detail)
     return (
         all(isinstance(text, str) for text in texts)
@@ -115,12 +115,12 @@ def _is_sensible(manifest: Manifest) -> bool:
         and isinstance(manifest.fields, Mapping)
         and isinstance(manifest.build_s, int | float)
         and isinstance(manifest.files, tuple)
-        and all(_is_sensible_file(file) for file in manifest.files)
+        and all(_is_valid_file(file) for file in manifest.files)
         and _are_apart([file.path for file in manifest.files])
     )
 
 
-def _is_sensible_file(file: FileRecord) -> bool:
+def _is_valid_file(file: FileRecord) -> bool:
     """Whether it can be a file of an artifact: its path leads nowhere else."""
     parts = file.path.split("/")
     return (
@@ -141,7 +141,7 @@ def _are_apart(paths: Sequence[str]) -> bool:
 
 
 def to_entry(manifest: Manifest, directory: Path, remote: str = "") -> Entry:
-    """What a store tells of the entry in a directory, or of one elsewhere that would go there."""
+    """The entry in a directory, or one elsewhere that would be downloaded to it."""
     artifact = Artifact(
         key=manifest.key,
         format=manifest.format,
@@ -161,21 +161,21 @@ def to_entry(manifest: Manifest, directory: Path, remote: str = "") -> Entry:
 
 
 def seal(directory: Path, draft: Manifest) -> Manifest:
-    """Write down the files of a new entry."""
-    looks, still = _look_at(directory)
+    """Write the manifest of a new entry, with every file."""
+    found, settled = _file_status(directory)
     files = tuple(
-        FileRecord(path=path, size_bytes=look[1], sha256=_sha256(directory / FILES / path))
-        for path, look in sorted(looks.items())
+        FileRecord(path=path, size_bytes=status[1], sha256=_sha256(directory / FILES / path))
+        for path, status in sorted(found.items())
     )
     manifest = replace(draft, files=files)
     write_manifest(directory, manifest)
-    if still:
-        _remember(directory, manifest, looks)
+    if settled:
+        _remember(directory, manifest, found)
     return manifest
 
 
 def verified(directory: Path, key: str) -> Manifest:
-    """The manifest of a whole entry of that key; CorruptEntry says what is wrong with it."""
+    """The manifest of an intact entry of that key; CorruptEntry if it is not one."""
     manifest = of_key(read_manifest(directory), key)
     try:
         _verify_files(directory, manifest)
@@ -185,7 +185,7 @@ def verified(directory: Path, key: str) -> Manifest:
 
 
 def of_key(manifest: Manifest, key: str) -> Manifest:
-    """The manifest itself, if it is that of a whole artifact of this key; else CorruptEntry."""
+    """The manifest itself; CorruptEntry unless it is of a complete artifact of this key."""
     try:
         own = digest_of(dict(manifest.fields))
     except _NONSENSE as error:
@@ -193,42 +193,42 @@ def of_key(manifest: Manifest, key: str) -> Manifest:
     if manifest.state != COMPLETE:
         raise CorruptEntry(f"its state is {manifest.state!r}")
     if manifest.key != key or own != key:
-        raise CorruptEntry("it belongs to another key than the one it is kept under")
+        raise CorruptEntry("it belongs to another key than the one it is stored under")
     return manifest
 
 
 def _verify_files(directory: Path, manifest: Manifest) -> None:
-    looks, still = _look_at(directory)
+    found, settled = _file_status(directory)
     recorded = {file.path: file for file in manifest.files}
-    for path in sorted(recorded.keys() ^ looks.keys()):
+    for path in sorted(recorded.keys() ^ found.keys()):
         raise CorruptEntry(f"{path} is {'missing' if path in recorded else 'not part of it'}")
     for path, file in recorded.items():
-        if looks[path][1] != file.size_bytes:
-            raise CorruptEntry(f"{path} has {looks[path][1]} bytes instead of {file.size_bytes}")
-    if _remembered(directory) == _memory(manifest, looks):
+        if found[path][1] != file.size_bytes:
+            raise CorruptEntry(f"{path} has {found[path][1]} bytes instead of {file.size_bytes}")
+    if _last_verification(directory) == _verification(manifest, found):
         return
     for path, file in recorded.items():
         if _sha256(directory / FILES / path) != file.sha256:
             raise CorruptEntry(f"{path} has other bytes than were built")
-    if still:
-        _remember(directory, manifest, looks)
+    if settled:
+        _remember(directory, manifest, found)
 
 
-_Look = list[int]
+_Status = list[int]
 """A file's inode, size in bytes, and times of its last change of content and of status in ns."""
 
 
-def _look_at(directory: Path) -> tuple[dict[str, _Look], bool]:
-    """How each file looks now, and whether any later change would make it look otherwise."""
+def _file_status(directory: Path) -> tuple[dict[str, _Status], bool]:
+    """Each file's status, and whether any later change is sure to show in it."""
     now_ns = s_to_ns(datetime.now(UTC).timestamp() - SETTLE_S)
-    looks = {path: _look(path, seen) for path, seen in _walk(directory / FILES)}
-    return looks, all(max(look[2:]) < now_ns for look in looks.values())
+    files = {path: _status(path, stats) for path, stats in _walk(directory / FILES)}
+    return files, all(max(status[2:]) < now_ns for status in files.values())
 
 
-def _look(path: str, seen: os.stat_result) -> _Look:
-    if not stat.S_ISREG(seen.st_mode):
+def _status(path: str, stats: os.stat_result) -> _Status:
+    if not stat.S_ISREG(stats.st_mode):
         raise CorruptEntry(f"{path} is not a plain file")
-    return [seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns]
+    return [stats.st_ino, stats.st_size, stats.st_mtime_ns, stats.st_ctime_ns]
 
 
 def _walk(directory: Path, prefix: str = "") -> Iterator[tuple[str, os.stat_result]]:
@@ -246,21 +246,21 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _memory(manifest: Manifest, looks: Mapping[str, _Look]) -> Json:
-    return {"manifest": digest_of(encode(manifest)), "files": looks}
+def _verification(manifest: Manifest, found: Mapping[str, _Status]) -> Json:
+    return {"manifest": digest_of(encode(manifest)), "files": found}
 
 
-def _remembered(directory: Path) -> Json:
+def _last_verification(directory: Path) -> Json:
     try:
-        remembered: Json = json.loads((directory / VERIFIED).read_bytes())
-    except (OSError, ValueError, RecursionError):  # nothing is remembered: the bytes are compared
+        recorded: Json = json.loads((directory / VERIFIED).read_bytes())
+    except (OSError, ValueError, RecursionError):  # nothing is recorded: the bytes are compared
         return None
-    return remembered
+    return recorded
 
 
-def _remember(directory: Path, manifest: Manifest, looks: Mapping[str, _Look]) -> None:
-    """Note how the files looked before their bytes were compared; losing the note is harmless."""
+def _remember(directory: Path, manifest: Manifest, found: Mapping[str, _Status]) -> None:
+    """Record the files' status from before their bytes were compared; losing it is harmless."""
     note = directory / f".{VERIFIED}.{secrets.token_hex(8)}"
     with suppress(OSError):
-        note.write_text(json.dumps(_memory(manifest, looks)))
+        note.write_text(json.dumps(_verification(manifest, found)))
         note.replace(directory / VERIFIED)

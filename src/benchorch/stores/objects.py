@@ -1,4 +1,4 @@
-"""What a store asks of a service that keeps objects, and how the service may fail it."""
+"""Object storage: what a shared store requires of it, and how it may fail."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from pathlib import Path
 from benchorch.errors import StoreError
 
 ABSENT = "*"
-"""Stands for the mark of an object that is not there."""
+"""Stands for the ETag of an object that does not exist."""
 
 
 class Unreachable(StoreError):
-    """The service does not answer, or cannot at the moment; later it may."""
+    """The service does not respond now; later it may."""
 
 
 class Refused(StoreError):
-    """Nothing can be had from it as it is named: no credentials, no such bucket."""
+    """It never will as it is named: no credentials, no such bucket."""
 
 
 class Denied(StoreError):
-    """It knows who asks, and that is not for them."""
+    """The credentials are valid but lack the permission."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectInfo:
-    """An object as it was when the service told of it.
+    """An object as the service reported it.
 
     Attributes:
-        name: relative to the store's place, with forward slashes.
-        mark: another one whenever other bytes are there.
-        age_s: since it was last written, in whole seconds and by the service's own clock.
+        name: relative to the store's prefix, with forward slashes.
+        etag: changes whenever the bytes do.
+        age_s: since the last write, in whole seconds and by the service's own clock.
     """
 
     name: str
-    mark: str
+    etag: str
     size_bytes: int
     age_s: float
 
@@ -46,11 +46,11 @@ class Content:
     """The first bytes of an object, or all of them."""
 
     data: bytes
-    seen: ObjectInfo
+    info: ObjectInfo
 
 
 class Objects(ABC):
-    """Named bytes, each written at once; every method may raise Unreachable, Refused or Denied."""
+    """Named bytes, each written atomically; all methods may raise Unreachable, Refused, Denied."""
 
     @property
     @abstractmethod
@@ -59,40 +59,40 @@ class Objects(ABC):
 
     @abstractmethod
     def look(self, name: str) -> ObjectInfo | None:
-        """How an object is, without its bytes; None if there is none."""
+        """An object without its bytes; None if it does not exist."""
 
     @abstractmethod
     def read(self, name: str, most_bytes: int) -> Content | None:
-        """An object's bytes, no more than so many; None if there is none."""
+        """At most so many of an object's bytes; None if it does not exist."""
 
     @abstractmethod
-    def write(self, name: str, data: bytes, *, if_is: str | None = None) -> str | None:
-        """The new object's mark; None, and nothing written, if another than `if_is` is there."""
+    def write(self, name: str, data: bytes, *, if_match: str | None = None) -> str | None:
+        """The new object's ETag; None, with nothing written, if `if_match` does not match."""
 
     @abstractmethod
-    def remove(self, name: str, *, if_is: str | None = None) -> None:
-        """Make sure that it is not there, unless another than `if_is` is."""
+    def remove(self, name: str, *, if_match: str | None = None) -> None:
+        """Ensure that it does not exist, unless `if_match` does not match."""
 
     @abstractmethod
     def upload(self, name: str, path: Path) -> None:
-        """Keep a file's bytes; they are seen once they are all there."""
+        """Store a file's bytes; they are visible once all are there."""
 
     @abstractmethod
     def download(self, name: str, path: Path) -> bool:
-        """Whether the object was there to be written to a file."""
+        """Whether the object existed and was written to a file."""
 
     @abstractmethod
     def copy(self, name: str, to: str) -> None:
-        """Keep the same bytes under another name, too."""
+        """Store the same bytes under another name, too."""
 
     @abstractmethod
     def listed(self, prefix: str) -> Sequence[ObjectInfo]:
-        """Every object whose name begins so."""
+        """Every object whose name begins with a prefix."""
 
     @abstractmethod
     def folders(self, prefix: str) -> Sequence[str]:
-        """What comes between a prefix that ends in a slash and the next slash, each once."""
+        """Name parts between a prefix that ends in a slash and the next slash, each once."""
 
     @abstractmethod
-    def forget_unfinished(self, prefix: str) -> None:
-        """Free what uploads hold that were begun below a prefix and never ended."""
+    def abort_uploads(self, prefix: str) -> None:
+        """Free what unfinished uploads below a prefix occupy."""

@@ -68,7 +68,12 @@ def analyze(
     """
     events = read_events(trace)
     found = windows(events, range_name)
-    chosen = typical(found) if iteration is None else _numbered(found, iteration, trace)
+    numbered = {window.iteration: window for window in found}
+    if iteration is not None and iteration not in numbered:
+        raise TraceError(
+            f"{trace}: there is no call {iteration}; {found[0].name!r} has 0 to {len(found) - 1}."
+        )
+    chosen = typical(found) if iteration is None else numbered[iteration]
     dag, path = _path_of(events, chosen, graph)
     result = findings(
         events,
@@ -101,12 +106,3 @@ def _path_of(
 ) -> tuple[Dag, CriticalPath]:
     dag = build_dag(events, window, graph)
     return dag, critical_path(dag)
-
-
-def _numbered(found: Sequence[Window], iteration: int, trace: Path) -> Window:
-    for window in found:
-        if window.iteration == iteration:
-            return window
-    raise TraceError(
-        f"{trace}: there is no call {iteration}; {found[0].name!r} has 0 to {len(found) - 1}."
-    )

@@ -38,8 +38,7 @@ def among(column: NDArray[np.int8], categories: Sequence[int]) -> NDArray[np.boo
     """Where a column of categories has one of some."""
     table = np.zeros(128, dtype=np.bool_)
     table[list(categories)] = True
-    where: NDArray[np.bool_] = table[column]
-    return where
+    return table[column]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.dag import Window
-from benchorch.trace.events import DEVICE_WORK, Category, Events
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
+from benchorch.trace.graph.launches import calls_with
 from benchorch.trace.nesting import Spans, nest
 
 MARKS = ("benchorch:call*", "ProfilerStep#*", "model_run")
@@ -32,11 +33,11 @@ def windows(events: Events, name: str | None = None) -> tuple[Window, ...]:
             will do. TraceError if there is none. By default the first of `MARKS` that occurs.
     """
     if name is not None:
-        marks = _outermost(events, _named(events, name) & ~np.isin(events.category, _ON_STREAMS))
+        marks = _outermost(events, _named(events, name) & ~among(events.category, _ON_STREAMS))
         if not len(marks):
             raise TraceError(_unknown(events, name))
         return _of(events, marks)
-    ranges = np.isin(events.category, _RANGES)
+    ranges = among(events.category, _RANGES)
     for mark in MARKS:
         marks = _outermost(events, _named(events, mark) & ranges)
         if len(marks):
@@ -100,21 +101,17 @@ def _launches(events: Events) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """
     known = events.correlation >= 0
     calls = np.flatnonzero((events.category == Category.RUNTIME) & known)
-    works = np.flatnonzero(np.isin(events.category, DEVICE_WORK) & known)
-    calls = calls[np.argsort(events.correlation[calls], kind="stable")]
-    if not len(calls):
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    at = np.searchsorted(events.correlation[calls], events.correlation[works])
-    at = np.minimum(at, len(calls) - 1)
-    joined = events.correlation[calls[at]] == events.correlation[works]
-    end_ns = events.start_ns[calls].copy()
-    np.maximum.at(end_ns, at[joined], events.end_ns[works[joined]])
-    order = np.argsort(events.start_ns[calls], kind="stable")
-    return events.start_ns[calls][order], end_ns[order]
+    works = np.flatnonzero(among(events.category, DEVICE_WORK) & known)
+    call, _ = calls_with(events.correlation[works], calls, events.correlation, events.start_ns)
+    works, call = works[call != NOTHING], call[call != NOTHING]
+    end_ns = events.start_ns.copy()
+    np.maximum.at(end_ns, call, events.end_ns[works])
+    calls = calls[np.argsort(events.start_ns[calls], kind="stable")]
+    return events.start_ns[calls], end_ns[calls]
 
 
 def _unknown(events: Events, name: str) -> str:
-    ranges = np.unique(events.name[np.isin(events.category, _RANGES)])
+    ranges = np.unique(events.name[among(events.category, _RANGES)])
     known = [repr(events.names[index]) for index in ranges[:_MOST_NAMED].tolist()]
     more = f" and {len(ranges) - _MOST_NAMED} more" if len(ranges) > _MOST_NAMED else ""
     there = f"Its ranges are {', '.join(known)}{more}." if known else "It has no named ranges."

@@ -14,10 +14,10 @@ from benchorch.domain.measurement import Conditions, Memory, Paired, ProcessReco
 from benchorch.domain.result import EnergyRecord
 from benchorch.domain.trial import ConfigNode
 from benchorch.domain.verdict import Verdict
-from benchorch.host.canary import canary_ns
-from benchorch.host.interference import Surroundings
+from benchorch.host.interference import Interference
 from benchorch.host.memory import own_peak_bytes, own_rss_bytes, reset_own_peak
 from benchorch.host.pinning import pin
+from benchorch.host.reference_workload import reference_ns
 from benchorch.interfaces.conversion import ModuleStep, StateStep
 from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.stats.pairs import ALTERNATED
@@ -143,9 +143,9 @@ def observe(loaded: LoadedTrial, say: Say) -> ProcessRecord:
 def _measured(loaded: LoadedTrial) -> tuple[ProcessMeasurement, Conditions]:
     """Measure between two reference workloads, and record the system's interference meanwhile."""
     setup = loaded.setup
-    interference = Surroundings()
-    reference_ns = canary_ns if setup.protocol.canary_tolerance_ratio is not None else lambda: None
-    before_ns = reference_ns()
+    interference = Interference()
+    probed = setup.protocol.canary_tolerance_ratio is not None
+    before_ns = reference_ns() if probed else None
     with loaded.executable.calling():
         measured = measure(
             loaded.calls,
@@ -155,7 +155,7 @@ def _measured(loaded: LoadedTrial) -> tuple[ProcessMeasurement, Conditions]:
             items_per_call=_items_per_call(setup),
             cold_caches=setup.protocol.cold_caches,
         )
-    after_ns = reference_ns()
+    after_ns = reference_ns() if probed else None
     state = setup.hardware.meter().device_state()
     return measured, interference.conditions(before_ns, after_ns, loaded.cpus, state)
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.measurement import Paired, ProcessRecord
 from benchorch.domain.verdict import Verdict
-from benchorch.host.canary import disturbance
+from benchorch.host.reference_workload import disturbance
 from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.pairs import ADJACENT, ALTERNATED, interferes, log_ratios
 from benchorch.trial.stages import (

@@ -35,7 +35,7 @@ _WORDS = {
 
 
 def launch_head(kinds: Sequence[str], idle_s: float) -> str:
-    """A head that may hire one of each of these types in either market; its id."""
+    """A head that may launch one of each of these types in either market; its id."""
     import boto3  # noqa: TID251 - makes what Terraform would
 
     ec2 = boto3.client("ec2")
@@ -75,23 +75,24 @@ _HEAD_TAGS = [
 
 
 def _cluster(kinds: Sequence[str], idle_s: float, place: Mapping[str, Any]) -> str:
-    offers = [
+    node_types = [
         NodeType(
-            post=Placement(kind=kind, market=market),
-            most=1,
-            node_type=f"{kind}-{market.replace('_', '-')}",
+            placement=Placement(kind=kind, market=market),
+            max_nodes=1,
+            name=f"{kind}-{market.replace('_', '-')}",
         )
         for kind in kinds
         for market in Market
     ]
     provider = {"type": "aws", "region": REGION, "cache_stopped_nodes": False}
-    content = yaml.safe_load(cluster_file(NAME, provider, offers, idle_s=idle_s))
-    for offer in offers:
-        content["available_node_types"][offer.node_type]["node_config"] = {
-            "InstanceType": offer.post.kind,
+    content = yaml.safe_load(cluster_file(NAME, provider, node_types, idle_s=idle_s))
+    for node_type in node_types:
+        market = {"InstanceMarketOptions": _SPOT}
+        content["available_node_types"][node_type.name]["node_config"] = {
+            "InstanceType": node_type.placement.kind,
             "ImageId": IMAGE,
-            "UserData": _script("worker").replace("{instance_type}", offer.post.kind),
-            **({"InstanceMarketOptions": _SPOT} if offer.post.market is Market.SPOT else {}),
+            "UserData": _script("worker").replace("{instance_type}", node_type.placement.kind),
+            **(market if node_type.placement.market is Market.SPOT else {}),
             **place,
         }
     return str(yaml.safe_dump(content))

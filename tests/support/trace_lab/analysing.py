@@ -1,4 +1,4 @@
-"""The analysis of a run as somebody would get it: written to a file, read, and built."""
+"""Analysis of a run as a user would get it: written to a file, read, and built."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.trace_lab.simulator import Run, simulate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysed:
-    """What is said of a trace."""
+    """Events, graph and critical path of a trace."""
 
     events: Events
     dag: Dag
@@ -34,7 +34,7 @@ def analysed(
     recording: Recording | None = None,
     thresholds: Thresholds | None = None,
 ) -> tuple[Run, Analysed]:
-    """A program's run, and what is said of its marked range or of all of it; by way of a file."""
+    """A program's run, and the analysis of its marked range or of all of it; by way of a file."""
     run = simulate(program)
     events = read_events(write(run, place / "trace.json", recording))
     window = windows(events, None)[0] if program.marker else None

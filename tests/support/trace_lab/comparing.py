@@ -1,4 +1,4 @@
-"""How does an analysis compare with the truth? Events with intervals, edges with causes."""
+"""Comparison of an analysis with the truth: events with intervals, edges with causes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def intervals_of(events: Events, run: Run) -> list[int]:
 
 
 def _zero_ns(events: Events, run: Run) -> int:
-    """What the trace's clock showed at the start: any range whose name occurs once tells."""
+    """What the trace's clock showed at the start: from any range whose name occurs once."""
     seen = Counter(events.names[name] for name in events.name)
     lone = {name for name, count in seen.items() if count == 1}
     counts = Counter(one.name for one in run.intervals)
@@ -82,7 +82,7 @@ def _zero_ns(events: Events, run: Run) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What an analysis knows of a run's dependencies.
+    """The dependencies of a run that an analysis has.
 
     Attributes:
         recall: of the true ones by why they are: how many follow from its graph.

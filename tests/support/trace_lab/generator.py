@@ -1,4 +1,4 @@
-"""Which programs are tried? Drawn from a seed: forward passes of models that never were."""
+"""Programs drawn from a seed: forward passes of made-up models."""
 
 from __future__ import annotations
 

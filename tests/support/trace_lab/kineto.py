@@ -1,4 +1,4 @@
-"""What would the PyTorch profiler have written of a run? Its JSON, with its usual blemishes."""
+"""The JSON that the PyTorch profiler would have written of a run, with its usual blemishes."""
 
 from __future__ import annotations
 

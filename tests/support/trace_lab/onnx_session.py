@@ -1,4 +1,4 @@
-"""When do the operators of a graph run on so many threads, and what would ONNX Runtime write of it?
+"""Schedules of a graph's operators on so many threads, and the profile of ONNX Runtime.
 
 A greedy executor with a fixed cost per operator: whoever is free takes the next operator whose
 inputs are there. The file is the list that an inference session writes, whole microseconds

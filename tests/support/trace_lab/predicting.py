@@ -1,4 +1,4 @@
-"""What does an analysis say a changed program would take? By the graph alone, with few words."""
+"""Predicted duration of a changed program, by the dependency graph alone."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def predicted_ns(
 
 
 def asked_ns(analysed: Analysed, factors: Mapping[str, float], *, alone: bool) -> int:
-    """The same as somebody would ask for it: a what-if of speedups by name."""
+    """The same as a user would request it: a what-if of speedups by name."""
     changes = [
         Speedup(select=Selector(name=name, alone=alone), speedup=1 / factor if factor else math.inf)
         for name, factor in factors.items()

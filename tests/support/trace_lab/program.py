@@ -1,4 +1,4 @@
-"""What may a program do whose trace is made up? Threads of nested ranges that use a device.
+"""Programs whose trace is made up: threads of nested ranges that use a device.
 
 These are the words; `simulator` runs them and `generator` draws them. Nothing here or there knows
 the analyser: what a call means is stated a second time, so that the two can disagree.
@@ -126,7 +126,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Await:
-    """The thread stands still until somebody signals; a ``wait:`` range where that is recorded."""
+    """The thread waits until another one signals; a ``wait:`` range where that is recorded."""
 
     flag: str
     what: str = "join"
@@ -139,7 +139,7 @@ Step = Work | Range | Launch | GraphLaunch | Record | StreamWait | Sync | Call |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thread:
-    """One host thread from the start of the program on; a daemon is nobody's concern."""
+    """One host thread from the start of the program on; a daemon takes no part."""
 
     name: str
     steps: tuple[Step, ...]

@@ -1,4 +1,4 @@
-"""How many programs by default, and how many in the slow suite?"""
+"""Numbers of programs by default and in the slow suite."""
 
 from __future__ import annotations
 

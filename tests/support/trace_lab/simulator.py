@@ -1,4 +1,4 @@
-"""When does everything in a program happen? A discrete-event simulator, and what it knows.
+"""Discrete-event simulator of programs, and the truth about their dependencies.
 
 Host threads take turns in order of time; a device's streams take work in the order in which it was
 queued. Every time point remembers what it had to come after, so the truth that an analysis is held

@@ -1,4 +1,4 @@
-"""What the Ray executor refuses and answers before any cluster is touched."""
+"""What the Ray executor rejects and reports before any cluster is touched."""
 
 import functools
 import socket
@@ -14,7 +14,7 @@ from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.executors.ray import RayExecutor
 from benchorch.executors.scheduling.cluster_file import cluster_file
-from benchorch.executors.simulated_fleet import rehearsed_offers
+from benchorch.executors.simulated_fleet import simulated_node_types
 from benchorch.interfaces.executor import Emit
 
 
@@ -32,7 +32,7 @@ def test_without_an_address_only_this_machine_is_reachable() -> None:
     assert executor.unreachable("local_gpu") is None
     reason = executor.unreachable("g5.xlarge")
     assert reason is not None
-    assert "not g5.xlarge" in reason
+    assert "hardware=g5.xlarge needs a Ray cluster" in reason
     assert "executor.address=HOST:6379" in reason
 
 
@@ -65,9 +65,9 @@ def test_every_wrong_option_is_named_with_its_value() -> None:
     )
 
 
-def test_a_rehearsal_has_no_other_cluster_and_plays_any_machine() -> None:
+def test_a_simulated_fleet_has_no_other_cluster_and_any_hardware() -> None:
     assert RayExecutor(rehearse=True).unreachable("p5.48xlarge") is None
-    with pytest.raises(ConfigError, match="rehearse plays a cluster of its own"):
+    with pytest.raises(ConfigError, match="rehearse simulates a cluster of its own"):
         RayExecutor(rehearse=True, cluster_file="cluster.yaml", address="auto")
 
 
@@ -76,7 +76,7 @@ def test_a_kind_that_the_cluster_file_does_not_declare_is_a_skip_that_names_thos
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     path = tmp_path / "cluster.yaml"
-    path.write_text(cluster_file("name", {}, rehearsed_offers(["r6i.large"], 1), idle_s=60))
+    path.write_text(cluster_file("name", {}, simulated_node_types(["r6i.large"], 1), idle_s=60))
     executor = RayExecutor(address="auto", cluster_file=str(path), market="spot")
     assert executor.unreachable("r6i.large") is None
     reason = executor.unreachable("g5.xlarge")
@@ -84,13 +84,13 @@ def test_a_kind_that_the_cluster_file_does_not_declare_is_a_skip_that_names_thos
     assert "declares no g5.xlarge in market spot; it declares: r6i.large (on_demand)" in reason
 
 
-def test_away_from_the_head_the_cluster_file_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_cluster_file_is_named_with_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     executor = RayExecutor(address="auto", cluster_file="/no/cluster.yaml")
     reason = executor.unreachable("g5.xlarge")
     assert reason is not None
     assert "run this there" in reason
-    with pytest.raises(ConfigError, match="give its address too"):
+    with pytest.raises(ConfigError, match="set its address too"):
         RayExecutor(cluster_file="/no/cluster.yaml")
 
 
@@ -101,18 +101,18 @@ def test_an_empty_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_an_address_where_nobody_listens_is_reported_at_once(
+def test_an_address_without_a_cluster_is_reported_at_once(
     monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     results = RayExecutor(address=f"{scheme}127.0.0.1:{port}").run([], no_work, no_event)
-    with pytest.raises(ExecutorError, match="Nobody answers at"):
+    with pytest.raises(ExecutorError, match="No Ray cluster responds at"):
         next(iter(results))
 
 
-def test_a_head_that_was_here_once_and_is_gone_is_told_at_once(
+def test_a_cluster_that_is_gone_from_this_machine_is_reported_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -122,11 +122,13 @@ def test_a_head_that_was_here_once_and_is_gone_is_told_at_once(
     results = RayExecutor(address="auto").run([], no_work, no_event)
     with pytest.raises(ExecutorError) as caught:
         next(iter(results))
-    assert f"Nobody answers at '{gone}', where executor.address=auto leads" in str(caught.value)
+    assert f"No Ray cluster responds at '{gone}', where executor.address=auto leads" in str(
+        caught.value
+    )
     assert "ray start --head" in str(caught.value)
 
 
-def test_without_any_cluster_auto_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_cluster_auto_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     from ray._private import services  # noqa: TID251  (what Ray would find here is others')
 
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
@@ -134,11 +136,11 @@ def test_without_any_cluster_auto_leads_nowhere(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(services, "find_gcs_addresses", functools.cache(set))  # Ray clears it
     monkeypatch.setattr(services, "find_bootstrap_address", lambda place: None)
     results = RayExecutor(address="auto").run([], no_work, no_event)
-    with pytest.raises(ExecutorError, match="No Ray cluster is on this machine"):
+    with pytest.raises(ExecutorError, match="There is no Ray cluster on this machine"):
         next(iter(results))
 
 
-def test_where_artifacts_of_other_machines_are_matters_where_there_are_any(
+def test_only_an_address_leads_to_other_machines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "token")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchorch.domain.measurement import Calibration, Conditions
-from benchorch.host.advice import BAD, GOOD, NOTE, HostFinding, Looks, findings
+from benchorch.host.advice import BAD, GOOD, NOTE, HostFinding, HostReadings, findings
 from benchorch.host.environment import describe_host
 from benchorch.host.noise_grade import judge
 from benchorch.host.pinning import Placement
@@ -24,7 +24,7 @@ HOST: dict[str, Any] = {
     "variables": {},
     "virtual_machine": False,
 }
-QUIET = Looks(
+QUIET = HostReadings(
     host=HOST,
     threads=2,
     cores=4,
@@ -36,15 +36,15 @@ QUIET = Looks(
 )
 
 
-def look(subject: str, looks: Looks) -> HostFinding:
+def look(subject: str, looks: HostReadings) -> HostFinding:
     return next(finding for finding in findings(looks) if finding.subject == subject)
 
 
-def host(**changed: object) -> Looks:
+def host(**changed: object) -> HostReadings:
     return replace(QUIET, host={**HOST, **changed})
 
 
-def conditions(**changed: Any) -> Looks:
+def conditions(**changed: Any) -> HostReadings:
     return replace(QUIET, conditions=replace(QUIET.conditions, **changed))
 
 
@@ -99,7 +99,7 @@ def test_nothing_is_to_be_changed_on_a_machine_that_is_as_it_should_be() -> None
     ],
 )
 def test_what_sways_a_measurement_is_told_with_its_value_and_its_remedy(
-    looks: Looks, subject: str, weight: str, seen: str, advice: str
+    looks: HostReadings, subject: str, weight: str, seen: str, advice: str
 ) -> None:
     found = look(subject, looks)
     assert found.weight == weight

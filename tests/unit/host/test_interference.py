@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchorch.host import interference
-from benchorch.host.interference import Surroundings, steal_ratio, usage
+from benchorch.host.interference import Interference, steal_ratio, usage
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -32,7 +32,7 @@ def own_cpu_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_what_others_used_is_what_was_used_less_our_own(tmp_path, own_cpu_s) -> None:
     processors(tmp_path, busy_s=100, idle_s=300)
-    around = Surroundings(tmp_path)
+    around = Interference(tmp_path)
     processors(tmp_path, busy_s=102, idle_s=302)
     own_cpu_s[0] = 1.5
     conditions = around.conditions(1.0, 2.0, (), {})
@@ -45,7 +45,7 @@ def test_our_own_work_is_never_others_even_where_the_kernel_counts_roughly(
     tmp_path, own_cpu_s
 ) -> None:
     processors(tmp_path, busy_s=100, idle_s=300)
-    around = Surroundings(tmp_path)
+    around = Interference(tmp_path)
     processors(tmp_path, busy_s=101, idle_s=301)
     own_cpu_s[0] = 1.02
     assert around.conditions(None, None, (), {}).foreign_ratio == 0
@@ -62,7 +62,7 @@ def test_stolen_time_is_a_share_of_what_was_wanted_not_of_idle_processors(
 
 def test_a_stretch_of_a_few_ticks_says_nothing_of_others(tmp_path, own_cpu_s) -> None:
     processors(tmp_path, busy_s=100, idle_s=300)
-    around = Surroundings(tmp_path)
+    around = Interference(tmp_path)
     processors(tmp_path, busy_s=100.05, idle_s=300.05)
     assert around.conditions(None, None, (), {}).foreign_ratio is None
 
@@ -82,7 +82,7 @@ def test_throttling_clocks_and_threads_are_told_as_far_as_the_kernel_tells(
     for task in (17, 18, 19):
         (tmp_path / f"proc/self/task/{task}").mkdir(parents=True)
     clocks(3_000_000, 3_200_000)
-    around = Surroundings(tmp_path)
+    around = Interference(tmp_path)
     clocks(2_000_000, 2_200_000)
     write(tmp_path, "sys/fs/cgroup/mine/cpu.stat", "nr_periods 20\nnr_throttled 7")
     conditions = around.conditions(None, None, (1, 2), {"sm_clock_mhz": 1410})
@@ -94,7 +94,7 @@ def test_throttling_clocks_and_threads_are_told_as_far_as_the_kernel_tells(
 
 
 def test_where_the_platform_does_not_tell_nothing_is_made_up(tmp_path) -> None:
-    conditions = Surroundings(tmp_path).conditions(None, None, (), {})
+    conditions = Interference(tmp_path).conditions(None, None, (), {})
     assert conditions.steal_ratio is None
     assert conditions.foreign_ratio is None
     assert conditions.throttled_periods is None

@@ -69,7 +69,7 @@ def test_a_machine_that_changes_within_a_second_gets_three_deviations_up_to_a_qu
     assert tolerance("C", 0.5) == 0.25
 
 
-def test_the_spread_is_that_of_stretches_as_long_as_a_canary() -> None:
+def test_the_spread_is_that_of_intervals_as_long_as_the_reference_workload() -> None:
     levels = [1.00, 1.01, 0.99, 1.02, 0.98] * 8
     series = [round(level * MS) for level in levels for _ in range(25)]
     assert judge(series, None).level_spread_ratio == pytest.approx(1.4826 * 0.01, rel=0.02)

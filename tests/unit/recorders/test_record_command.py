@@ -58,7 +58,7 @@ def test_an_unreachable_tracker_names_the_command_that_brings_the_rest(tmp_path:
     path = directory_of(tmp_path, AWAY)
     reply = record.run([str(path)])
     assert reply.exit_code == 1
-    assert "http://127.0.0.1:9 did not take it: Connection refused" in reply.text
+    assert "http://127.0.0.1:9 did not record it: Connection refused" in reply.text
     assert f"python -m benchorch record {path}" in reply.text
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from benchorch.domain.estimate import Comparison, Estimate, Summary
-from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, RecordError
@@ -19,6 +18,7 @@ from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.recorders.none import Nowhere
 from benchorch.run.record import replay
+from support.recorded_trials import process_record
 
 
 @dataclass
@@ -83,23 +83,11 @@ def plan_of(count: int) -> Plan:
 
 def end(directory: Path, trial_id: str, attempt: int = 1) -> None:
     """A trial ends."""
-    observed = Observations(
-        durations_ns=(1, 2, 3), started_ns=(0, 1, 2), calls_per_block=1, items_per_call=1
-    )
-    process = ProcessRecord(
-        load_s=0,
-        first_call_s=0,
-        observations=observed,
-        steady_from=0,
-        calibration=Calibration(pair_cost_ns=1, step_ns=1),
-        peak_rss_bytes=1,
-        facts={},
-    )
     result = TrialResult(
         trial_id=trial_id,
         labels={},
         outcome=Outcome.OK,
-        processes=(process,),
+        processes=(process_record((1, 2, 3)),),
         attempt=attempt,
         baseline_id=None if trial_id == "t0" else "t0",
     )

@@ -119,7 +119,7 @@ def test_a_run_that_is_not_there_is_refused_with_those_that_are(
     with pytest.raises(ConfigError, match=r"has no run '20990101'; available: none\."):
         download_run(place, "20990101", tmp_path / "back")
     archive_run(run, place)
-    with pytest.raises(ConfigError, match=f"it has: {plan_id(run)}"):
+    with pytest.raises(ConfigError, match=f"available: {plan_id(run)}"):
         download_run(place, "20990101", tmp_path / "back")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchorch.domain.measurement import Observations
 from benchorch.errors import MeasureError
-from benchorch.scenarios.series import MOST_RESTARTS, Series, fill, in_turn, sized, window_from
+from benchorch.scenarios.series import MOST_RESTARTS, Series, cycled, fill, sized, window_from
 from support.clocks import Costs, VirtualClock
 from support.fakes import Blocks
 
@@ -191,7 +191,7 @@ def test_caches_are_left_alone_unless_cold_ones_are_asked_for() -> None:
 def test_turns_of_several_calls_go_on_where_the_one_before_ended() -> None:
     seen: list[int] = []
     calls = [lambda i=i: seen.append(i) for i in range(4)]
-    for turn in in_turn(calls, 3):
+    for turn in cycled(calls, 3):
         turn()
     assert seen == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3]
 
@@ -201,7 +201,7 @@ def test_turns_of_several_calls_go_on_where_the_one_before_ended() -> None:
 )
 def test_the_device_is_drained_after_every_second_call_but_the_last(size: int, said: str) -> None:
     seen: list[str] = []
-    (turn, *_) = in_turn([lambda: seen.append("c")], size, drain=lambda: seen.append("-"))
+    (turn, *_) = cycled([lambda: seen.append("c")], size, drain=lambda: seen.append("-"))
     turn()
     assert "".join(seen) == said
 

@@ -1,4 +1,4 @@
-"""One line, served first come, first served."""
+"""One queue, served first come, first served."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 from benchorch.errors import MeasureError
 from benchorch.hardware.cpu import CpuClock
 from benchorch.interfaces.hardware import Timing
-from benchorch.scenarios.virtual_queue import Line, Served, serve
+from benchorch.scenarios.virtual_queue import QueryQueue, ServedQueries, serve
 from support.load_runs import QuickClock, constant
 
 MS = 1_000_000
 NEVER = 2**62
 
 
-def line(*due_ms: float, until_ns: int = NEVER) -> Line:
-    return Line([round(time * MS) for time in due_ms], until_ns)
+def line(*due_ms: float, until_ns: int = NEVER) -> QueryQueue:
+    return QueryQueue([round(time * MS) for time in due_ms], until_ns)
 
 
-def started_ms(served: Served) -> list[float]:
+def started_ms(served: ServedQueries) -> list[float]:
     return [start / MS for start in served.started_ns]
 
 
@@ -76,7 +76,7 @@ def test_several_servers_serve_at_the_same_time() -> None:
         with lock:
             inside -= 1
 
-    served = serve(Line([now] * 40, NEVER), [call, call], clock, servers=2, max_batch=1)
+    served = serve(QueryQueue([now] * 40, NEVER), [call, call], clock, servers=2, max_batch=1)
     assert most == 2
     assert list(served.places) == list(range(40))
     lasted_ns = max(served.started_ns) + MS * 5 - min(served.started_ns)
@@ -94,7 +94,7 @@ def test_two_servers_never_make_the_same_call() -> None:
         return call
 
     calls = [bound(number) for number in range(5)]
-    serve(Line([0] * 60, NEVER), calls, clock, servers=2, max_batch=1)
+    serve(QueryQueue([0] * 60, NEVER), calls, clock, servers=2, max_batch=1)
     assert all(len(threads) == 1 for threads in users.values())
 
 
@@ -109,7 +109,9 @@ def test_the_models_own_error_ends_every_server(servers: int) -> None:
         time.sleep(0.001)
 
     with pytest.raises(ArithmeticError, match="own"):
-        serve(Line([0] * 10_000, NEVER), [call] * servers, clock, servers=servers, max_batch=1)
+        serve(
+            QueryQueue([0] * 10_000, NEVER), [call] * servers, clock, servers=servers, max_batch=1
+        )
     assert len(made) < 20 + 50 * servers
     assert threading.active_count() < 20
 

@@ -6,10 +6,9 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,7 +32,7 @@ from benchorch.domain.artifact import BuildKey, Format
 from benchorch.stores import s3
 from benchorch.stores.s3 import S3Store
 
-url, root = sys.argv[1], Path(sys.argv[2])
+url, root = os.environ["TEST_BUCKET_URL"], Path(sys.argv[1])
 key = BuildKey(fields={KEY.fields!r})
 
 def machine(name, **options):
@@ -51,29 +50,6 @@ def die():
 """
 
 Start = Callable[..., "subprocess.Popen[str]"]
-
-
-@pytest.fixture
-def start(bucket: Bucket, tmp_path: Path) -> Iterator[Start]:
-    """Runs a script in a process of its own; whatever is left at the end is killed."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(script: str, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", PROLOGUE + script, bucket.url, str(tmp_path), *arguments]
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **bucket.environment()},
-        )
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
 
 
 def write(out: Path) -> None:
@@ -103,10 +79,11 @@ def slow(out):
 
 def run(name):
     artifact, fresh = build(machine(name, lease_s=5), slow)
-    print(fresh, (artifact.path / "small").stat().st_size, flush=True)
+    size = (artifact.path / "small").stat().st_size
+    print(f"{fresh} {size}\\n", end="", flush=True)  # in one piece: six threads print
 
-threads = [threading.Thread(target=run, args=(f"{sys.argv[3]}-{n}",)) for n in range(6)]
-(root / f"ready-{sys.argv[3]}").touch()
+threads = [threading.Thread(target=run, args=(f"{sys.argv[2]}-{n}",)) for n in range(6)]
+(root / f"ready-{sys.argv[2]}").touch()
 while not (root / "go").exists():
     time.sleep(0.005)
 for thread in threads:
@@ -135,7 +112,7 @@ build(machine('a'), write)
 """,
     "in the middle of a file": """
 store = machine('a')
-client = store._tiers.objects._client()
+client = store.objects._client()
 client.meta.events.register('before-call.s3.CompleteMultipartUpload', lambda **_: die())
 build(store, write)
 """,
@@ -236,7 +213,7 @@ def test_a_clock_that_is_wrong_takes_no_lease_from_the_living_and_leaves_none_to
         "date_time_string",
         lambda self, timestamp=None: plain(self, (datetime.now(UTC) + skew).timestamp()),
     )
-    objects = bucket.machine("a")._tiers.objects
+    objects = bucket.machine("a").objects
     assert try_lease(objects, KEY.digest, 60)
     written = bucket.s3.head_object(Bucket=bucket.name, Key=f"store/{LEASE}")["LastModified"]
     assert abs(written - datetime.now(UTC) - skew) < timedelta(minutes=5)

@@ -51,7 +51,7 @@ def calls(bucket: Bucket) -> list[tuple[str, str]]:
         asked = context["input_params"]
         seen.append((model.name, asked.get("Key", asked.get("Prefix", ""))))
 
-    client = bucket.machine("a")._tiers.objects._client()
+    client = bucket.machine("a").objects._client()
     client.meta.events.register("before-call.s3", note)
     return seen
 

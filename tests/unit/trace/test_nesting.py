@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -8,24 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchorch.trace.events import NOTHING
-from benchorch.trace.nesting import nest
+from benchorch.trace.nesting import Spans, nest
 from benchorch.trace.readers.open import read_events
 from support.trace_files import event, write
 
 
-@dataclass
-class Stretches:
-    lane: np.ndarray
-    start_ns: np.ndarray
-    end_ns: np.ndarray
-
-
-def stretches(rows: list[tuple[int, int, int]]) -> Stretches:
+def spans_of(rows: list[tuple[int, int, int]]) -> Spans:
     lane, start, duration = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    return Stretches(lane.astype(np.int32), start, start + duration)
+    return Spans(lane=lane.astype(np.int32), start_ns=start, end_ns=start + duration)
 
 
-def by_stack(spans: Stretches) -> tuple[list[int], list[int], list[int]]:
+def by_stack(spans: Spans) -> tuple[list[int], list[int], list[int]]:
     """Parents, depths and ends one after another: what `nest` must give."""
     lane, start, end = spans.lane.tolist(), spans.start_ns.tolist(), spans.end_ns.tolist()
     order = sorted(range(len(lane)), key=lambda i: (lane[i], start[i], -end[i], i))
@@ -48,7 +40,7 @@ def rows(most: int) -> st.SearchStrategy[list[tuple[int, int, int]]]:
 @settings(max_examples=400, deadline=None)
 @given(rows(12))
 def test_nesting_is_what_a_stack_gives(drawn: list[tuple[int, int, int]]) -> None:
-    spans = stretches(drawn)
+    spans = spans_of(drawn)
     found = nest(spans)
     parent, depth, end = by_stack(spans)
     assert found.parent.tolist() == parent
@@ -60,18 +52,18 @@ def test_nesting_is_what_a_stack_gives(drawn: list[tuple[int, int, int]]) -> Non
 @settings(max_examples=100, deadline=None)
 @given(rows(2**60))
 def test_times_may_be_as_far_apart_as_they_like(drawn: list[tuple[int, int, int]]) -> None:
-    spans = stretches(drawn)
+    spans = spans_of(drawn)
     found = nest(spans)
     assert (found.parent.tolist(), found.depth.tolist(), found.end_ns.tolist()) == by_stack(spans)
 
 
 def test_no_spans_nest_in_nothing() -> None:
-    found = nest(stretches([]))
+    found = nest(spans_of([]))
     assert len(found.parent) == len(found.depth) == len(found.end_ns) == found.clipped == 0
 
 
 def test_a_long_chain_of_overlaps_ends_where_a_stack_would() -> None:
-    spans = stretches([(0, 7 * k, 10) for k in range(200)])
+    spans = spans_of([(0, 7 * k, 10) for k in range(200)])
     found = nest(spans)
     assert (found.parent.tolist(), found.depth.tolist(), found.end_ns.tolist()) == by_stack(spans)
 

@@ -44,7 +44,7 @@ def test_without_marks_the_window_is_the_whole_trace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["fwd[0]", "fwd*"])
-def test_a_window_may_be_asked_for_by_name_or_pattern(tmp_path: Path, name: str) -> None:
+def test_a_window_may_be_requested_by_name_or_pattern(tmp_path: Path, name: str) -> None:
     inside = event("cpu_op", "fwd[0]", 3, 1)
     events = read_events(write(tmp_path / "t.json", [event("cpu_op", "fwd[0]", 1, 9), inside]))
     assert windows(events, name) == (Window(start_ns=1000, end_ns=10_000, name="fwd[0]"),)

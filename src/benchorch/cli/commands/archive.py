@@ -35,14 +35,14 @@ def run_keep(arguments: Sequence[str]) -> Reply:
     parser.add_argument("run", metavar="RUN", help="its directory, or the id of its plan")
     _add_place(parser)
     parser.add_argument("--follow", action="store_true", help="stay until the run has ended")
-    wanted = parser.parse_args(list(arguments))
-    if wanted.follow:
+    options = parser.parse_args(list(arguments))
+    if options.follow:
         ignore_interrupts()
-    directory = find_invocation(wanted.run, "keep")
-    place = _place(wanted.at)
-    archived = archive_run(directory, place, end_on_stdin if wanted.follow else None)
+    directory = find_invocation(options.run, "keep")
+    place = _place(options.at)
+    archived = archive_run(directory, place, end_on_stdin if options.follow else None)
     reply = _archived(directory, place, archived)
-    return Reply(text="", data=reply.data, exit_code=reply.exit_code) if wanted.follow else reply
+    return Reply(text="", data=reply.data, exit_code=reply.exit_code) if options.follow else reply
 
 
 def run_fetch(arguments: Sequence[str]) -> Reply:
@@ -53,23 +53,23 @@ def run_fetch(arguments: Sequence[str]) -> Reply:
     parser.add_argument("plan_id", metavar="PLAN", nargs="?", help="the id of its plan")
     parser.add_argument("directory", metavar="DIR", nargs="?", type=Path, help="default: runs/PLAN")
     _add_place(parser)
-    wanted = parser.parse_args(list(arguments))
-    place = _place(wanted.at)
+    options = parser.parse_args(list(arguments))
+    place = _place(options.at)
     try:
-        if wanted.plan_id is None:
+        if options.plan_id is None:
             return _listed(place, archived_runs(place))
-        directory = wanted.directory or Path("runs") / wanted.plan_id
-        files = download_run(place, wanted.plan_id, directory)
+        directory = options.directory or Path("runs") / options.plan_id
+        files = download_run(place, options.plan_id, directory)
     except StoreError as error:
         return Reply(text=str(error), data={"reason": str(error)}, exit_code=1)
-    remember(wanted.plan_id, directory)
+    remember(options.plan_id, directory)
     sweep = read_sweep(directory)
     of = len(sweep.plan.trials)
     text = (
         f"{directory}: {sweep.done} of {of} trials have a result ({files} files)\n"
-        f"  table    python -m benchorch report {wanted.plan_id}\n"
+        f"  table    python -m benchorch report {options.plan_id}\n"
         f"  MLflow   python -m benchorch record {directory}\n"
-        f"  resume   python -m benchorch resume {wanted.plan_id}"
+        f"  resume   python -m benchorch resume {options.plan_id}"
     )
     data: Json = {"directory": str(directory), "files": files, "results": sweep.done, "trials": of}
     return Reply(text=text, data=data)

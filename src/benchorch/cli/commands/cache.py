@@ -14,7 +14,7 @@ from benchorch.cli.commands.cache_explain import SHORT_KEY
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.reply import Reply
-from benchorch.domain.trial import ConfigNode
+from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.errors import StoreError
 from benchorch.files import write_text
 from benchorch.formatting import plural
@@ -33,7 +33,7 @@ def open_and_run(arguments: Sequence[str]) -> Reply:
 
     overrides = [word for word in arguments if "=" in word and not word.startswith("-")]
     composer = Composer(config_loader())
-    node = cast(ConfigNode, composer.session(composer.lifted(overrides))["store"])
+    node = node_of(composer.session(composer.lifted(overrides)), "store")
     words = [word for word in arguments if word not in overrides]
     return run(words, make(node, Store, "store"))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import socket
@@ -10,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchorch.cli.commands.status import RUN, THERE, facts
-from benchorch.cli.commands.sweep_status import SweepStatus, read_sweep
+from benchorch.cli.commands.status import facts, run_parser
+from benchorch.cli.commands.sweep_status import State, SweepStatus, read_sweep
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.journal.lock import is_coordinator_process, is_running
@@ -19,6 +18,7 @@ from benchorch.journal.registry import find_invocation
 
 YES = ("y", "yes")
 UNCHANGED = Reply(text="Nothing was changed.", data={"changed": False}, exit_code=1)
+_PAST = {State.ENDED: "has ended", State.INTERRUPTED: "was interrupted", State.DEAD: "died"}
 _LOOK_S = 0.2
 _WAIT_S = 120.0
 
@@ -31,41 +31,35 @@ def run(arguments: Sequence[str], ask: Callable[[str], str], say: Callable[[str]
         ask: asks a person; returns the answer.
         say: receives what is waited for.
     """
-    wanted = _parser().parse_args(list(arguments))
-    sweep = read_sweep(find_invocation(wanted.run, "cancel"))
+    parser = run_parser("cancel", __doc__)
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument(
+        "--wait", type=float, default=_WAIT_S, metavar="S", help="seconds to wait for its end"
+    )
+    options = parser.parse_args(list(arguments))
+    sweep = read_sweep(find_invocation(options.run, "cancel"))
     if not sweep.running:
-        return Reply(text=f"{sweep.directory} is not running; it {_was(sweep)}.", data=facts(sweep))
+        state = {"ended": "has ended", "interrupted": "was interrupted", "dead": "died"}[
+            sweep.state
+        ]
+        return Reply(text=f"{sweep.directory} is not running; it {state}.", data=facts(sweep))
     problem = _not_ours(sweep)
     if problem:
         raise ConfigError([problem])
-    if not wanted.yes and ask(_question(sweep)).lower() not in YES:
+    if not options.yes and ask(_question(sweep)).lower() not in YES:
         return UNCHANGED
     _interrupt(sweep)
     say("interrupted its coordinator; a measuring process gets a moment to end ...")
-    if not _ended(sweep.directory, wanted.wait):
+    if not _ended(sweep.directory, options.wait):
         text = (
-            f"{sweep.directory} is still ending after {wanted.wait:g} s: its coordinator may be "
+            f"{sweep.directory} is still ending after {options.wait:g} s: its coordinator may be "
             "waiting for the tracker. A second interrupt ends that wait, and nothing is lost:\n"
             f"  python -m benchorch cancel {sweep.plan.plan_id} --yes"
         )
         return Reply(text=text, data=facts(read_sweep(sweep.directory)), exit_code=1)
     after = read_sweep(sweep.directory)
     return Reply(text=_after(after), data=facts(after))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchorch cancel", description=__doc__, epilog=THERE)
-    parser.add_argument("run", metavar="RUN", help=RUN)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument(
-        "--wait", type=float, default=_WAIT_S, metavar="S", help="seconds to wait for its end"
-    )
-    return parser
-
-
-def _was(sweep: SweepStatus) -> str:
-    return {"ended": "has ended", "interrupted": "was interrupted", "dead": "died"}[sweep.state]
 
 
 def _not_ours(sweep: SweepStatus) -> str:

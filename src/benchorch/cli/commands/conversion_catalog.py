@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import cast
 
@@ -16,8 +16,8 @@ from benchorch.config.conversion_aliases import Names, RetiredName, other_names,
 from benchorch.config.trial_setup import EAGER, chain_problems
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
-from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError
+from benchorch.domain.trial import ConfigNode, node_of
+from benchorch.errors import Problems
 from benchorch.host.environment import is_installed
 from benchorch.interfaces.conversion import FileStep, Step
 from benchorch.interfaces.runtime import Runtime
@@ -151,23 +151,16 @@ def _links(
     node: ConfigNode,
 ) -> tuple[tuple[tuple[str, Step], ...], Runtime | None, tuple[str, ...]]:
     """The objects of a conversion's node, and everything wrong with them."""
-    problems: list[str] = []
+    problems = Problems()
     steps: list[tuple[str, Step]] = []
-    runtime = None
-    for name, step in cast("Mapping[str, ConfigNode]", node.get("steps") or {}).items():
-        try:
-            steps.append((name, make(step, Step, f"conversion.steps.{name}")))
-        except ConfigError as error:
-            problems += error.problems
-    try:
-        runtime = make(
-            cast(ConfigNode, node.get("runtime") or EAGER), Runtime, "conversion.runtime"
-        )
-    except ConfigError as error:
-        problems += error.problems
-    if runtime and not problems:
-        problems += chain_problems(steps, runtime)
-    return tuple(steps), runtime, tuple(problems)
+    for name, step in cast("Mapping[str, ConfigNode]", node_of(node, "steps")).items():
+        link = problems.attempt(partial(make, step, Step, f"conversion.steps.{name}"))
+        steps += [(name, link)] if link else []
+    last = node_of(node, "runtime") or EAGER
+    runtime = problems.attempt(lambda: make(last, Runtime, "conversion.runtime"))
+    if runtime and not problems.found:
+        problems.add(chain_problems(steps, runtime))
+    return tuple(steps), runtime, tuple(problems.found)
 
 
 def missing_packages(conversion: Conversion) -> tuple[str, ...]:
@@ -203,7 +196,7 @@ def _extras() -> Mapping[str, frozenset[str]]:
 
 def targets(conversion: Conversion) -> Iterator[tuple[str, str]]:
     """Each link's name with the dotted class that it is made of."""
-    steps = cast("Mapping[str, ConfigNode]", conversion.node.get("steps") or {})
+    steps = cast("Mapping[str, ConfigNode]", node_of(conversion.node, "steps"))
     for name, step in steps.items():
         yield name, str(step[TARGET])
-    yield "runtime", str(cast(ConfigNode, conversion.node.get("runtime") or EAGER)[TARGET])
+    yield "runtime", str((node_of(conversion.node, "runtime") or EAGER)[TARGET])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchorch.cli.commands.status import RUN, THERE
+from benchorch.cli.commands.status import run_parser
 from benchorch.config.components import suggest
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan, Trial
@@ -29,26 +28,21 @@ def run(arguments: Sequence[str], say: Callable[[str], None]) -> Reply:
         arguments: those after ``logs``.
         say: receives each part of a log that is followed.
     """
-    wanted = _parser().parse_args(list(arguments))
-    directory = find_invocation(wanted.run, "logs")
-    path = _path(directory, wanted.trial, following=wanted.follow)
-    if wanted.follow:
+    parser = run_parser("logs", __doc__)
+    parser.add_argument(
+        "trial", metavar="TRIAL", nargs="?", help="the beginning of a trial's id, or its name"
+    )
+    parser.add_argument("--follow", "-f", action="store_true", help="go on until the run has ended")
+    options = parser.parse_args(list(arguments))
+    directory = find_invocation(options.run, "logs")
+    path = _path(directory, options.trial, following=options.follow)
+    if options.follow:
         _follow(directory, path, say)
         return Reply(text="", data={"log": str(path)})
     text = path.read_bytes().decode(errors="replace")
     return Reply(
         text=text.rstrip("\n") or f"{path} is empty so far.", data={"log": str(path), "text": text}
     )
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchorch logs", description=__doc__, epilog=THERE)
-    parser.add_argument("run", metavar="RUN", help=RUN)
-    parser.add_argument(
-        "trial", metavar="TRIAL", nargs="?", help="the beginning of a trial's id, or its name"
-    )
-    parser.add_argument("--follow", "-f", action="store_true", help="go on until the run has ended")
-    return parser
 
 
 def _path(directory: Path, trial: str | None, *, following: bool) -> Path:

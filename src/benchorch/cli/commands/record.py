@@ -25,20 +25,20 @@ _SQLITE = "sqlite:///"
 
 def run(arguments: Sequence[str]) -> Reply:
     """The number of recorded trials, and the command that records the rest."""
-    wanted = _parser().parse_args(list(arguments))
-    directory = Path(wanted.directory)
-    if wanted.follow:
+    options = _parser().parse_args(list(arguments))
+    directory = Path(options.directory)
+    if options.follow:
         ignore_interrupts()
     try:
-        recorder = recorder_of(directory, run_directory.read_plan(directory), wanted.uri)
-        replayed = replay(directory, recorder, follow=wanted.follow)
+        recorder = recorder_of(directory, run_directory.read_plan(directory), options.uri)
+        replayed = replay(directory, recorder, follow=options.follow)
     except ConfigError as error:
         return Reply(text=str(error), data={"problems": list(error.problems)}, exit_code=2)
     except RecordError as error:
         return Reply(text=str(error), data={"reason": str(error)}, exit_code=1)
     reply = _reply(directory, recorder, replayed)
     # The coordinator prints where results are, and an outage was logged when it began.
-    return replace(reply, text="") if wanted.follow else reply
+    return replace(reply, text="") if options.follow else reply
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -40,12 +40,12 @@ class Prepared:
 
 def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
     """Find the models, and with ``--build-only`` build them."""
-    wanted, scripts, overrides = parse(arguments)
-    analyze = wanted.analyze_only or wanted.json
+    options, scripts, overrides = parse(arguments)
+    analyze = options.analyze_only or options.json
     founds = []
     for script in scripts:
         say(f"running {script.path.name}; its output is in {script.log}")
-        founds.append(discover(script, timeout_s=wanted.timeout, keep=not analyze))
+        founds.append(discover(script, timeout_s=options.timeout, keep=not analyze))
     problem = any(found["problem"] for found in founds)
     reply = Reply(
         text=script_report.overview(founds),
@@ -62,7 +62,7 @@ def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
     if not any(configs.values()):
         return Prepared(reply=Reply(text=reply.text, data=reply.data, exit_code=1))
     words = [*words_for(configs, founds), *overrides]
-    if wanted.build_only:
+    if options.build_only:
         return Prepared(reply=_built(reply, configs, words, say))
     return Prepared(reply=reply, words=tuple(words))
 
@@ -87,9 +87,9 @@ def _built(
 def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Script], list[str]]:
     """Options, scripts and overrides; ConfigError with every problem."""
     own, behind = _split(arguments)
-    wanted = _parser().parse_intermixed_args(own)
-    overrides = [word for word in wanted.words if _is_override(word)]
-    names = [word for word in wanted.words if word not in overrides]
+    options = _parser().parse_intermixed_args(own)
+    overrides = [word for word in options.words if _is_override(word)]
+    names = [word for word in options.words if word not in overrides]
     problems = [
         f"{text}: the models are those of the script; give script.py::hash to choose among them."
         for text in overrides
@@ -97,14 +97,14 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Script], l
     ]
     if not names:
         problems.append("script: no script is named; for example: benchorch script my_script.py")
-    if wanted.timeout <= 0 or wanted.max_depth < 0:
+    if options.timeout <= 0 or options.max_depth < 0:
         problems.append("--timeout: expected seconds above 0; --max-depth: expected 0 or more.")
     if problems:
         raise ConfigError(problems)
     import shlex
 
-    given = (*shlex.split(wanted.script_args), *behind)
-    return wanted, _scripts(names, given, wanted), overrides
+    given = (*shlex.split(options.script_args), *behind)
+    return options, _scripts(names, given, options), overrides
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -121,15 +121,15 @@ def _is_override(word: str) -> bool:
 
 
 def _scripts(
-    names: Sequence[str], given: tuple[str, ...], wanted: argparse.Namespace
+    names: Sequence[str], given: tuple[str, ...], options: argparse.Namespace
 ) -> list[Script]:
     scripts = [
         Script(
             path=path,
             arguments=given,
             hashes=tuple(filter(None, hashes.split(","))),
-            max_depth=wanted.max_depth,
-            pattern=wanted.name,
+            max_depth=options.max_depth,
+            pattern=options.name,
         )
         for name in names
         for text, _, hashes in [name.partition(_SEPARATOR)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,8 +22,6 @@ from benchorch.results.report.tables import names_of
 from benchorch.run.sidecar import schedule_idle
 from benchorch.units import format_seconds
 
-RUN = "a run's directory or the last part of its path, its plan's id or its MLflow run's id"
-THERE = "--head URL, or BENCHORCH_HEAD, reads a cluster's head; --here reads this machine."
 _RECENT = 10
 _LOOK_S = 3.0
 _BUSY_SHOWN = 8
@@ -35,31 +34,41 @@ def run(arguments: Sequence[str], say: Callable[[str], None]) -> Reply:
         arguments: those after ``status``.
         say: receives each state but the last one.
     """
-    wanted = _parser().parse_args(list(arguments))
-    if wanted.run is None and wanted.watch:
-        raise ConfigError(["--watch needs a run: benchorch status RUN --watch."])
-    if wanted.run is None:
-        return _recent()
-    directory = find_invocation(wanted.run, "status")
-    if wanted.watch:
-        _watch(directory, say, as_json=wanted.json)
-    return _reply(read_sweep(directory))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchorch status", description=__doc__, epilog=THERE)
-    parser.add_argument("run", metavar="RUN", nargs="?", help=f"{RUN}; without it the recent ones")
+    parser = run_parser("status", __doc__, optional=True)
     parser.add_argument(
         "--watch", action="store_true", help="print each new state until the run has ended"
     )
     parser.add_argument("--json", action="store_true", help="for programs")
+    options = parser.parse_args(list(arguments))
+    if options.run is None and options.watch:
+        raise ConfigError(["--watch needs a run: benchorch status RUN --watch."])
+    if options.run is None:
+        return _recent()
+    directory = find_invocation(options.run, "status")
+    if options.watch:
+        _watch(directory, say, as_json=options.json)
+    return _reply(read_sweep(directory))
+
+
+def run_parser(
+    command: str, description: str | None, *, optional: bool = False
+) -> argparse.ArgumentParser:
+    """A parser of a command about a run, here or on a head."""
+    parser = argparse.ArgumentParser(
+        prog=f"benchorch {command}",
+        description=description,
+        epilog="--head URL, or BENCHORCH_HEAD, reads a cluster's head; --here reads this machine.",
+    )
+    name = "a run's directory or the last part of its path, its plan's id or its MLflow run's id"
+    if optional:
+        parser.add_argument("run", metavar="RUN", nargs="?", help=f"{name}; else the recent ones")
+    else:
+        parser.add_argument("run", metavar="RUN", help=name)
     return parser
 
 
 def _watch(directory: Path, say: Callable[[str], None], *, as_json: bool) -> None:
     """Print each new state until the run has ended."""
-    import json
-
     schedule_idle()  # measurements on this machine come first
     last = ""
     while (sweep := read_sweep(directory)).running:

@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import cast
 
 from benchorch.domain.price import Market
 from benchorch.domain.result import Outcome
-from benchorch.domain.trial import ConfigNode, Plan, Trial
+from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.journal import run_directory
 from benchorch.journal.lock import Coordinator, TrialStatus, is_running, read_coordinator
 from benchorch.results.metrics.cost import trial_usd
@@ -97,9 +96,9 @@ class SweepStatus:
             return None
         forecast = expected(self.plan, self.left)
         by_kind: dict[str, float] = {}
-        at_once = Counter(_kind(t) for t in self.left if t.trial_id in self.placed)
+        at_once = Counter(t.hardware_kind for t in self.left if t.trial_id in self.placed)
         for trial in self.left:
-            by_kind[_kind(trial)] = by_kind.get(_kind(trial), 0.0) + self._remaining(
+            by_kind[trial.hardware_kind] = by_kind.get(trial.hardware_kind, 0.0) + self._remaining(
                 trial, forecast
             )
         return max((s / max(1, at_once[kind]) for kind, s in by_kind.items()), default=0.0)
@@ -116,10 +115,10 @@ class SweepStatus:
         return max(0.0, forecast[trial.trial_id].seconds - elapsed_s)
 
     def _spent(self) -> Iterator[float]:
-        pricing = cast(ConfigNode, self.plan.session.get("pricing") or {})
+        pricing = node_of(self.plan.session, "pricing")
         market = Market(str(pricing.get("market", Market.ON_DEMAND)))
         for trial in self.plan.trials:
-            price = self.plan.prices.of(_kind(trial), market) if self.plan.prices else None
+            price = self.plan.prices.of(trial.hardware_kind, market) if self.plan.prices else None
             seconds = self._occupied_s(trial.trial_id)
             if price is not None and seconds is not None:
                 yield trial_usd(seconds, price.usd_per_hour)
@@ -148,18 +147,13 @@ def read_sweep(directory: Path) -> SweepStatus:
 def _is_final(line: ConfigNode | None) -> bool:
     if line is None:
         return False
-    failure = cast("ConfigNode | None", line.get("failure"))
+    failure = node_of(line, "failure")
     return is_final(str(failure["kind"]) if failure else None)
 
 
 def _is_sound(line: ConfigNode) -> bool:
-    parity = cast("ConfigNode | None", line.get("parity"))
-    wrong = parity is not None and not parity.get("passed")
-    return line.get("outcome") == Outcome.OK and not wrong
-
-
-def _kind(trial: Trial) -> str:
-    return str(cast(ConfigNode, trial.spec["hardware"])["kind"])
+    parity = node_of(line, "parity")
+    return line.get("outcome") == Outcome.OK and (not parity or parity.get("passed") is True)
 
 
 def _since(moment: str) -> float:

@@ -48,20 +48,28 @@ def run(arguments: Sequence[str], say: Callable[[str], None]) -> Reply:
 
 def prepare(arguments: Sequence[str]) -> Launch:
     """The server's command: this machine only, two processes, no background jobs."""
-    wanted = _parser().parse_args(list(arguments))
-    store = location.anchored(wanted.uri, Path.cwd())
+    parser = argparse.ArgumentParser(prog="benchorch ui", description=__doc__)
+    parser.add_argument("--port", type=_port, default=FIRST_PORT, help="the next free one is taken")
+    parser.add_argument("--uri", default="sqlite:///mlflow.db", help="the tracker to show")
+    options = parser.parse_args(list(arguments))
+    store = location.anchored(options.uri, Path.cwd())
     if store.startswith(("http://", "https://")):
         shown = location.without_secrets(store)
         return Launch(argv=(), environment={}, url=shown, store=store)
-    port = free_port(wanted.port)
+    port = free_port(options.port)
     argv = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store]
     argv += ["--host", HOST, "--port", str(port), "--workers", "1"]
     path = location.database_file(store)
     if path is not None:
         argv += ["--artifacts-destination", (path.parent / "mlartifacts").as_uri()]
-    return Launch(
-        argv=tuple(argv), environment=_environment(), url=f"http://{HOST}:{port}", store=store
-    )
+    environment = {
+        **os.environ,
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "DO_NOT_TRACK": "true",
+    }
+    url = f"http://{HOST}:{port}"
+    return Launch(argv=tuple(argv), environment=environment, url=url, store=store)
 
 
 def free_port(first: int) -> int:
@@ -91,19 +99,3 @@ def _port(text: str) -> int:
     if not 0 < port < 65536:
         raise ValueError(text)
     return port
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchorch ui", description=__doc__)
-    parser.add_argument("--port", type=_port, default=FIRST_PORT, help="the next free one is taken")
-    parser.add_argument("--uri", default="sqlite:///mlflow.db", help="the tracker to show")
-    return parser
-
-
-def _environment() -> dict[str, str]:
-    return {
-        **os.environ,
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "DO_NOT_TRACK": "true",
-    }

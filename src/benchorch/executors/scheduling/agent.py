@@ -1,4 +1,4 @@
-"""What works through leases on one slot of a node, whatever carries it there."""
+"""Agents, which work through assignments on one measuring slot of a node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import final
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
-from benchorch.executors.scheduling.file_transfer import Luggage, Packed, pack
+from benchorch.executors.scheduling.file_transfer import FolderContent, ShippedFiles, read_folder
 from benchorch.executors.scheduling.spot_interruption import SpotInterruptionWatcher
 from benchorch.interfaces.executor import TrialRunner
 
@@ -22,24 +22,24 @@ logger = logging.getLogger(__name__)
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outfit:
-    """What every agent of a sweep is given.
+class AgentSetup:
+    """Settings of all agents of a sweep.
 
     Attributes:
-        node: tells the id of the node where it is called; empty where nobody knows.
-        luggage: for nodes that do not see the run's directory; None where there is none.
-        metadata: the service that tells spot machines of their end; None asks nobody.
+        node: returns the id of the node where it is called; empty if unknown.
+        shipped: files for nodes that do not share the run's directory, if any.
+        metadata: URL of the service that announces spot interruptions; None for no requests.
     """
 
     node: Callable[[], str] = str
-    luggage: Luggage | None = None
+    shipped: ShippedFiles | None = None
     metadata: str | None = None
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
-    """What trials have said since the last time, and whether the machine was called back."""
+class AgentUpdate:
+    """Events since the last update, and the notice of a spot interruption, if any."""
 
     events: tuple[Event, ...] = ()
     notice: str = ""
@@ -48,81 +48,79 @@ class News:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentReport:
-    """What came of a lease.
+    """The outcome of
 
     Attributes:
-        busy_s: the seconds it took.
-        files: the trial's folder; None where the driver sees it anyway.
+        busy_s: how long it took.
+        files: the trial's folder; None if the coordinator shares it.
     """
 
     result: TrialResult
     events: tuple[Event, ...]
     busy_s: float
-    files: Packed | None = None
+    files: FolderContent | None = None
 
 
 @final
 class Agent:
-    """Works through leases on one slot and keeps what was said until it is asked for."""
+    """Works through assignments on one slot and collects events until the next update."""
 
-    def __init__(self, work: TrialRunner, outfit: Outfit) -> None:
-        _as_if_not_under_ray()
+    def __init__(self, work: TrialRunner, setup: AgentSetup) -> None:
+        _restore_thread_setting()
         self._work = work
-        self._outfit = outfit
-        self._said: deque[Event] = deque(maxlen=1000)
-        self._notices = (
-            None if outfit.metadata is None else SpotInterruptionWatcher(outfit.metadata)
-        )
-        if self._notices is not None:
-            self._notices.start()
-        self._away = outfit.luggage is not None and not outfit.luggage.is_seen()
-        if outfit.luggage is not None:
-            _unpack_there(outfit.luggage, self._away)
+        self._setup = setup
+        self._events: deque[Event] = deque(maxlen=1000)
+        self._interruption = None
+        if setup.metadata is not None:
+            self._interruption = SpotInterruptionWatcher(setup.metadata)
+            self._interruption.start()
+        shipped = setup.shipped
+        self._must_send_files = shipped is not None and not shipped.is_visible()
+        if shipped is not None:
+            if self._must_send_files:
+                shipped.write()
+            directory = shipped.working_directory
+            if directory is not None and directory.is_dir():
+                os.chdir(directory)  # relative paths start where the coordinator's do
 
-    def where(self) -> str:
-        """The id of its node: the first thing an agent is asked."""
-        return self._outfit.node()
+    def node_id(self) -> str:
+        """The id of its node; the first call to every agent."""
+        return self._setup.node()
 
     def run(self, trial: Trial, attempt: int) -> AgentReport:
-        """A trial's result, what was said and not yet asked for, and the seconds it took."""
+        """A trial's result, the events since the last update, and the seconds it took."""
         _restore_priority()
         begun_s = time.monotonic()
-        result = self._work(trial, attempt=attempt, isolated=True, emit=self._said.append)
+        result = self._work(trial, attempt=attempt, isolated=True, emit=self._events.append)
         return AgentReport(
             result=result,
-            events=self.news().events,
+            events=self.update().events,
             busy_s=time.monotonic() - begun_s,
             files=self._files(trial),
         )
 
-    def news(self) -> News:
-        """What was said since the last time; answers while a trial runs."""
-        events = tuple(self._said.popleft() for _ in range(len(self._said)))
-        return News(events=events, notice=self._notices.told() if self._notices else "")
+    def update(self) -> AgentUpdate:
+        """Events since the last update; may be called while a trial runs."""
+        events = tuple(self._events.popleft() for _ in range(len(self._events)))
+        return AgentUpdate(
+            events=events, notice=self._interruption.notice if self._interruption else ""
+        )
 
-    def leave(self) -> None:
-        """End at once, and with it what runs: asked where nobody is left who could kill it."""
+    def exit(self) -> None:
+        """End this process and what it runs, when the head that could kill it is gone."""
         os._exit(0)
 
-    def _files(self, trial: Trial) -> Packed | None:
-        if not self._away or self._outfit.luggage is None:
+    def _files(self, trial: Trial) -> FolderContent | None:
+        if not self._must_send_files or self._setup.shipped is None:
             return None
-        packed = pack(self._outfit.luggage.directory / "trials" / trial.trial_id)
-        if packed.left_out:
-            logger.warning("files=left_behind names=%r", packed.left_out)
-        return packed
+        content = read_folder(self._setup.shipped.directory / "trials" / trial.trial_id)
+        if content.left_out:
+            logger.warning("files=left_out names=%r", content.left_out)
+        return content
 
 
-def _unpack_there(luggage: Luggage, away: bool) -> None:
-    """Relative paths begin where the driver's do, on this machine too."""
-    if away:
-        luggage.lay_out()
-    if luggage.working_directory is not None and luggage.working_directory.is_dir():
-        os.chdir(luggage.working_directory)
-
-
-def _as_if_not_under_ray() -> None:
-    """Give children the thread setting of the node: Ray's OMP_NUM_THREADS=1 would slow them."""
+def _restore_thread_setting() -> None:
+    """Give children the node's thread setting: Ray's OMP_NUM_THREADS=1 would slow them."""
     import psutil
 
     name = "OMP_NUM_THREADS"
@@ -134,10 +132,10 @@ def _as_if_not_under_ray() -> None:
 
 def _restore_priority() -> None:
     """Undo Ray's niceness for this thread and its children, where the node allows it."""
-    wanted = os.getpriority(os.PRIO_PROCESS, os.getppid())
-    if os.getpriority(os.PRIO_PROCESS, 0) == wanted:
+    niceness = os.getpriority(os.PRIO_PROCESS, os.getppid())
+    if os.getpriority(os.PRIO_PROCESS, 0) == niceness:
         return
     try:
-        os.setpriority(os.PRIO_PROCESS, 0, wanted)
+        os.setpriority(os.PRIO_PROCESS, 0, niceness)
     except PermissionError:
         logger.warning("niceness=15 remedy='start the node with RAY_worker_niceness=0'")

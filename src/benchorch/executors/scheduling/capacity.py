@@ -1,8 +1,8 @@
-"""How many machines of which kind, in which market, should be asked for now?
+"""Capacity planner: how many nodes of which kind, in which market, to request now.
 
-Ray launches a machine because an agent waits for one, and tries the same market for ever. So no
-more agents wait than trials do, and the choice of market is made here: spot for as long as one
-comes, then on demand, and the kind counts as dry for a while.
+Ray launches a node because an agent is pending for it, and retries the same market for ever. So no
+more agents are pending than trials are queued, and the market is chosen here: spot for as long as
+it delivers, then on demand, and spot is not tried for that kind for a while.
 
 Pure bookkeeping: no clock, no network.
 """
@@ -20,7 +20,7 @@ from benchorch.executors.scheduling.cluster_file import NodeType, Placement
 
 
 class MarketPolicy(StrEnum):
-    """In which markets machines are hired."""
+    """In which markets nodes are launched."""
 
     SPOT = "spot"
     ON_DEMAND = "on_demand"
@@ -28,7 +28,7 @@ class MarketPolicy(StrEnum):
 
     @property
     def markets(self) -> tuple[Market, ...]:
-        """The first one to try first."""
+        """In order of preference."""
         if self is MarketPolicy.SPOT_THEN_ON_DEMAND:
             return (Market.SPOT, Market.ON_DEMAND)
         return (Market(self.value),)
@@ -37,32 +37,34 @@ class MarketPolicy(StrEnum):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityRules:
-    """What may be hired, and how.
+    """What may be launched, and how.
 
     Attributes:
-        offers: what the cluster may launch.
+        node_types: what the cluster may launch.
         policy: in which markets.
-        most: of a kind at a time, whatever the cluster allows; None for no limit of its own.
-        spot_wait_s: so long spot is tried without a machine before on demand is.
-        dry_s: so long spot is not tried again for a kind after that.
+        max_nodes: of a kind at a time, whatever the cluster allows; None for the cluster's limit.
+        spot_wait_s: seconds to wait for spot capacity before falling back to on-demand.
+        spot_retry_s: seconds after that until spot is tried again for a kind.
     """
 
-    offers: Sequence[NodeType]
+    node_types: Sequence[NodeType]
     policy: MarketPolicy = MarketPolicy.SPOT_THEN_ON_DEMAND
-    most: int | None = None
+    max_nodes: int | None = None
     spot_wait_s: float = 90.0
-    dry_s: float = 600.0
+    spot_retry_s: float = 600.0
 
     def of(self, kind: str) -> tuple[NodeType, ...]:
-        """What there is of a kind in the policy's markets, the first one to try first."""
-        found = {offer.post.market: offer for offer in self.offers if offer.post.kind == kind}
+        """The node types of a kind in the policy's markets, in order of preference."""
+        found = {
+            each.placement.market: each for each in self.node_types if each.placement.kind == kind
+        }
         return tuple(found[market] for market in self.policy.markets if market in found)
 
-    def refusal(self, kind: str) -> str | None:
-        """Why no machine of this kind can be hired, or None."""
+    def undeclared(self, kind: str) -> str | None:
+        """Why no node of this kind can be launched, or None."""
         if self.of(kind):
             return None
-        declared = sorted({f"{o.post.kind} ({o.post.market})" for o in self.offers})
+        declared = sorted({f"{n.placement.kind} ({n.placement.market})" for n in self.node_types})
         return (
             f"the cluster declares no {kind} in market {self.policy}; it declares: "
             f"{', '.join(declared) or 'nothing'}."
@@ -72,94 +74,99 @@ class CapacityRules:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """What is there now.
+    """The cluster now.
 
     Attributes:
-        aboard: agents that are at work or can be, by where they are.
-        living: nodes that are alive.
-        booting: machines that were launched and have not joined yet.
+        active: agents that have started.
+        alive: nodes that are up.
+        booting: nodes that were launched and have not joined yet.
     """
 
-    aboard: Mapping[Placement, int] = field(default_factory=dict)
-    living: Mapping[Placement, int] = field(default_factory=dict)
+    active: Mapping[Placement, int] = field(default_factory=dict)
+    alive: Mapping[Placement, int] = field(default_factory=dict)
     booting: Mapping[Placement, int] = field(default_factory=dict)
 
 
 @final
 @dataclass(slots=True)
 class _Search:
-    """For machines of one kind.
+    """The search for nodes of one kind.
 
     Attributes:
-        market: in which machines are being asked for; None where none is.
-        since_s: since when spot was asked for and none lives or boots.
-        dry_until_s: until then spot is not tried.
+        market: in which nodes are requested; None if none are.
+        since_s: since when spot has been requested with no node alive or booting.
+        spot_from_s: until then spot is not tried.
     """
 
     market: Market | None = None
     since_s: float | None = None
-    dry_until_s: float = float("-inf")
+    spot_from_s: float = float("-inf")
 
 
 @final
 class CapacityPlanner:
-    """Decides what is asked for, look after look."""
+    """Decides what to request, poll after poll.
+
+    Attributes:
+        fallbacks: by kind, how often spot capacity did not come.
+    """
 
     def __init__(self, rules: CapacityRules) -> None:
         self._rules = rules
         self._searches: dict[str, _Search] = {}
         self.fallbacks: Counter[str] = Counter()
 
-    def openings(
-        self, now_s: float, waiting: Mapping[str, int], census: ClusterState
+    def requests(
+        self, now_s: float, queued: Mapping[str, int], state: ClusterState
     ) -> dict[Placement, int]:
-        """For how many agents a machine should be sought now, by kind and market.
+        """For how many agents a node should be requested now, by placement.
 
         Args:
             now_s: a monotonic time in seconds.
-            waiting: of each kind, how many trials wait for an agent.
-            census: what is there.
+            queued: of each kind, how many trials wait for an agent.
+            state: of the cluster.
         """
         found: dict[Placement, int] = {}
-        for kind, count in waiting.items():
-            offer = self._choose(kind, now_s, census) if count else None
-            sought = min(count, self._room(offer, census)) if offer else 0
-            if offer is not None and sought > 0:
-                found[offer.post] = sought
+        for kind, count in queued.items():
+            node_type = self._choose(kind, now_s, state) if count else None
+            requested = min(count, self._left(node_type, state)) if node_type else 0
+            if node_type is not None and requested > 0:
+                found[node_type.placement] = requested
             else:
                 search = self._searches.setdefault(kind, _Search())
                 search.market = search.since_s = None
         return found
 
-    def _room(self, offer: NodeType, census: ClusterState) -> int:
-        """How many more of its kind there may be."""
-        here = sum(n for post, n in census.aboard.items() if post.kind == offer.post.kind)
-        most = offer.most if self._rules.most is None else min(offer.most, self._rules.most)
-        return most - here
+    def _left(self, node_type: NodeType, state: ClusterState) -> int:
+        """How many more of its kind may run."""
+        kind = node_type.placement.kind
+        active = sum(n for placement, n in state.active.items() if placement.kind == kind)
+        limit = self._rules.max_nodes
+        return min(node_type.max_nodes, node_type.max_nodes if limit is None else limit) - active
 
-    def _choose(self, kind: str, now_s: float, census: ClusterState) -> NodeType | None:
-        """The offer to ask for; remembers since when."""
-        offers = self._rules.of(kind)
-        if not offers:
+    def _choose(self, kind: str, now_s: float, state: ClusterState) -> NodeType | None:
+        """The node type to request; remembers since when."""
+        node_types = self._rules.of(kind)
+        if not node_types:
             return None
         search = self._searches.setdefault(kind, _Search())
         if search.market is None:
-            search.market = self._first(offers, now_s >= search.dry_until_s).post.market
-        if search.market is Market.SPOT and len(offers) > 1:
-            self._doubt(search, offers[0].post, now_s, census)
-        return next(offer for offer in offers if offer.post.market is search.market)
+            first = node_types[0] if now_s >= search.spot_from_s else node_types[-1]
+            search.market = first.placement.market
+        if search.market is Market.SPOT and len(node_types) > 1:
+            self._fall_back(search, node_types[0].placement, now_s, state)
+        return next(each for each in node_types if each.placement.market is search.market)
 
-    def _first(self, offers: Sequence[NodeType], spot_may_come: bool) -> NodeType:
-        return offers[0] if spot_may_come else offers[-1]
-
-    def _doubt(self, search: _Search, spot: Placement, now_s: float, census: ClusterState) -> None:
-        """Turn to on demand where spot has brought nothing for too long."""
-        if census.living.get(spot) or census.booting.get(spot):
+    def _fall_back(
+        self, search: _Search, spot: Placement, now_s: float, state: ClusterState
+    ) -> None:
+        """Turn to on-demand if spot has delivered nothing for too long."""
+        if state.alive.get(spot) or state.booting.get(spot):
             search.since_s = None
             return
         if search.since_s is None:
             search.since_s = now_s
         if now_s - search.since_s >= self._rules.spot_wait_s:
             search.market, search.since_s = Market.ON_DEMAND, None
-            search.dry_until_s = now_s + self._rules.dry_s
+            search.spot_from_s = now_s + self._rules.spot_retry_s
             self.fallbacks[spot.kind] += 1

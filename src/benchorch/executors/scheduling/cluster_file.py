@@ -1,4 +1,4 @@
-"""Which machines may be hired, and how many of each: what Ray's cluster file declares."""
+"""Ray's cluster file: which node types may be launched, and how many of each."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _EMPTY = (
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A kind of machine in one market."""
+    """A hardware kind in one market."""
 
     kind: str
     market: Market
 
     @property
     def labels(self) -> dict[str, str]:
-        """What a node of it is labelled with."""
+        """The labels of its nodes."""
         return {KIND_LABEL: self.kind, MARKET_LABEL: self.market.replace("_", "-")}
 
 
@@ -43,19 +43,19 @@ class NodeType:
     """A node type that Ray's autoscaler may launch.
 
     Attributes:
-        most: how many of them there may be at a time.
-        gpus: of one of them.
-        node_type: its name in the cluster file.
+        max_nodes: how many may run at a time.
+        gpus: per node.
+        name: in the cluster file.
     """
 
-    post: Placement
-    most: int
+    placement: Placement
+    max_nodes: int
     gpus: int = 0
-    node_type: str = ""
+    name: str = ""
 
 
 def read_cluster_file(path: Path) -> tuple[NodeType, ...]:
-    """What a cluster file declares; ConfigError where it cannot be read or declares nothing."""
+    """The node types of a cluster file; ConfigError if it cannot be read or declares none."""
     try:
         content = yaml.safe_load(path.read_text())
     except OSError as error:
@@ -67,42 +67,38 @@ def read_cluster_file(path: Path) -> tuple[NodeType, ...]:
         ) from error
     except yaml.YAMLError as error:
         raise ConfigError([f"{path} is not a cluster file: {error}"]) from error
-    offers = tuple(_offers(content))
-    if not offers:
+    node_types = tuple(_node_types(content))
+    if not node_types:
         raise ConfigError(
             [
-                f"{path} declares no machine to hire: a node type needs max_workers above 0, a "
+                f"{path} declares no node type to launch: one needs max_workers above 0, a "
                 f"resource {RESOURCE_PREFIX}KIND and the labels {KIND_LABEL} and {MARKET_LABEL}."
             ]
         )
-    return offers
+    return node_types
 
 
 def cluster_file(
-    name: str, provider: Mapping[str, Json], offers: Sequence[NodeType], *, idle_s: float
+    name: str, provider: Mapping[str, Json], node_types: Sequence[NodeType], *, idle_s: float
 ) -> str:
-    """The text of a cluster file of these machines and a head that measures nothing."""
+    """The text of a cluster file with these node types and a head that measures nothing."""
     types: dict[str, Json] = {
-        offer.node_type: {
+        node_type.name: {
             "min_workers": 0,
-            "max_workers": offer.most,
-            "resources": {"CPU": 1, f"{RESOURCE_PREFIX}{offer.post.kind}": 1},
-            "labels": dict(offer.post.labels),
+            "max_workers": node_type.max_nodes,
+            "resources": {"CPU": 1, f"{RESOURCE_PREFIX}{node_type.placement.kind}": 1},
+            "labels": dict(node_type.placement.labels),
             "node_config": {},
         }
-        for offer in offers
+        for node_type in node_types
     }
-    types["head"] = {
-        "min_workers": 0,
-        "max_workers": 0,
-        "resources": {"CPU": 0},
-        "node_config": {},
-    }
+    none = {"min_workers": 0, "max_workers": 0}
+    types["head"] = {**none, "resources": {"CPU": 0}, "node_config": {}}
     return str(
         yaml.safe_dump(
             {
                 "cluster_name": name,
-                "max_workers": sum(offer.most for offer in offers),
+                "max_workers": sum(node_type.max_nodes for node_type in node_types),
                 "idle_timeout_minutes": idle_s / 60,
                 "provider": {**provider, "disable_node_updaters": True},
                 "auth": {"ssh_user": "nobody"},
@@ -110,26 +106,26 @@ def cluster_file(
                 "available_node_types": types,
                 "file_mounts": {},
                 "file_mounts_sync_continuously": False,
-                **{name: [] for name in _EMPTY},  # Ray demands them, or runs defaults of its own
+                **{name: [] for name in _EMPTY},  # Ray requires them, or runs its own defaults
             }
         )
     )
 
 
-def _offers(content: Json) -> Iterator[NodeType]:
+def _node_types(content: Json) -> Iterator[NodeType]:
     types = _mapping(content).get("available_node_types")
     for name, node in _mapping(types).items():
         labels = _mapping(_mapping(node).get("labels"))
         resources = _mapping(_mapping(node).get("resources"))
         kind = labels.get(KIND_LABEL)
         market = str(labels.get(MARKET_LABEL)).replace("-", "_")
-        most = _count(_mapping(node).get("max_workers"))
-        if f"{RESOURCE_PREFIX}{kind}" in resources and market in list(Market) and most > 0:
+        max_nodes = _count(_mapping(node).get("max_workers"))
+        if f"{RESOURCE_PREFIX}{kind}" in resources and market in list(Market) and max_nodes > 0:
             yield NodeType(
-                post=Placement(kind=str(kind), market=Market(market)),
-                most=most,
+                placement=Placement(kind=str(kind), market=Market(market)),
+                max_nodes=max_nodes,
                 gpus=_count(resources.get("GPU")),
-                node_type=name,
+                name=name,
             )
 
 

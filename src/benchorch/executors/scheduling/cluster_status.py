@@ -1,4 +1,4 @@
-"""What a cluster tells of machines that come and go, and why none has come."""
+"""What a cluster reports of nodes that come and go, and why none has come."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, final
 
-from benchorch.executors.scheduling.capacity import CapacityPlanner, CapacityRules
+from benchorch.executors.scheduling.capacity import CapacityRules
 from benchorch.executors.scheduling.dispatcher import NoCapacity
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingNode:
-    """What Ray's autoscaler says of the machines it launches.
+class LaunchStatus:
+    """What Ray's autoscaler reports of the nodes it launches.
 
     Attributes:
-        booting: machines that were launched and have not joined, by the cluster file's node type.
-        trouble: the last reason why one could not be launched, or an empty string.
-        dead: why nothing will be launched any more, or an empty string.
+        booting: nodes that were launched and have not joined, by the cluster file's node type.
+        last_error: why the last failed launch failed, or an empty string.
+        stopped: why nothing will be launched any more, or an empty string.
     """
 
     booting: Mapping[str, int] = field(default_factory=dict)
-    trouble: str = ""
-    dead: str = ""
+    last_error: str = ""
+    stopped: str = ""
 
 
 class AutoscalerStatus(Protocol):
-    """What else a cluster tells of itself."""
+    """What else a cluster reports."""
 
-    def answers(self) -> bool:
-        """Whether it can be asked anything now; ExecutorError once it never will be again."""
+    def is_alive(self) -> bool:
+        """Whether its head responds now; ExecutorError once it never will again."""
         ...
 
     def draining(self) -> Iterable[str]:
@@ -38,58 +38,40 @@ class AutoscalerStatus(Protocol):
         ...
 
     def drain(self, node: str, reason: str) -> None:
-        """Have nothing more begun on a node; what runs there may end."""
+        """Start nothing more on a node; what runs there may end."""
         ...
 
-    def launching(self) -> PendingNode:
-        """What the autoscaler is about."""
+    def launches(self) -> LaunchStatus:
+        """What the autoscaler launches."""
         ...
 
 
-@final
-class NoInsight:
-    """A cluster that tells nothing else."""
-
-    def answers(self) -> bool:
-        """Nothing else is known."""
-        return True
-
-    def draining(self) -> Iterable[str]:
-        """None that is known of."""
-        return ()
-
-    def drain(self, node: str, reason: str) -> None:
-        """Nobody to be asked."""
-
-    def launching(self) -> PendingNode:
-        """Nothing that is known of."""
-        return PendingNode()
-
-
-def no_machine(
-    kind: str, rules: CapacityRules, recruiter: CapacityPlanner, launching: PendingNode
+def explain_no_capacity(
+    kind: str, rules: CapacityRules, fallbacks: int, launches: LaunchStatus
 ) -> NoCapacity:
-    """Why no machine of a kind has come."""
-    refusal = rules.refusal(kind)
-    if refusal is not None:
+    """Why no node of a kind has come.
+
+    Args:
+        fallbacks: how often spot capacity did not come.
+    """
+    undeclared = rules.undeclared(kind)
+    if undeclared is not None:
         return NoCapacity(
             failure="no_node",
-            reason=refusal[0].upper() + refusal[1:].rstrip("."),
+            reason=undeclared[0].upper() + undeclared[1:].rstrip("."),
             remedy="Declare it in the fleet (docs/cloud/fleet.md), or change executor.market.",
         )
-    if launching.dead:
+    if launches.stopped:
         return NoCapacity(
             failure="no_node",
-            reason=f"Nothing is launched: {launching.dead}",
+            reason=f"Nothing is launched: {launches.stopped}",
             remedy="See monitor.log and monitor.err in the head's Ray logs; then resume=.",
         )
-    markets = " and then ".join(str(offer.post.market) for offer in rules.of(kind))
-    told = f"; the last launch said: {launching.trouble}" if launching.trouble else ""
-    failed = (
-        f", spot {recruiter.fallbacks[kind]} time(s) in vain" if recruiter.fallbacks[kind] else ""
-    )
+    markets = " and then ".join(str(each.placement.market) for each in rules.of(kind))
+    failed = f", spot {fallbacks} time(s) in vain" if fallbacks else ""
+    error = f"; the last launch failed with: {launches.last_error}" if launches.last_error else ""
     return NoCapacity(
         failure="no_capacity",
-        reason=f"No {kind} came ({markets}{failed}){told}",
+        reason=f"No {kind} came ({markets}{failed}){error}",
         remedy="Ask for another size or market, raise executor.wait_s, or resume= later.",
     )

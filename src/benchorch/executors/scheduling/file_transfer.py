@@ -1,7 +1,7 @@
-"""Files that go to a node without a shared disk, and those that come back from it.
+"""File transfer to and from nodes without a shared file system.
 
-Only regular files travel, by names relative to one folder; a name that leads anywhere else is
-refused. Nothing of them is executed or unpickled on the way.
+Only regular files are shipped, by names relative to one folder; a name that leads anywhere else is
+rejected. Nothing of them is executed or unpickled on the way.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from benchorch.errors import ConfigError
 from benchorch.files import write_bytes
 
 MAX_BACK_BYTES = 256 * 2**20
-"""A trial's folder brings back so much; the largest files stay behind first."""
+"""Limit for the files that a trial sends back; the largest are left out first."""
 
 MAX_THERE_BYTES = 2 * 2**30
-"""What a sweep may send to each node."""
+"""Limit for the files that a sweep ships to each node."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
-    """Files with their content.
+class FolderContent:
+    """Files of a folder.
 
     Attributes:
-        files: by name, relative to the folder they belong in, with forward slashes.
-        left_out: names of those that were too large.
+        files: content by name, relative to the folder, with forward slashes.
+        left_out: names of files that were too large.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
 
-def pack(folder: Path, most_bytes: int = MAX_BACK_BYTES) -> Packed:
-    """A folder's regular files, the smallest first, until it is too much; links stay behind."""
+def read_folder(folder: Path, most_bytes: int = MAX_BACK_BYTES) -> FolderContent:
+    """A folder's regular files, the smallest first, up to a total size; links are left out."""
     sizes = sorted((size, name) for name, size in _regular_files(folder))
     files: dict[str, bytes] = {}
     left_out: list[str] = []
@@ -52,62 +52,62 @@ def pack(folder: Path, most_bytes: int = MAX_BACK_BYTES) -> Packed:
             continue
         most_bytes -= size
         files[name] = (folder / name).read_bytes()
-    return Packed(files=files, left_out=tuple(left_out))
+    return FolderContent(files=files, left_out=tuple(left_out))
 
 
-def unpack(packed: Packed, folder: Path) -> None:
-    """Write files into a folder, each whole or not at all; ValueError for a name that leads out."""
+def write_folder(content: FolderContent, folder: Path) -> None:
+    """Write files into a folder, each atomically; ValueError for a name that leads out of it."""
     root = folder.resolve()
-    for name in packed.files:
+    for name in content.files:
         check_inside(name, root)
-    for name, content in packed.files.items():
+    for name, data in content.files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.parent.resolve().is_relative_to(root) or path.is_symlink():
             raise ValueError(f"{name!r} leads out of {folder} by a link")
-        write_bytes(path, content)
+        write_bytes(path, data)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Luggage:
-    """What a node that does not see the run's directory is given.
+class ShippedFiles:
+    """What a node without access to the run's directory receives.
 
     Attributes:
-        directory: the run's, as every path in a trial's specification has it.
-        nonce: the name of an empty file in it, which tells a node that sees the directory.
-        working_directory: where relative paths begin, and the user's modules are.
-        packed: files by their absolute path without its leading slash.
+        directory: the run's, as in every path of a trial's specification.
+        probe: the name of an empty file in it; a node where it exists shares the directory.
+        working_directory: that relative paths start from, with the user's modules.
+        content: files by their absolute path without its leading slash.
     """
 
     directory: Path
-    nonce: str
+    probe: str
     working_directory: Path | None = None
-    packed: Packed = field(default_factory=Packed)
+    content: FolderContent = field(default_factory=FolderContent)
 
-    def is_seen(self) -> bool:
-        """Whether this machine sees the run's directory."""
-        return (self.directory / self.nonce).is_file()
+    def is_visible(self) -> bool:
+        """Whether this machine shares the run's directory."""
+        return (self.directory / self.probe).is_file()
 
-    def lay_out(self) -> None:
-        """Put the files where the driver has them; OSError rather than change one that differs."""
+    def write(self) -> None:
+        """Write the files to their paths; FileExistsError for one that exists and differs."""
         self.directory.mkdir(parents=True, exist_ok=True)
         if self.working_directory is not None:
             self.working_directory.mkdir(parents=True, exist_ok=True)
         missing = {}
-        for name, content in self.packed.files.items():
+        for name, data in self.content.files.items():
             path = Path("/") / name
             if not path.exists():
-                missing[name] = content
-            elif path.read_bytes() != content:
-                raise FileExistsError(f"{path} on this node is not the file that was sent for it")
-        unpack(Packed(files=missing), Path("/"))
+                missing[name] = data
+            elif path.read_bytes() != data:
+                raise FileExistsError(f"{path} on this node differs from the shipped file")
+        write_folder(FolderContent(files=missing), Path("/"))
 
 
-def luggage(session: Session, trials: Sequence[Trial], nonce: str) -> Luggage:
+def collect_files(session: Session, trials: Sequence[Trial], probe: str) -> ShippedFiles:
     """The files that the trials name, and the user's modules that those import.
 
-    ConfigError where they are too much to send.
+    ConfigError if they are too large to ship.
     """
     base = Path(session.search_path[0]) if session.search_path else Path.cwd()
     paths = {path for trial in trials for path in _named(trial.spec, base)}
@@ -119,8 +119,8 @@ def luggage(session: Session, trials: Sequence[Trial], nonce: str) -> Luggage:
         raise ConfigError(
             [
                 f"The files that this sweep names are {size / 2**30:.1f} GiB, more than the "
-                f"{MAX_THERE_BYTES / 2**30:.0f} GiB that are sent to a node; the largest is "
-                f"{largest}. Put it where the nodes find it, for instance on a shared disk."
+                f"{MAX_THERE_BYTES / 2**30:.0f} GiB that are shipped to a node; the largest is "
+                f"{largest}. Put it on a file system that the nodes share."
             ]
         )
     try:
@@ -129,16 +129,16 @@ def luggage(session: Session, trials: Sequence[Trial], nonce: str) -> Luggage:
         raise ConfigError(
             [f"{error.filename} is named by the sweep but cannot be read: {error.strerror}."]
         ) from error
-    return Luggage(
+    return ShippedFiles(
         directory=session.directory,
-        nonce=nonce,
+        probe=probe,
         working_directory=base,
-        packed=Packed(files=files),
+        content=FolderContent(files=files),
     )
 
 
 def _named(value: Json, base: Path) -> Iterator[Path]:
-    """Every regular file that a string names: a path, a module or callable, or in a folder."""
+    """Every regular file that a string names: by its path, folder, module or callable."""
     if isinstance(value, Mapping):
         for item in value.values():
             yield from _named(item, base)

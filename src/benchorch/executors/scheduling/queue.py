@@ -1,8 +1,8 @@
-"""In which order the waiting trials of one kind are begun: the longest chain first.
+"""Ready queue: the trials of one kind that can be assigned, longest chain first.
 
-A trial's chain is what it still has to build and then its measuring. Trials that need an artifact
-somebody is building now would only wait for it, so they come after all others; and where nothing
-else is left they are begun all the same, for the store makes them wait no longer than they must.
+A trial's chain is what it still has to build and then its measurement. Trials that need an artifact
+whose build is under way would only wait for it, so they come after all others; when nothing else is
+left they are begun anyway, because the store makes them wait no longer than they must.
 
 Pure bookkeeping: no clock, no chance. Equal chains keep the order in which they were declared.
 """
@@ -22,11 +22,11 @@ from benchorch.domain.trial import Trial
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What a trial is expected to take, in seconds; the order of magnitude is enough.
+    """Expected duration of a trial in seconds; the order of magnitude is enough.
 
     Attributes:
-        measure_s: measuring it, its baseline included.
-        builds: making each artifact that it needs, by name; trials that name the same one share it.
+        measure_s: of its measurement, baseline included.
+        builds: of each artifact that it needs, by name; trials that name the same one share it.
     """
 
     measure_s: float = 0.0
@@ -39,12 +39,12 @@ UNKNOWN = Forecast()
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedBuilds:
-    """Builds that come before trials.
+    """Builds that are made before trials, because several kinds share them.
 
     Attributes:
         builds: trials of which only the first steps are built.
-        after: by trial id, the ids of the builds that are over before it is leased.
-        forecasts: by trial id, what builds and those that wait for them are expected to take.
+        after: by trial id, the ids of the builds that end before it is assigned.
+        forecasts: by trial id, of the builds and of the trials that wait for them.
     """
 
     builds: tuple[Trial, ...] = ()
@@ -55,10 +55,10 @@ class SharedBuilds:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedTrial:
-    """A trial that nobody holds, with the attempt that comes next.
+    """A trial that no agent holds, with the attempt that comes next.
 
     Attributes:
-        position: where it was declared; settles ties.
+        position: in the order of declaration; breaks ties.
     """
 
     trial: Trial
@@ -73,41 +73,41 @@ class _Group:
     """Trials that need the same artifacts.
 
     Attributes:
-        lacking: seconds of each of them that is not there yet, by name.
+        missing: seconds of each of them that is not built yet, by name.
         members: the trials, the longest measurement first.
-        filed: how often it was given its place.
+        version: how often its priority has been computed.
     """
 
-    lacking: dict[str, float]
+    missing: dict[str, float]
     members: list[tuple[float, int, QueuedTrial]] = field(default_factory=list)
-    filed: int = 0
+    version: int = 0
 
 
-_Place: TypeAlias = tuple[float, int, int, int, _Group]
-"""Negative chain, position, a number that settles ties, the group's count of filings, the group."""
+_HeapItem: TypeAlias = tuple[float, int, int, int, _Group]
+"""Negative chain, position, a unique number that breaks ties, the group's version, the group."""
 
 
 @final
 class ReadyQueue:
-    """Trials of one kind that wait, and which of their artifacts are there or on their way."""
+    """Queued trials of one kind, and which of their artifacts are built or being built."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, ...], _Group] = {}
         self._sharing: dict[str, list[_Group]] = {}
-        self._free: list[_Place] = []
-        self._held_up: list[_Place] = []
+        self._ready: list[_HeapItem] = []
+        self._waiting: list[_HeapItem] = []
         self._built: set[str] = set()
-        self._making: Counter[str] = Counter()
+        self._building: Counter[str] = Counter()
         self._numbers = itertools.count()
         self._count = 0
 
     def __len__(self) -> int:
-        """How many trials wait."""
+        """How many trials are queued."""
         return self._count
 
-    def add(self, waiting: QueuedTrial) -> None:
-        """Take in a trial."""
-        builds = waiting.forecast.builds
+    def push(self, queued: QueuedTrial) -> None:
+        """Add a trial."""
+        builds = queued.forecast.builds
         key = tuple(builds)
         if key not in self._groups:
             missing = {name: taken_s for name, taken_s in builds.items() if name not in self._built}
@@ -115,66 +115,66 @@ class ReadyQueue:
             for name in missing:
                 self._sharing.setdefault(name, []).append(self._groups[key])
         group = self._groups[key]
-        heappush(group.members, (-waiting.forecast.measure_s, waiting.position, waiting))
+        heappush(group.members, (-queued.forecast.measure_s, queued.position, queued))
         self._count += 1
-        self._file(group)
+        self._reprioritize(group)
 
-    def take(self) -> QueuedTrial | None:
-        """The trial to begin next, which from now on makes what it needs; None if none waits."""
-        group = _first(self._free) or _first(self._held_up)
+    def pop(self) -> QueuedTrial | None:
+        """The trial to begin next, which now builds what it needs; None if none is queued."""
+        group = _first(self._ready) or _first(self._waiting)
         if group is None:
             return None
-        waiting = heappop(group.members)[-1]
+        queued = heappop(group.members)[-1]
         self._count -= 1
-        self._making.update(group.lacking.keys())
-        begun = [name for name in group.lacking if self._making[name] == 1]
-        self._file(group, *(other for name in begun for other in self._sharing[name]))
-        return waiting
+        self._building.update(group.missing.keys())
+        begun = [name for name in group.missing if self._building[name] == 1]
+        self._reprioritize(group, *(other for name in begun for other in self._sharing[name]))
+        return queued
 
-    def built(self, names: Iterable[str]) -> None:
-        """One that made these is done: they are there."""
+    def mark_built(self, names: Iterable[str]) -> None:
+        """These artifacts are built."""
         fresh = [name for name in names if name not in self._built]
         self._built.update(fresh)
         for name in fresh:
-            del self._making[name]
+            del self._building[name]
             for group in self._sharing[name]:
-                del group.lacking[name]
-        self._file(*(group for name in fresh for group in self._sharing.pop(name)))
+                del group.missing[name]
+        self._reprioritize(*(group for name in fresh for group in self._sharing.pop(name)))
 
-    def gave_up(self, names: Iterable[str]) -> None:
-        """One that made these will not finish them."""
-        lacking = [name for name in names if name not in self._built]
-        self._making.subtract(lacking)
-        dropped = [name for name in lacking if not self._making[name]]
-        self._file(*(group for name in dropped for group in self._sharing[name]))
+    def release(self, names: Iterable[str]) -> None:
+        """An agent that was building these artifacts will not finish them."""
+        missing = [name for name in names if name not in self._built]
+        self._building.subtract(missing)
+        free = [name for name in missing if not self._building[name]]
+        self._reprioritize(*(group for name in free for group in self._sharing[name]))
 
     def clear(self) -> Sequence[QueuedTrial]:
-        """Everything that waits, in the order of declaration; then nothing does."""
-        waiting = [member[-1] for group in self._groups.values() for member in group.members]
+        """Remove all trials; returns them in the order of declaration."""
+        queued = [member[-1] for group in self._groups.values() for member in group.members]
         for group in self._groups.values():
             group.members.clear()
-        self._file(*self._groups.values())
+        self._reprioritize(*self._groups.values())
         self._count = 0
-        return sorted(waiting, key=lambda one: one.position)
+        return sorted(queued, key=lambda each: each.position)
 
-    def _file(self, *groups: _Group) -> None:
-        """Give groups their places; those they had before no longer count."""
+    def _reprioritize(self, *groups: _Group) -> None:
+        """Compute the priorities of groups; heap items of earlier versions are stale."""
         for group in dict.fromkeys(groups):
-            group.filed += 1
+            group.version += 1
             if not group.members:
                 continue
             negative_measure_s, position, _ = group.members[0]
-            chain_s = sum(group.lacking.values()) - negative_measure_s
-            held_up = any(self._making[name] for name in group.lacking)
-            heap = self._held_up if held_up else self._free
-            heappush(heap, (-chain_s, position, next(self._numbers), group.filed, group))
+            chain_s = sum(group.missing.values()) - negative_measure_s
+            waits = any(self._building[name] for name in group.missing)
+            heap = self._waiting if waits else self._ready
+            heappush(heap, (-chain_s, position, next(self._numbers), group.version, group))
 
 
-def _first(heap: list[_Place]) -> _Group | None:
-    """The group in the first place that still counts."""
+def _first(heap: list[_HeapItem]) -> _Group | None:
+    """The group of the first item that is not stale."""
     while heap:
-        *_, filed, group = heap[0]
-        if filed == group.filed:
+        *_, version, group = heap[0]
+        if version == group.version:
             return group
         heappop(heap)
     return None

@@ -1,8 +1,8 @@
-"""Which builds are made ahead, on the cheapest machines, for trials on several kinds?
+"""Shared pre-builds, on the cheapest node kind, for trials on several kinds.
 
-The steps at the beginning of a chain that no hardware determines are built once for all kinds.
-While that is under way nothing is hired for trials that wait for it. Whatever becomes of it, they
-are then begun: what was not built ahead is built where it is needed.
+The first steps of a conversion, up to the first that depends on the hardware, are built once for
+all kinds. Meanwhile no node is requested for trials that wait for them. If a shared build fails,
+its artifacts are built where they are needed.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from benchorch.domain.artifact import digest_of
 from benchorch.domain.price import Market, PriceSnapshot
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ConfigError
+from benchorch.executors.scheduling.assignments import KIND_LABEL, hardware_kind
 from benchorch.executors.scheduling.duration_forecast import build_names, built_from, conversions_of
-from benchorch.executors.scheduling.leases import KIND_LABEL, hardware_kind
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
 
 
 @final
 @dataclass(slots=True, kw_only=True)
 class _Shared:
-    """The beginning of a chain, and the trials that need it.
+    """The first steps of a conversion, and the trials that need them.
 
     Attributes:
-        conversion: one that begins so.
-        n_steps: how much of it is meant.
+        conversion: one that begins with them.
+        n_steps: how many.
         trials: each with the names of these artifacts in its forecast.
     """
 
@@ -38,15 +38,15 @@ class _Shared:
     trials: dict[str, tuple[Trial, Sequence[str]]] = field(default_factory=dict)
 
 
-def builds_ahead(
+def plan_shared_builds(
     trials: Sequence[Trial], expected: Mapping[str, Forecast], prices: PriceSnapshot | None
 ) -> SharedBuilds:
-    """What to build ahead: nothing where no kind is known to be cheaper than another.
+    """The shared builds of a sweep: none if no kind is known to be cheaper than another.
 
     Args:
         trials: of the sweep.
-        expected: of each of them, by its id; what takes no time is taken to be there.
-        prices: of the machines, on demand.
+        expected: their forecasts by id; an artifact that takes no time counts as built.
+        prices: on demand, of the hardware kinds.
     """
     machines = {hardware_kind(trial): cast(ConfigNode, trial.spec["hardware"]) for trial in trials}
     known = {kind: prices.of(kind, Market.ON_DEMAND) for kind in machines} if prices else {}
@@ -58,8 +58,8 @@ def builds_ahead(
     after: dict[str, tuple[str, ...]] = {}
     forecasts: dict[str, Forecast] = {}
     for key, shared in _shared(trials).items():
-        there = all(not _seconds(expected, trial, names) for trial, names in shared.trials.values())
-        if there or {hardware_kind(trial) for trial, _ in shared.trials.values()} == {cheapest}:
+        built = all(not _seconds(expected, trial, names) for trial, names in shared.trials.values())
+        if built or {hardware_kind(trial) for trial, _ in shared.trials.values()} == {cheapest}:
             continue
         build = _build(key, shared, cheapest, machines[cheapest])
         builds.append(build)
@@ -71,7 +71,7 @@ def builds_ahead(
 
 
 def _shared(trials: Sequence[Trial]) -> dict[str, _Shared]:
-    """Every portable beginning of a chain, by what it is built from."""
+    """All hardware-independent first steps, by what they are built from."""
     portable: dict[str, int] = {}
     found: dict[str, _Shared] = {}
     for trial in trials:
@@ -89,13 +89,13 @@ def _shared(trials: Sequence[Trial]) -> dict[str, _Shared]:
 
 
 def _portable_steps(trial: Trial, conversion: ConfigNode) -> int:
-    with suppress(ConfigError):  # the trial itself will say so
+    with suppress(ConfigError):  # the trial itself reports it
         return open_trial({**trial.spec, "conversion": conversion}).portable_steps
     return 0
 
 
 def _key(trial: Trial, conversion: ConfigNode, n_steps: int) -> str:
-    """What tells these artifacts from others, as far as a plan tells; the machine does not."""
+    """What these artifacts are built from, as far as the plan shows; the hardware is no part."""
     steps = list(cast(ConfigNode, conversion["steps"]).items())[:n_steps]
     return digest_of([built_from(trial.spec), [[name, node] for name, node in steps]])
 
@@ -114,7 +114,7 @@ def _build(key: str, shared: _Shared, kind: str, machine: ConfigNode) -> Trial:
 
 
 def _forecast(build: Trial, shared: _Shared, expected: Mapping[str, Forecast]) -> Forecast:
-    """Its chain is as long as the longest of those that begin with it."""
+    """Its chain is as long as the longest of those that wait for it."""
     each = [(expected[trial.trial_id], names) for trial, names in shared.trials.values()]
     rest_s = max(_chain_s(_without(forecast, names)) for forecast, names in each)
     build_s = max(_seconds(expected, trial, names) for trial, names in shared.trials.values())
@@ -132,5 +132,5 @@ def _chain_s(forecast: Forecast) -> float:
 
 
 def _seconds(expected: Mapping[str, Forecast], trial: Trial, names: Sequence[str]) -> float:
-    """What these artifacts take, as it was expected of this trial."""
+    """Expected duration of building these artifacts, from this trial's forecast."""
     return sum(expected[trial.trial_id].builds.get(name, 0.0) for name in names)

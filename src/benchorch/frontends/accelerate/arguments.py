@@ -22,8 +22,8 @@ _RESERVED = ("file", "shapes", "self")
 _DTYPES = ("torch.float64", "torch.float32", "torch.float16")
 
 
-class Stays(Exception):
-    """Why a call of a graph cannot be repeated elsewhere, in one sentence."""
+class NotExportable(Exception):
+    """Reason why a call of a graph cannot be repeated elsewhere, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class CallArguments:
 
     @classmethod
     def of(cls, module: torch.fx.GraphModule, given: Sequence[Any]) -> CallArguments:
-        """Sorted as the graph takes them; Stays where one is nothing that can be written."""
+        """Classify a call's arguments; NotExportable where one cannot be written to a file."""
         import torch
 
         sorted_ = cls(tensors={}, weights={}, slots=[], shapes={})
@@ -59,7 +59,7 @@ class CallArguments:
                 sorted_.slots.append((NUMBER, (argument, symbol)))
             else:
                 kind = type(argument).__name__
-                raise Stays(f"it takes a {kind}, which is no tensor and no number")
+                raise NotExportable(f"it takes a {kind}, which is no tensor and no number")
         return sorted_
 
     def _add_tensor(self, node: torch.fx.Node, tensor: torch.Tensor) -> None:
@@ -78,25 +78,31 @@ class CallArguments:
         return {name: each.cpu().clone() for name, each in self.tensors.items()}
 
     def arrays(self) -> Arrays:
-        """The tensors as they are written; Stays with every one that cannot be."""
+        """The tensors as they are written; NotExportable with every one that cannot be."""
         if not self.tensors:
-            raise Stays("it takes no tensor; make those outside that it makes itself")
+            raise NotExportable("it takes no tensor; make those outside that it makes itself")
         odd = [name for name, each in self.tensors.items() if not _is_plain(each)]
         if odd:
-            raise Stays(f"{odd[0]} is a {type(self.tensors[odd[0]]).__name__}, not a plain tensor")
+            raise NotExportable(
+                f"{odd[0]} is a {type(self.tensors[odd[0]]).__name__}, not a plain tensor"
+            )
         try:
             return named_arrays(self.tensors, None)
         except ConfigError as error:
-            raise Stays("; ".join(problem.rstrip(".") for problem in error.problems)) from error
+            raise NotExportable(
+                "; ".join(problem.rstrip(".") for problem in error.problems)
+            ) from error
 
     def dtype(self, module: torch.fx.GraphModule) -> str:
-        """What all weights are of; Stays where they differ, or nothing can cast to it."""
+        """The dtype of all weights; NotExportable where they differ or it is not supported."""
         held = [*self.weights.values(), *module.state_dict().values()]
         dtypes = sorted({str(each.dtype) for each in held if each.is_floating_point()})
         if len(dtypes) > 1:
-            raise Stays(f"its weights are of several precisions: {', '.join(dtypes)}")
+            raise NotExportable(f"its weights are of several precisions: {', '.join(dtypes)}")
         if dtypes and dtypes[0] not in _DTYPES:
-            raise Stays(f"its weights are {dtypes[0]}; those that can travel: {', '.join(_DTYPES)}")
+            raise NotExportable(
+                f"its weights are {dtypes[0]}; those that can travel: {', '.join(_DTYPES)}"
+            )
         return dtypes[0].removeprefix("torch.") if dtypes else "float32"
 
     def constants(self) -> tuple[object, ...]:
@@ -124,7 +130,7 @@ class CallArguments:
         }
 
     def again(self, weights: Mapping[str, Any], named: Mapping[str, Any]) -> list[Any]:
-        """What the graph is called with."""
+        """Arguments for a call of the graph."""
         sizes = self._sizes()
         found: list[Any] = []
         for kind, value in self.slots:
@@ -152,7 +158,7 @@ def _readable(name: str, taken: Mapping[str, object]) -> str:
 
 
 def placeholders(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
-    """What stands for the arguments, in order."""
+    """Placeholder nodes of the arguments, in order."""
     return [node for node in module.graph.nodes if node.op == "placeholder"]
 
 

@@ -20,8 +20,8 @@ _STAND_IN = "mlp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedBackend:
-    """A backend under the name it was asked for.
+class RequestedBackend:
+    """A backend under its requested name.
 
     Attributes:
         words: the overrides that choose it.
@@ -35,8 +35,10 @@ class AskedBackend:
     unavailable: str = ""
 
 
-def opened(names: Sequence[str], common: Sequence[str], composer: Composer) -> list[AskedBackend]:
-    """The backends; ConfigError with every problem, and where none of them can be had.
+def opened(
+    names: Sequence[str], common: Sequence[str], composer: Composer
+) -> list[RequestedBackend]:
+    """The backends; ConfigError with every problem, and where none is available.
 
     Args:
         names: as they were asked for, each once.
@@ -44,7 +46,7 @@ def opened(names: Sequence[str], common: Sequence[str], composer: Composer) -> l
         composer: of the built-in configuration.
     """
     problems: list[str] = []
-    found: list[AskedBackend] = []
+    found: list[RequestedBackend] = []
     for name in dict.fromkeys(names):
         try:
             found.append(_planned(name, _words(name), common, composer))
@@ -82,27 +84,27 @@ def _if_new(near: str, problem: str) -> str:
 
 def _planned(
     name: str, words: tuple[str, ...], common: Sequence[str], composer: Composer
-) -> AskedBackend:
-    """What a plan for some model makes of it: the graphs are not known yet."""
+) -> RequestedBackend:
+    """A backend's plan for a stand-in model: the graphs are not captured yet."""
     job = lift_lists([f"model={_STAND_IN}", *words, *common], composer.groups)
     planned = plan_jobs(composer, [job], new_plan_id())
     asked = planned.requested[0][0]
     for trial in planned.plan.trials:
         if trial.trial_id == asked:
-            return AskedBackend(name=name, words=words, labels=backend_labels(trial.labels))
+            return RequestedBackend(name=name, words=words, labels=backend_labels(trial.labels))
     skip = planned.plan.skips[-1]
     remedy = f" To enable it: {skip.remedy}." if skip.remedy else ""
-    return AskedBackend(name=name, words=words, unavailable=f"{skip.reason}{remedy}")
+    return RequestedBackend(name=name, words=words, unavailable=f"{skip.reason}{remedy}")
 
 
 def backend_labels(labels: Mapping[str, str]) -> tuple[str, str]:
-    """What tells the trials of one backend from those of another."""
+    """Labels that identify a backend's trials."""
     return labels["hardware_kind"], labels["conversion"]
 
 
 @final
 class RemoteInferenceSession:
-    """A choice of backends, as octoml-profile has it; machines are taken when graphs run there."""
+    """A choice of backends, as in octoml-profile; machines are allocated when graphs run there."""
 
     def __init__(self, backends: str | Sequence[str] | None = None) -> None:
         names = USUAL if backends is None else backends

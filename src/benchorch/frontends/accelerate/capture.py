@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchorch.frontends.accelerate.graph_breaks import GraphBreak, noted_breaks
-from benchorch.frontends.accelerate.runs import FunctionRun, GraphCall, Tape
+from benchorch.frontends.accelerate.graph_breaks import GraphBreak, recorded_breaks
+from benchorch.frontends.accelerate.runs import FunctionRun, GraphCall, RunRecorder
 from benchorch.hardware.cpu import CpuClock
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Accelerated:
-    """One accelerated function: its name, and the breaks that were met when it was compiled."""
+    """One accelerated function: its name, and its graph breaks."""
 
     name: str
     breaks: dict[GraphBreak, None] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Accelerated:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Graph:
-    """What Dynamo captured; it lives as long as Dynamo's own compiled code."""
+    """A graph captured by Dynamo; it lives as long as Dynamo's own compiled code."""
 
     module: torch.fx.GraphModule
 
@@ -49,12 +49,12 @@ class RecordedCall:
     outputs: tuple[Any, ...] = ()
 
     def release(self) -> None:
-        """It has been repeated, or never will be."""
+        """Free the copies, once the call has been exported or refused."""
         self.arguments = self.outputs = ()
 
 
 @dataclass(slots=True, kw_only=True)
-class SeenGraph:
+class RecordedGraph:
     """A graph within one profile: its number, and each signature it was called with."""
 
     number: int
@@ -64,7 +64,7 @@ class SeenGraph:
 
 @dataclass(slots=True, kw_only=True)
 class CaptureContext:
-    """Everything that accelerated functions do while it is in force.
+    """Recording of all runs of accelerated functions in one profile.
 
     Attributes:
         most: how many distinct calls are kept, to be repeated elsewhere.
@@ -73,7 +73,7 @@ class CaptureContext:
     most: int
     now_ns: Callable[[], int] = field(default_factory=lambda: CpuClock().now_ns)
     runs: list[FunctionRun] = field(default_factory=list)
-    graphs: dict[Graph, SeenGraph] = field(default_factory=dict)
+    graphs: dict[Graph, RecordedGraph] = field(default_factory=dict)
     functions: dict[int, Accelerated] = field(default_factory=dict)
     raised: int = 0
     _kept: int = 0
@@ -81,43 +81,43 @@ class CaptureContext:
 
     @contextlib.contextmanager
     def run(self, function: Accelerated) -> Iterator[None]:
-        """Write down one run; within another one, what happens is a part of that."""
-        if _tape() is not None:
+        """Record one run; a nested run is a part of the outer one."""
+        if _recorder() is not None:
             yield
             return
         self.functions[id(function)] = function
         compiled_before = _frames_compiled()
-        tape = _THREAD.tape = Tape(now_ns=self.now_ns, function=function.name)
+        recorder = _THREAD.recorder = RunRecorder(now_ns=self.now_ns, function=function.name)
         _THREAD.capture = self
         try:
-            with noted_breaks(function.breaks):
-                tape.start()
+            with recorded_breaks(function.breaks):
+                recorder.start()
                 yield
-                tape.stop()
+                recorder.stop()
         except BaseException:
             self.raised += 1
             raise
         finally:
-            _THREAD.tape = _THREAD.capture = None
-        self.runs.append(tape.run(compiled=_frames_compiled() != compiled_before))
+            _THREAD.recorder = _THREAD.capture = None
+        self.runs.append(recorder.run(compiled=_frames_compiled() != compiled_before))
 
-    def call(self, tape: Tape, graph: Graph, arguments: Sequence[Any]) -> Any:
-        """Answer a graph's call here, and write it down."""
+    def call(self, recorder: RunRecorder, graph: Graph, arguments: Sequence[Any]) -> Any:
+        """Run a graph's call here, and record it."""
         seen_graph, seen = self._seen(graph, arguments)
         began_ns = self.now_ns()
         outputs = graph.module.forward(*arguments)
         took_ns = self.now_ns() - began_ns
         if seen.is_kept and not seen.outputs:
             seen.outputs = tuple(map(_copied, outputs))
-        tape.add(GraphCall(graph=seen_graph.number, signature=seen.number, local_ns=took_ns))
+        recorder.add(GraphCall(graph=seen_graph.number, signature=seen.number, local_ns=took_ns))
         return outputs
 
-    def _seen(self, graph: Graph, arguments: Sequence[Any]) -> tuple[SeenGraph, RecordedCall]:
+    def _seen(self, graph: Graph, arguments: Sequence[Any]) -> tuple[RecordedGraph, RecordedCall]:
         signature = tuple(_spelled(each) for each in arguments)
         with self._lock:
             found = self.graphs.get(graph)
             if found is None:
-                found = SeenGraph(number=len(self.graphs) + 1, graph=graph)
+                found = RecordedGraph(number=len(self.graphs) + 1, graph=graph)
                 self.graphs[graph] = found
             seen = found.signatures.get(signature)
             if seen is None:
@@ -138,9 +138,9 @@ class CaptureContext:
 _THREAD = threading.local()
 
 
-def _tape() -> Tape | None:
-    tape: Tape | None = getattr(_THREAD, "tape", None)
-    return tape
+def _recorder() -> RunRecorder | None:
+    recorder: RunRecorder | None = getattr(_THREAD, "recorder", None)
+    return recorder
 
 
 def capture_graph(module: torch.fx.GraphModule, _: Sequence[object]) -> Callable[..., Any]:
@@ -151,14 +151,14 @@ def capture_graph(module: torch.fx.GraphModule, _: Sequence[object]) -> Callable
     graph = Graph(module=module)
 
     def call(*arguments: Any) -> Any:
-        tape = _tape()
-        if tape is None:  # called from a thread that the function itself has started
+        recorder = _recorder()
+        if recorder is None:  # called from a thread that the function itself has started
             return module.forward(*arguments)
-        tape.stop()
+        recorder.stop()
         try:
-            return _THREAD.capture.call(tape, graph, arguments)
+            return _THREAD.capture.call(recorder, graph, arguments)
         finally:
-            tape.start()
+            recorder.start()
 
     return call
 
@@ -172,7 +172,7 @@ def is_weight(argument: object) -> bool:
 
 
 def _copied(argument: Any) -> Any:
-    """What the program does to a tensor afterwards must not reach what is kept of it."""
+    """Copy of a tensor that the program may change later."""
     import torch
 
     if not isinstance(argument, torch.Tensor) or is_weight(argument):
@@ -181,7 +181,7 @@ def _copied(argument: Any) -> Any:
 
 
 def _spelled(argument: Any) -> object:
-    """What tells two calls of a graph apart."""
+    """Part of a call's signature."""
     import torch
 
     if isinstance(argument, torch.Tensor):
@@ -190,7 +190,7 @@ def _spelled(argument: Any) -> object:
 
 
 def _frames_compiled() -> int:
-    """How many frames Dynamo has looked at so far in this process."""
+    """Number of frames that Dynamo has processed in this process."""
     from torch._dynamo.utils import counters
 
     return int(counters["frames"]["total"])

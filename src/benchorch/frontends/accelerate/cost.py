@@ -1,4 +1,4 @@
-"""From runs here and graphs measured elsewhere to what a function costs on each backend."""
+"""Cost of a function on each backend, from local runs and remotely measured graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchorch.frontends.accelerate.report import (
     Total,
     usd_per_million_calls,
 )
-from benchorch.frontends.accelerate.runs import Course, FunctionRun, courses
+from benchorch.frontends.accelerate.runs import FunctionRun, RunGroup, group_runs
 from benchorch.stats.interval_arithmetic import scaled, total
 from benchorch.stats.mean_of_processes import mean
 from benchorch.units import ns_to_ms
@@ -27,7 +27,7 @@ _COMPILED = "compilation occurred in every run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What is known once everything has been measured.
+    """Measurements of one profile, from which costs follow.
 
     Attributes:
         backends: their names, in the order in which they were asked for.
@@ -43,24 +43,24 @@ class Account:
 
     def profiles(self, runs: Sequence[FunctionRun]) -> tuple[FunctionProfile, ...]:
         """One for each sequence of graphs that a function went through."""
-        return tuple(self._profile(course) for course in courses(runs))
+        return tuple(self._profile(group) for group in group_runs(runs))
 
-    def _profile(self, course: Course) -> FunctionProfile:
-        segments = [_python(course, 0)]
-        for place in range(len(course.graphs)):
-            segments += [self._graph(course, place), _python(course, place + 1)]
+    def _profile(self, group: RunGroup) -> FunctionProfile:
+        segments = [_python(group, 0)]
+        for place in range(len(group.graphs)):
+            segments += [self._graph(group, place), _python(group, place + 1)]
         python = [each.local_ms for each in segments[::2]]
         return FunctionProfile(
-            function=course.function,
+            function=group.function,
             segments=tuple(segments),
-            discarded=course.discarded,
-            compiled=course.compiled,
+            discarded=group.discarded,
+            compiled=group.compiled,
             uncompiled_ms=total(python),
-            totals={name: self._total(name, course, segments) for name in self.backends},
+            totals={name: self._total(name, group, segments) for name in self.backends},
         )
 
-    def _graph(self, course: Course, place: int) -> Segment:
-        calls = [run.calls[place] for run in course.runs]
+    def _graph(self, group: RunGroup, place: int) -> Segment:
+        calls = [run.calls[place] for run in group.runs]
         keys = Counter((call.graph, call.signature) for call in calls)
         staying = {key: self.stays[key] for key in keys if key in self.stays}
         local = {
@@ -71,7 +71,7 @@ class Account:
         part = f"{len(staying)} of {len(keys)} shapes: " if 0 < len(staying) < len(keys) else ""
         travels = len(staying) < len(keys)
         return Segment(
-            graph=course.graphs[place],
+            graph=group.graphs[place],
             runs=len(calls),
             local_ms=_mean([call.local_ns for call in calls]),
             backends={name: self._on(name, keys, local) for name in self.backends if travels},
@@ -91,11 +91,11 @@ class Account:
             reason="; ".join(dict.fromkeys(e.reason for e in found.values() if e.reason)),
         )
 
-    def _total(self, backend: str, course: Course, segments: Sequence[Segment]) -> Total:
+    def _total(self, backend: str, group: RunGroup, segments: Sequence[Segment]) -> Total:
         parts = [_part(segment, backend) for segment in segments]
         lacking = [s.name for s, part in zip(segments, parts, strict=True) if part is None]
-        if course.compiled or lacking:
-            reason = _COMPILED if course.compiled else f"{', '.join(lacking)} has no time there"
+        if group.compiled or lacking:
+            reason = _COMPILED if group.compiled else f"{', '.join(lacking)} has no time there"
             return Total(ms=None, usd_per_million_calls=None, reason=reason)
         ms = total([part for part in parts if part is not None])
         price = self.usd_per_hour.get(backend)
@@ -107,20 +107,20 @@ _NOTHING = GraphTiming(reason="it was not measured")
 
 
 def _part(segment: Segment, backend: str) -> Estimate | None:
-    """What a segment adds to the total of a backend; None where that is not known."""
+    """A segment's share of a backend's total; None where unknown."""
     return segment.backends[backend].ms if segment.backends else segment.local_ms
 
 
-def _python(course: Course, place: int) -> Segment:
+def _python(group: RunGroup, place: int) -> Segment:
     return Segment(
         graph=None,
-        runs=len(course.runs),
-        local_ms=_mean([run.gaps_ns[place] for run in course.runs]),
+        runs=len(group.runs),
+        local_ms=_mean([run.gaps_ns[place] for run in group.runs]),
     )
 
 
 def _mean(durations_ns: Sequence[int]) -> Estimate:
     """In milliseconds; of one run without an interval."""
     found = mean([ns_to_ms(each) for each in durations_ns], of="runs", unit="ms")
-    assert found is not None  # a course has a run
+    assert found is not None  # a group has a run
     return found if found.low is None else replace(found, low=max(found.low, 0.0))

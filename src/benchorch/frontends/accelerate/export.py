@@ -1,4 +1,4 @@
-"""A captured graph as an exported program, which has to answer what the graph answered."""
+"""Export of a captured graph as a program, checked against the graph's outputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from benchorch.frontends.accelerate.arguments import (
     NUMBER,
     CallArguments,
-    Stays,
+    NotExportable,
     is_item,
     placeholders,
 )
@@ -27,7 +27,7 @@ AGREES_RATIO = 1e-4
 def exported(
     module: torch.fx.GraphModule, given: CallArguments, *, dynamic: bool
 ) -> torch.export.ExportedProgram:
-    """The graph as a program of its named tensors; Stays where torch.export refuses."""
+    """The graph as a program of its named tensors; NotExportable where torch.export refuses."""
     import torch
 
     auto, sizes = torch.export.Dim.AUTO, given.open_sizes()
@@ -38,7 +38,7 @@ def exported(
             _as_module(module, given), (), given.copies(), dynamic_shapes=open_shapes
         )
     except Exception as error:
-        raise Stays(f"torch.export refuses it: {error_summary(error)}") from error
+        raise NotExportable(f"torch.export refuses it: {error_summary(error)}") from error
 
 
 def _as_module(module: torch.fx.GraphModule, given: CallArguments) -> torch.nn.Module:
@@ -84,7 +84,7 @@ def _instead(node: torch.fx.Node, value: Any) -> Callable[[torch.fx.Node], Any]:
 
 
 def takes(program: torch.export.ExportedProgram, given: CallArguments) -> bool:
-    """Whether a program of another call holds for the shapes of this one."""
+    """Whether a program exported from another call accepts this one's shapes."""
     try:
         program.module()(**given.copies())
     except (AssertionError, RuntimeError, ValueError):
@@ -92,10 +92,10 @@ def takes(program: torch.export.ExportedProgram, given: CallArguments) -> bool:
     return True
 
 
-def demand_same(
+def check_same(
     program: torch.export.ExportedProgram, given: CallArguments, outputs: Sequence[Any]
 ) -> None:
-    """Stays where the exported graph is no function, or another one than the captured graph."""
+    """NotExportable where the exported graph is no function or differs from the captured one."""
     import torch
 
     module = program.module()
@@ -105,21 +105,27 @@ def demand_same(
     with torch.random.fork_rng(devices=[]):
         answers = _answers(module(**tensors))
         if _versions(tensors.values()) != inputs_before:
-            raise Stays("it changes what it is called with, so that each call would see another")
+            raise NotExportable(
+                "it changes what it is called with, so that each call would see another"
+            )
         if _versions(state) != state_before:
-            raise Stays("it changes the model's own state, as in training mode; call .eval() first")
+            raise NotExportable(
+                "it changes the model's own state, as in training mode; call .eval() first"
+            )
         if not answers:
-            raise Stays("it answers no tensor")
+            raise NotExportable("it answers no tensor")
         if not parity([_answers(module(**again))], [answers], AGREES_RATIO).passed:
-            raise Stays("it draws random numbers, as dropout in training mode; call .eval() first")
+            raise NotExportable(
+                "it draws random numbers, as dropout in training mode; call .eval() first"
+            )
     told = _answers([each for each in outputs if isinstance(each, torch.Tensor)])
     verdict = parity([answers], [told], AGREES_RATIO)
     if not verdict.passed:
-        raise Stays(f"exported, it answers otherwise than here: {verdict.explanation}")
+        raise NotExportable(f"exported, it answers otherwise than here: {verdict.explanation}")
 
 
 def _versions(tensors: Iterable[torch.Tensor]) -> list[int]:
-    """How often each was changed in given."""
+    """Version counter of each tensor."""
     return [0 if each.is_inference() else each._version for each in tensors]
 
 

@@ -52,7 +52,7 @@ def accelerate(model: Any = None, *, dynamic: bool | None = None, **options: Any
 
 
 def activate(capture: CaptureContext) -> None:
-    """From now on accelerated functions are written down; ConfigError where they are already."""
+    """Start recording accelerated functions; ConfigError where a recording is open."""
     if _ACTIVE:
         raise ConfigError(
             [
@@ -64,14 +64,14 @@ def activate(capture: CaptureContext) -> None:
 
 
 def deactivate() -> None:
-    """From now on accelerated functions are compiled ones."""
+    """Stop recording accelerated functions."""
     _ACTIVE.clear()
 
 
 def _module(
     module: torch.nn.Module, options: dict[str, Any], within: dict[str, Any]
 ) -> torch.nn.Module:
-    """What torch.compile makes of a module, which has all its attributes, with a switch in it."""
+    """The module compiled by torch.compile, its forward switched by an open recording."""
     import torch
 
     compiled: Any = torch.compile(module, **options)
@@ -105,7 +105,7 @@ def _switch(
 
 
 def _problem(model: Any) -> str:
-    """Why a thing cannot be accelerated; empty where it can."""
+    """Reason why an object cannot be accelerated; empty where it can."""
     if isinstance(model, type):
         return f"{model.__name__} is a class; decorate its method, or accelerate an object of it."
     if not callable(model):

@@ -21,7 +21,7 @@ _PREFACES = ("Encountered graph break", "Failed to handle graph break")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphBreak:
-    """Where a function could not be captured in one piece.
+    """Place where a function could not be captured in one piece.
 
     Attributes:
         file, line: of the user's code; empty and 0 where Dynamo does not say.
@@ -37,14 +37,14 @@ class GraphBreak:
 
 
 class _Listener(logging.Handler):
-    """Hears of graph breaks from Dynamo's own log: not every one of them ends a graph."""
+    """Handler of Dynamo's own log of graph breaks; not every one of them ends a graph."""
 
     def __init__(self, breaks: dict[GraphBreak, None]) -> None:
         super().__init__(logging.DEBUG)
         self._breaks = breaks
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take down a message that tells of a break; any other is passed over."""
+        """Record a message about a break; ignore any other."""
         text = record.getMessage()
         told = _PLACE.search(text)
         limit = _LIMIT.search(text)
@@ -63,15 +63,15 @@ class _Listener(logging.Handler):
 
 
 def _reason(text: str) -> str:
-    """The first line that gives one, behind what only says that there was a break."""
+    """The first line with a reason, after Dynamo's preface."""
     lines = (line.strip() for line in text.splitlines())
     told = (line for line in lines if line and not line.startswith(_PREFACES))
     return next(told, "Dynamo gives no reason")
 
 
 @contextlib.contextmanager
-def noted_breaks(breaks: dict[GraphBreak, None]) -> Iterator[None]:
-    """Add every break that Dynamo meets meanwhile, with its place in the user's code."""
+def recorded_breaks(breaks: dict[GraphBreak, None]) -> Iterator[None]:
+    """Record every graph break meanwhile, with its place in the user's code."""
     listener = _Listener(breaks)
     loggers = [logging.getLogger(f"torch._dynamo.{name}.__graph_breaks") for name in _LOGGERS]
     before = [(logger, logger.level, logger.propagate) for logger in loggers]

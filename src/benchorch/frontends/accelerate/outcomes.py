@@ -1,4 +1,4 @@
-"""What became of each graph on each backend, once a plan has run."""
+"""Results of each graph on each backend, once a plan has run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from benchorch.domain.estimate import Summary
 from benchorch.domain.price import Market
 from benchorch.domain.result import TrialResult
-from benchorch.frontends.accelerate.backends import AskedBackend, backend_labels
+from benchorch.frontends.accelerate.backends import RequestedBackend, backend_labels
 from benchorch.frontends.accelerate.cost import Key
 from benchorch.frontends.accelerate.report import GraphTiming
-from benchorch.frontends.accelerate.transfer import Traveller
+from benchorch.frontends.accelerate.transfer import ExportedCall
 from benchorch.run.invocation import Invocation
 
 _NOT_RUN = GraphTiming(reason="it was not measured")
@@ -25,8 +25,8 @@ class Outcomes:
         invocation: that ran them; None where nothing was sent.
     """
 
-    backends: Sequence[AskedBackend]
-    travellers: Mapping[Key, Traveller]
+    backends: Sequence[RequestedBackend]
+    exported: Mapping[Key, ExportedCall]
     invocation: Invocation | None
 
     def measured(self) -> Iterator[tuple[tuple[str, Key], GraphTiming]]:
@@ -34,12 +34,12 @@ class Outcomes:
         by_trial = self._by_trial()
         for asked in self.backends:
             gone = GraphTiming(reason=asked.unavailable) if asked.unavailable else None
-            for key, traveller in self.travellers.items():
-                found = by_trial.get((traveller.model, *asked.labels), _NOT_RUN)
+            for key, call in self.exported.items():
+                found = by_trial.get((call.model, *asked.labels), _NOT_RUN)
                 yield (asked.name, key), gone or found
 
     def usd_per_hour(self) -> Iterator[tuple[str, float]]:
-        """What an hour costs on each backend, on demand where that is known."""
+        """Hourly price of each backend, on demand where known."""
         for asked in self.backends:
             prices = {
                 price.market: price.usd_per_hour
@@ -52,7 +52,7 @@ class Outcomes:
 
     @property
     def rehearsed(self) -> bool:
-        """Whether any machine was only played."""
+        """Whether any machine was simulated."""
         return any(result.environment.get("rehearsed") for result in self._results())
 
     def _results(self) -> Sequence[TrialResult]:

@@ -14,14 +14,14 @@ from benchorch.domain.codec import encode
 from benchorch.errors import BenchorchError, ConfigError
 from benchorch.files import write_json, write_text
 from benchorch.formatting import plural
-from benchorch.frontends.accelerate.arguments import Stays
-from benchorch.frontends.accelerate.backends import AskedBackend, RemoteInferenceSession, opened
+from benchorch.frontends.accelerate.arguments import NotExportable
+from benchorch.frontends.accelerate.backends import RemoteInferenceSession, RequestedBackend, opened
 from benchorch.frontends.accelerate.capture import CaptureContext
 from benchorch.frontends.accelerate.cost import Account, Key
 from benchorch.frontends.accelerate.function import activate, deactivate
 from benchorch.frontends.accelerate.outcomes import Outcomes
 from benchorch.frontends.accelerate.report import AcceleratedReport
-from benchorch.frontends.accelerate.transfer import Departures, Traveller
+from benchorch.frontends.accelerate.transfer import ExportedCall, GraphExporter
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
 from benchorch.results.report.console import ConsoleReport, silent_console
@@ -52,7 +52,7 @@ def remote_profile(
     graphs: int = _MOST,
     **overrides: object,
 ) -> RemoteProfile:
-    """A context in which accelerated functions are taken apart, to be measured on each backend.
+    """Context that captures accelerated functions, to be measured on each backend.
 
     Args:
         session: backends that were chosen before; or give `backends`.
@@ -108,9 +108,9 @@ class RemoteProfile:
     directory: Path
     quiet: bool
     capture: CaptureContext
-    _backends: list[AskedBackend] = field(default_factory=list)
+    _backends: list[RequestedBackend] = field(default_factory=list)
     _stays: dict[Key, str] = field(default_factory=dict)
-    _travellers: dict[Key, Traveller] = field(default_factory=dict)
+    _exported: dict[Key, ExportedCall] = field(default_factory=dict)
     _invocation: Invocation | None = None
     _no_grad: Any = None
 
@@ -139,15 +139,15 @@ class RemoteProfile:
 
     def measure(self) -> AcceleratedReport:
         """Measure each captured graph on each backend; what the end of the context does."""
-        departures = Departures(directory=(self.directory / "model").resolve())
-        self._depart(departures)
-        if self._travellers:
-            self._run(departures)
+        exporter = GraphExporter(directory=(self.directory / "model").resolve())
+        self._export_calls(exporter)
+        if self._exported:
+            self._run(exporter)
         self._show()
         return self.report()
 
     def report(self) -> AcceleratedReport:
-        """What is known so far."""
+        """The report so far."""
         outcomes = self._outcomes()
         return AcceleratedReport(
             profiles=Account(
@@ -169,7 +169,7 @@ class RemoteProfile:
 
     def _outcomes(self) -> Outcomes:
         return Outcomes(
-            backends=self._backends, travellers=self._travellers, invocation=self._invocation
+            backends=self._backends, exported=self._exported, invocation=self._invocation
         )
 
     def _calls(self) -> Iterator[tuple[Key, Any]]:
@@ -177,11 +177,11 @@ class RemoteProfile:
             for seen in graph.signatures.values():
                 yield (graph.number, seen.number), (graph, seen)
 
-    def _depart(self, departures: Departures) -> None:
+    def _export_calls(self, exporter: GraphExporter) -> None:
         """Every call of a graph is written for its journey, or stays with a reason."""
         self._stays.clear()
         for key, (graph, seen) in self._calls():
-            if key in self._travellers:
+            if key in self._exported:
                 continue
             if not seen.is_kept:
                 self._stays[key] = (
@@ -190,16 +190,16 @@ class RemoteProfile:
                 )
                 continue
             try:
-                self._travellers[key] = departures.depart(graph, seen)
-            except Stays as error:
+                self._exported[key] = exporter.export(graph, seen)
+            except NotExportable as error:
                 self._stays[key] = str(error)
             seen.release()
 
-    def _run(self, departures: Departures) -> None:
-        composer = Composer(config_loader([departures.configs]))
+    def _run(self, exporter: GraphExporter) -> None:
+        composer = Composer(config_loader([exporter.configs]))
         jobs = [
             lift_lists([f"model={t.model}", *t.words, *each.words, *self.words], composer.groups)
-            for t in dict.fromkeys(self._travellers.values())
+            for t in dict.fromkeys(self._exported.values())
             for each in self._backends
             if not each.unavailable
         ]

@@ -1,4 +1,4 @@
-"""What happened in each run of an accelerated function: Python's time, a graph, Python's, ..."""
+"""Runs of an accelerated function as a sequence of Python time and graph calls."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class FunctionRun:
 
 
 @dataclass(slots=True, kw_only=True)
-class Tape:
-    """A run under way: the clock of its Python code, which stands while a graph runs.
+class RunRecorder:
+    """Recorder of one run: times Python code, paused while a graph runs.
 
     Attributes:
         now_ns: the clock.
@@ -59,15 +59,15 @@ class Tape:
     _since_ns: int = 0
 
     def start(self) -> None:
-        """Python's code goes on."""
+        """Resume the time of Python code."""
         self._since_ns = self.now_ns()
 
     def stop(self) -> None:
-        """A graph is called, or the run has ended."""
+        """Pause the time of Python code."""
         self._gaps_ns.append(self.now_ns() - self._since_ns)
 
     def add(self, call: GraphCall) -> None:
-        """What the graph took; the clock stands until `start`."""
+        """Add a graph's call; the time of Python code stays paused until `start`."""
         self._calls.append(call)
 
     def run(self, *, compiled: bool) -> FunctionRun:
@@ -81,7 +81,7 @@ class Tape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class RunGroup:
     """All runs that went through the same graphs in the same order.
 
     Attributes:
@@ -102,20 +102,20 @@ class Course:
         return self.runs[0].graphs
 
 
-def courses(runs: Sequence[FunctionRun]) -> list[Course]:
-    """Runs by what they went through, in the order of first appearance.
+def group_runs(runs: Sequence[FunctionRun]) -> list[RunGroup]:
+    """Group runs by function and graphs, in the order of first appearance.
 
     A run in which something was compiled counts only until one comes by in which nothing was.
     """
     groups: dict[tuple[str, tuple[int, ...]], list[FunctionRun]] = {}
     for run in runs:
         groups.setdefault((run.function, run.graphs), []).append(run)
-    return [_course(group) for group in groups.values()]
+    return [_run_group(group) for group in groups.values()]
 
 
-def _course(runs: Sequence[FunctionRun]) -> Course:
+def _run_group(runs: Sequence[FunctionRun]) -> RunGroup:
     clean = [run for run in runs if not run.compiled]
-    return Course(
+    return RunGroup(
         function=runs[0].function,
         runs=tuple(clean or runs),
         discarded=len(runs) - len(clean) if clean else 0,

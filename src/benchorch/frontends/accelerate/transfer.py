@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from benchorch.domain.codec import Json
 from benchorch.files import write_text
 from benchorch.frontends.accelerate.arguments import CallArguments
-from benchorch.frontends.accelerate.capture import RecordedCall, SeenGraph
-from benchorch.frontends.accelerate.export import demand_same, exported, takes
+from benchorch.frontends.accelerate.capture import RecordedCall, RecordedGraph
+from benchorch.frontends.accelerate.export import check_same, exported, takes
 from benchorch.frontends.api.live_model import common_rows, write_inputs, write_program
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traveller:
-    """A call of a graph that can be repeated elsewhere.
+class ExportedCall:
+    """An exported call of a graph, as a model configuration.
 
     Attributes:
         model: the name of its file under ``conf/model`` in the run's directory.
@@ -38,14 +38,14 @@ class Traveller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Program:
-    """A program that is written, and what of ``model`` says where."""
+    """A program on disk, and its part of the ``model`` configuration."""
 
     program: torch.export.ExportedProgram
     node: dict[str, Json]
 
 
 @dataclass(slots=True, kw_only=True)
-class Departures:
+class GraphExporter:
     """Writes each graph once into the run's directory, and a configuration for each call of it.
 
     Attributes:
@@ -58,37 +58,37 @@ class Departures:
 
     @property
     def configs(self) -> Path:
-        """What a composer has to look into to find the models."""
+        """Configuration directory of the exported models."""
         return self.directory / "conf"
 
-    def depart(self, seen_graph: SeenGraph, seen: RecordedCall) -> Traveller:
-        """Write what is needed; raises Stays where that is not possible."""
+    def export(self, graph: RecordedGraph, seen: RecordedCall) -> ExportedCall:
+        """Export one call; raises NotExportable where that is not possible."""
         import torch
 
-        module = seen_graph.graph.module
+        module = graph.graph.module
         given = CallArguments.of(module, seen.arguments)
         arrays, dtype = given.arrays(), given.dtype(module)
         with torch.no_grad():
-            node = self._program(seen_graph, given, seen.outputs)
-        name = f"graph_{seen_graph.number}"
+            node = self._program(graph, given, seen.outputs)
+        name = f"graph_{graph.number}"
         name += f"_shapes_{seen.number}" if seen.number > 1 else ""
         self._configure(name, node, arrays)
         rows = common_rows(arrays)
         batch = () if rows is None else (f"workload.batch_size={rows}",)
-        return Traveller(model=name, words=(f"workload.dtype={dtype}", *batch))
+        return ExportedCall(model=name, words=(f"workload.dtype={dtype}", *batch))
 
     def _program(
-        self, seen_graph: SeenGraph, given: CallArguments, outputs: Sequence[Any]
+        self, graph: RecordedGraph, given: CallArguments, outputs: Sequence[Any]
     ) -> dict[str, Json]:
-        """One for all shapes where the graph is for all of them; else one for these."""
-        key = (seen_graph.number, given.constants())
+        """One program for all shapes where the graph has open sizes; else one for these."""
+        key = (graph.number, given.constants())
         known = self._open.get(key)
         if known is not None and takes(known.program, given):
-            demand_same(known.program, given, outputs)
+            check_same(known.program, given, outputs)
             return known.node
         is_open = known is None and bool(given.open_sizes())
-        program = exported(seen_graph.graph.module, given, dynamic=is_open)
-        demand_same(program, given, outputs)
+        program = exported(graph.graph.module, given, dynamic=is_open)
+        check_same(program, given, outputs)
         self._written += 1
         node = write_program(program, self.directory / f"program_{self._written}")
         if is_open:

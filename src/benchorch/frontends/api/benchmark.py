@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib.util
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchorch.config.composer import Composer, config_loader
 from benchorch.config.overrides import keyword_overrides, spelled
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError, ExecutorError
+from benchorch.errors import ConfigError, ExecutorError, Problems
 from benchorch.frontends.api.results import Results
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
@@ -62,7 +62,7 @@ class _Request:
     """A checked request; nothing is written yet."""
 
     composer: Composer
-    checked_model: _Model
+    model: _Model
     words: tuple[str, ...]
     arrays: Arrays = field(default_factory=dict)
     program: torch.export.ExportedProgram | None = None
@@ -120,35 +120,24 @@ def _checked(
     overrides: Mapping[str, object],
 ) -> _Request:
     """The request as overrides; ConfigError with every problem that needs no export."""
-    composer = Composer(config_loader())
-    problems: list[str] = []
+    composer, problems = Composer(config_loader()), Problems()
+    checked = problems.attempt(lambda: _model_of(model, composer))
     words: list[str] = []
-    checked_model = _attempt(problems, functools.partial(_model_of, model, composer))
     for group, names in (("conversion", conversions), ("hardware", hardware)):
-        words += _attempt(problems, functools.partial(_choice, group, names, composer)) or []
-    given = _attempt(problems, functools.partial(keyword_overrides, overrides, _OWN)) or []
-    arrays = _attempt(problems, functools.partial(_arrays_of, checked_model, inputs)) or {}
-    if checked_model is not None:
-        problems += composer.problems([f"model={checked_model.choice}", *given], sweep=False)
-        problems += _row_problems(checked_model, arrays, given)
-    if problems or checked_model is None:
-        raise ConfigError(list(dict.fromkeys(problems)))
-    request = _Request(
-        composer=composer, checked_model=checked_model, words=(*words, *given), arrays=arrays
-    )
-    if checked_model.module is None:
+        words += problems.attempt(partial(_choice, group, names, composer)) or []
+    given = problems.attempt(lambda: keyword_overrides(overrides, _OWN)) or []
+    arrays = problems.attempt(lambda: _arrays_of(checked, inputs)) or {}
+    if checked is not None:
+        problems.add(composer.problems([f"model={checked.choice}", *given], sweep=False))
+        problems.add(_row_problems(arrays, given))
+    problems.stop()
+    assert checked is not None  # otherwise there is a problem
+    request = _Request(composer=composer, model=checked, words=(*words, *given), arrays=arrays)
+    if checked.module is None:
         return request
     from benchorch.frontends.api.live_model import export
 
-    return replace(request, program=export(checked_model.module, arrays))
-
-
-def _attempt(problems: list[str], work: Callable[[], Any]) -> Any:
-    try:
-        return work()
-    except ConfigError as error:
-        problems += error.problems
-        return None
+    return replace(request, program=export(checked.module, arrays))
 
 
 def _run(invocation: Invocation, request: _Request) -> None:
@@ -285,20 +274,18 @@ def _choice(group: str, names: str | Sequence[str] | None, composer: Composer) -
     return [f"{group}={spelled(listed)}" if len(listed) > 1 else f"{group}={spelled(listed[0])}"]
 
 
-def _arrays_of(checked_model: _Model | None, inputs: object) -> Arrays:
+def _arrays_of(model: _Model | None, inputs: object) -> Arrays:
     from benchorch.frontends.api.live_model import named_arrays
 
-    if checked_model is None or (
-        inputs is None and checked_model.choice not in ("factory", "exported")
-    ):
+    if model is None or (inputs is None and model.choice not in ("factory", "exported")):
         return {}
     if inputs is None:
-        takes = f" It takes: {', '.join(checked_model.names)}." if checked_model.names else ""
+        takes = f" It takes: {', '.join(model.names)}." if model.names else ""
         raise ConfigError([f"inputs: give the tensors that forward is called with.{takes}"])
-    return named_arrays(inputs, checked_model.names)
+    return named_arrays(inputs, model.names)
 
 
-def _row_problems(checked_model: _Model, arrays: Arrays, given: Sequence[str]) -> list[str]:
+def _row_problems(arrays: Arrays, given: Sequence[str]) -> list[str]:
     """Why a batch size differs from that of the inputs."""
     from benchorch.frontends.api.live_model import common_rows
 
@@ -315,7 +302,7 @@ def _written(request: _Request, directory: Path) -> list[str]:
     """Write program and inputs to the directory; the overrides that name them."""
     from benchorch.frontends.api.live_model import common_rows, write_inputs, write_program
 
-    words = [f"model={request.checked_model.choice}", *request.checked_model.words]
+    words = [f"model={request.model.choice}", *request.model.words]
     if request.program is not None:
         node: ConfigNode = write_program(request.program, directory)
         words += [f"model.{key}={spelled(value)}" for key, value in node.items()]

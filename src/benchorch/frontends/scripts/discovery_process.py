@@ -20,7 +20,7 @@ from benchorch.host.processes import child_channel
 from benchorch.models.script import SEED
 from benchorch.models.script_inputs import arrays_of, digest_of_arrays, dtype_name
 from benchorch.models.script_run import GRAPH_SUFFIX, PROGRAM_SUFFIX, run_script
-from benchorch.models.script_watch import CallSignature, FoundModel, Sighting, Watch
+from benchorch.models.script_watch import CallSignature, FirstCall, FoundModel, Watch
 
 if TYPE_CHECKING:
     import torch
@@ -92,7 +92,7 @@ def main() -> None:
 def discover(request: DiscoveryRequest) -> DiscoveryReply:
     """What the script called, and how it ended."""
     script = request.script
-    keep = _Keep(folder=request.folder, wanted=frozenset(request.wanted))
+    keep = _InputFiles(folder=request.folder, wanted=frozenset(request.wanted))
     watch = Watch(request.max_depth, keep)
     began_s = time.monotonic()
     ending, variables = _Ending(script), {}
@@ -166,7 +166,7 @@ def _line(error: BaseException, script: Path) -> str:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Keep:
+class _InputFiles:
     """Takes down each signature as it is met, and keeps its inputs where that is asked for.
 
     Attributes:
@@ -179,8 +179,8 @@ class _Keep:
     wanted: frozenset[str]
     calls: dict[str, dict[str, Json]] = field(default_factory=dict)
 
-    def __call__(self, sighting: Sighting) -> None:
-        arguments, invocation = sighting.arguments, sighting.invocation
+    def __call__(self, first_call: FirstCall) -> None:
+        arguments, invocation = first_call.arguments, first_call.invocation
         told: dict[str, Json] = {
             "inputs": [
                 {"name": name, "shape": list(tensor.shape), "dtype": dtype_name(tensor)}
@@ -189,27 +189,27 @@ class _Keep:
             "obstacle": arguments.obstacle,
         }
         self.calls[invocation.hash] = told
-        if self.folder is None or arguments.obstacle or not self._is_wanted(sighting):
+        if self.folder is None or arguments.obstacle or not self._is_requested(first_call):
             return
-        if not self.wanted and len(sighting.seen.invocations) > KEPT_INVOCATIONS:
+        if not self.wanted and len(first_call.seen.invocations) > KEPT_INVOCATIONS:
             told["obstacle"] = (
                 f"only the first {KEPT_INVOCATIONS} shapes are taken; select it by its hash"
             )
             return
-        told["model"] = self._model_fields(sighting, self.folder)
+        told["model"] = self._model_fields(first_call, self.folder)
 
-    def _is_wanted(self, sighting: Sighting) -> bool:
-        hashes = {sighting.seen.hash, sighting.invocation.hash}
+    def _is_requested(self, first_call: FirstCall) -> bool:
+        hashes = {first_call.seen.hash, first_call.invocation.hash}
         return not self.wanted or bool(hashes & self.wanted)
 
-    def _model_fields(self, sighting: Sighting, folder: Path) -> dict[str, Json]:
+    def _model_fields(self, first_call: FirstCall, folder: Path) -> dict[str, Json]:
         """What a model's configuration says of this call."""
         from benchorch.models.architectures.called import goes_by_name
 
-        arguments = sighting.arguments
-        direct = goes_by_name(sighting.module, arguments, sighting.answer)
+        arguments = first_call.arguments
+        direct = goes_by_name(first_call.module, arguments, first_call.answer)
         return {
-            "weights": _state(sighting.module),
+            "weights": _state(first_call.module),
             "inputs": {"file": str(_saved(folder, arrays_of(arguments)))},
             "kwargs": dict(arguments.keywords or {}) if direct else {},
         }
@@ -247,7 +247,7 @@ def _is_operator(seen: FoundModel) -> bool:
     return bool(file) and any(Path(str(file)).resolve().is_relative_to(p) for p in installed)
 
 
-def _told(seen: FoundModel, keep: _Keep) -> dict[str, Json]:
+def _told(seen: FoundModel, keep: _InputFiles) -> dict[str, Json]:
     """A model for the parent."""
     file, line = _source(seen.kind)
     return {
@@ -278,7 +278,7 @@ def _of_file(script: Path, told: dict[str, Json]) -> dict[str, Json]:
     return {**told, "name": script.stem, "class": kind, "file": str(script), "line": None}
 
 
-def _told_call(call: CallSignature, keep: _Keep) -> dict[str, Json]:
+def _told_call(call: CallSignature, keep: _InputFiles) -> dict[str, Json]:
     return {
         "hash": call.hash,
         "signature": list(call.signature),

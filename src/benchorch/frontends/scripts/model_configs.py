@@ -1,4 +1,4 @@
-"""What was found in a script as model configurations: from there on they are models like others."""
+"""Model configurations of the calls found in a script."""
 
 from __future__ import annotations
 

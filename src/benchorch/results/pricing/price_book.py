@@ -6,6 +6,7 @@ a warning; the dated list that ships with benchorch. A kind in none of them has 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import PriceUnavailable
+from benchorch.files import write_json
 from benchorch.interfaces.price_source import PriceSource
 
 FRESH = {Market.ON_DEMAND: timedelta(hours=24), Market.SPOT: timedelta(hours=1)}
@@ -67,87 +69,83 @@ class PriceBook:
             kinds: of machines, e.g. ``g5.xlarge``.
             vcpus: virtual CPUs by kind, for families whose price follows from them.
         """
-        now = datetime.now(UTC)
-        listed = {kind: self._listed(kind, vcpus.get(kind)) for kind in kinds}
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        found = {kind: self._listed(kind, vcpus.get(kind)) for kind in kinds}
+        listed = {kind: price for kind, price in found.items() if price is not None}
         warnings: list[str] = []
-        found: dict[Market, dict[str, Price]] = {}
-        for market in Market:
-            known = self._known(market, kinds, listed, now, warnings)
-            own = {kind: self._own(kind, market, now) for kind in kinds if kind in self.own}
-            found[market] = known | own
-        old = [kind for kind, price in found[Market.ON_DEMAND].items() if price == listed[kind]]
+        on_demand = listed | self._known(Market.ON_DEMAND, kinds, listed, now, warnings)
+        spot = self._known(Market.SPOT, kinds, listed, now, warnings)
+        old = [kind for kind, price in on_demand.items() if price is listed.get(kind)]
         if old:
             warnings.append(
                 f"{', '.join(sorted(old))}: priced by the list of {self.bundled['as_of']} for "
-                f"{self.bundled['region']}; pricing.usd_per_hour states a newer price."
+                f"{self.bundled['region']}; pricing.usd_per_hour sets a newer price."
             )
-        return PriceSnapshot(
-            on_demand=found[Market.ON_DEMAND],
-            spot=found[Market.SPOT],
-            taken_at=now.isoformat(timespec="seconds"),
-            warnings=tuple(dict.fromkeys(warnings)),
-        )
+        distinct = tuple(dict.fromkeys(warnings))
+        return PriceSnapshot(on_demand=on_demand, spot=spot, taken_at=now, warnings=distinct)
 
     def _known(
         self,
         market: Market,
         kinds: Collection[str],
-        listed: Mapping[str, Price | None],
-        now: datetime,
+        listed: Mapping[str, Price],
+        now: str,
         warnings: list[str],
     ) -> dict[str, Price]:
-        """Fetched prices, cached or requested now; then the list's, on demand only."""
+        """The user's prices, and fetched ones, cached or requested now."""
         cached = self._cached(market)
+        fresh = datetime.fromisoformat(now) - FRESH[market]
         missing = {
             kind
             for kind in set(kinds) - set(self.own)
-            if kind not in cached
-            or now - datetime.fromisoformat(cached[kind].as_of) > FRESH[market]
+            if kind not in cached or datetime.fromisoformat(cached[kind].as_of) < fresh
         }
         if missing and self.source is not None:
             try:
-                fetched = self._fetched(market, missing, now)
+                fetched = self._fetched(self.source, market, missing, now)
             except PriceUnavailable as error:
                 warnings.append(f"{error} Older prices are used.")
             else:
                 cached |= _credible(fetched, cached, listed, warnings)
                 self._store(market, cached)
-        last_resort = listed if market is Market.ON_DEMAND else {}
-        first = {kind: price for kind, price in last_resort.items() if price is not None}
-        return first | {kind: cached[kind] for kind in kinds if kind in cached}
+        own = {
+            kind: self._price(kind, market, self.own[kind], now, "config")
+            for kind in kinds
+            if kind in self.own
+        }
+        return {kind: cached[kind] for kind in kinds if kind in cached} | own
 
-    def _fetched(self, market: Market, kinds: Collection[str], now: datetime) -> dict[str, Price]:
-        assert self.source is not None
+    def _fetched(
+        self, source: PriceSource, market: Market, kinds: Collection[str], now: str
+    ) -> dict[str, Price]:
         if market is Market.ON_DEMAND:
-            prices = self.source.on_demand(kinds, self.region)
-            return {kind: self._price(kind, market, usd, now) for kind, usd in prices.items()}
-        spots = self.source.spot(kinds, self.region)
+            prices = source.on_demand(kinds, self.region)
+            return {
+                kind: self._price(kind, market, usd, now, "pricing api")
+                for kind, usd in prices.items()
+            }
         return {
-            kind: self._price(kind, market, usd.median, now, least=usd.least)
-            for kind, usd in spots.items()
+            kind: self._price(kind, market, usd.median, now, "spot history", usd.least)
+            for kind, usd in source.spot(kinds, self.region).items()
         }
 
     def _price(
-        self, kind: str, market: Market, usd: float, now: datetime, least: float | None = None
+        self,
+        kind: str,
+        market: Market,
+        usd: float,
+        as_of: str,
+        source: str,
+        least: float | None = None,
     ) -> Price:
         return Price(
             kind=kind,
             market=market,
             usd_per_hour=usd,
             region=self.region,
-            as_of=now.isoformat(timespec="seconds"),
-            source="pricing api" if market is Market.ON_DEMAND else "spot history",
+            as_of=as_of,
+            source=source,
             least_usd_per_hour=least,
-        )
-
-    def _own(self, kind: str, market: Market, now: datetime) -> Price:
-        return Price(
-            kind=kind,
-            market=market,
-            usd_per_hour=self.own[kind],
-            region=self.region,
-            as_of=now.isoformat(timespec="seconds"),
-            source="config",
         )
 
     def _listed(self, kind: str, vcpus: int | None) -> Price | None:
@@ -160,34 +158,23 @@ class PriceBook:
             usd = per_vcpu * vcpus
         if usd is None:
             return None
-        return Price(
-            kind=kind,
-            market=Market.ON_DEMAND,
-            usd_per_hour=usd,
-            region=self.region,
-            as_of=str(self.bundled["as_of"]),
-            source=str(self.bundled["source"]),
-        )
+        as_of, source = str(self.bundled["as_of"]), str(self.bundled["source"])
+        return self._price(kind, Market.ON_DEMAND, usd, as_of, source)
 
     def _cached(self, market: Market) -> dict[str, Price]:
         """Prices fetched before; none where the file cannot be read."""
         try:
             content = json.loads(self._file(market).read_text())
-            known = {kind: decode(Price, node) for kind, node in content.items()}
-            return {kind: price for kind, price in known.items() if isinstance(price, Price)}
+            return {k: decode(Price, node) for k, node in content.items() if isinstance(node, dict)}
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return {}
 
     def _store(self, market: Market, prices: Mapping[str, Price]) -> None:
         """Cache fetched prices; failing to costs one more request later."""
         file = self._file(market)
-        half = file.with_suffix(".new")
-        try:
+        with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
-            half.write_text(json.dumps({kind: encode(price) for kind, price in prices.items()}))
-            half.replace(file)
-        except OSError:
-            return
+            write_json(file, {kind: encode(price) for kind, price in prices.items()})
 
     def _file(self, market: Market) -> Path:
         return self.cache / f"prices-{self.region}-{market}.json"
@@ -196,7 +183,7 @@ class PriceBook:
 def _credible(
     fetched: Mapping[str, Price],
     cached: Mapping[str, Price],
-    listed: Mapping[str, Price | None],
+    listed: Mapping[str, Price],
     warnings: list[str],
 ) -> dict[str, Price]:
     """Fetched prices, without those of zero and those far from the last known one."""
@@ -205,15 +192,13 @@ def _credible(
         before = cached.get(kind) or (
             listed.get(kind) if price.market is Market.ON_DEMAND else None
         )
-        moved = before is not None and not (
-            1 / MOST_MOVED <= price.usd_per_hour / before.usd_per_hour <= MOST_MOVED
-        )
-        if price.usd_per_hour <= 0 or moved:
-            reported = f"{kind}: {price.source} reports {price.usd_per_hour:g} USD an hour"
+        ratio = price.usd_per_hour / before.usd_per_hour if before else 1.0
+        if price.usd_per_hour > 0 and 1 / MOST_MOVED <= ratio <= MOST_MOVED:
+            accepted[kind] = price
+        else:
             known = f", the last known is {before.usd_per_hour:g}" if before else ""
             warnings.append(
-                f"{reported}{known}; it is rejected. Set the price by pricing.usd_per_hour."
+                f"{kind}: {price.source} reports {price.usd_per_hour:g} USD an hour{known}; it is "
+                "rejected. Set the price by pricing.usd_per_hour."
             )
-        else:
-            accepted[kind] = price
     return accepted

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, final
 
 from benchorch.config.components import construct
 from benchorch.domain.price import Market, Price, PriceSnapshot
-from benchorch.domain.trial import ConfigNode, Plan, Trial
+from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.errors import ConfigError
 from benchorch.formatting import plural
 from benchorch.journal.registry import state_directory
@@ -71,17 +71,17 @@ class Expected:
 
 def pricing_of(session: ConfigNode) -> Pricing:
     """The `pricing` node; ConfigError with every problem."""
-    return construct(Pricing, cast(ConfigNode, session["pricing"]), "pricing")
+    return construct(Pricing, node_of(session, "pricing"), "pricing")
 
 
 def budget_of(session: ConfigNode) -> Budget:
     """The `budget` node; ConfigError with every problem."""
-    return construct(Budget, cast(ConfigNode, session["budget"]), "budget")
+    return construct(Budget, node_of(session, "budget"), "budget")
 
 
 def snapshot(trials: Sequence[Trial], pricing: Pricing) -> PriceSnapshot | None:
     """Prices of paid machines, EC2's and those that the user has priced; None without any."""
-    machines = {_kind(trial): cast(ConfigNode, trial.spec["hardware"]) for trial in trials}
+    machines = {trial.hardware_kind: trial.hardware for trial in trials}
     rented = {kind: node for kind, node in machines.items() if node.get("size") is not None}
     kinds = [kind for kind in machines if kind in rented or kind in pricing.usd_per_hour]
     if not kinds:
@@ -103,18 +103,18 @@ def prices_of(plan: Plan, spec: ConfigNode) -> tuple[Price, ...]:
     """The hourly prices of the machine in a trial's spec, one a market."""
     if plan.prices is None:
         return ()
-    kind = str(cast(ConfigNode, spec["hardware"])["kind"])
+    kind = str(node_of(spec, "hardware")["kind"])
     found = (plan.prices.of(kind, market) for market in Market)
     return tuple(price for price in found if price is not None)
 
 
 def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, Expected]:
     """The forecast of each trial, by its id; shared builds count for the first one."""
-    from benchorch.executors.scheduling.duration_forecast import forecasts, remembered
+    from benchorch.executors.scheduling.duration_forecast import forecasts, past_durations
 
     chosen = plan.trials if trials is None else trials
-    market = Market(str(cast(ConfigNode, plan.session["pricing"])["market"]))
-    known = forecasts(chosen, remembered()) if chosen else {}
+    market = Market(str(node_of(plan.session, "pricing")["market"]))
+    known = forecasts(chosen, past_durations()) if chosen else {}
     there: set[str] = set()
     found = {}
     for trial in chosen:
@@ -122,7 +122,7 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
         builds = {name: s for name, s in forecast.builds.items() if name not in there}
         there.update(builds)
         seconds = forecast.measure_s + sum(builds.values())
-        price = plan.prices.of(_kind(trial), market) if plan.prices else None
+        price = plan.prices.of(trial.hardware_kind, market) if plan.prices else None
         usd = trial_usd(seconds, price.usd_per_hour) if price else None
         found[trial.trial_id] = Expected(seconds=seconds, usd=usd)
     return found
@@ -130,16 +130,16 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
 
 def check_budget(plan: Plan, todo: Sequence[Trial]) -> None:
     """ConfigError where a rented machine has no price, or the sweep would cost too much."""
-    pricing = cast(ConfigNode, plan.session.get("pricing") or {})
+    pricing = node_of(plan.session, "pricing")
     if plan.prices is None or not pricing:
         return
     market = Market(str(pricing["market"]))
     unknown = sorted(
         {
-            _kind(trial)
+            trial.hardware_kind
             for trial in todo
-            if cast(ConfigNode, trial.spec["hardware"]).get("size") is not None
-            and plan.prices.of(_kind(trial), market) is None
+            if trial.hardware.get("size") is not None
+            and plan.prices.of(trial.hardware_kind, market) is None
         }
     )
     if unknown:
@@ -169,7 +169,7 @@ def summary_lines(plan: Plan, forecast: Mapping[str, Expected]) -> Sequence[str]
     """Minutes and dollars of each kind of machine, then of all together."""
     by_kind: dict[str, list[Expected]] = {}
     for trial in plan.trials:
-        by_kind.setdefault(_kind(trial), []).append(forecast[trial.trial_id])
+        by_kind.setdefault(trial.hardware_kind, []).append(forecast[trial.trial_id])
     lines = [f"{kind}  {_line(those)}" for kind, those in by_kind.items()]
     if len(by_kind) > 1:
         lines.append(f"all  {_line(list(forecast.values()))}")
@@ -188,10 +188,6 @@ def _line(those: Sequence[Expected]) -> str:
     paid = [one.usd for one in those if one.usd is not None]
     cost = f", about {sum(paid):.2f} USD" if paid else ""
     return f"{plural(len(those), 'trial')}, about {duration}{cost}"
-
-
-def _kind(trial: Trial) -> str:
-    return str(cast(ConfigNode, trial.spec["hardware"])["kind"])
 
 
 def _source(pricing: Pricing) -> PriceSource | None:

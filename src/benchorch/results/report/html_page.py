@@ -43,33 +43,28 @@ def page(runs: Sequence[StoredRun], rows: Sequence[ReportRow], prices: PriceSnap
     names = list(dict.fromkeys(map(series_of, rows)))
     columns = _columns(rows)
     groups = [(run, [row for row in rows if row.run is run]) for run in runs]
-    return (
-        templates.templates(_HERE)
-        .get_template("results_page.html.j2")
-        .render(
-            style=STYLE,
-            summary=summary_text(runs),
-            runs=runs,
-            trials=plural(sum(len(run.trials) for run in runs), "trial"),
-            columns=columns,
-            groups=[
-                (_heading(run, own), [_cells(row, columns) for row in own]) for run, own in groups
-            ],
-            plots=drawn,
-            most_marks=_MOST_MARKS,
-            swatches={name: swatch(series) for series, name in enumerate(names)},
-            rows=rows,
-            details=trial_details,
-            outcome=lambda row: row.cells[HEADERS[7]] if row.ran else row.outcome,
-            skips=[skip_text(skip) for run in runs for skip in run.skips],
-            machines=trial_details.machines(rows),
-            prices=sorted(prices.on_demand.items()),
-            plural=plural,
-            budget_of_table=SizeBudget(left // 2),
-            budget_of_trials=SizeBudget(left // 2),
-            budget_of_skips=SizeBudget(_MOST_LISTED_BYTES),
-            budget_of_machines=SizeBudget(_MOST_LISTED_BYTES),
-        )
+    template = templates.templates(_HERE).get_template("results_page.html.j2")
+    return template.render(
+        style=STYLE,
+        summary=summary_text(runs),
+        runs=runs,
+        trials=plural(sum(len(run.trials) for run in runs), "trial"),
+        columns=columns,
+        groups=[(_heading(run, own), [_cells(row, columns) for row in own]) for run, own in groups],
+        plots=drawn,
+        most_marks=_MOST_MARKS,
+        swatches={name: swatch(series) for series, name in enumerate(names)},
+        rows=rows,
+        details=trial_details,
+        outcome=lambda row: row.cells[HEADERS[7]] if row.ran else row.outcome,
+        skips=[skip_text(skip) for run in runs for skip in run.skips],
+        machines=trial_details.machines(rows),
+        prices=sorted(prices.on_demand.items()),
+        plural=plural,
+        budget_of_table=SizeBudget(left // 2),
+        budget_of_trials=SizeBudget(left // 2),
+        budget_of_skips=SizeBudget(_MOST_LISTED_BYTES),
+        budget_of_machines=SizeBudget(_MOST_LISTED_BYTES),
     )
 
 

@@ -1,17 +1,15 @@
-"""What would be saved if a kind of cost were gone: the questions that a verdict rests on."""
+"""Makespan saved without each kind of cost: the counterfactuals that a verdict rests on."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.gains import Cut, Gains
 from benchorch.trace.dag import CLASSES, Class, Dag, EdgeKind
 from benchorch.trace.events import Lane
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
 
 HOST = (
     *(Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME, Class.CPU_PYTHON),
@@ -29,7 +27,7 @@ GROUPS: Mapping[str, tuple[Class, ...]] = {
     "copies": (Class.GPU_COPY,),
     "communication": (Class.GPU_COMM,),
 }
-"""Costs by name; ``launch`` and ``sync`` are asked in other ways."""
+"""Costs by name; ``launch`` and ``sync`` are computed apart."""
 
 WAITS = (EdgeKind.SYNC, EdgeKind.WAIT, EdgeKind.JOIN)
 
@@ -43,8 +41,6 @@ def counterfactuals(
     once; the floor is the machine's or else the shortest launch of the trace. ``sync``: no host
     thread waits for a device or for another thread.
     """
-    import numpy as np
-
     dag = gains.dag
     cuts: dict[str, Cut] = {}
     for name, classes in GROUPS.items():
@@ -60,19 +56,15 @@ def counterfactuals(
     return found
 
 
-def of_classes(dag: Dag, classes: Collection[Class]) -> NDArray[bool_]:
+def of_classes(dag: Dag, classes: Collection[Class]) -> NDArray[np.bool_]:
     """The edges whose weight is spent on one of these, (E,)."""
-    import numpy as np
-
     wanted = np.array([one in classes for one in CLASSES], dtype=np.bool_)
-    chosen: NDArray[bool_] = wanted[dag.label] & (dag.weight_ns > 0)
+    chosen: NDArray[np.bool_] = wanted[dag.label] & (dag.weight_ns > 0)
     return chosen
 
 
-def _launch_excess(dag: Dag, floor_ns: float | None) -> NDArray[int64]:
+def _launch_excess(dag: Dag, floor_ns: float | None) -> NDArray[np.int64]:
     """What each launch takes beyond the floor, and each gap on a stream, (E,) in ns."""
-    import numpy as np
-
     launches = of_classes(dag, (Class.LAUNCH_LATENCY,))
     gaps = of_classes(dag, (Class.STREAM_GAP,))
     if floor_ns is None:
@@ -81,10 +73,8 @@ def _launch_excess(dag: Dag, floor_ns: float | None) -> NDArray[int64]:
     return np.where(launches, excess, np.where(gaps, dag.weight_ns, 0))
 
 
-def _host_waits(dag: Dag, lanes: Collection[Lane]) -> NDArray[bool_]:
+def _host_waits(dag: Dag, lanes: Collection[Lane]) -> NDArray[np.bool_]:
     """Dependencies by which a host thread waits for another lane, (E,)."""
-    import numpy as np
-
     on_device = np.array([*(lane.on_device for lane in lanes), True])  # lane -1: source and sink
-    waits: NDArray[bool_] = np.isin(dag.kind, WAITS) & ~on_device[dag.lane[dag.head]]
+    waits: NDArray[np.bool_] = np.isin(dag.kind, WAITS) & ~on_device[dag.lane[dag.head]]
     return waits

@@ -1,19 +1,17 @@
-"""What the rows of a table are, and which events belong to each."""
+"""Rows of a table, and the events that belong to each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.trace.attribution.measured import OwnerTimes
+from benchorch.trace.attribution.owners import Owners
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
 from benchorch.trace.operators.provenance import is_fused
-
-if TYPE_CHECKING:
-    from numpy import int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.attribution.owners import Owners
 
 Shares = Mapping[int, float]
 
@@ -33,9 +31,21 @@ class Entities:
     """
 
     names: tuple[str, ...]
-    part: NDArray[int64]
+    part: NDArray[np.int64]
     shares: tuple[Shares, ...]
-    instance: NDArray[int64]
+    instance: NDArray[np.int64]
+
+    def occurrences(self, measured: OwnerTimes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Occurrences in the window, in order, and (n,) the time of each event as an occurrence.
+
+        That is its own, and that of all events that have it as their occurrence.
+        """
+        known = np.flatnonzero(self.instance >= 0)
+        times_ns = np.bincount(
+            self.instance[known], weights=measured.total_ns[known], minlength=len(self.part)
+        ).astype(np.int64)
+        own = self.instance == np.arange(len(self.part))
+        return np.flatnonzero(own & (measured.in_window[:-1] | (times_ns > 0))), times_ns
 
     def renamed(self, names: Sequence[str]) -> Entities:
         """The same with other names, in the order of the rows; rows of one name become one."""
@@ -52,7 +62,7 @@ class Entities:
 
 
 def operators(events: Events, owned: Owners, type_of: Mapping[int, str]) -> Entities:
-    """By the innermost operator: its own time, its launches and their device work.
+    """Rows by the innermost operator: its own time, its launches and their device work.
 
     Args:
         events: n of them.
@@ -69,9 +79,7 @@ def operators(events: Events, owned: Owners, type_of: Mapping[int, str]) -> Enti
 
 
 def kernels(events: Events, owned: Owners) -> Entities:
-    """By the name of the device work, and of the fused kernels that a compiler made for a host."""
-    import numpy as np
-
+    """Rows by the name of the device work, and of fused kernels compiled for a host."""
     fused = np.array([is_fused(name) for name in events.names] or [False], dtype=np.bool_)
     on_host = (events.category == Category.OPERATOR) & fused[events.name]
     chosen = np.isin(events.category, DEVICE_WORK) | on_host
@@ -79,17 +87,15 @@ def kernels(events: Events, owned: Owners) -> Entities:
 
 
 def by_key(
-    occurrence: NDArray[int64], key_of: Callable[[int], str], code: NDArray[int64]
+    occurrence: NDArray[np.int64], key_of: Callable[[int], str], code: NDArray[np.int64]
 ) -> Entities:
-    """By what the occurrence's code stands for; an empty name stands for nothing.
+    """Rows by the name of the occurrence's code; an empty name is no row.
 
     Args:
         occurrence: (n,) index of the event that each belongs to, or NOTHING.
         key_of: the row's name for a code.
         code: (n,) of every event as an occurrence, NOTHING for those that are none.
     """
-    import numpy as np
-
     belongs = occurrence >= 0
     belongs[belongs] = code[occurrence[belongs]] >= 0
     codes = code[occurrence[belongs]]
@@ -108,7 +114,5 @@ def by_key(
     )
 
 
-def _by_name(events: Events, occurrence: NDArray[int64]) -> Entities:
-    import numpy as np
-
+def _by_name(events: Events, occurrence: NDArray[np.int64]) -> Entities:
     return by_key(occurrence, lambda code: events.names[code], events.name.astype(np.int64))

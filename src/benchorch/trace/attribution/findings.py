@@ -1,21 +1,22 @@
-"""Everything that is said of one window of a trace."""
+"""Findings of one window of a trace."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution import entities, layers, nodes
-from benchorch.trace.attribution.columns import occurrences
 from benchorch.trace.attribution.counterfactuals import DEVICE, counterfactuals, of_classes
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.gains import gains
 from benchorch.trace.attribution.measured import OwnerTimes, measured
 from benchorch.trace.attribution.owners import Owners, owners
 from benchorch.trace.attribution.tables import Ledger
-from benchorch.trace.attribution.workloads import op_type, telling, workloads
+from benchorch.trace.attribution.workloads import events_with_rules, op_type, workloads
 from benchorch.trace.critical_path.slack import near_critical, slack
 from benchorch.trace.dag import CLASSES, CriticalPath, Dag, EdgeKind, Tier
 from benchorch.trace.diagnosis.bottleneck import BottleneckEvidence, diagnose
@@ -28,14 +29,10 @@ from benchorch.trace.operators.provenance import Provenance, is_fused
 from benchorch.trace.operators.roofline import Peaks
 from benchorch.units import format_seconds, ns_to_s
 
-if TYPE_CHECKING:
-    from numpy import bool_
-    from numpy.typing import NDArray
-
 UNEXPLAINED_RATIO = 0.1
 """Of the makespan: residuals beyond it are said, on the path or not."""
 
-DILATED_RATIO = 1.15
+SIGNIFICANT_OVERHEAD_RATIO = 1.15
 """Profiled over unprofiled time from which on the profile is no longer the program."""
 
 
@@ -49,7 +46,7 @@ def findings(
     dilation_ratio: float | None = None,
     provenance: Sequence[Provenance] = (),
 ) -> WindowFindings:
-    """What the critical path consists of, whose time it is, and what would be gained.
+    """Composition of the critical path, attribution of its time, and gains.
 
     Args:
         events: of the trace.
@@ -61,18 +58,20 @@ def findings(
     """
     owned = owners(events)
     slack_ns = slack(dag)
-    felt = measured(dag, path, slack_ns, len(events))
-    arguments = events.details.read(telling(events, owned, felt.in_window).tolist())
+    owner_times = measured(dag, path, slack_ns, len(events))
+    arguments = events.details.read(
+        events_with_rules(events, owned, owner_times.in_window).tolist()
+    )
     device = bool(of_classes(dag, DEVICE).any())
     busy_ns = _busy_ns(dag, device)
     ledger = Ledger(
-        measured=felt,
+        measured=owner_times,
         gains=gains(dag),
         workloads=workloads(events, owned, arguments, peaks),
         busy_ns=busy_ns if device else 0,
     )
-    noded = nodes.graph_nodes(events, owned, graph, provenance)
-    tables = _tables(events, owned, noded, graph, ledger, _types(events, arguments))
+    by_node = nodes.graph_nodes(events, owned, graph, provenance)
+    tables = _tables(events, owned, by_node, graph, ledger, _types(events, arguments))
     floor_ns = peaks.launch_floor_ns if peaks else None
     saved_ns = counterfactuals(ledger.gains, events.lanes, floor_ns)
     evidence = BottleneckEvidence(
@@ -82,13 +81,13 @@ def findings(
         tiers=_by_tier(path),
         rows=tables["operators"][:-1] or tables["kernels"][:-1],
         device=device,
-        tried=_tried(events, felt.in_window, tables["operators"]),
+        tried=_tried(events, owner_times.in_window, tables["operators"]),
     )
     found = WindowFindings(
         makespan_ns=dag.makespan_ns,
         path_ns=path.length_ns,
         busy_ns=busy_ns,
-        work_ns=int(felt.total_ns.sum()),
+        work_ns=int(owner_times.total_ns.sum()),
         dataflow_ns=None,
         classes=evidence.classes,
         tiers=evidence.tiers,
@@ -108,26 +107,26 @@ def findings(
         graph_nodes=tables["graph_nodes"],
         folds=tables["folds"],
     )
-    return _with_graph(found, graph, *_observed(events, noded, felt)) if graph else found
+    return _with_graph(found, graph, *_observed(events, by_node, owner_times)) if graph else found
 
 
 def _tables(
     events: Events,
     owned: Owners,
-    noded: Entities,
+    by_node: Entities,
     graph: OperatorGraph | None,
     ledger: Ledger,
     types: Mapping[int, str],
 ) -> dict[str, tuple[EntityRow, ...]]:
     """Every table by its name."""
-    modules = layers.modules(events, owned, noded, graph)
+    modules = layers.modules(events, owned, by_node, graph)
     in_window = ledger.measured.in_window
     entities_of = {
         "operators": entities.operators(events, owned, types),
         "modules": modules,
         "kernels": entities.kernels(events, owned),
-        "graph_nodes": noded,
-        "folds": layers.folds(events, owned, modules, noded, ledger.workloads, in_window),
+        "graph_nodes": by_node,
+        "folds": layers.folds(events, owned, modules, by_node, ledger.workloads, in_window),
     }
     return {name: ledger.table(rows) for name, rows in entities_of.items()}
 
@@ -147,7 +146,7 @@ def _with_graph(
     node_ns: Mapping[str, int],
     intervals: Mapping[str, Sequence[Interval]],
 ) -> WindowFindings:
-    """With what only the model's graph can say, where the trace has its nodes."""
+    """Add the dataflow path and branches of the model's graph, where the trace has its nodes."""
     if not any(node.name in node_ns for node in graph.nodes):
         return found
     return replace(
@@ -157,10 +156,8 @@ def _with_graph(
     )
 
 
-def _tried(events: Events, in_window: NDArray[bool_], rows: Sequence[EntityRow]) -> set[str]:
+def _tried(events: Events, in_window: NDArray[np.bool_], rows: Sequence[EntityRow]) -> set[str]:
     """The conversions whose marks the window bears: fused kernels, narrow operands, nodes."""
-    import numpy as np
-
     codes = np.flatnonzero(np.bincount(events.name[in_window[: len(events)]]))
     found: set[str] = set()
     if any(is_fused(events.names[code]) for code in codes):
@@ -186,8 +183,6 @@ def _by_tier(path: CriticalPath) -> dict[str, int]:
 
 def _busy_ns(dag: Dag, device: bool) -> int:
     """How long at least one stream worked or, without a device, at least one thread."""
-    import numpy as np
-
     chosen = (dag.kind == EdgeKind.WORK) if device else (dag.weight_ns > 0)
     start_ns = dag.time_ns[dag.tail[chosen]]
     order = np.argsort(start_ns, kind="stable")
@@ -218,7 +213,7 @@ def _launches(dag: Dag) -> dict[str, int]:
 
 
 def _observed(
-    events: Events, noded: Entities, felt: OwnerTimes
+    events: Events, by_node: Entities, owner_times: OwnerTimes
 ) -> tuple[dict[str, int], dict[str, list[Interval]]]:
     """Of every node the median time of its runs in the window, and when it ran.
 
@@ -227,18 +222,19 @@ def _observed(
     """
     times: dict[str, list[float]] = {}
     ran: dict[str, list[Interval]] = {}
-    for event, time_ns in occurrences(noded, felt):
+    found, times_ns = by_node.occurrences(owner_times)
+    for event in found.tolist():
         start, end = int(events.start_ns[event]), int(events.end_ns[event])
-        for row, share in noded.shares[int(noded.part[event])].items():
-            times.setdefault(noded.names[row], []).append(time_ns * share)
-            ran.setdefault(noded.names[row], []).append((start, end))
+        for row, share in by_node.shares[int(by_node.part[event])].items():
+            times.setdefault(by_node.names[row], []).append(int(times_ns[event]) * share)
+            ran.setdefault(by_node.names[row], []).append((start, end))
     return {name: round(statistics.median(found)) for name, found in times.items()}, ran
 
 
 def _warnings(dag: Dag, dilation_ratio: float | None, peaks: Peaks | None) -> tuple[str, ...]:
-    """What belongs on every page that is made of this."""
+    """Warnings for every page of the analysis."""
     found = []
-    if dilation_ratio is not None and dilation_ratio > DILATED_RATIO:
+    if dilation_ratio is not None and dilation_ratio > SIGNIFICANT_OVERHEAD_RATIO:
         found.append(
             f"Profiled, a call takes {dilation_ratio:.2f} times as long as without: gains hold "
             "for the profiled program, and host work is overstated."

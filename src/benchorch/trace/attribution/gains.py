@@ -1,18 +1,18 @@
-"""By how much would the makespan shrink if some events took less time? Exactly, by replay."""
+"""Exact gain of the makespan if some events took less time, by replay."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.critical_path.contraction import Contracted, whole
 from benchorch.trace.critical_path.replay import NEVER, steps
 from benchorch.trace.dag import Dag
-
-if TYPE_CHECKING:
-    from numpy import bool_, float64, int64
-    from numpy.typing import NDArray
+from benchorch.trace.memo import once
 
 LEVELS = 2
 """By how much a graph for small savings reaches less far than the next larger one."""
@@ -24,16 +24,14 @@ CHAINS_AT_ONCE = 2**22
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """By how much some edges are shorter: their numbers, each once, and nanoseconds of each."""
+    """Shorter edges: their numbers, each once, and the nanoseconds cut from each."""
 
-    edges: NDArray[int64]
-    ns: NDArray[int64]
+    edges: NDArray[np.int64]
+    ns: NDArray[np.int64]
 
     @staticmethod
-    def of(cut_ns: NDArray[int64]) -> Cut:
+    def of(cut_ns: NDArray[np.int64]) -> Cut:
         """From a column for all edges, (E,)."""
-        import numpy as np
-
         edges = np.flatnonzero(cut_ns)
         return Cut(edges=edges, ns=cut_ns[edges])
 
@@ -59,11 +57,11 @@ class Gains:
     """
 
     dag: Dag
-    is_on_path: NDArray[bool_]
+    is_on_path: NDArray[np.bool_]
     spare_ns: int
     _contracted: dict[int, Contracted] = field(default_factory=dict)
 
-    def saved_ns(self, cut_ns: NDArray[int64]) -> int:
+    def saved_ns(self, cut_ns: NDArray[np.int64]) -> int:
         """The makespan less that with each edge's weight shortened; `cut_ns` is (E,), >= 0."""
         return self.saved_each([Cut.of(cut_ns)])[0]
 
@@ -98,8 +96,8 @@ class Gains:
         level_ns = self._level_ns(saved_ns)
         if level_ns not in self._contracted:
             every = whole(self.dag)
-            near = every.slack() <= level_ns
-            known = (one for one in self._contracted.values() if len(one.pieces) == near.sum())
+            near = every.slack <= level_ns
+            known = (one for one in self._contracted.values() if len(one.edges) == near.sum())
             self._contracted[level_ns] = next(known, None) or every.coarser(near)
         return self._contracted[level_ns]
 
@@ -109,14 +107,12 @@ class Gains:
             level_ns //= LEVELS
         return level_ns
 
-    def saved_by_not_waiting(self, dropped: NDArray[bool_]) -> int:
+    def saved_by_not_waiting(self, dropped: NDArray[np.bool_]) -> int:
         """The makespan less that of a replay without the dropped dependencies, (E,).
 
-        What nobody waits for any more has to be finished all the same: the replay ends with the
-        last point, not with the sink.
+        Work that no thread waits for any more has to be finished all the same: the replay ends
+        with the last point, not with the sink.
         """
-        import numpy as np
-
         if not dropped.any():
             return 0
         every = whole(self.dag)
@@ -128,9 +124,7 @@ class Gains:
 
 
 def _makespans_ns(graph: Contracted, cuts: Sequence[Cut]) -> list[int]:
-    """With each of some cuts."""
-    import numpy as np
-
+    """Makespan with each cut."""
     length_ns = np.empty((len(cuts), len(graph.first)), dtype=np.int64)
     for row, cut in zip(length_ns, cuts, strict=True):
         row[:] = graph.lengths(whole(graph.dag).shortened(cut.edges, cut.ns))
@@ -138,30 +132,20 @@ def _makespans_ns(graph: Contracted, cuts: Sequence[Cut]) -> list[int]:
     return found
 
 
+@once
 def gains(dag: Dag) -> Gains:
-    """What can be asked of a graph, once for each graph."""
-    if "gains" not in dag.known:
-        dag.known["gains"] = _gains(dag)
-    found: Gains = dag.known["gains"]
-    return found
-
-
-def _gains(dag: Dag) -> Gains:
-    import numpy as np
-
+    """Counterfactuals on a graph, once for each graph."""
     # Not those of the path's stretches: edges of no length have none, but belong to it too.
     every = whole(dag)
-    along = every.way(every.observed_lengths(), every.observed_elapsed())
+    along = every.critical_chains(every.observed_lengths, every.observed_elapsed)
     is_on_path = np.zeros(dag.edges, dtype=np.bool_)
-    is_on_path[every.pieces_of(along)] = True
-    spare_ns = every.slack()[~is_on_path[every.last]]
+    is_on_path[every.edges_of(along)] = True
+    spare_ns = every.slack[~is_on_path[every.last]]
     least_ns = int(spare_ns.min()) if len(spare_ns) else dag.makespan_ns
     return Gains(dag=dag, is_on_path=is_on_path, spare_ns=least_ns)
 
 
-def part_of(weight_ns: NDArray[int64], share: NDArray[float64] | float) -> NDArray[int64]:
+def part_of(weight_ns: NDArray[np.int64], share: NDArray[np.float64] | float) -> NDArray[np.int64]:
     """A share of each weight, rounded down: (E,) in ns, never more than the weight."""
-    import numpy as np
-
-    part: NDArray[int64] = np.floor(weight_ns * share).astype(np.int64)
+    part: NDArray[np.int64] = np.floor(weight_ns * share).astype(np.int64)
     return part

@@ -1,10 +1,12 @@
-"""Time by module, and by what is the same in every layer."""
+"""Rows of modules and of repeated layers."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.entities import Entities, Shares
 from benchorch.trace.attribution.owners import Owners, inherited, module_names
@@ -12,15 +14,11 @@ from benchorch.trace.attribution.workloads import OperatorWork
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.repeated_layers import (
-    folded,
-    folded_names,
+    repeated_names,
+    starred,
     structures,
     tandem_repeats,
 )
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
 
 LONGEST_SEQUENCE = 20_000
 """Operators that are searched for repeats; a window of more has other tables to be read by."""
@@ -30,26 +28,24 @@ SHOWN_OPERATORS = 3
 
 
 def modules(
-    events: Events, owned: Owners, noded: Entities, graph: OperatorGraph | None = None
+    events: Events, owned: Owners, by_node: Entities, graph: OperatorGraph | None = None
 ) -> Entities:
-    """By the innermost module: as the model's graph says of its nodes, else by the ranges.
+    """Rows by the innermost module: of the graph's nodes where they are known, else of the ranges.
 
-    In compiled code no range is inside, but the graph knows where each node comes from; a kernel
-    of several modules is shared by them as it is by its nodes.
+    Compiled code has no ranges inside, but the graph has the module of each node; a kernel of
+    several modules is shared by them as it is by its nodes.
     """
-    import numpy as np
-
     code, names = module_names(events, owned)
     rows = {name: number for number, name in enumerate(names)}
     shares: list[Shares] = [{number: 1.0} for number in range(len(names))]
-    translated = np.full(len(noded.shares) + 1, NOTHING, dtype=np.int64)  # the last: no part
-    for number, divided in enumerate(_modules_of(noded, _known_modules(noded, graph))):
+    translated = np.full(len(by_node.shares) + 1, NOTHING, dtype=np.int64)  # the last: no part
+    for number, divided in enumerate(_modules_of(by_node, _known_modules(by_node, graph))):
         if divided:
             translated[number] = len(shares)
             divisions = {rows.setdefault(name, len(rows)): by for name, by in divided.items()}
             shares.append(divisions)
-    part = np.where(translated[noded.part] >= 0, translated[noded.part], code)
-    instance = np.where(translated[noded.part] >= 0, noded.instance, owned.module)
+    part = np.where(translated[by_node.part] >= 0, translated[by_node.part], code)
+    instance = np.where(translated[by_node.part] >= 0, by_node.instance, owned.module)
     return Entities(
         names=tuple(rows),
         part=part,
@@ -62,38 +58,38 @@ def folds(
     events: Events,
     owned: Owners,
     by_module: Entities,
-    noded: Entities,
+    by_node: Entities,
     workloads: Mapping[int, OperatorWork],
-    in_window: NDArray[bool_],
+    in_window: NDArray[np.bool_],
 ) -> Entities:
-    """What is the same again and again as one row: of modules, of nodes, or of operators."""
+    """Repeated layers as one row: of modules, of nodes, or of operators."""
     if by_module.names:
         structure = _structures(events, owned, workloads)
-        starred = folded_names(by_module.names, structure)
-        return by_module.renamed([starred[name] for name in by_module.names])
-    if noded.names:
-        return noded.renamed([folded(name) for name in noded.names])
+        rows = repeated_names(by_module.names, structure)
+        return by_module.renamed([rows[name] for name in by_module.names])
+    if by_node.names:
+        return by_node.renamed([starred(name) for name in by_node.names])
     return _runs(events, owned, in_window)
 
 
-def _known_modules(noded: Entities, graph: OperatorGraph | None) -> Mapping[str, str]:
-    """Of nodes the module; names such as ``/encoder/layer.0/MatMul`` say it themselves."""
+def _known_modules(by_node: Entities, graph: OperatorGraph | None) -> Mapping[str, str]:
+    """The module of each node; names such as ``/encoder/layer.0/MatMul`` contain it."""
     known = {node.name: node.module for node in graph.nodes if node.module} if graph else {}
-    for name in noded.names:
+    for name in by_node.names:
         outer, _, _ = name.rpartition("/")
         if name.startswith("/") and outer and name not in known:
             known[name] = outer.strip("/").replace("/", ".")
     return known
 
 
-def _modules_of(noded: Entities, module: Mapping[str, str]) -> list[dict[str, float]]:
+def _modules_of(by_node: Entities, module: Mapping[str, str]) -> list[dict[str, float]]:
     """How each part is divided among the modules of those of its nodes that have one."""
     found = []
-    for shares in noded.shares:
+    for shares in by_node.shares:
         divided: dict[str, float] = defaultdict(float)
         for row, share in shares.items():
-            if noded.names[row] in module:
-                divided[module[noded.names[row]]] += share
+            if by_node.names[row] in module:
+                divided[module[by_node.names[row]]] += share
         whole = sum(divided.values())
         found.append({name: share / whole for name, share in divided.items()})
     return found
@@ -125,10 +121,8 @@ def _nearest(name: str, names: Sequence[str]) -> str:
     return next((one for one in outer if one in names), "")
 
 
-def _runs(events: Events, owned: Owners, in_window: NDArray[bool_]) -> Entities:
+def _runs(events: Events, owned: Owners, in_window: NDArray[np.bool_]) -> Entities:
     """Operators that follow each other again and again; each copy of a run is one occurrence."""
-    import numpy as np
-
     outermost = np.where(owned.parent >= 0, owned.operator[owned.parent], NOTHING) == NOTHING
     chosen = np.flatnonzero(
         (events.category == Category.OPERATOR) & outermost & in_window[: len(events)]
@@ -150,11 +144,9 @@ def _runs(events: Events, owned: Owners, in_window: NDArray[bool_]) -> Entities:
 
 
 def _inheriting(
-    owned: Owners, row: NDArray[int64], first: NDArray[int64], names: tuple[str, ...]
+    owned: Owners, row: NDArray[np.int64], first: NDArray[np.int64], names: tuple[str, ...]
 ) -> Entities:
     """Rows of operators, for all that they call and launch too."""
-    import numpy as np
-
     part = inherited(owned.parent, row)
     return Entities(
         names=names,

@@ -1,45 +1,41 @@
-"""Whose time is it: what every event cost in the window, and how much of it the makespan felt."""
+"""Attribution of the window's time, and of the critical path, to events."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.critical_path.path import binding_edges
 from benchorch.trace.critical_path.slack import near_critical
 from benchorch.trace.dag import NOBODY, CriticalPath, Dag, EdgeKind
 
-if TYPE_CHECKING:
-    from numpy import bool_, int32, int64
-    from numpy.typing import NDArray
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerTimes:
-    """Time in ns by owner; arrays have shape (n + 1,), the last entry is that of nobody.
+    """Time in ns by owner; arrays have shape (n + 1,), the last entry is the time of none.
 
     Attributes:
         total_ns: rigid time in the window: work, overhead, gaps; waiting is not part of it.
-        on_path_ns: of it, on the critical path, with the unexplained rest of the path as nobody's:
-            it sums to the makespan.
+        on_path_ns: of it, on the critical path, with the unexplained time of the path as that of
+            none: it sums to the makespan.
         near_path_ns: of it, on edges with less than a hundredth of the makespan to spare.
         device_ns: of it, work of a device.
         blame_ns: how long other lanes stood still until something of this event let them go on.
         in_window: whether the event has a point in the graph.
     """
 
-    total_ns: NDArray[int64]
-    on_path_ns: NDArray[int64]
-    near_path_ns: NDArray[int64]
-    device_ns: NDArray[int64]
-    blame_ns: NDArray[int64]
-    in_window: NDArray[bool_]
+    total_ns: NDArray[np.int64]
+    on_path_ns: NDArray[np.int64]
+    near_path_ns: NDArray[np.int64]
+    device_ns: NDArray[np.int64]
+    blame_ns: NDArray[np.int64]
+    in_window: NDArray[np.bool_]
 
 
-def measured(dag: Dag, path: CriticalPath, slack_ns: NDArray[int64], events: int) -> OwnerTimes:
-    """What the graph and its path say of each of so many events."""
-    import numpy as np
-
+def measured(dag: Dag, path: CriticalPath, slack_ns: NDArray[np.int64], events: int) -> OwnerTimes:
+    """Time of each of so many events in the graph and on its path."""
     near = near_critical(slack_ns, dag.makespan_ns)
     device = dag.kind == EdgeKind.WORK
     in_window = np.zeros(events + 1, dtype=np.bool_)
@@ -54,14 +50,12 @@ def measured(dag: Dag, path: CriticalPath, slack_ns: NDArray[int64], events: int
     )
 
 
-def _blame(dag: Dag, events: int) -> NDArray[int64]:
+def _blame(dag: Dag, events: int) -> NDArray[np.int64]:
     """Waiting charged to what ended it: the event at the tail of a point's binding edge.
 
     A point waits where the edge that held it up comes from another lane, from when its own lane
     would have let it go on.
     """
-    import numpy as np
-
     lane, never = dag.lane, np.iinfo(np.int64).min
     earliest = dag.time_ns[dag.tail] + dag.weight_ns + dag.residual_ns[dag.head]
     binding = binding_edges(dag, np.flatnonzero(earliest == dag.time_ns[dag.head]))
@@ -78,9 +72,7 @@ def _blame(dag: Dag, events: int) -> NDArray[int64]:
     return _summed(dag.event[dag.tail[binding]], np.maximum(waited_ns, 0), events)
 
 
-def _summed(owner: NDArray[int32], time_ns: NDArray[int64], events: int) -> NDArray[int64]:
+def _summed(owner: NDArray[np.int32], time_ns: NDArray[np.int64], events: int) -> NDArray[np.int64]:
     """Integers by owner, exactly: sums of less than 2**53 ns (104 days) fit a double."""
-    import numpy as np
-
     place = np.where(owner == NOBODY, events, owner)
     return np.bincount(place, weights=time_ns, minlength=events + 1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Which nodes of the model's graph did an event do the work of?"""
+"""Nodes of the model's graph that each event did the work of."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.entities import Entities, Shares
 from benchorch.trace.attribution.owners import MODULE, Owners, inherited
@@ -15,10 +17,6 @@ from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.operators.grouping import plain_op
 from benchorch.trace.operators.provenance import Provenance, fused_ops, is_fused, kernel_of
 from benchorch.trace.operators.shapes import ITEM_BYTES, integers, spelled
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
 
 _TIMED = "_kernel_time"  # what ONNX Runtime adds to a node's name
 _FUSED = "fused "  # and what it puts before that of a node with its activation
@@ -32,14 +30,12 @@ def graph_nodes(
     graph: OperatorGraph | None = None,
     provenance: Sequence[Provenance] = (),
 ) -> Entities:
-    """By node: ONNX Runtime says so itself, a compiler in its provenance, eager code in its order.
+    """Rows by node: ONNX Runtime's by name, a compiler's by provenance, eager code's by order.
 
     Without provenance a row is an operator of the compiled code: a fused kernel is shared by those
     that its name lists. Where a kernel did several nodes' work, each has a share by the
     bytes of its result, or an equal one where the graph does not say how many.
     """
-    import numpy as np
-
     nodes = {node.name: node for node in graph.nodes} if graph else {}
     found: dict[int, tuple[str, ...]] = {}
     found.update(_of_eager(events, owned, graph) if graph else {})
@@ -64,9 +60,7 @@ def graph_nodes(
 def _of_onnx_runtime(
     events: Events, nodes: Mapping[str, OperatorNode]
 ) -> dict[int, tuple[str, ...]]:
-    """Nodes say their names; one that the runtime fused keeps its first part's before a slash."""
-    import numpy as np
-
+    """Nodes by name; one that the runtime fused keeps its first part's before a slash."""
     chosen = np.flatnonzero(events.category == Category.NODE)
     named = {
         int(code): (_known(events.names[code].removesuffix(_TIMED), nodes),)
@@ -90,8 +84,6 @@ def _of_compiled(
     events: Events, owned: Owners, provenance: Sequence[Provenance]
 ) -> dict[int, tuple[str, ...]]:
     """Kernels in compiled code, each by which of its graph's calls of that kernel it is."""
-    import numpy as np
-
     call = inherited(owned.parent, _marked(events, lambda name: name.startswith(_COMPILED_CALL)))
     said = _by_graph(events, call, provenance)
     chosen = np.flatnonzero(_kernels(events, owned, call, provenance))
@@ -107,15 +99,13 @@ def _of_compiled(
 
 
 def _by_graph(
-    events: Events, call: NDArray[int64], provenance: Sequence[Provenance]
+    events: Events, call: NDArray[np.int64], provenance: Sequence[Provenance]
 ) -> dict[int, Provenance]:
     """What is known of each compiled graph, by the code of its calls' name.
 
     Graphs are first called in the order in which they were compiled; where there are more or
-    fewer than are known, nothing says which is which.
+    fewer than are known, none is matched.
     """
-    import numpy as np
-
     calls = np.unique(call[call >= 0])
     in_order = calls[np.argsort(events.start_ns[calls], kind="stable")]
     graphs = list(dict.fromkeys(events.name[in_order].tolist()))
@@ -125,25 +115,21 @@ def _by_graph(
 
 
 def _kernels(
-    events: Events, owned: Owners, call: NDArray[int64], provenance: Sequence[Provenance]
-) -> NDArray[bool_]:
+    events: Events, owned: Owners, call: NDArray[np.int64], provenance: Sequence[Provenance]
+) -> NDArray[np.bool_]:
     """Fused kernels by their names, and all else that compiled graphs call themselves."""
-    import numpy as np
-
     called = {name for one in provenance for name in one.calls}
     device = np.isin(events.category, DEVICE_WORK)
     operator = events.category == Category.OPERATOR
     direct = operator & (owned.parent >= 0) & (owned.parent == call)
     fused = _marked(events, is_fused) >= 0
     known = _marked(events, lambda name: kernel_of(name) in called) >= 0
-    chosen: NDArray[bool_] = (fused & (device | operator)) | direct | (known & device)
+    chosen: NDArray[np.bool_] = (fused & (device | operator)) | direct | (known & device)
     return chosen
 
 
 def _of_eager(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int, tuple[str, ...]]:
     """The k-th call of an operator in a module's range is the graph's k-th such node there."""
-    import numpy as np
-
     nodes: dict[tuple[str, str], list[str]] = defaultdict(list)
     for node in graph.nodes:
         nodes[node.module, plain_op(node.op)].append(node.name)
@@ -163,10 +149,8 @@ def _of_eager(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int, 
     return found
 
 
-def _marked(events: Events, wanted: Callable[[str], bool]) -> NDArray[int64]:
+def _marked(events: Events, wanted: Callable[[str], bool]) -> NDArray[np.int64]:
     """Of each event whose name is wanted its index, (n,); NOTHING of the others."""
-    import numpy as np
-
     names = np.array([wanted(name) for name in events.names] or [False], dtype=np.bool_)
     return np.where(names[events.name], np.arange(len(events)), NOTHING)
 
@@ -182,7 +166,7 @@ def _shares(
 
 
 def _bytes(node: OperatorNode) -> float | None:
-    """Of its results, from what the graph says of them: ``float32[8, 128]``."""
+    """Size of its results, from their description in the graph: ``float32[8, 128]``."""
     listed = _RESULT.findall(node.attributes.get("shape", ""))
     sizes = [(spelled(dtype), integers(shape)) for dtype, shape in listed]
     if not sizes or not all(dtype for dtype, _ in sizes):

@@ -1,22 +1,21 @@
-"""Who is behind an event: which host call started it, which operator and module it belongs to."""
+"""Attribution of events: the host call that started each, its operator and its module."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
+from benchorch.trace.memo import once
 from benchorch.trace.nesting import nest
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
 
 MODULE = "mod:"
 """How the name of a range around a module's forward pass begins."""
 
 ROOT = "(model)"
-"""What the module without a name is called: the one that was asked for."""
+"""The name of the module without one: the model that was profiled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,23 +30,15 @@ class Owners:
         backward: (n,) whether it is part of a backward pass.
     """
 
-    parent: NDArray[int64]
-    operator: NDArray[int64]
-    module: NDArray[int64]
-    backward: NDArray[bool_]
+    parent: NDArray[np.int64]
+    operator: NDArray[np.int64]
+    module: NDArray[np.int64]
+    backward: NDArray[np.bool_]
 
 
+@once
 def owners(events: Events) -> Owners:
     """The chain kernel, host call, operator, module of every event, once for each trace."""
-    if "owners" not in events.known:
-        events.known["owners"] = _owners(events)
-    found: Owners = events.known["owners"]
-    return found
-
-
-def _owners(events: Events) -> Owners:
-    import numpy as np
-
     parent = parents(events)
     own = np.arange(len(events), dtype=np.int64)
     is_operator = np.isin(events.category, (Category.OPERATOR, Category.NODE))
@@ -63,13 +54,11 @@ def _owners(events: Events) -> Owners:
     )
 
 
-def parents(events: Events) -> NDArray[int64]:
+def parents(events: Events) -> NDArray[np.int64]:
     """What each event is inside of, (n,): its enclosing range or, of device work, its launch.
 
     Device work whose host call is not in the trace belongs to the operator with its external id.
     """
-    import numpy as np
-
     parent = np.array(nest(events).parent, dtype=np.int64)
     device = np.flatnonzero(np.isin(events.category, DEVICE_WORK))
     calls = np.flatnonzero(events.category == Category.RUNTIME)
@@ -82,10 +71,10 @@ def parents(events: Events) -> NDArray[int64]:
     return parent
 
 
-def _joined(key: NDArray[int64], among: NDArray[int64], wanted: NDArray[int64]) -> NDArray[int64]:
+def _joined(
+    key: NDArray[np.int64], among: NDArray[np.int64], wanted: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """The last of the chosen events with each wanted key; NOTHING for a key that none has."""
-    import numpy as np
-
     known = among[key[among] != NOTHING]
     if not len(known):
         return np.full(len(wanted), NOTHING, dtype=np.int64)
@@ -95,14 +84,12 @@ def _joined(key: NDArray[int64], among: NDArray[int64], wanted: NDArray[int64]) 
     return np.where((place >= 0) & (key[found] == wanted) & (wanted != NOTHING), found, NOTHING)
 
 
-def inherited(parent: NDArray[int64], value: NDArray[int64]) -> NDArray[int64]:
+def inherited(parent: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np.int64]:
     """Each event's own value or else its nearest ancestor's that has one, (n,).
 
     Ancestors are doubled: after k rounds every event has looked 2**k levels up. In a broken trace
     an event may be its own ancestor; the number of rounds ends that search too.
     """
-    import numpy as np
-
     found = value.astype(np.int64)
     if not (value != NOTHING).any():
         return found
@@ -117,19 +104,15 @@ def inherited(parent: NDArray[int64], value: NDArray[int64]) -> NDArray[int64]:
     return found
 
 
-def _named_modules(events: Events) -> NDArray[bool_]:
-    import numpy as np
-
+def _named_modules(events: Events) -> NDArray[np.bool_]:
     named = np.array([name.startswith(MODULE) for name in events.names] or [False])
     ranges = np.isin(events.category, (Category.ANNOTATION, Category.OPERATOR))
-    marked: NDArray[bool_] = ranges & named[events.name]
+    marked: NDArray[np.bool_] = ranges & named[events.name]
     return marked
 
 
-def _forward_operators(events: Events) -> NDArray[int64]:
+def _forward_operators(events: Events) -> NDArray[np.int64]:
     """Of a backward operator the last operator of the forward pass with its sequence number."""
-    import numpy as np
-
     found = np.full(len(events), NOTHING, dtype=np.int64)
     known = (events.category == Category.OPERATOR) & (events.sequence >= 0)
     backward = known & _backward_names(events)
@@ -145,22 +128,18 @@ def _forward_operators(events: Events) -> NDArray[int64]:
     return found
 
 
-def _backward_names(events: Events) -> NDArray[bool_]:
+def _backward_names(events: Events) -> NDArray[np.bool_]:
     """Autograd's nodes, and all else of which the trace names a forward thread."""
-    import numpy as np
-
     named = np.array(
         [name.startswith("autograd::engine") or "Backward" in name for name in events.names]
         or [False]
     )
-    marked: NDArray[bool_] = named[events.name] | (events.forward_lane != NOTHING)
+    marked: NDArray[np.bool_] = named[events.name] | (events.forward_lane != NOTHING)
     return marked
 
 
-def module_names(events: Events, owned: Owners) -> tuple[NDArray[int64], tuple[str, ...]]:
+def module_names(events: Events, owned: Owners) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Of each event the number of its module's qualified name, (n,), and the names by number."""
-    import numpy as np
-
     used = np.flatnonzero(np.bincount(events.name[owned.module[owned.module >= 0]]))
     names = tuple(events.names[code].removeprefix(MODULE) or ROOT for code in used)
     code = np.where(

@@ -1,23 +1,21 @@
-"""What the operators of a window had to compute and to move, and how fast they could have been."""
+"""Work of a window's operators, in operations and bytes, and its place under the roofline."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.owners import Owners, inherited
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
 from benchorch.trace.operators.flops import RULES, ArithmeticWork, work
-from benchorch.trace.operators.roofline import Peaks, RooflinePosition, standing
+from benchorch.trace.operators.roofline import Peaks, RooflinePosition, roofline_position
 from benchorch.trace.operators.shapes import recorded
 
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-MOST_TOLD = 50_000
+MOST_READ = 50_000
 """Events whose arguments are read: about 100 MB of them."""
 
 
@@ -30,7 +28,7 @@ class OperatorWork:
         shapes, dtype: of its inputs.
         work: None where no rule is known.
         duration_ns: its device work, or its own call with all that is in it where it has none.
-        standing: under the roofline; None without peaks or work.
+        position: under the roofline; None without peaks or work.
     """
 
     op: str
@@ -38,25 +36,25 @@ class OperatorWork:
     dtype: str
     work: ArithmeticWork | None
     duration_ns: int
-    standing: RooflinePosition | None = None
+    position: RooflinePosition | None = None
 
 
-def telling(events: Events, owned: Owners, in_window: NDArray[bool_]) -> NDArray[int64]:
-    """The events whose arguments say what was computed, in order.
+def events_with_rules(
+    events: Events, owned: Owners, in_window: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """The events whose arguments determine their work, in order.
 
     They are the outermost operators of the window for which a rule is known: what such an
-    operator calls on its way is part of its work. Of a window with more than `MOST_TOLD` of them
+    operator calls on its way is part of its work. Of a window with more than `MOST_READ` of them
     those names are left out that cost the least.
     """
-    import numpy as np
-
     marked = _outermost(owned, _marked(events))
     wanted = np.flatnonzero((marked >= 0) & in_window[: len(events)])
-    if len(wanted) <= MOST_TOLD:
+    if len(wanted) <= MOST_READ:
         return wanted
     codes, took_ns = events.name[wanted], events.duration_ns[wanted]
     costliest = np.argsort(-np.bincount(codes, weights=took_ns), kind="stable")
-    told = np.cumsum(np.bincount(codes)[costliest]) <= MOST_TOLD
+    told = np.cumsum(np.bincount(codes)[costliest]) <= MOST_READ
     return wanted[np.isin(codes, costliest[told])]
 
 
@@ -66,7 +64,7 @@ def workloads(
     arguments: Mapping[int, Mapping[str, object]],
     peaks: Peaks | None,
 ) -> Mapping[int, OperatorWork]:
-    """By event, of those whose arguments say what was computed."""
+    """The work of each event whose arguments determine it."""
     device_ns = _device_ns(events, owned)
     found: dict[int, OperatorWork] = {}
     for event, said in arguments.items():
@@ -78,14 +76,12 @@ def workloads(
 
 
 def op_type(name: str, arguments: Mapping[str, object]) -> str:
-    """An event's operator: ONNX Runtime's nodes say it apart from their names."""
+    """An event's operator: nodes of ONNX Runtime list it apart from their names."""
     return str(arguments.get("op_name") or name)
 
 
-def _marked(events: Events) -> NDArray[int64]:
+def _marked(events: Events) -> NDArray[np.int64]:
     """Nodes, and operators with a rule, by their index, (n,); NOTHING for all else."""
-    import numpy as np
-
     ruled = np.array([_ruled(name) for name in events.names] or [False], dtype=np.bool_)
     operators = (events.category == Category.OPERATOR) & ruled[events.name]
     chosen = operators | (events.category == Category.NODE)
@@ -110,14 +106,12 @@ def _workload(
         dtype=call.dtype,
         work=needed,
         duration_ns=took_ns,
-        standing=standing(needed, took_ns, peaks) if needed and peaks else None,
+        position=roofline_position(needed, took_ns, peaks) if needed and peaks else None,
     )
 
 
-def _device_ns(events: Events, owned: Owners) -> NDArray[int64]:
+def _device_ns(events: Events, owned: Owners) -> NDArray[np.int64]:
     """Of every event the device work that it launched, itself or in what it calls, (n,)."""
-    import numpy as np
-
     device = np.flatnonzero(np.isin(events.category, DEVICE_WORK))
     cause = inherited(owned.parent, _outermost(owned, _marked(events)))[device]
     known = cause >= 0
@@ -127,17 +121,15 @@ def _device_ns(events: Events, owned: Owners) -> NDArray[int64]:
     return sums.astype(np.int64)
 
 
-def _outermost(owned: Owners, marked: NDArray[int64]) -> NDArray[int64]:
+def _outermost(owned: Owners, marked: NDArray[np.int64]) -> NDArray[np.int64]:
     """Only those marks that are not inside of another."""
-    import numpy as np
-
     above = np.where(owned.parent >= 0, inherited(owned.parent, marked)[owned.parent], NOTHING)
     return np.where(above == NOTHING, marked, NOTHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summed:
-    """What several calls come to.
+    """The sum of several calls.
 
     Attributes:
         ops, shapes, dtype: the most frequent of each.
@@ -159,7 +151,7 @@ def summed(calls: Iterable[OperatorWork]) -> Summed:
     """Of some calls; empty of none."""
     listed = list(calls)
     works = [call.work for call in listed if call.work]
-    stood = [(call.duration_ns, call.standing) for call in listed if call.standing]
+    stood = [(call.duration_ns, call.position) for call in listed if call.position]
     bounds: Counter[str] = Counter()
     for took_ns, one in stood:
         bounds[one.bound] += took_ns

@@ -1,4 +1,4 @@
-"""Why does one of two runs take longer than the other? The difference, split by cause."""
+"""Difference of two makespans, split by cause."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CAUSES: Mapping[str, str] = {
     "same kernels": "the same kernels at another speed",
     "graph breaks": "Python between compiled regions",
     "framework": "calling operators, and Python around them",
-    "launch": "launching, synchronising and waiting for room in a queue",
+    "launch": "launching, synchronising and waiting for space in a queue",
     "transfer": "copies and collectives",
     "data": "waiting for data",
     "unexplained": "waiting without a recorded cause",
 }
-"""What a difference is split into."""
+"""Causes of a difference, with their descriptions."""
 
-_CASTS = ("cast", "_to_copy", "to", "copy_")  # families, see `family`
+_CASTS = ("cast", "_to_copy", "to", "copy_")  # see `operator_kind`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Change:
     """One kind of operator, or one kind of cost, on the two paths.
 
     Attributes:
-        name: of the operator's family, or of the cost.
+        name: of the operator's kind, or of the cost.
         cause: one of `CAUSES`.
         first_ns, second_ns: its time on each path.
         first_dtype, second_dtype: of its operands, empty where unknown.
@@ -90,8 +90,8 @@ class MakespanDifference:
 def difference(first: Analysed, second: Analysed) -> MakespanDifference:
     """The difference of two makespans, by cause.
 
-    Each path consists of stretches that sum to its makespan. They are summed by kind of cost and,
-    where they are work, by family of operator; so the differences of the sums add up to that of
+    Each path consists of segments that sum to its makespan. They are summed by kind of cost and,
+    where they are work, by kind of operator; so the differences of the sums add up to that of
     the makespans, whatever the two programs are.
     """
     one, other = path_sums(first), path_sums(second)
@@ -120,7 +120,7 @@ def difference(first: Analysed, second: Analysed) -> MakespanDifference:
 
 
 def _work(name: str, one: PathSums, other: PathSums) -> Change:
-    """One family of operators."""
+    """The change of one kind of operator."""
     before, after = one.work.get(name), other.work.get(name)
     return Change(
         name=name,
@@ -133,7 +133,7 @@ def _work(name: str, one: PathSums, other: PathSums) -> Change:
 
 
 def _cause(name: str, one: PathSums, other: PathSums) -> str:
-    """Why the two paths spend different times on a family."""
+    """Why the two paths spend different times on a kind of operator."""
     before, after = one.work.get(name), other.work.get(name)
     if name in (FUSED, REGION):
         return "fusion" if name == FUSED else "framework"

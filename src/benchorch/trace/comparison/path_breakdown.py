@@ -1,23 +1,21 @@
-"""What one critical path was spent on: kinds of cost and, where it is work, of operators."""
+"""Breakdown of a critical path by kind of cost and, where it is work, by kind of operator."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.analysed import Analysed
 from benchorch.trace.attribution.owners import owners
 from benchorch.trace.attribution.workloads import op_type
 from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Events
-from benchorch.trace.operators.operator_kinds import family
+from benchorch.trace.operators.operator_kinds import operator_kind
 from benchorch.trace.operators.shapes import recorded
-
-if TYPE_CHECKING:
-    from numpy import bool_
-    from numpy.typing import NDArray
 
 COST_OF: Mapping[Class, str] = {
     **dict.fromkeys((Class.CPU_FRAMEWORK, Class.CPU_PYTHON, Class.PROFILER), "framework"),
@@ -35,7 +33,7 @@ _COMPILED = "Torch-Compiled Region"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindTime:
-    """Time of one family of operators on a path.
+    """Time of one kind of operator on a path.
 
     Attributes:
         time_ns: summed.
@@ -54,7 +52,7 @@ class PathSums:
 
     Attributes:
         costs: ns by kind of cost.
-        work: by family of operator.
+        work: by kind of operator.
     """
 
     costs: Mapping[str, int]
@@ -69,8 +67,6 @@ class PathSums:
 
 def path_sums(analysed: Analysed) -> PathSums:
     """The path of an analysis, taken apart."""
-    import numpy as np
-
     path, events = analysed.path, analysed.events
     costs: Counter[str] = Counter()
     working = np.zeros(len(path), dtype=np.bool_)
@@ -91,10 +87,8 @@ def path_sums(analysed: Analysed) -> PathSums:
     )
 
 
-def _work(events: Events, path: CriticalPath, working: NDArray[bool_]) -> dict[str, KindTime]:
-    """Stretches of work by the family of the operator that they belong to."""
-    import numpy as np
-
+def _work(events: Events, path: CriticalPath, working: NDArray[np.bool_]) -> dict[str, KindTime]:
+    """Segments of work by the kind of the operator that they belong to."""
     owner = path.owner[working].astype(np.int64)
     operator = owners(events).operator[owner]
     operator = np.where(owner == NOBODY, NOTHING, np.where(operator == NOTHING, owner, operator))
@@ -106,7 +100,7 @@ def _work(events: Events, path: CriticalPath, working: NDArray[bool_]) -> dict[s
     for event, caller, took in zip(owner.tolist(), operator.tolist(), durations, strict=True):
         said = arguments.get(caller, {}) if caller >= 0 else {}
         name = events.names[events.name[caller]] if caller >= 0 else ""
-        kind = family(op_type(name, said)) if name else "between events"
+        kind = operator_kind(op_type(name, said)) if name else "between events"
         call = recorded(said)
         times[kind] += took
         dtypes[kind][call.dtype if call else ""] += took
@@ -128,13 +122,11 @@ def _kernel(events: Events, event: int, op: str) -> str:
     return events.names[events.name[event]] if on_device else op
 
 
-def _between_regions(analysed: Analysed) -> NDArray[bool_]:
-    """Which stretches lie after the first compiled region of a call, before the last, in none.
+def _between_regions(analysed: Analysed) -> NDArray[np.bool_]:
+    """The segments after the first compiled region of a call, before the last, and in none.
 
-    None where there are fewer than two regions: then nothing was broken.
+    Without two regions there are none: the graph was not broken.
     """
-    import numpy as np
-
     events, path, window = analysed.events, analysed.path, analysed.dag.window
     named = np.array([name.startswith(_COMPILED) for name in events.names] or [False])
     regions = np.flatnonzero(named[events.name])
@@ -148,5 +140,5 @@ def _between_regions(analysed: Analysed) -> NDArray[bool_]:
     start, end = events.start_ns[order], np.maximum.accumulate(events.end_ns[order])
     before = np.searchsorted(start, path.start_ns, side="right") - 1
     ended = np.where(before >= 0, path.start_ns >= end[np.maximum(before, 0)], False)
-    between: NDArray[bool_] = ended & (path.start_ns < start[-1])
+    between: NDArray[np.bool_] = ended & (path.start_ns < start[-1])
     return between

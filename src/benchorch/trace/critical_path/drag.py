@@ -1,4 +1,4 @@
-"""By how much would the makespan shrink if one piece took no time?
+"""Drag of each edge: how much the makespan would shrink if the edge took no time.
 
 Every way from source to sink crosses the cut behind a point exactly once, as points are numbered
 in topological order. A way that avoids an edge crosses the cut behind the edge's tail by another
@@ -11,31 +11,25 @@ Source: Devaux, *Total Project Control*, 1999, for the quantity, an activity's d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.critical_path.replay import NEVER
 from benchorch.trace.critical_path.slack import slack
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.dag import Dag
+from benchorch.trace.dag import Dag
 
 
-def drag(dag: Dag, slack_ns: NDArray[int64] | None = None) -> NDArray[int64]:
+def drag(dag: Dag, slack_ns: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """The makespan less that of a replay where the edge has no weight, exactly, for each edge.
 
     Args:
         dag: of E edges; without any, the answer is empty.
-        slack_ns: what `slack` says, if it has been asked already.
+        slack_ns: the result of `slack`, if there is one already.
 
     Returns:
         (E,) nanoseconds: ``0 <= drag <= weight``, above 0 only on edges that every longest way
         shares. Takes O(E + V log V).
     """
-    import numpy as np
-
     spare_ns = slack(dag) if slack_ns is None else slack_ns
     critical = spare_ns == 0
     alone = critical & (_crossings(dag, critical)[dag.tail] == 1)
@@ -52,26 +46,22 @@ def drag(dag: Dag, slack_ns: NDArray[int64] | None = None) -> NDArray[int64]:
     return result
 
 
-def _crossings(dag: Dag, chosen: NDArray[bool_]) -> NDArray[int64]:
+def _crossings(dag: Dag, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
     """How many of the chosen edges cross the cut behind each point, (V,)."""
-    import numpy as np
-
     begun = np.bincount(dag.tail[chosen], minlength=dag.points)
     ended = np.bincount(dag.head[chosen], minlength=dag.points)
     return np.cumsum(begun - ended)
 
 
 def least_over(
-    first: NDArray[int64], end: NDArray[int64], value: NDArray[int64], size: int
-) -> NDArray[int64]:
+    first: NDArray[np.int64], end: NDArray[np.int64], value: NDArray[np.int64], size: int
+) -> NDArray[np.int64]:
     """The least value among the intervals that cover each of 0 .. size - 1; `NEVER` for none.
 
     Every interval ``[first, end)`` is covered by two, perhaps overlapping, whose length is a power
     of two, and these hand their values down to their halves: a sparse table turned around, so that
     n intervals take O(n + size log size). Empty intervals cover nothing.
     """
-    import numpy as np
-
     covering = end > first
     first, end, value = first[covering], end[covering], value[covering]
     level = np.frexp(end - first)[1] - 1  # the power of two that fits in

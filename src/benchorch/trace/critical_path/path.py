@@ -1,20 +1,14 @@
-"""Which chain of stretches does the makespan consist of?"""
+"""Critical path: the chain of segments that the makespan consists of."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
-from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, EdgeKind, Tier
-
-if TYPE_CHECKING:
-    from numpy import int32, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.dag import Dag
-
+from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag, EdgeKind, Tier
 
 STRIDE_DOUBLINGS = 5
-"""Of a walk: a stride of 32 steps costs five looks at every point, and spares 31 in 32 later."""
+"""Doublings of a walk's stride: 32 steps cost five visits of every point and spare 31 in 32."""
 
 
 def critical_path(dag: Dag) -> CriticalPath:
@@ -23,25 +17,21 @@ def critical_path(dag: Dag) -> CriticalPath:
     Of several edges that held up the same point the first in this order counts: one that is
     recorded or meant before one that is inferred, then the kinds as `EdgeKind` lists them (work,
     chain, launch, stream, ...), then the lower index of the tail's event, then of the edge. So one
-    trace has one path. Stretches of no length are left out; a graph of one point has none.
+    trace has one path. Segments of no length are left out; a graph of one point has none.
     """
-    import numpy as np
-
     earliest = dag.time_ns[dag.tail] + dag.weight_ns + dag.residual_ns[dag.head]
     tight = np.flatnonzero(earliest == dag.time_ns[dag.head])
     edges = walk_back(dag.tail, dag.head, binding_edges(dag, tight), dag.points)
     return path_along(dag, edges, dag.weight_ns, dag.residual_ns)
 
 
-def binding_edges(dag: Dag, tight: NDArray[int64]) -> NDArray[int64]:
-    """Of each point that comes no sooner because of some edges the one that counts, ascending.
+def binding_edges(dag: Dag, tight: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The binding edge of each point that some edges hold up, ascending.
 
     Args:
         dag: whose edges they are.
         tight: the edges to choose from, ascending: those that let their head come no sooner.
     """
-    import numpy as np
-
     if not len(tight):
         return tight
     rank = dag.kind[tight].astype(np.int64) + len(EdgeKind) * (dag.tier[tight] >= Tier.INFERRED)
@@ -54,8 +44,8 @@ def binding_edges(dag: Dag, tight: NDArray[int64]) -> NDArray[int64]:
 
 
 def walk_back(
-    tail: NDArray[int32], head: NDArray[int32], binding: NDArray[int64], points: int
-) -> NDArray[int64]:
+    tail: NDArray[np.int32], head: NDArray[np.int32], binding: NDArray[np.int64], points: int
+) -> NDArray[np.int64]:
     """The edges from the first point to the last by which holds each up, in order of time.
 
     The walk goes in strides, which are worked out for all points at once; the steps of all
@@ -66,8 +56,6 @@ def walk_back(
         binding: the edges that hold points up, at most one for each point.
         points: how many there are; what holds up none of them is the first.
     """
-    import numpy as np
-
     held_by = np.full(points, -1, dtype=np.int64)
     held_by[head[binding]] = binding
     before = np.arange(points, dtype=np.int32)  # the first one stays where it is
@@ -90,17 +78,15 @@ def walk_back(
 
 
 def path_along(
-    dag: Dag, edges: NDArray[int64], weight_ns: NDArray[int64], residual_ns: NDArray[int64]
+    dag: Dag, edges: NDArray[np.int64], weight_ns: NDArray[np.int64], residual_ns: NDArray[np.int64]
 ) -> CriticalPath:
-    """The stretches that edges which follow each other make, with these weights and residuals.
+    """The path along edges that follow each other, with these weights and residuals.
 
     Args:
         dag: whose edges they are.
         edges: from the source, each one's tail the head of the one before.
         weight_ns: (E,), residual_ns: (V,): of the whole graph, as `replay` takes them.
     """
-    import numpy as np
-
     both_ns = np.empty(2 * len(edges), dtype=np.int64)
     both_ns[::2], both_ns[1::2] = weight_ns[edges], residual_ns[dag.head[edges]]
     took_time = np.flatnonzero(both_ns)

@@ -1,19 +1,16 @@
-"""When would every point come, had some pieces taken longer or shorter, or not been waited for?
+"""Replay of a graph: the time of every point with other weights or without some dependencies.
 
-Between two points passes at least a *step*: the edge's weight and then the unexplained rest of its
+Between two points passes at least a *step*: the edge's weight and then the unexplained time of its
 head. A point comes as late as the latest of the edges into it lets it, so with the observed steps
 every observed time comes out again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.dag import Dag
+from benchorch.trace.dag import Dag
 
 NEVER = 2**62
 """Nanoseconds (146 years) that stand for "no matter how long"; two sums of it still fit 64 bits."""
@@ -21,10 +18,10 @@ NEVER = 2**62
 
 def replay(
     dag: Dag,
-    weight_ns: NDArray[int64] | None = None,
-    residual_ns: NDArray[int64] | None = None,
-    dropped: NDArray[bool_] | None = None,
-) -> NDArray[int64]:
+    weight_ns: NDArray[np.int64] | None = None,
+    residual_ns: NDArray[np.int64] | None = None,
+    dropped: NDArray[np.bool_] | None = None,
+) -> NDArray[np.int64]:
     """The time of every point, in nanoseconds on the trace's clock; the makespan is last - first.
 
     Without changes it is `dag.time_ns`, to the nanosecond. Linear in the number of edges: one
@@ -40,10 +37,8 @@ def replay(
         Instead of the observed residuals.
     dropped : bool array, shape (E,)
         Dependencies to be without. Where none would be left into a point, they stay as an order
-        without weight: nothing else says when that point could be.
+        without weight: nothing else determines the time of that point.
     """
-    import numpy as np
-
     step_ns = steps(dag, weight_ns, residual_ns, dropped)
     time_ns = [int(dag.time_ns[0])] * dag.points
     for tail, head, step in zip(
@@ -57,16 +52,14 @@ def replay(
 
 def steps(
     dag: Dag,
-    weight_ns: NDArray[int64] | None = None,
-    residual_ns: NDArray[int64] | None = None,
-    dropped: NDArray[bool_] | None = None,
-) -> NDArray[int64]:
+    weight_ns: NDArray[np.int64] | None = None,
+    residual_ns: NDArray[np.int64] | None = None,
+    dropped: NDArray[np.bool_] | None = None,
+) -> NDArray[np.int64]:
     """How long after its tail each edge lets its head come, (E,) in ns; ``-NEVER`` of no matter.
 
     The arguments are those of `replay`.
     """
-    import numpy as np
-
     weight = dag.weight_ns if weight_ns is None else weight_ns
     residual = dag.residual_ns if residual_ns is None else residual_ns
     step = weight + residual[dag.head]

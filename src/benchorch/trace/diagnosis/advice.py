@@ -1,4 +1,4 @@
-"""What each limit means, and what to try for it."""
+"""Meaning of each limit, and advice for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What limits the run, and what to try next: a verdict from counterfactuals, in plain words."""
+"""Diagnosis of the bottleneck from counterfactuals, in plain words, with the next step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGEST_RATIO = 0.5  # of a group's gain: its part that is named instead
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BottleneckEvidence:
-    """What a verdict is made from; times in ns.
+    """Evidence for a verdict; times in ns.
 
     Attributes:
         makespan_ns: of the window.
@@ -61,11 +61,14 @@ def diagnose(evidence: BottleneckEvidence) -> Diagnosis:
     best = max(evidence.rows, key=lambda row: row.drag_ns, default=None)
     gain = evidence.share(best.drag_ns) if best else 0.0
     gains = {name: evidence.share(saved) for name, saved in evidence.saved_ns.items()}
+    sentences = (
+        _explanation(limit, evidence),
+        _roofline_sentence(evidence),
+        _largest_gain(best, gain),
+    )
     return Diagnosis(
         limit=limit,
-        sentence=" ".join(
-            filter(None, (_said(limit, evidence), _attained_words(evidence), _largest(best, gain)))
-        ),
+        sentence=" ".join(filter(None, sentences)),
         advice=_advice(limit, evidence),
         gains=gains,
         evidence={tier: evidence.share(part) for tier, part in evidence.tiers.items()},
@@ -129,7 +132,7 @@ def _times_by_bound(rows: Sequence[EntityRow]) -> dict[str, int]:
     return times
 
 
-def _said(limit: str, evidence: BottleneckEvidence) -> str:
+def _explanation(limit: str, evidence: BottleneckEvidence) -> str:
     """The limit, what it means, and the gains that decided it."""
     took = format_seconds(ns_to_s(evidence.makespan_ns))
     if limit == "inconclusive":
@@ -185,7 +188,7 @@ def attained_ratio(rows: Sequence[EntityRow]) -> float | None:
     return sum(spent * ratio for spent, ratio in known) / total if total else None
 
 
-def _attained_words(evidence: BottleneckEvidence) -> str:
+def _roofline_sentence(evidence: BottleneckEvidence) -> str:
     attained = attained_ratio(evidence.rows)
     if attained is None:
         return ""
@@ -194,7 +197,7 @@ def _attained_words(evidence: BottleneckEvidence) -> str:
     return f"What has a roofline reaches {_percent(attained)} of it."
 
 
-def _largest(best: EntityRow | None, gain: float) -> str:
+def _largest_gain(best: EntityRow | None, gain: float) -> str:
     if best is None or gain <= 0:
         return ""
     return f"The largest single gain is {best.name}: {_percent(gain)} if it took no time."

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchorch.trace.dag import NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.edge_list import Edges, Found, edges, found, joined, none
+from benchorch.trace.graph.edge_list import Edges, Found, edges, found, joined
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.operators.graph import OperatorGraph
@@ -51,7 +51,7 @@ def _data(
     ran[(run * width + at)[at != NOTHING]] = node[at != NOTHING]
     pairs = [(place[one], place[other]) for one, other in _reads(graph, present)]
     if not pairs:
-        return none()
+        return joined([])
     ends = np.array(pairs, dtype=np.int64)
     shift = np.repeat(np.arange(runs) * width, len(pairs))
     producer = ran[np.tile(ends[:, 0], runs) + shift]
@@ -77,7 +77,7 @@ def _pool(scope: Scope, node: NDArray[np.int64]) -> Edges:
     session = scope.indices(Category.SESSION)
     session = session[np.argsort(scope.start_ns[session], kind="stable")]
     if not len(session):
-        return none()
+        return joined([])
     at = np.searchsorted(scope.start_ns[session], scope.start_ns[node], side="right") - 1
     event = np.where(at >= 0, session[at], NOBODY)
     short = (event != NOBODY) & (scope.end_ns[event] < scope.end_ns[node])

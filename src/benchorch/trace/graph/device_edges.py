@@ -77,31 +77,27 @@ def fitted(scope: Scope, delayed: NDArray[np.int64]) -> Fitted:
 
 def device_edges(scope: Scope, fit: Fitted, label: NDArray[np.int8]) -> Found:
     """Work takes its time, comes after its launch, and after what is before it on its stream."""
-    launched = scope.launch[fit.work] != NOTHING
+    work = fit.work
+    launched, carried = scope.launch[work] != NOTHING, scope.carried[work]
     facts = {}
     if launched.any():
         facts["launch_latency_ns"] = float(np.median(fit.launch_ns[launched]))
         facts["stream_gap_ns"] = float(np.median(fit.gap_ns))
-    unlaunched = int((~launched & ~scope.carried[fit.work]).sum())
+    unlaunched = int((~launched & ~carried).sum())
     return found(
-        _work(scope, fit.work, label),
+        edges(
+            2 * work,
+            2 * work + 1,
+            kind=EdgeKind.WORK,
+            weight_ns=scope.end_ns[work] - scope.start_ns[work],
+            label=np.where(carried, CLASSES.index(Class.CARRY_IN), label[work]),
+            owner=work,
+        ),
         _launches(scope, fit),
         _streams(scope, fit),
         _carried(scope, fit),
         facts=facts,
         repairs={"unlaunched_work": unlaunched} if unlaunched else {},
-    )
-
-
-def _work(scope: Scope, work: NDArray[np.int64], label: NDArray[np.int8]) -> Edges:
-    carried = scope.carried[work]
-    return edges(
-        2 * work,
-        2 * work + 1,
-        kind=EdgeKind.WORK,
-        weight_ns=scope.end_ns[work] - scope.start_ns[work],
-        label=np.where(carried, CLASSES.index(Class.CARRY_IN), label[work]),
-        owner=work,
     )
 
 

@@ -110,15 +110,11 @@ def found(
 
 def joined(several: Iterable[Edges]) -> Edges:
     """All of them, in the order given."""
-    parts = [one for one in several if len(one)] or [none()]
+    nothing = edges([], [], kind=EdgeKind.BOUNDARY, label=Class.UNEXPLAINED)
+    parts = [one for one in several if len(one)] or [nothing]
     return Edges(
         **{
             one.name: np.concatenate([getattr(part, one.name) for part in parts])
             for one in fields(Edges)
         }
     )
-
-
-def none() -> Edges:
-    """No dependency."""
-    return edges([], [], kind=EdgeKind.BOUNDARY, label=Class.UNEXPLAINED)

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.dag import Window
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
-from benchorch.trace.graph.lanes import HOST, daemons, main_lane
 from benchorch.trace.graph.launches import calls_with, skew_ns
 from benchorch.trace.graph.profiler_overhead import with_overhead
 from benchorch.trace.graph.scope_values import Scope, Thresholds
 from benchorch.trace.nesting import NESTING_RANK, Spans, nest
+
+_HOST = (
+    Category.OPERATOR,
+    Category.ANNOTATION,
+    Category.PYTHON,
+    Category.RUNTIME,
+    Category.NODE,
+    Category.SESSION,
+    Category.OTHER,
+)
+_WORK = (Category.OPERATOR, Category.ANNOTATION, Category.NODE, Category.SESSION)
+_STEP = re.compile(r"ProfilerStep#|benchorch:call|model_run$")
 
 
 def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> Scope:
@@ -29,8 +42,8 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         events.correlation,
         events.start_ns,
     )
-    idle = daemons(events, streams, launch[launch != NOTHING])
-    host = np.flatnonzero(among(events.category, HOST) & ~(idle | streams)[events.lane])
+    idle = _daemons(events, streams, launch[launch != NOTHING])
+    host = np.flatnonzero(among(events.category, _HOST) & ~(idle | streams)[events.lane])
     shift_ns = _shift_ns(events, device, launch)
     window, last_ns = _bounds(events, window, np.concatenate([host, device]))
     host = host[_inside(events, host, window, last_ns)]
@@ -52,16 +65,16 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     launched_before[place[device[carried]]] = True
 
     lane = events.lane[order]
-    latest = np.full(len(order), last_ns, dtype=np.int64)
-    latest[hosts : hosts + works] = np.iinfo(np.int64).max
-    shift = shift_ns[lane] if shift_ns.any() else 0
-    start_ns = np.clip(events.start_ns[order] + shift, window.start_ns, latest)
-    end_ns = np.clip(events.end_ns[order] + shift, window.start_ns, latest)
+    latest_ns = np.full(len(order), last_ns, dtype=np.int64)
+    latest_ns[hosts : hosts + works] = np.iinfo(np.int64).max
+    start_ns, end_ns = (
+        np.clip(column[order] + shift_ns[lane], window.start_ns, latest_ns)
+        for column in (events.start_ns, events.end_ns)
+    )
     tree = nest(Spans(lane=lane[:hosts], start_ns=start_ns[:hosts], end_ns=end_ns[:hosts]))
     end_ns[:hosts] = tree.end_ns
     taking_part = np.zeros(len(events.lanes), dtype=np.bool_)
     taking_part[lane[:hosts]] = True
-    category = events.category[order]
     repairs = {"duplicate_correlations": duplicates, "clipped_children": tree.clipped}
     scope = Scope(
         events=events,
@@ -73,9 +86,7 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         end_ns=end_ns,
         lane=lane,
         name=events.name[order],
-        category=category,
-        by_category=np.argsort(category, kind="stable"),
-        category_from=np.insert(np.cumsum(np.bincount(category, minlength=len(Category))), 0, 0),
+        category=events.category[order],
         correlation=events.correlation[order],
         stream=events.stream[order],
         awaited=events.awaited[order],
@@ -88,7 +99,7 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         parent=tree.parent,
         depth=tree.depth,
         after=_after(lane[:hosts], start_ns[:hosts], tree.end_ns),
-        main_lane=main_lane(events, taking_part),
+        main_lane=_main_lane(events, taking_part),
         thresholds=thresholds,
         facts={"daemon_lanes": float(idle.sum()), "clock_skew_ns": float(shift_ns.max(initial=0))},
         repairs={name: count for name, count in repairs.items() if count},
@@ -208,3 +219,37 @@ def _after(
     after: NDArray[np.int32] = np.searchsorted(begins, ends).astype(np.int32)
     np.maximum(after, np.arange(1, len(lane) + 1, dtype=np.int32), out=after)
     return after
+
+
+def _daemons(
+    events: Events, streams: NDArray[np.bool_], launching: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Of every lane whether it is a thread that does no work: no operators, ranges or launches.
+
+    Where no thread does any, as in a trace of Python frames alone, none is a daemon.
+    """
+    working = np.zeros(len(events.lanes), dtype=np.bool_)
+    working[events.lane[among(events.category, _WORK)]] = True
+    working[events.lane[launching]] = True
+    hosts = np.zeros(len(events.lanes), dtype=np.bool_)
+    hosts[events.lane[among(events.category, _HOST)]] = True
+    hosts &= ~streams
+    return hosts & ~working if (working & hosts).any() else np.zeros_like(hosts)
+
+
+def _main_lane(events: Events, hosts: NDArray[np.bool_]) -> int:
+    """The thread that marks its steps or runs Python, else the one with most operators; or -1."""
+    if not hosts.any():
+        return -1
+    steps = np.array([bool(_STEP.match(name)) for name in events.names] or [False])
+    marks = steps[events.name] & among(events.category, (Category.ANNOTATION, Category.SESSION))
+    for these in (
+        marks,
+        events.category == Category.PYTHON,
+        among(events.category, _WORK),
+        among(events.category, _HOST),
+    ):
+        counts = np.bincount(events.lane[these], minlength=len(events.lanes)) * hosts
+        if counts.any():
+            return int(counts.argmax())
+    return int(hosts.argmax())

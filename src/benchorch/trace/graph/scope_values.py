@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.dag import Window
-from benchorch.trace.events import Category, Events
+from benchorch.trace.events import Category, Events, among
 
 
 @final
@@ -60,7 +60,6 @@ class Scope:
         overhead: indices of the profiler's intervals that fall into a thread's time.
         parent, depth: (hosts,) how host events lie inside each other, as in `Nesting`.
         after: (hosts,) the next host event that is not inside each.
-        by_category, category_from: indices by category, and where each category's begin.
         main_lane: the thread whose gaps are Python at work, -1 where there is no thread.
         thresholds: what inference needs.
         facts, repairs: for the graph's own.
@@ -88,8 +87,6 @@ class Scope:
     parent: NDArray[np.int32]
     depth: NDArray[np.int32]
     after: NDArray[np.int32]
-    by_category: NDArray[np.int64]
-    category_from: NDArray[np.int64]
     main_lane: int
     thresholds: Thresholds
     facts: Mapping[str, float] = field(default_factory=dict)
@@ -111,16 +108,12 @@ class Scope:
 
     def indices(self, *categories: Category) -> NDArray[np.int64]:
         """Those of some categories, in the scope's order."""
-        parts = [
-            self.by_category[self.category_from[one] : self.category_from[one + 1]]
-            for one in categories
-        ]
-        return parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+        return np.flatnonzero(among(self.category, categories))
 
     def named(self, pattern: re.Pattern[str], *categories: Category) -> NDArray[np.int64]:
         """Those of some categories in whose names a pattern is found."""
-        parts = [self.indices(one) for one in categories]
-        return np.sort(np.concatenate([one[self.matches(pattern, one)] for one in parts]))
+        these = self.indices(*categories)
+        return these[self.matches(pattern, these)]
 
     def matches(self, pattern: re.Pattern[str], these: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether a pattern is found in the name of each; every name is searched once."""

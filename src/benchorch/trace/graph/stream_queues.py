@@ -36,54 +36,45 @@ class Queues:
 
     def _before(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """How much work comes before that which was launched on a lane from some time on."""
+        if not len(self.work):
+            return np.zeros(len(lane), dtype=np.int64)
         first_ns = min(self.launched_ns.min(), at_ns.min(initial=self.launched_ns.min()))
         last_ns = max(self.launched_ns.max(), at_ns.max(initial=self.launched_ns.max()))
         span_ns = last_ns - first_ns + 1
         key = self.lane.astype(np.int64) * span_ns + self.launched_ns - first_ns
-        requested = lane.astype(np.int64) * span_ns + at_ns - first_ns
-        place: NDArray[np.int64] = np.searchsorted(key, requested)
+        place: NDArray[np.int64] = np.searchsorted(
+            key, lane.astype(np.int64) * span_ns + at_ns - first_ns
+        )
         return place
+
+    def _last_before(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The place of the last work that was launched on a lane before some time, or NOTHING."""
+        at = self._before(lane, at_ns) - 1
+        return np.where(np.append(self.lane, NOTHING)[at] == lane, at, NOTHING)
 
     def last_before(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of what was launched on a lane before some time, the work that ended last, or NOTHING."""
-        if not len(self.work):
-            return np.full(len(lane), NOTHING, dtype=np.int64)
-        at = self._before(lane, at_ns) - 1
-        work: NDArray[np.int64] = np.where(
-            (at >= 0) & (self.lane[at] == lane), self.latest[at], NOTHING
-        )
-        return work
+        return np.append(self.latest, NOTHING)[self._last_before(lane, at_ns)]
 
     def launched_before(
         self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """When the last work before some time was launched on a lane; long ago if there is none."""
         ever_ns = np.minimum(at_ns, self.launched_ns.min(initial=int(at_ns.min(initial=0)))) - 1
-        if not len(self.work):
-            return np.asarray(ever_ns)
-        at = self._before(lane, at_ns) - 1
-        since_ns: NDArray[np.int64] = np.where(
-            (at >= 0) & (self.lane[at] == lane), self.launched_ns[at], ever_ns
-        )
-        return since_ns
+        at = self._last_before(lane, at_ns)
+        return np.where(at != NOTHING, np.append(self.launched_ns, NOTHING)[at], ever_ns)
+
+    def next_from(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The first work that was launched on a lane from some time on, or NOTHING."""
+        at = self._before(lane, at_ns)
+        on_lane = np.append(self.lane, NOTHING)[at] == lane
+        return np.where(on_lane, np.append(self.work, NOTHING)[at], NOTHING)
 
     def next_anywhere(self, at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """The first work that was launched on any stream from some time on, or NOTHING."""
         order = np.argsort(self.launched_ns, kind="stable")
         at = np.searchsorted(self.launched_ns[order], at_ns)
-        work: NDArray[np.int64] = np.append(self.work[order], NOTHING)[at]
-        return work
-
-    def next_from(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The first work that was launched on a lane from some time on, or NOTHING."""
-        if not len(self.work):
-            return np.full(len(lane), NOTHING, dtype=np.int64)
-        at = self._before(lane, at_ns)
-        inside = np.minimum(at, len(self.work) - 1)
-        work: NDArray[np.int64] = np.where(
-            (at == inside) & (self.lane[inside] == lane), self.work[inside], NOTHING
-        )
-        return work
+        return np.append(self.work[order], NOTHING)[at]
 
 
 def stream_queues(scope: Scope) -> Queues:

@@ -44,10 +44,15 @@ def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
     A call waited if any of its work ended after it began; then its own time is what such a call
     takes when there is nothing to wait for.
     """
+    by_stream = scope.named(_STREAM_SYNC, Category.RUNTIME)
+    stream = lanes_of(scope, records.stream[by_stream], records.device[by_stream])
+    by_event = scope.named(_EVENT_SYNC, Category.RUNTIME)
+    known = records.record[by_event]
+    record = np.where(known != NOTHING, known, by_event)  # else as if recorded by the call itself
     parts = [
         _context_syncs(scope, streams, records),
-        *_stream_syncs(scope, streams, records),
-        *_event_syncs(scope, streams, records),
+        *_recorded_or_likeliest(scope, streams, by_stream, stream, by_stream),
+        *_recorded_or_likeliest(scope, streams, by_event, records.recorded[record], record),
         _copies(scope),
     ]
     call = np.concatenate([part.call for part in parts])
@@ -103,23 +108,6 @@ def _context_syncs(scope: Scope, streams: Streams, records: SyncRecords) -> Awai
     device = records.device[call]
     own = (device == NOTHING) | (device == scope.events.devices[lane])
     return _reached(scope, streams, call[own], lane[own], call[own], Tier.SEMANTIC)
-
-
-def _stream_syncs(scope: Scope, streams: Streams, records: SyncRecords) -> Iterator[Awaited]:
-    """What was launched before on the stream, known from the record, else the likeliest one."""
-    call = scope.named(_STREAM_SYNC, Category.RUNTIME)
-    lane = lanes_of(scope, records.stream[call], records.device[call])
-    yield from _recorded_or_likeliest(scope, streams, call, lane, call)
-
-
-def _event_syncs(scope: Scope, streams: Streams, records: SyncRecords) -> Iterator[Awaited]:
-    """What was launched before the event was recorded, on the stream where it was.
-
-    Where the record is not known, before the call; where the stream is not, on the likeliest.
-    """
-    call = scope.named(_EVENT_SYNC, Category.RUNTIME)
-    record = np.where(records.record[call] != NOTHING, records.record[call], call)
-    yield from _recorded_or_likeliest(scope, streams, call, records.recorded[record], record)
 
 
 def _recorded_or_likeliest(

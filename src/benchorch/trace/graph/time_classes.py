@@ -16,6 +16,16 @@ _COLLECTIVE = re.compile(
     r"^(nccl|rccl|oneccl)|_?all_?(reduce|gather|to_?all)|reduce_?scatter", re.I
 )
 _WAITING = re.compile(r"^wait:")
+_BY_CATEGORY = {
+    Category.OPERATOR: Class.CPU_COMPUTE,
+    Category.RUNTIME: Class.CPU_RUNTIME,
+    Category.KERNEL: Class.GPU_COMPUTE,
+    Category.COPY: Class.GPU_COPY,
+    Category.FILL: Class.GPU_COPY,
+    Category.OVERHEAD: Class.PROFILER,
+    Category.NODE: Class.CPU_COMPUTE,
+    Category.SESSION: Class.CPU_FRAMEWORK,
+}  # of others CPU_PYTHON
 # Views and allocations: they arrange for others to compute and touch no values themselves.
 _ARRANGING = re.compile(
     r"aten::(t|view|_unsafe_view|as_strided_?|expand|reshape|_reshape_alias|transpose|permute"
@@ -25,22 +35,6 @@ _ARRANGING = re.compile(
 )
 
 
-def of_category(category: Category) -> int:
-    """The index of a category's class, where nothing more is known."""
-    return CLASSES.index(
-        {
-            Category.OPERATOR: Class.CPU_COMPUTE,
-            Category.RUNTIME: Class.CPU_RUNTIME,
-            Category.KERNEL: Class.GPU_COMPUTE,
-            Category.COPY: Class.GPU_COPY,
-            Category.FILL: Class.GPU_COPY,
-            Category.OVERHEAD: Class.PROFILER,
-            Category.NODE: Class.CPU_COMPUTE,
-            Category.SESSION: Class.CPU_FRAMEWORK,
-        }.get(category, Class.CPU_PYTHON)
-    )
-
-
 def waiting(scope: Scope) -> NDArray[np.int64]:
     """The ranges that a program calls ``wait:<what>``."""
     return scope.named(_WAITING, Category.ANNOTATION, Category.OPERATOR)
@@ -48,8 +42,8 @@ def waiting(scope: Scope) -> NDArray[np.int64]:
 
 def labels(scope: Scope) -> NDArray[np.int8]:
     """Of every event of the scope the class of its own time."""
-    table = np.array([of_category(category) for category in Category], dtype=np.int8)
-    label = table[scope.category]
+    classes = [_BY_CATEGORY.get(category, Class.CPU_PYTHON) for category in Category]
+    label = np.array([CLASSES.index(one) for one in classes], dtype=np.int8)[scope.category]
     label[np.flatnonzero(_dispatching(scope))] = CLASSES.index(Class.CPU_FRAMEWORK)
     loading = scope.named(_LOADING, Category.ANNOTATION, Category.OPERATOR)
     label[loading] = CLASSES.index(Class.DATA_LOADING)

@@ -1,4 +1,4 @@
-"""Where a graph of operators could run side by side, and what its longest chain of data costs."""
+"""Parallel branches of an operator graph, and its longest chain of data."""
 
 from __future__ import annotations
 

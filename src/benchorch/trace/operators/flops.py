@@ -1,4 +1,4 @@
-"""How many operations and bytes an operator's call needs, from the shapes it was given."""
+"""Operations and bytes of an operator's call, from the shapes of its tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchorch.trace.operators.shapes import ITEM_BYTES, OperatorCall, Tensor, i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArithmeticWork:
-    """What has to be done, whoever does it.
+    """Work of a call, whatever does it.
 
     Attributes:
         flops: arithmetic operations; a multiplication with its addition counts as two.
@@ -211,7 +211,7 @@ def _joined(call: OperatorCall) -> ArithmeticWork:
 
 
 def _gathered(table: int, index: int) -> Rule:
-    """Rows of a table: only those that are asked for are read."""
+    """Rows of a table: only the selected ones are read."""
 
     def rule(call: OperatorCall) -> ArithmeticWork | None:
         source, places = call.inputs[table], call.inputs[index]

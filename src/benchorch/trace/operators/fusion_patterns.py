@@ -1,4 +1,4 @@
-"""Which operators is one kernel often written for?"""
+"""Patterns of operators that one kernel often does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of operators that one kernel often does.
+"""Groups of a graph's operators: those that one kernel often does, or one module.
 
 A group never makes a cycle: what it is merged into stays a graph that can be drawn and walked.
 """

@@ -1,4 +1,4 @@
-"""What kind of operator is this, in the words of whichever framework or compiler?"""
+"""Kinds of operators, whatever framework or compiler named them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from benchorch.trace.operators.grouping import plain_op
 from benchorch.trace.operators.provenance import is_fused, kernel_of
 
 FUSED = "fused kernels"
-"""The family of what a compiler made of several operators."""
+"""The kind of kernels that a compiler made of several operators."""
 
 REGION = "compiled regions"
-"""The family of what runs around compiled kernels: guards, wrappers, the region itself."""
+"""The kind of what runs around compiled kernels: guards, wrappers, the region itself."""
 
 _REGION_MARKS = ("Torch-Compiled Region", "TorchDynamo", "AOTDispatcher", "Pregraph", "## Call")
 
@@ -45,17 +45,17 @@ _SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "mean": ("mean", "reducemean"),
     "sum": ("sum", "reducesum"),
 }
-_FAMILY = {member: family for family, members in _SYNONYMS.items() for member in members}
+_KIND_OF = {name: kind for kind, names in _SYNONYMS.items() for name in names}
 
 
-def family(op: str) -> str:
+def operator_kind(op: str) -> str:
     """The kind of an operator: ``matmul`` for ``aten::addmm``, ``Gemm``, ``aten.linear.default``.
 
-    An operator that has no other names is its own family, in lower case.
+    An operator that has no other names is its own kind, in lower case.
     """
     if is_fused(op):
         return FUSED
     if op.startswith(_REGION_MARKS):
         return REGION
     plain = plain_op(kernel_of(op))
-    return _FAMILY.get(plain, plain)
+    return _KIND_OF.get(plain, plain)

@@ -1,4 +1,4 @@
-"""Which operators of a model's graph does a compiled kernel come from?"""
+"""Provenance of compiled kernels: the nodes of the model's graph that each does the work of."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OP = re.compile(rf"({'|'.join(sorted(_LONG_OPS, key=len, reverse=True))}|_?[^_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What a compiler said of its kernels.
+    """A compiler's record of its kernels.
 
     Attributes:
         calls: by kernel, as `kernel_of` spells it, for each of its calls in order the nodes that
@@ -56,7 +56,7 @@ class Provenance:
 
 
 def read(path: Path, wanted: Collection[str] = ()) -> Provenance:
-    """What Inductor's ``inductor_provenance_tracking_node_mappings`` file says."""
+    """The provenance in Inductor's ``inductor_provenance_tracking_node_mappings`` file."""
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -67,14 +67,14 @@ def read(path: Path, wanted: Collection[str] = ()) -> Provenance:
 
 
 def beside(trace: Path, wanted: Collection[str] = ()) -> tuple[Provenance, ...]:
-    """Of each compiled graph, in the order of compilation, as files in the trace's folder say."""
+    """The provenance of each compiled graph in the trace's folder, in the order of compilation."""
     files = trace.parent.glob(f"{MAPPINGS}_*.json")
     numbered = sorted((int(number), file) for file in files if (number := _number(file)))
     return tuple(read(file, wanted) for _, file in numbered)
 
 
 def _number(file: Path) -> str:
-    """What stands behind the last underscore of its name, if that is a number."""
+    """The number after the last underscore of its name, else an empty text."""
     number = file.stem.rpartition("_")[2]
     return number if number.isdigit() else ""
 
@@ -82,7 +82,7 @@ def _number(file: Path) -> str:
 def of_inductor(content: Mapping[str, object], wanted: Collection[str] = ()) -> Provenance:
     """Nodes of each kernel's calls, in the graph whose node names are `wanted`.
 
-    Inductor names its nodes after decomposition; where the graph at hand has the names before
+    Inductor names its nodes after decomposition; where this graph has the names before
     it, they are translated. Nodes that other kernels computed are listed again by those that
     inlined them: only a kernel that is the first to list a node does its work. Views do none.
     """

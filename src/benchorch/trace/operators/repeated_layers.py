@@ -1,4 +1,4 @@
-"""What is the same again and again: layers of a model, runs of operators, and the odd one out."""
+"""Repeated-layer detection: equal layers, runs of operators, and the outlier among them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import re
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from numpy import float64, int64
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 _NUMBER = re.compile(r"(?<![^./_])\d+(?![^./_])")
-FAR = 5.0
+FAR_DISTANCES = 5.0
 """Median distances from the median; of normal values one in 1,300 is as far."""
 
 LONGEST_RUN = 64
@@ -22,7 +20,7 @@ LONGEST_RUN = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedRun:
-    """A stretch of a sequence that is repeated without anything between.
+    """A part of a sequence that is repeated without anything between.
 
     Attributes:
         start: where its first copy begins.
@@ -40,7 +38,7 @@ class RepeatedRun:
         return self.start + self.length * self.copies
 
 
-def folded(name: str) -> str:
+def starred(name: str) -> str:
     """A name with ``*`` for its numbers: ``layers.*.norm`` for ``layers.3.norm``, ``linear_*``.
 
     A number is a whole part of the name, between dots, slashes or underscores: ``conv1`` is none.
@@ -48,8 +46,8 @@ def folded(name: str) -> str:
     return _NUMBER.sub("*", name)
 
 
-def folded_names(names: Sequence[str], structure: Mapping[str, Hashable]) -> dict[str, str]:
-    """What each name folds to: numbers starred, then siblings of one structure joined.
+def repeated_names(names: Sequence[str], structure: Mapping[str, Hashable]) -> dict[str, str]:
+    """The row of each name: numbers starred, then siblings of one structure joined.
 
     Modules of one parent and one structure, such as the projections of an attention, are one row:
     ``layers.*.attention.{key,query,value}``.
@@ -58,9 +56,9 @@ def folded_names(names: Sequence[str], structure: Mapping[str, Hashable]) -> dic
         names: qualified names.
         structure: of those whose structure is known, what must be equal for two to be one.
     """
-    starred = {name: folded(name) for name in names}
+    row_of = {name: starred(name) for name in names}
     kinds: dict[str, set[Hashable]] = defaultdict(set)
-    for name, row in starred.items():
+    for name, row in row_of.items():
         if name in structure:
             kinds[row].add(structure[name])
     siblings: dict[tuple[str, Hashable], list[str]] = defaultdict(list)
@@ -68,7 +66,7 @@ def folded_names(names: Sequence[str], structure: Mapping[str, Hashable]) -> dic
         if len(kind) == 1:  # one that differs among its own copies is not joined with others
             siblings[row.rpartition(".")[0], next(iter(kind))].append(row)
     joined = {row: _joined(rows) for rows in siblings.values() for row in rows if len(rows) > 1}
-    return {name: joined.get(row, row) for name, row in starred.items()}
+    return {name: joined.get(row, row) for name, row in row_of.items()}
 
 
 def _joined(rows: Sequence[str]) -> str:
@@ -97,13 +95,11 @@ def structures(
 
 
 def tandem_repeats(sequence: Sequence[Hashable]) -> tuple[RepeatedRun, ...]:
-    """Stretches that follow themselves, from the left; each takes the period that covers most.
+    """Tandem repeats, from the left; each takes the period that covers most.
 
     Of two periods that cover the same the shorter one counts, so ``abababab`` is four ``ab``. A
     sequence of n takes O(n * `LONGEST_RUN`) comparisons.
     """
-    import numpy as np
-
     codes = {symbol: number for number, symbol in enumerate(dict.fromkeys(sequence))}
     numbers = np.array([codes[symbol] for symbol in sequence])
     same = {length: _agreeing(numbers, length) for length in _periods(len(numbers))}
@@ -131,10 +127,8 @@ def _periods(count: int) -> range:
     return range(1, min(LONGEST_RUN, count // 2) + 1)
 
 
-def _agreeing(numbers: NDArray[int64], length: int) -> list[int]:
+def _agreeing(numbers: NDArray[np.int64], length: int) -> list[int]:
     """From each place on, how many entries equal those one period later; for the last one none."""
-    import numpy as np
-
     place = np.arange(len(numbers) - length + 1)
     differs = np.append(numbers[:-length] != numbers[length:], True)
     until = np.minimum.accumulate(np.where(differs, place, len(numbers))[::-1])[::-1]
@@ -142,8 +136,8 @@ def _agreeing(numbers: NDArray[int64], length: int) -> list[int]:
     return agreeing
 
 
-def outlier(values: NDArray[float64]) -> int:
-    """Which is farthest from the median, if it is far: beyond `FAR` times the median distance.
+def outlier(values: NDArray[np.float64]) -> int:
+    """The value farthest from the median, if it is far: beyond `FAR_DISTANCES` median distances.
 
     Parameters
     ----------
@@ -154,10 +148,8 @@ def outlier(values: NDArray[float64]) -> int:
     int
         Its index, the first of equals; -1 where none is far or for n < 3.
     """
-    import numpy as np
-
     if len(values) < 3:
         return -1
     distances = np.abs(values - np.median(values))
     far = int(np.argmax(distances))
-    return far if distances[far] > FAR * np.median(distances) else -1
+    return far if distances[far] > FAR_DISTANCES * np.median(distances) else -1

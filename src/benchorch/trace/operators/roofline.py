@@ -1,4 +1,4 @@
-"""How far an operator's call is from what the machine allows, and which side limits it."""
+"""Roofline position of an operator's call: its distance from the limit, and which limit."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ LATENCY_FLOORS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peaks:
-    """What a machine can do at best.
+    """Peak rates of a machine.
 
     Attributes:
         flops_per_s: by dtype as PyTorch spells it; ``float32`` stands in for a missing one.
         bytes_per_s: of its memory.
         launch_floor_ns: the shortest useful kernel; 0 where nothing is launched.
         source: ``measured`` here, or from a ``data sheet``.
-        caveats: what to know before they are believed.
-        promised: how much that is of what the machine's data sheet says, where there is one.
+        caveats: restrictions on their use.
+        promised: share of the machine's data sheet, as a sentence, where there is one.
     """
 
     flops_per_s: Mapping[str, float]
@@ -82,7 +82,9 @@ def least_ns(work: ArithmeticWork, peaks: Peaks) -> float | None:
     return NS_PER_S * max(work.flops / peak, work.bytes / peaks.bytes_per_s)
 
 
-def standing(work: ArithmeticWork, duration_ns: float, peaks: Peaks) -> RooflinePosition | None:
+def roofline_position(
+    work: ArithmeticWork, duration_ns: float, peaks: Peaks
+) -> RooflinePosition | None:
     """Where a call of this duration stands; None where no peak applies or it took no time."""
     least = least_ns(work, peaks)
     peak = peaks.flops_of(work.dtype)

@@ -1,4 +1,4 @@
-"""Which tensors an operator read and wrote, as its profiler recorded them."""
+"""Tensors that an operator read and wrote, as its profiler recorded them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorCall:
-    """What one call of an operator was given.
+    """Operands of one call.
 
     Attributes:
         inputs: by position; None where something other than a tensor was passed.
@@ -93,7 +93,7 @@ class OperatorCall:
 
 
 def recorded(arguments: Mapping[str, object]) -> OperatorCall | None:
-    """What an event's arguments say of its tensors; None where they say nothing."""
+    """The tensors in an event's arguments; None where there are none."""
     if "Input Dims" in arguments:
         return _of_pytorch(arguments)
     if "input_type_shape" in arguments:

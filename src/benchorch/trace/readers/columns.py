@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.events import NOTHING, among
-from benchorch.trace.readers.categories import CALLED, CALLS, LEFT_OUT, ON_STREAMS, WORK, category
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, among
 from benchorch.trace.readers.records import EventArguments, Record
 from benchorch.trace.readers.values import integers, nanoseconds, word
 
@@ -30,6 +29,42 @@ _OTHERS = frozenset("sftiIRCbneSTpFNODPvVcaO(),")
 """Phases of what is no event on a lane: flows, instants, counters, asynchronous ranges."""
 
 _WORDS = ("ph", "cat", "name", "pid", "tid")
+
+_LEFT_OUT = -1
+"""Of complete events that happen on no lane: they only span what others record."""
+
+_CATEGORY_WORDS = {
+    Category.OPERATOR: "cpu_op operator hpu_op",
+    Category.ANNOTATION: "user_annotation",
+    Category.PYTHON: "python_function python",
+    Category.RUNTIME: "runtime driver api",
+    Category.KERNEL: "kernel concurrent_kernel mtia_ccp_events collective_comm",
+    Category.COPY: "gpu_memcpy memcpy",
+    Category.FILL: "gpu_memset memset",
+    Category.OVERHEAD: "overhead",
+    Category.NODE: "node",
+    Category.SESSION: "session",
+}
+_ENDINGS = {  # whatever the maker of the device: cuda_runtime, hip_driver, xpu_sync
+    "_runtime": Category.RUNTIME,
+    "_driver": Category.RUNTIME,
+    "_sync": Category.SYNC,
+    "_event": Category.RECORD,
+}
+_CATEGORIES = {
+    **{word: category for category, words in _CATEGORY_WORDS.items() for word in words.split()},
+    **dict.fromkeys(("trace", "gpu_user_annotation", "mtia_insight"), _LEFT_OUT),
+    "cpu_instant_event": Category.OTHER,
+}
+
+ON_STREAMS = (*DEVICE_WORK, Category.SYNC, Category.RECORD)
+"""What has the lane of a stream."""
+
+_CALLS = (*ON_STREAMS, Category.RUNTIME, Category.OTHER)
+"""What may have a correlation."""
+
+_CALLED = (Category.OPERATOR, Category.ANNOTATION, Category.OTHER)
+"""What may have a place in the forward or backward pass."""
 
 
 @final
@@ -117,9 +152,9 @@ class Gathered:
 
     def _piece(self, rows: list[Record], places: NDArray[np.int64]) -> Piece:
         codes = self.words.encoded([row.cat for row in rows])
-        kinds = [category(word(each)) for each in self.words.values]
+        kinds = [_category(word(each)) for each in self.words.values]
         kind = np.array(kinds, dtype=np.int8)[codes]
-        spans = kind == LEFT_OUT
+        spans = kind == _LEFT_OUT
         if spans.any():
             self.left_out["span"] += int(spans.sum())
             rows = list(compress(rows, (~spans).tolist()))
@@ -159,7 +194,7 @@ def _nested(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, str]:
 
 def _lane_keys(rows: Sequence[Record], kind: NDArray[np.int8]) -> list[Hashable]:
     keys: list[Hashable] = [(row.pid, row.tid) for row in rows]
-    works = among(kind, WORK).tolist()
+    works = among(kind, DEVICE_WORK).tolist()
     for at in np.flatnonzero(among(kind, ON_STREAMS)).tolist():
         row = rows[at]
         keys[at] = (row.pid, row.tid, row.args.device, row.args.stream, works[at])
@@ -173,12 +208,12 @@ def _joins(args: list[EventArguments], kind: NDArray[np.int8]) -> Piece:
     older = _read(args, external_id == NOTHING, attrgetter("external_id_before_1_13"))
     return {
         "external_id": np.where(external_id == NOTHING, older, external_id),
-        "correlation": _read(args, among(kind, CALLS), attrgetter("correlation")),
+        "correlation": _read(args, among(kind, _CALLS), attrgetter("correlation")),
         "graph_node": _read(args, among(kind, ON_STREAMS), attrgetter("graph_node")),
         "awaited": _read(args, among(kind, ON_STREAMS), attrgetter("awaited")),
         "recorded_on": _read(args, among(kind, ON_STREAMS), attrgetter("recorded_on")),
-        "sequence": _read(args, among(kind, CALLED), attrgetter("sequence")),
-        "forward_thread": _read(args, among(kind, CALLED), attrgetter("forward_thread")),
+        "sequence": _read(args, among(kind, _CALLED), attrgetter("sequence")),
+        "forward_thread": _read(args, among(kind, _CALLED), attrgetter("forward_thread")),
     }
 
 
@@ -193,3 +228,12 @@ def _read(
         chosen = args if where.all() else list(compress(args, where.tolist()))
         column[where] = integers(list(map(field_of, chosen)))
     return column
+
+
+def _category(word: str) -> int:
+    """The `Category` that an exporter's word means, or _LEFT_OUT."""
+    spelled = word.strip().casefold().replace(" ", "_")
+    if spelled in _CATEGORIES:
+        return int(_CATEGORIES[spelled])
+    ending = spelled[spelled.rfind("_") :] if "_" in spelled else ""
+    return int(_ENDINGS.get(ending, Category.OTHER))

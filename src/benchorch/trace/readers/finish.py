@@ -11,9 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.events import NOTHING, Category, Lane, among
-from benchorch.trace.readers.categories import ON_STREAMS, WORK
-from benchorch.trace.readers.columns import Gathered
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Lane, among
+from benchorch.trace.readers.columns import ON_STREAMS, Gathered
 from benchorch.trace.readers.lanes import lane_order, stream_lane, thread_lane
 from benchorch.trace.readers.records import Record
 from benchorch.trace.readers.values import nanoseconds, word
@@ -144,7 +143,7 @@ def _names(
 
 def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
     """Without device work that is in the file twice."""
-    work = np.flatnonzero(among(columns["category"], WORK))
+    work = np.flatnonzero(among(columns["category"], DEVICE_WORK))
     keys = np.stack(
         [
             columns[name][work].astype(np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
+from io import BufferedReader
 from pathlib import Path
 from types import TracebackType
 from typing import Self, final
@@ -53,8 +54,16 @@ class TraceFile:
 
     def read(self, size: int) -> bytes:
         """The next bytes, as many as requested unless the file ends; empty at its end."""
-        found = self._read(size)
+        try:
+            found = self._file.read(size) if self._inflate is None else self._unpacked(size)
+        except OSError as error:
+            raise TraceError(f"{self.path} cannot be read: {error.strerror}.") from error
         self._position += len(found)
+        if self._inflate is not None and self._position > self._limit_bytes:
+            raise TraceError(
+                f"{self.path} unpacks to more than {format_bytes(self._limit_bytes)}, which no "
+                "profile that can be analysed does. Profile fewer iterations."
+            )
         return found
 
     def skip_to(self, position: int) -> None:
@@ -66,57 +75,35 @@ class TraceFile:
             if not self.read(min(_SKIPPED_BYTES, position - self._position)):
                 return
 
-    def _read(self, size: int) -> bytes:
-        try:
-            return self._file.read(size) if self._inflate is None else self._unpacked(size)
-        except OSError as error:
-            raise TraceError(f"{self.path} cannot be read: {error.strerror}.") from error
-
     def _unpacked(self, size: int) -> bytes:
         """Up to `size` bytes out of as many members as that takes."""
+        assert self._inflate is not None
         found = bytearray()
         while len(found) < size and not self._ended:
-            found += self._step(size - len(found))
-        if self._position + len(found) > self._limit_bytes:
-            raise TraceError(
-                f"{self.path} unpacks to more than {format_bytes(self._limit_bytes)}, which no "
-                "profile that can be analysed does. Profile fewer iterations."
-            )
+            if self._inflate.eof:
+                packed = self._inflate.unused_data or self._file.read(_PACKED_BYTES)
+                if not packed.startswith(GZIP_MAGIC[:1]):  # padding, or nothing
+                    self._ended = True
+                    break
+                self._inflate = zlib.decompressobj(_GZIP_FRAME)
+            else:
+                packed = self._inflate.unconsumed_tail or self._file.read(_PACKED_BYTES)
+                if not packed:
+                    self._end("truncated gzip")
+                    break
+            try:
+                found += self._inflate.decompress(packed, size - len(found))
+            except zlib.error:
+                self._end("damaged gzip")
         return bytes(found)
 
-    def _step(self, room: int) -> bytes:
-        """What one packed piece gives, at most `room` bytes."""
-        assert self._inflate is not None
-        packed = self._packed()
-        try:
-            return self._inflate.decompress(packed, room) if packed else b""
-        except zlib.error:
-            self._end("damaged gzip")
-            return b""
-
-    def _packed(self) -> bytes:
-        """The next packed piece of the member at hand, or of the next one; empty at the end."""
-        assert self._inflate is not None
-        if self._inflate.eof:
-            rest = self._inflate.unused_data or self._file.read(_PACKED_BYTES)
-            if not rest.startswith(GZIP_MAGIC[:1]):  # padding, or nothing
-                self._end()
-                return b""
-            self._inflate = zlib.decompressobj(_GZIP_FRAME)
-            return rest
-        packed = self._inflate.unconsumed_tail or self._file.read(_PACKED_BYTES)
-        if not packed:
-            self._end("truncated gzip")
-        return packed
-
-    def _end(self, repair: str = "") -> None:
+    def _end(self, repair: str) -> None:
         self._ended = True
-        if repair:
-            self.repairs[repair] += 1
+        self.repairs[repair] += 1
 
 
-def _opened(path: Path):  # type: ignore[no-untyped-def]
-    """The file, open for reading; a sentence where it cannot be."""
+def _opened(path: Path) -> BufferedReader:
+    """The file, open for reading; TraceError where it cannot be."""
     if path.exists() and not path.is_file():
         raise TraceError(f"{path} is not a file. Give the file of one profile.")
     try:

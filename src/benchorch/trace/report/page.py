@@ -85,9 +85,8 @@ def page(analysis: Analysed, form: Mapping[str, object], icicle: str, command: s
         command: that shows the graph in Model Explorer.
     """
     findings = analysis.findings
-    found = templates.templates(_HERE)
-    found.filters.update(duration=duration, percent=percent, times=times)
-    return found.get_template("report.html.j2").render(
+    template = templates.templates(_HERE).get_template("report.html.j2")
+    return template.render(
         style=STYLE,
         script=SCRIPT,
         analysis=analysis,
@@ -108,6 +107,9 @@ def page(analysis: Analysed, form: Mapping[str, object], icicle: str, command: s
         form=form,
         start=_largest_gains(findings),
         share=share,
+        duration=duration,
+        percent=percent,
+        times=times,
         most_branches=MOST_BRANCHES,
     )
 

@@ -95,7 +95,7 @@ def _whatifs(basis: Basis, folder: _Folder, above: Ancestry, whatifs: Sequence[A
     names = _file_names([one.prediction.name for one in whatifs])
     for number, (name, one) in enumerate(zip(names, whatifs, strict=True)):
         folder.text(f"whatif/{name}.json", to_json(one.prediction))
-        path = path_of(basis, one.scenario)
+        path = path_of(basis, one.hypothesis)
         drawn = icicle_change(above.stack_times(basis.path), above.stack_times(path))
         suffix = f"_{number + 1}" if number else ""
         folder.text(f"icicle_whatif{suffix}.svg", standalone(drawn, CHANGED_TITLE))

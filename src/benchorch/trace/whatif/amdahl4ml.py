@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.events import Category
+from benchorch.trace.operators.graph import OperatorNode
 from benchorch.trace.operators.grouping import by_pattern, plain_op
+from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.whatif.hypothesis import Hypothesis
 from benchorch.trace.whatif.patterns import suggest
-from benchorch.trace.whatif.selector_values import WORK
 from benchorch.trace.whatif.transforms import Transform
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.operators.graph import OperatorNode
-    from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Hypothesis
 
 
 @final
@@ -35,13 +32,11 @@ class NodeSpeedups(Transform):
     by_id: Mapping[int, float]
     by_type: Mapping[str, float]
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Everything that the node's operator does and launches, in the same proportion."""
-        import numpy as np
-
         left = self._left(basis)
         ratio = np.append(left, 1.0)[basis.dag.owner]
-        return scenario.scaled(basis.labelled(*WORK), ratio)
+        return hypothesis.scaled(basis.work, ratio)
 
     def __str__(self) -> str:
         ids = [f"op_id {number}, speedup {speedup:g}" for number, speedup in self.by_id.items()]
@@ -65,10 +60,8 @@ class NodeSpeedups(Transform):
             if not 0 <= number < len(nodes)
         ]
 
-    def _left(self, basis: Basis) -> NDArray[float64]:
+    def _left(self, basis: Basis) -> NDArray[np.float64]:
         """The part of its time that each event keeps, (n,): by its node, else by its operator."""
-        import numpy as np
-
         by_type = {plain_op(name): speedup for name, speedup in self.by_type.items()}
         events = basis.events
         of_name = np.ones(len(events.names) + 1)
@@ -81,7 +74,7 @@ class NodeSpeedups(Transform):
         for number, (node, members) in enumerate(_grouped(basis)):
             found = self.by_id.get(number, by_type.get(plain_op(node.op), 1.0))
             speedup.update(dict.fromkeys(members, found))
-        nodes = basis.nodes()
+        nodes = basis.nodes
         by_node = [
             sum(share / speedup.get(nodes.names[row], 1.0) for row, share in part.items())
             for part in nodes.shares
@@ -90,7 +83,7 @@ class NodeSpeedups(Transform):
 
 
 def node_speedups(listed: object) -> NodeSpeedups:
-    """What stands under ``speedups``; entries with neither an id nor a type say nothing."""
+    """The change under ``speedups``; entries with neither an id nor a type are ignored."""
     problems: list[str] = []
     by_id: dict[int, float] = {}
     by_type: dict[str, float] = {}
@@ -130,8 +123,6 @@ def _grouped(basis: Basis) -> list[tuple[OperatorNode, tuple[str, ...]]]:
 
 def _operators(basis: Basis) -> Mapping[int, str]:
     """The plain type of each operator's name in the trace, by the number of the name."""
-    import numpy as np
-
     events = basis.events
     codes = np.unique(events.name[events.category == Category.OPERATOR]).tolist()
     return {code: plain_op(events.names[code]) for code in codes}

@@ -1,44 +1,40 @@
-"""What does a page need to answer what-ifs itself? A small graph, and who owns which time in it.
+"""A small graph for a page that answers what-ifs itself, with the owners of its time.
 
 A reader of the arrays sweeps over the edges in order: the length of edge k is ``fixed_ns[k]`` plus
 ``ns[i] * scale[atom[i]]`` for i from ``first[k]`` to ``first[k + 1]``, and its head comes no
 sooner than its tail plus that length. An atom's scale is the product of what its row of each
-grouping is scaled by. The last junction's time is the makespan.
+grouping is scaled by. The time of the last branch node is the makespan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TypeAlias, final
 
-from benchorch.trace.critical_path.contraction import contract, whole
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.trace.critical_path.contraction import Contracted, contract, whole
 from benchorch.trace.critical_path.replay import NEVER, steps
 from benchorch.trace.critical_path.slack import slack
+from benchorch.trace.dag import Dag
 from benchorch.trace.distinct import distinct
 from benchorch.trace.events import NOTHING
 
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
+MOST_BRANCH_NODES = 20_000
 
-    from benchorch.trace.critical_path.contraction import Contracted
-    from benchorch.trace.dag import Dag
-
-MOST_JUNCTIONS = 20_000
-
-Grouping: TypeAlias = "tuple[Sequence[str], NDArray[int64]]"
+Grouping: TypeAlias = "tuple[Sequence[str], NDArray[np.int64]]"
 """Names of rows, and for each edge of the graph the row that its weight belongs to, or NOTHING."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """J junctions, K edges sorted by head, and A atoms: work that scales as one.
+    """B branch nodes, K edges sorted by head, and A atoms: work that scales as one.
 
     Attributes:
-        junctions: J.
-        tail, head: (K,) numbers of junctions; 0 is the source, J - 1 the sink.
+        tail, head: (K,) numbers of branch nodes; 0 is the source, B - 1 the sink.
         fixed_ns: (K,) time in no group.
         first: (K + 1,) where the edge's entries in `atom` and `ns` begin.
         atom, ns: work on edges.
@@ -50,7 +46,7 @@ class Exported:
             page's answer and ``makespan_ns - exact_gain_ns``. None where nothing was left out.
     """
 
-    junctions: int
+    junctions: int  # number of branch nodes, under the name that pages read
     tail: tuple[int, ...]
     head: tuple[int, ...]
     fixed_ns: tuple[int, ...]
@@ -66,14 +62,12 @@ class Exported:
 def exported(
     dag: Dag,
     groups: Mapping[str, Grouping],
-    most_junctions: int = MOST_JUNCTIONS,
-    slack_ns: NDArray[int64] | None = None,
+    most_branch_nodes: int = MOST_BRANCH_NODES,
+    slack_ns: NDArray[np.int64] | None = None,
 ) -> Exported:
     """The graph for a page; ways with the most to spare are left out until it is small enough."""
-    import numpy as np
-
     spare_ns = slack(dag) if slack_ns is None else slack_ns
-    kept, exact_ns = _small(dag, spare_ns, most_junctions)
+    kept, exact_ns = _small(dag, spare_ns, most_branch_nodes)
     small = contract(dag, kept)
     atom_of_edge, row_of_atom = _atoms(dag, groups)
     atom, chain, ns = _on_chains(small, atom_of_edge, len(row_of_atom))
@@ -95,37 +89,33 @@ def exported(
     )
 
 
-def _small(dag: Dag, spare_ns: NDArray[int64], most: int) -> tuple[NDArray[bool_], int | None]:
-    """The edges of the least slack that make so few junctions, and how much may be saved."""
-    import numpy as np
-
+def _small(
+    dag: Dag, spare_ns: NDArray[np.int64], most: int
+) -> tuple[NDArray[np.bool_], int | None]:
+    """The edges of the least slack that make so few branch nodes, and how much may be saved."""
     chains = whole(dag)
     of_chain = spare_ns[chains.last]  # and of all its edges
     live = of_chain < NEVER // 2
     values = np.unique(of_chain[live])
-    if len(values) < 2 or _junctions(chains, live) <= most:
+    if len(values) < 2 or _branch_nodes(chains, live) <= most:
         return spare_ns < NEVER // 2, None
     low, high = 0, len(values) - 1  # what is critical stays however much it is; not all does
     while high - low > 1:
         middle = (low + high) // 2
-        fits = _junctions(chains, of_chain <= values[middle]) <= most
+        fits = _branch_nodes(chains, of_chain <= values[middle]) <= most
         low, high = (middle, high) if fits else (low, middle)
     return spare_ns <= values[low], int(values[low + 1])
 
 
-def _junctions(chains: Contracted, kept: NDArray[bool_]) -> int:
+def _branch_nodes(chains: Contracted, kept: NDArray[np.bool_]) -> int:
     """How many would be left of the graph with these of its chains, (K,)."""
-    import numpy as np
-
     inward = np.bincount(chains.head[kept], minlength=len(chains.points))
     outward = np.bincount(chains.tail[kept], minlength=len(chains.points))
     return int(((inward + outward > 0) & ~((inward == 1) & (outward == 1))).sum())
 
 
-def _atoms(dag: Dag, groups: Mapping[str, Grouping]) -> tuple[NDArray[int64], NDArray[int64]]:
+def _atoms(dag: Dag, groups: Mapping[str, Grouping]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The atom of each edge, NOTHING where it is in no group, and each atom's rows, (A, groups)."""
-    import numpy as np
-
     columns = [row for _, row in groups.values()] or [np.full(dag.edges, NOTHING)]
     code = np.zeros(dag.edges, dtype=np.int64)
     for (rows, _), column in zip(groups.values(), columns, strict=False):
@@ -139,14 +129,12 @@ def _atoms(dag: Dag, groups: Mapping[str, Grouping]) -> tuple[NDArray[int64], ND
 
 
 def _on_chains(
-    small: Contracted, atom_of_edge: NDArray[int64], atoms: int
-) -> tuple[NDArray[int64], NDArray[int64], NDArray[int64]]:
+    small: Contracted, atom_of_edge: NDArray[np.int64], atoms: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """What each chain has of each atom: atoms, chains in order, and nanoseconds."""
-    import numpy as np
-
     chain = np.repeat(np.arange(len(small.tail)), small.sizes)
-    atom = atom_of_edge[small.pieces]
+    atom = atom_of_edge[small.edges]
     known = atom >= 0
     key, place = np.unique(chain[known] * max(atoms, 1) + atom[known], return_inverse=True)
-    ns = np.bincount(place, weights=small.dag.weight_ns[small.pieces[known]], minlength=len(key))
+    ns = np.bincount(place, weights=small.dag.weight_ns[small.edges[known]], minlength=len(key))
     return key % max(atoms, 1), key // max(atoms, 1), ns.astype(np.int64)

@@ -1,26 +1,23 @@
-"""What if work were as fast as its machine allows, or the machine faster?"""
+"""Changes of the machine's limits: work at the roofline, faster memory, faster arithmetic."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.owners import inherited
-from benchorch.trace.attribution.workloads import telling, workloads
+from benchorch.trace.attribution.workloads import events_with_rules, workloads
 from benchorch.trace.dag import Class
 from benchorch.trace.events import DEVICE_WORK, NOTHING
+from benchorch.trace.operators.roofline import RooflinePosition
+from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.whatif.hypothesis import Hypothesis
 from benchorch.trace.whatif.selector import select
-from benchorch.trace.whatif.selector_values import WORK
 from benchorch.trace.whatif.transforms import OnSelection, Transform
-
-if TYPE_CHECKING:
-    from numpy import bool_, float64, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.operators.roofline import RooflinePosition
-    from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Hypothesis
 
 _NO_PEAKS = "what the machine can do is not known: measure its peaks first."
 _MOVED = (Class.GPU_COPY, Class.GPU_MEMORY)
@@ -33,21 +30,19 @@ class Roofline(OnSelection):
 
     efficiency_ratio: float
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
-        """Where no rule or no shapes are known, nothing changes; the note says how much that is."""
-        import numpy as np
-
-        known = _standings(basis)
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
+        """Where no rule or no shapes are known, nothing changes; the note has the share."""
+        known = _positions(basis)
         edges = select(basis, self.select).edges
         left = np.ones(len(basis.events) + 1)
-        for event, standing in known.items():
-            left[event] = min(1.0, standing.efficiency_ratio / self.efficiency_ratio)
+        for event, position in known.items():
+            left[event] = min(1.0, position.efficiency_ratio / self.efficiency_ratio)
         cause, counted = _causes(basis, known)
-        note = _coverage("roofline", scenario.weight_ns, edges & counted, edges)
-        return scenario.scaled(edges & counted, left[cause]).noting(note)
+        note = _coverage("roofline", hypothesis.weight_ns, edges & counted, edges)
+        return hypothesis.scaled(edges & counted, left[cause]).noting(note)
 
     def problems(self, basis: Basis) -> list[str]:
-        """That there are no peaks, or the selector finds nothing."""
+        """Peaks that are missing, or a selector that finds nothing."""
         missing = [] if basis.peaks else [f"roofline: {_NO_PEAKS}"]
         return missing + OnSelection.problems(self, basis)
 
@@ -59,70 +54,64 @@ class Bandwidth(Transform):
 
     speedup: float
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Work of which neither side is known keeps its time."""
         moved = basis.labelled(*_MOVED) | _bound_by(basis, "memory")
-        return _faster(basis, scenario, moved, self.speedup, "bandwidth")
+        return _faster(basis, hypothesis, moved, self.speedup, "bandwidth")
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArithmeticSpeed(Transform):
+class Clock(Transform):
     """Arithmetic is so many times as fast: what its operations limit."""
 
     speedup: float
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Work of which neither side is known keeps its time."""
-        return _faster(basis, scenario, _bound_by(basis, "compute"), self.speedup, "clock")
+        return _faster(basis, hypothesis, _bound_by(basis, "compute"), self.speedup, "clock")
 
     def problems(self, basis: Basis) -> list[str]:
-        """That nobody knows what arithmetic limits."""
+        """Peaks that are missing."""
         return [] if basis.peaks else [f"clock: {_NO_PEAKS}"]
 
 
 def _faster(
-    basis: Basis, scenario: Hypothesis, edges: NDArray[bool_], speedup: float, what: str
+    basis: Basis, hypothesis: Hypothesis, edges: NDArray[np.bool_], speedup: float, what: str
 ) -> Hypothesis:
-    note = _coverage(what, scenario.weight_ns, edges, basis.labelled(*WORK))
-    return scenario.scaled(edges, 1.0 / speedup).noting(note)
+    note = _coverage(what, hypothesis.weight_ns, edges, basis.work)
+    return hypothesis.scaled(edges, 1.0 / speedup).noting(note)
 
 
-def _bound_by(basis: Basis, side: str) -> NDArray[bool_]:
+def _bound_by(basis: Basis, side: str) -> NDArray[np.bool_]:
     """The edges of work that a side of the roofline limits."""
-    import numpy as np
-
-    known = _standings(basis)
+    known = _positions(basis)
     limited = np.zeros(len(basis.events) + 1, dtype=np.bool_)
-    limited[[event for event, standing in known.items() if standing.bound == side]] = True
+    limited[[event for event, position in known.items() if position.bound == side]] = True
     cause, counted = _causes(basis, known)
-    edges: NDArray[bool_] = counted & limited[cause] & basis.labelled(*WORK)
+    edges: NDArray[np.bool_] = counted & limited[cause] & basis.work
     return edges
 
 
-def _standings(basis: Basis) -> Mapping[int, RooflinePosition]:
+def _positions(basis: Basis) -> Mapping[int, RooflinePosition]:
     """Of each operator in the window whose work is known, where it stands; none without peaks."""
-    import numpy as np
-
     if basis.peaks is None:
         return {}
     in_window = np.zeros(len(basis.events) + 1, dtype=np.bool_)
     in_window[basis.dag.owner] = True
-    events = telling(basis.events, basis.owned, in_window[:-1])
+    events = events_with_rules(basis.events, basis.owned, in_window[:-1])
     arguments = basis.events.details.read(events.tolist())
     calls = workloads(basis.events, basis.owned, arguments, basis.peaks)
-    return {event: call.standing for event, call in calls.items() if call.standing}
+    return {event: call.position for event, call in calls.items() if call.position}
 
 
 def _causes(
     basis: Basis, known: Mapping[int, RooflinePosition]
-) -> tuple[NDArray[int64], NDArray[bool_]]:
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Which known operator each edge works for, (E,), and whether its time is what was judged.
 
     That is its device work, or all of its own call where it has none.
     """
-    import numpy as np
-
     mark = np.full(len(basis.events), NOTHING, dtype=np.int64)
     mark[list(known)] = list(known)
     cause = np.append(inherited(basis.owned.parent, mark), NOTHING)
@@ -130,14 +119,14 @@ def _causes(
     launching = np.zeros(len(cause), dtype=np.bool_)
     launching[cause[device]] = True
     of_edge = cause[basis.dag.owner]
-    counted: NDArray[bool_] = (of_edge >= 0) & (device[basis.dag.owner] | ~launching[of_edge])
+    counted: NDArray[np.bool_] = (of_edge >= 0) & (device[basis.dag.owner] | ~launching[of_edge])
     return of_edge, counted
 
 
 def _coverage(
-    what: str, weight_ns: NDArray[float64], found: NDArray[bool_], asked: NDArray[bool_]
+    what: str, weight_ns: NDArray[np.float64], found: NDArray[np.bool_], asked: NDArray[np.bool_]
 ) -> str:
-    """How much of the time that was asked for a change applies to, for people."""
+    """Sentence with the share of the requested time that a change applies to."""
     total = float(weight_ns[asked].sum())
     share = float(weight_ns[found & asked].sum()) / total if total else 0.0
     return f"{what}: applies to {share:.0%} of the work; for the rest the limits are not known."

@@ -1,21 +1,19 @@
-"""Does a name fit what was asked for: exactly, with wildcards, or by a regular expression?"""
+"""Matching of names: exactly, with wildcards, or by a regular expression."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 
-if TYPE_CHECKING:
-    from numpy import bool_
-    from numpy.typing import NDArray
-
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """What says whether a name fits.
+    """The predicate of a pattern.
 
     ``/gemm|conv/`` is searched for as a regular expression; ``*`` and ``?`` in anything else stand
     for any characters and for one; the rest has to be the same. A name fits itself, whatever
@@ -32,10 +30,8 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     return lambda name: name == pattern or whole.fullmatch(name) is not None
 
 
-def flags(names: Iterable[str], pattern: str) -> NDArray[bool_]:
+def flags(names: Iterable[str], pattern: str) -> NDArray[np.bool_]:
     """Of each name whether it fits; the array has one entry more, False, for index -1."""
-    import numpy as np
-
     fits = matcher(pattern)
     return np.array([*(fits(name) for name in names), False], dtype=np.bool_)
 

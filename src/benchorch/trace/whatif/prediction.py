@@ -1,4 +1,4 @@
-"""What a what-if says would happen, and how far that can be believed."""
+"""The prediction of a what-if, with its interval and its limits."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class Prediction:
     """A replay of the observed run with changes; times are integer nanoseconds.
 
     Attributes:
-        name: of the what-if; `changes` says what it does, a sentence each.
+        name: of the what-if; `changes` has a sentence for each change.
         makespan_ns, predicted_ns: observed, and with the changes.
         low_ns, high_ns: what else it could be: if unexplained time is taken out of both runs
-            instead of kept in both and, where a change says so, if all goes well.
+            instead of kept in both and, for some changes, if all goes well.
         classes, predicted_classes: time on the critical path by class, before and after.
         tiers: time on the new path by how well its dependencies are known.
         moved: what has more or less of the path than before, the largest difference first.
         bound_path, bound_work: the speedup that the work's path time, and all of its time, allow
             at most by Amdahl's law; None where they set no limit.
-        notes: what the changes had to say.
+        notes: remarks of the changes.
         not_modelled: what the prediction takes to stay as it was.
-        sweep: of one speedup, what others would bring, if that was asked for.
+        sweep: of one speedup, what others would bring, on request.
     """
 
     name: str

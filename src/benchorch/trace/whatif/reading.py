@@ -1,4 +1,4 @@
-"""What does a file ask? Changes in order, each with what it is about and what happens to it."""
+"""What-if files: changes in order, each with the work it is about and what happens to it."""
 
 from __future__ import annotations
 
@@ -7,50 +7,39 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar, final
+from typing import Any, TypeVar, final
+
+import msgspec
 
 from benchorch.errors import TraceError
 from benchorch.trace.dag import Class
-from benchorch.trace.whatif import limits, restructure, swap
+from benchorch.trace.whatif import limits, restructure, transforms
 from benchorch.trace.whatif.amdahl4ml import node_speedups
 from benchorch.trace.whatif.patterns import matcher, suggest
 from benchorch.trace.whatif.selector_values import PHASES, Selector
-from benchorch.trace.whatif.transforms import (
-    AddTime,
-    Host,
-    LaunchLatency,
-    Remove,
-    Residual,
-    SetTime,
-    Speedup,
-    Transform,
-)
+from benchorch.trace.whatif.swap import Swap
+from benchorch.trace.whatif.transforms import OnSelection, Transform
 
 T = TypeVar("T")
-Maker: TypeAlias = Callable[[Selector, object], Transform]
-_TEXTS = ("name", "op", "kernel", "module", "lane", "graph_node", "dtype", "shape")
-SELECTING = (*_TEXTS, "phase", "iteration", "class", "self")
-_OF_EVERYTHING = ("host", "launch_latency_ns", "bandwidth", "clock", "residual")
-"""Changes of all there is of a kind, which take no selector."""
+Check = Callable[[object], Any]
+"""The value of a key; TraceError for one that is not allowed."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """A question with its name."""
+    """A named list of changes."""
 
     name: str
     changes: tuple[Transform, ...]
 
 
 def read(path: Path) -> WhatIf:
-    """The question that a YAML or JSON file asks; Amdahl4ML's ``speedups.json`` is one.
+    """The what-if in a YAML or JSON file, or in Amdahl4ML's ``speedups.json``.
 
     Raises:
-        TraceError: with everything that is wrong with the file.
+        TraceError: with every problem of the file.
     """
-    import msgspec
-
     try:
         # JSON is YAML, but for the numbers that only JSON's readers take for such.
         decode = msgspec.json.decode if path.suffix == ".json" else msgspec.yaml.decode
@@ -64,22 +53,24 @@ def read(path: Path) -> WhatIf:
 
 
 def parse(content: object, name: str = "what-if") -> WhatIf:
-    """The same of what a file holds; `name` is for one that does not name itself."""
+    """The what-if in a file's content, which has this name if it does not name itself."""
     if not isinstance(content, Mapping):
         raise TraceError(
             "expected an object with changes or speedups; see docs/analysis/what-if.md."
         )
-    known = ("name", "changes", "speedups")
-    problems = [f"{key!r} is none of {', '.join(known)}." for key in content if key not in known]
+    allowed = ("name", "changes", "speedups")
+    problems = [
+        f"{key!r} is none of {', '.join(allowed)}." for key in content if key not in allowed
+    ]
     changes: list[Transform] = []
     if "speedups" in content:
-        changes += _kept(lambda: node_speedups(content["speedups"]), problems, "speedups")
+        changes += _checked(node_speedups, content["speedups"], "speedups", problems)
     listed = content.get("changes", [])
     if not isinstance(listed, list):
         problems.append(f"changes: expected a list, saw {listed!r}.")
         listed = []
     for number, entry in enumerate(listed, 1):
-        changes += _kept(partial(change, entry), problems, f"change {number}")
+        changes += _checked(change, entry, f"change {number}", problems)
     if not changes and not problems:
         problems.append("there is no change in it; see docs/analysis/what-if.md.")
     if problems:
@@ -92,132 +83,153 @@ def change(entry: object) -> Transform:
     if not isinstance(entry, Mapping):
         raise TraceError(f"expected an object, saw {entry!r}.")
     problems = [
-        f"{key!r} is neither what to choose nor what to change.{suggest(str(key), _KEYS)}"
+        f"{key!r} is neither what to choose nor what to change."
+        f"{suggest(str(key), (*SELECTING, *CHANGES))}"
         for key in entry
-        if key not in _KEYS
+        if key not in SELECTING and key not in CHANGES
     ]
-    doing = [key for key in entry if key in MAKERS]
+    doing = [key for key in entry if key in CHANGES]
     if len(doing) != 1:
-        seen = f"saw {' and '.join(doing)}" if doing else "saw none"
-        problems.append(f"expected one of {', '.join(MAKERS)}; {seen}.")
+        saw = f"saw {' and '.join(doing)}" if doing else "saw none"
+        problems.append(f"expected one of {', '.join(CHANGES)}; {saw}.")
     chosen = [key for key in entry if key in SELECTING]
-    if doing and doing[0] in _OF_EVERYTHING and chosen:
+    kinds = [CHANGES[key][0] for key in doing]
+    if chosen and kinds and not issubclass(kinds[0], OnSelection):
         problems.append(f"{doing[0]} is about everything and takes no {', '.join(chosen)}.")
-    selector = _kept(lambda: selector_of(entry), problems, "")
+    options = {
+        attribute: value
+        for key in chosen
+        for attribute, check in [SELECTING[key]]
+        for value in _checked(check, entry[key], key, problems)
+    }
+    arguments = {
+        attribute: value
+        for key in doing
+        for _, attribute, check in [CHANGES[key]]
+        for value in _checked(check, entry[key], key, problems)
+        if attribute
+    }
     if problems:
         raise TraceError("\n".join(problems))
-    return MAKERS[doing[0]](selector[0], entry[doing[0]])
+    if issubclass(kinds[0], OnSelection):
+        arguments["select"] = Selector(**options)
+    return kinds[0](**arguments)
 
 
-def selector_of(entry: Mapping[str, object]) -> Selector:
-    """What an entry is about; TraceError with every problem."""
-    problems = []
-    for key in (key for key in _TEXTS if key in entry):
-        if isinstance(entry[key], Mapping | list | bool) or entry[key] in (None, ""):
-            problems.append(f"{key}: expected a text, saw {entry[key]!r}.")
-        else:
-            _kept(partial(matcher, str(entry[key])), problems, key)
-    phase, iteration = entry.get("phase", ""), entry.get("iteration")
-    if phase and phase not in PHASES:
-        problems.append(f"phase: expected one of {', '.join(PHASES)}, saw {phase!r}.")
-    if iteration is not None and (isinstance(iteration, bool) or not isinstance(iteration, int)):
-        problems.append(f"iteration: expected a whole number from 0, saw {iteration!r}.")
-    if not isinstance(entry.get("self", False), bool):
-        problems.append(f"self: expected true or false, saw {entry['self']!r}.")
-    classes = entry.get("class", [])
-    named = [str(one) for one in (classes if isinstance(classes, list) else [classes])]
-    problems += [
-        f"class: {one!r} is none of {', '.join(Class)}.{suggest(one, Class)}"
-        for one in named
-        if one not in tuple(Class)
-    ]
-    if problems:
-        raise TraceError("\n".join(problems))
-    return Selector(
-        **{key: str(entry[key]) for key in _TEXTS if key in entry},
-        phase=str(phase),
-        iteration=iteration if isinstance(iteration, int) else None,
-        classes=tuple(Class(one) for one in named),
-        alone=entry.get("self") is True,
-    )
-
-
-def number(value: object, what: str, *, least: float = 0.0, above: bool = False) -> float:
-    """A number no less than `least`, or above it; ``inf`` is one. TraceError for anything else."""
+def _checked(check: Callable[[Any], T], value: object, where: str, problems: list[str]) -> list[T]:
+    """The checked value, or nothing and its problems noted."""
     try:
-        seen = float(value) if isinstance(value, int | float | str) else math.nan
-    except ValueError:
-        seen = math.nan
-    if isinstance(value, bool) or math.isnan(seen) or seen < least or (above and seen == least):
-        bound = f"above {least:g}" if above else f"of at least {least:g}"
-        raise TraceError(f"{what}: expected a number {bound}, saw {value!r}.")
-    return seen
-
-
-def _finite(value: object, what: str, *, least: float = 0.0) -> float:
-    seen = number(value, what, least=least)
-    if math.isinf(seen):
-        raise TraceError(f"{what}: expected a number of nanoseconds, saw {value!r}.")
-    return seen
-
-
-def _flag(value: object, what: str) -> None:
-    if value is not True:
-        raise TraceError(f"{what}: expected true, saw {value!r}.")
-
-
-def _ratio_of_residual(value: object) -> float:
-    if value in ("keep", "drop"):
-        return float(value == "keep")
-    if isinstance(value, Mapping) and set(value) == {"scale"}:
-        return _finite(value["scale"], "residual: scale")
-    raise TraceError(f"residual: expected keep, drop or {{scale: 0.5}}, saw {value!r}.")
-
-
-def _simple(make: Callable[[Selector], Transform], what: str) -> Maker:
-    """A change that is either made or not."""
-
-    def made(selector: Selector, value: object) -> Transform:
-        _flag(value, what)
-        return make(selector)
-
-    return made
-
-
-def _times(value: object, what: str) -> float:
-    return number(value, what, above=True)
-
-
-MAKERS: Mapping[str, Maker] = {
-    "speedup": lambda chosen, value: Speedup(select=chosen, speedup=_times(value, "speedup")),
-    "set_ns": lambda chosen, value: SetTime(select=chosen, set_ns=_finite(value, "set_ns")),
-    "add_ns": lambda chosen, value: AddTime(
-        select=chosen, add_ns=_finite(value, "add_ns", least=-math.inf)
-    ),
-    "remove": _simple(lambda chosen: Remove(select=chosen), "remove"),
-    "roofline": lambda chosen, value: limits.Roofline(
-        select=chosen, efficiency_ratio=_times(value, "roofline")
-    ),
-    "fuse": _simple(lambda chosen: restructure.Fuse(select=chosen), "fuse"),
-    "cuda_graph": _simple(lambda chosen: restructure.CudaGraph(select=chosen), "cuda_graph"),
-    "overlap": _simple(lambda chosen: restructure.Overlap(select=chosen), "overlap"),
-    "swap": lambda chosen, value: swap.Swap(select=chosen, trial=str(value)),
-    "host": lambda _, value: Host(speedup=_times(value, "host")),
-    "launch_latency_ns": lambda _, value: LaunchLatency(
-        latency_ns=_finite(value, "launch_latency_ns")
-    ),
-    "bandwidth": lambda _, value: limits.Bandwidth(speedup=_times(value, "bandwidth")),
-    "clock": lambda _, value: limits.ArithmeticSpeed(speedup=_times(value, "clock")),
-    "residual": lambda _, value: Residual(ratio=_ratio_of_residual(value)),
-}
-_KEYS = (*SELECTING, *MAKERS)
-
-
-def _kept(make: Callable[[], T], problems: list[str], where: str) -> list[T]:
-    """What is made, or nothing and its problems noted."""
-    try:
-        return [make()]
+        return [check(value)]
     except TraceError as error:
-        place = f"{where}: " if where else ""
-        problems += [f"{place}{line}" for line in str(error).splitlines()]
+        problems += [f"{where}: {line}" for line in str(error).splitlines()]
         return []
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Mapping | list | bool) or value in (None, ""):
+        raise _wrong("a text", value)
+    matcher(str(value))
+    return str(value)
+
+
+def _phase(value: object) -> str:
+    if value not in ("", *PHASES):
+        raise _wrong(f"one of {', '.join(PHASES)}", value)
+    return str(value)
+
+
+def _iteration(value: object) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise _wrong("a whole number from 0", value)
+
+
+def _classes(value: object) -> tuple[Class, ...]:
+    named = [str(one) for one in (value if isinstance(value, list) else [value])]
+    unknown = [one for one in named if one not in tuple(Class)]
+    if unknown:
+        listed = ", ".join(Class)
+        raise TraceError(
+            "\n".join(f"{one!r} is none of {listed}.{suggest(one, Class)}" for one in unknown)
+        )
+    return tuple(map(Class, named))
+
+
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong("true or false", value)
+    return value
+
+
+def _true(value: object) -> None:
+    if value is not True:
+        raise _wrong("true", value)
+
+
+def _number(value: object) -> float:
+    try:
+        number = float(value) if isinstance(value, int | float | str) else math.nan
+    except ValueError:
+        number = math.nan
+    return math.nan if isinstance(value, bool) else number
+
+
+def _factor(value: object) -> float:
+    """A number above 0, and infinity."""
+    number = _number(value)
+    if not number > 0:
+        raise _wrong("a number above 0", value)
+    return number
+
+
+def _nanoseconds(value: object, least: float = 0.0) -> float:
+    number = _number(value)
+    if not number >= least:
+        raise _wrong(f"a number of at least {least:g}", value)
+    if math.isinf(number):
+        raise _wrong("a number of nanoseconds", value)
+    return number
+
+
+def _residual(value: object) -> float:
+    if isinstance(value, Mapping) and set(value) == {"scale"}:
+        problems: list[str] = []
+        for ratio in _checked(_nanoseconds, value["scale"], "scale", problems):
+            return ratio
+        raise TraceError(problems[0])
+    if value not in ("keep", "drop"):
+        raise _wrong("keep, drop or {scale: 0.5}", value)
+    return float(value == "keep")
+
+
+def _wrong(expected: str, value: object) -> TraceError:
+    return TraceError(f"expected {expected}, saw {value!r}.")
+
+
+SELECTING: Mapping[str, tuple[str, Check]] = {
+    **{key: (key, _text) for key in ("name", "op", "kernel", "module", "lane", "graph_node")},
+    **{key: (key, _text) for key in ("dtype", "shape")},
+    "phase": ("phase", _phase),
+    "iteration": ("iteration", _iteration),
+    "class": ("classes", _classes),
+    "self": ("alone", _boolean),
+}
+"""Attribute of `Selector` and check of its value, by the key of a file."""
+
+CHANGES: Mapping[str, tuple[type[Transform], str, Check]] = {
+    "speedup": (transforms.Speedup, "speedup", _factor),
+    "set_ns": (transforms.SetTime, "set_ns", _nanoseconds),
+    "add_ns": (transforms.AddTime, "add_ns", partial(_nanoseconds, least=-math.inf)),
+    "remove": (transforms.Remove, "", _true),
+    "roofline": (limits.Roofline, "efficiency_ratio", _factor),
+    "fuse": (restructure.Fuse, "", _true),
+    "cuda_graph": (restructure.CudaGraph, "", _true),
+    "overlap": (restructure.Overlap, "", _true),
+    "swap": (Swap, "trial", str),
+    "host": (transforms.Host, "speedup", _factor),
+    "launch_latency_ns": (transforms.LaunchLatency, "latency_ns", _nanoseconds),
+    "bandwidth": (limits.Bandwidth, "speedup", _factor),
+    "clock": (limits.Clock, "speedup", _factor),
+    "residual": (transforms.Residual, "ratio", _residual),
+}
+"""Kind of change, its attribute and the check of its value, by the key of a file."""

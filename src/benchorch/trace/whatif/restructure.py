@@ -1,21 +1,19 @@
-"""What if work were launched or ordered in another way?"""
+"""Changes of launches and order: fusion, CUDA graphs, overlap."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import EdgeKind
 from benchorch.trace.events import DEVICE_WORK, NOTHING
+from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.whatif.hypothesis import Hypothesis
 from benchorch.trace.whatif.selector import select
 from benchorch.trace.whatif.transforms import OnSelection, into, removed_with
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Hypothesis
 
 _DEVICE_ONLY = "no device work is among it."
 
@@ -24,18 +22,16 @@ _DEVICE_ONLY = "no device work is among it."
 class OnDeviceWork(OnSelection):
     """A change of chosen device work."""
 
-    def work(self, basis: Basis) -> NDArray[bool_]:
+    def work(self, basis: Basis) -> NDArray[np.bool_]:
         """The device work that was chosen, itself or in what was chosen, (n,)."""
-        import numpy as np
-
         within = select(basis, self.select).root != NOTHING
         in_graph = np.zeros(len(basis.events) + 1, dtype=np.bool_)
         in_graph[basis.dag.event] = True
-        found: NDArray[bool_] = within & np.isin(basis.events.category, DEVICE_WORK)
+        found: NDArray[np.bool_] = within & np.isin(basis.events.category, DEVICE_WORK)
         return found & in_graph[:-1]
 
     def problems(self, basis: Basis) -> list[str]:
-        """That nothing was found, or nothing that runs on a device."""
+        """A selection without work, or without work of a device."""
         found = OnSelection.problems(self, basis)
         return found or ([] if self.work(basis).any() else [_DEVICE_ONLY])
 
@@ -49,17 +45,15 @@ class Fuse(OnDeviceWork):
     long as the longest of them, as if all of the others' were.
     """
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """No launch, dispatch or gap for any but the first of each run of neighbours."""
-        import numpy as np
-
         work = self.work(basis)
         run = _runs(basis, work)
         firsts = np.unique(run[work], return_index=True)[1]
         later = work.copy()
         later[np.flatnonzero(work)[firsts]] = False
         host = removed_with(basis, later) & ~removed_with(basis, work & ~later) & ~later
-        spared = _without_launches(basis, scenario, later, host)
+        spared = _without_launches(basis, hypothesis, later, host)
         spared = spared.scaled(into(basis, later, EdgeKind.STREAM), 0.0)
         shorter = basis.owned_by(work & ~_longest(basis, work, run))
         best_ratio = np.where(shorter & (basis.dag.kind == EdgeKind.WORK), 0.0, spared.best_ratio)
@@ -76,10 +70,8 @@ class CudaGraph(OnDeviceWork):
     launch; between kernels passes the shortest gap that the trace has.
     """
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Launches after the first of each range are not waited for."""
-        import numpy as np
-
         work = self.work(basis)
         root = select(basis, self.select).root
         order = np.flatnonzero(work)
@@ -91,7 +83,7 @@ class CudaGraph(OnDeviceWork):
         ranges = np.append(np.isin(root, np.unique(root[work])), False)[:-1]
         host &= ranges
         host[kept[kept >= 0]] = False
-        changed = _without_launches(basis, scenario, later[:-1], host)
+        changed = _without_launches(basis, hypothesis, later[:-1], host)
         gap_ns = float(basis.dag.facts.get("stream_gap_ns", 0.0))
         inner = into(basis, later[:-1], EdgeKind.STREAM)
         weight_ns = np.where(inner, np.minimum(changed.weight_ns, gap_ns), changed.weight_ns)
@@ -104,10 +96,8 @@ class CudaGraph(OnDeviceWork):
 class Overlap(OnDeviceWork):
     """Chosen device work runs on a stream of its own: only its launch and its data hold it up."""
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """What came before it on its stream now holds up what came after it, and who waited."""
-        import numpy as np
-
         dag, work = basis.dag, np.append(self.work(basis), False)
         leaves, enters = work[dag.event[dag.tail]], work[dag.event[dag.head]]
         order = dag.kind == EdgeKind.STREAM
@@ -119,15 +109,13 @@ class Overlap(OnDeviceWork):
         while (moved := (tail != NOTHING) & work[dag.event[tail]]).any():
             tail[moved] = before[dag.event[tail[moved]]]
         edges, tail = edges[tail != NOTHING], tail[tail != NOTHING]
-        gap_ns = scenario.weight_ns[edges].astype(np.int64)
-        dropped = scenario.dropped | order & (leaves | enters)
-        return replace(scenario, dropped=dropped).adding(tail, dag.head[edges], gap_ns)
+        gap_ns = hypothesis.weight_ns[edges].astype(np.int64)
+        dropped = hypothesis.dropped | order & (leaves | enters)
+        return replace(hypothesis, dropped=dropped).adding(tail, dag.head[edges], gap_ns)
 
 
-def _runs(basis: Basis, work: NDArray[bool_]) -> NDArray[int64]:
+def _runs(basis: Basis, work: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The number of the run of neighbours on a stream that chosen work is in, (n,)."""
-    import numpy as np
-
     events, dag = basis.events, basis.dag
     in_graph = np.zeros(len(events) + 1, dtype=np.bool_)
     in_graph[dag.event] = True
@@ -139,10 +127,8 @@ def _runs(basis: Basis, work: NDArray[bool_]) -> NDArray[int64]:
     return np.where(work, run, NOTHING)
 
 
-def _longest(basis: Basis, work: NDArray[bool_], run: NDArray[int64]) -> NDArray[bool_]:
+def _longest(basis: Basis, work: NDArray[np.bool_], run: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Of each run the longest, the first of equals, (n,)."""
-    import numpy as np
-
     chosen = np.flatnonzero(work)
     order = chosen[np.lexsort((-basis.events.duration_ns[chosen], run[chosen]))]
     found = np.zeros(len(work), dtype=np.bool_)
@@ -151,9 +137,9 @@ def _longest(basis: Basis, work: NDArray[bool_], run: NDArray[int64]) -> NDArray
 
 
 def _without_launches(
-    basis: Basis, scenario: Hypothesis, work: NDArray[bool_], host: NDArray[bool_]
+    basis: Basis, hypothesis: Hypothesis, work: NDArray[np.bool_], host: NDArray[np.bool_]
 ) -> Hypothesis:
     """Some device work is no longer launched, and what the host did for it takes no time."""
-    dropped = scenario.dropped | into(basis, work, EdgeKind.LAUNCH)
+    dropped = hypothesis.dropped | into(basis, work, EdgeKind.LAUNCH)
     spared = basis.owned_by(host)
-    return replace(scenario, dropped=dropped).scaled(spared, 0.0)
+    return replace(hypothesis, dropped=dropped).scaled(spared, 0.0)

@@ -1,58 +1,49 @@
-"""Which work is a what-if about?"""
+"""Selection of the work that a what-if is about."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-from benchorch.trace.events import NOTHING
-from benchorch.trace.whatif.conditions import device_names, fitting_all, operator_names, time_limits
-from benchorch.trace.whatif.patterns import matcher, suggest
-from benchorch.trace.whatif.selector_values import WORK, Selection, Selector
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.attribution.workloads import op_type
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
+from benchorch.trace.operators.shapes import recorded
+from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.whatif.patterns import flags, matcher, suggest
+from benchorch.trace.whatif.selector_values import Selection, Selector
+from benchorch.trace.windows import windows
+
+_OPTIMIZER = "/^Optimizer\\.(step|zero_grad)/"
 
 
 def select(basis: Basis, selector: Selector) -> Selection:
-    """What the selector is about; empty where nothing fits. The last one asked for is kept."""
-    last: tuple[Selector, Selection] | None = basis.known.get("selected")
-    if last is None or last[0] != selector:
-        last = basis.known["selected"] = selector, _selected(basis, selector)
-    return last[1]
-
-
-def _selected(basis: Basis, selector: Selector) -> Selection:
-    import numpy as np
-
-    chosen = fitting_all(basis, selector)
-    everything = np.ones(len(basis.events), dtype=np.bool_) if chosen is None else chosen
-    own = np.where(everything, np.arange(len(basis.events), dtype=np.int64), NOTHING)
-    root = own if chosen is None or selector.alone else basis.within(chosen)
-    limited = list(time_limits(basis, selector))
-    for within in limited:
-        root = np.where(within, root, NOTHING)
-    edges = basis.labelled(*(selector.classes or WORK))
-    if limited or chosen is not None:
-        edges &= basis.owned_by(root != NOTHING)
-    return Selection(chosen=everything, root=root, edges=edges)
+    """The selected work, empty where nothing fits; the basis keeps the last selection."""
+    if selector not in basis.selected:
+        basis.selected.clear()
+        basis.selected[selector] = _selected(basis, selector)
+    return basis.selected[selector]
 
 
 def problems(basis: Basis, selector: Selector) -> list[str]:
-    """Why the selector finds no work that the graph knows of; nothing where it does."""
+    """Why the selector finds no work in the graph; nothing where it does."""
     if select(basis, selector).edges.any():
         return []
-    events = basis.events
+    events, types = basis.events, _types(basis)
+    operators = np.isin(events.category, (Category.OPERATOR, Category.NODE))
+    device = np.isin(events.category, DEVICE_WORK)
     found = []
-    for what, wanted, known in (
+    for key, pattern, names in (
         ("name", selector.name, events.names),
-        ("op", selector.op, operator_names(basis)),
-        ("kernel", selector.kernel, device_names(basis)),
+        ("op", selector.op, {types[code] for code in np.unique(events.name[operators])}),
+        ("kernel", selector.kernel, [events.names[i] for i in np.unique(events.name[device])]),
         ("module", selector.module, basis.modules),
         ("lane", selector.lane, [lane.label or lane.thread for lane in events.lanes]),
     ):
-        if wanted and not any(map(matcher(wanted), known)):
-            listed = "" if known else " This trace has none at all."
-            found.append(f"{what} {wanted!r} fits nothing.{suggest(wanted, known)}{listed}")
+        if pattern and not any(map(matcher(pattern), names)):
+            none = "" if names else " This trace has none at all."
+            found.append(f"{key} {pattern!r} fits nothing.{suggest(pattern, names)}{none}")
     window = basis.dag.window
     if selector.iteration not in (None, window.iteration) and window.name != "trace":
         found.append(
@@ -60,3 +51,122 @@ def problems(basis: Basis, selector: Selector) -> list[str]:
             f"{window.name!r}."
         )
     return found or ["nothing in the analysed window fits all of it; leave out a condition."]
+
+
+def _selected(basis: Basis, selector: Selector) -> Selection:
+    conditions = list(_conditions(basis, selector))
+    fitting = np.logical_and.reduce(conditions) if conditions else None
+    chosen = np.ones(len(basis.events), dtype=np.bool_) if fitting is None else fitting
+    if selector.dtype or selector.shape:
+        fitting = chosen = chosen & _of_tensors(basis, selector, chosen)
+    root = np.where(chosen, np.arange(len(basis.events), dtype=np.int64), NOTHING)
+    if fitting is not None and not selector.alone:
+        root = basis.within(chosen)
+    limits = list(_time_limits(basis, selector))
+    for within in limits:
+        root = np.where(within, root, NOTHING)
+    edges = basis.labelled(*selector.classes) if selector.classes else basis.work.copy()
+    if limits or fitting is not None:
+        edges &= basis.owned_by(root != NOTHING)
+    return Selection(chosen=chosen, root=root, edges=edges)
+
+
+def _conditions(basis: Basis, selector: Selector) -> Iterator[NDArray[np.bool_]]:
+    """The events that fit each given condition, (n,)."""
+    events = basis.events
+    if selector.name:
+        yield flags(events.names, selector.name)[events.name]
+    if selector.op:
+        named = flags(events.names, selector.op)[events.name]
+        typed = flags(_types(basis), selector.op)[events.name]
+        operator, node = (events.category == one for one in (Category.OPERATOR, Category.NODE))
+        yield (operator & named) | (node & (named | typed))
+    if selector.kernel:
+        work = np.isin(events.category, DEVICE_WORK)
+        yield work & flags(events.names, selector.kernel)[events.name]
+    if selector.module:
+        yield _in_module(basis, selector.module)
+    if selector.graph_node:
+        yield _of_node(basis, selector.graph_node)
+
+
+def _time_limits(basis: Basis, selector: Selector) -> Iterator[NDArray[np.bool_]]:
+    """The events whose own time is within each given limit, (n,)."""
+    if selector.lane:
+        fits = matcher(selector.lane)
+        on_lane = [
+            fits(lane.label) or fits(lane.thread) or fits(f"{lane.device}:{lane.stream}")
+            for lane in basis.events.lanes
+        ]
+        yield np.array(on_lane or [False])[basis.events.lane]
+    if selector.phase:
+        yield _in_phase(basis, selector.phase)
+    if selector.iteration is not None:
+        yield _in_iteration(basis, selector.iteration)
+
+
+def _types(basis: Basis) -> Sequence[str]:
+    """The operator's type for each name: of a node's name, from the first node of that name."""
+    events = basis.events
+    nodes = np.flatnonzero(events.category == Category.NODE)
+    first = nodes[np.unique(events.name[nodes], return_index=True)[1]].tolist()
+    types = list(events.names)
+    for event, arguments in (events.details.read(first) if first else {}).items():
+        types[events.name[event]] = op_type(events.names[events.name[event]], arguments)
+    return types
+
+
+def _in_module(basis: Basis, pattern: str) -> NDArray[np.bool_]:
+    """Events of a module whose name fits, or of one inside it."""
+    fits = matcher(pattern)
+
+    def inside(name: str) -> bool:
+        parts = name.split(".")
+        return any(fits(".".join(parts[: count + 1])) for count in range(len(parts)))
+
+    flagged = np.array([*map(inside, basis.modules), False], dtype=np.bool_)
+    found: NDArray[np.bool_] = flagged[basis.module]
+    return found
+
+
+def _of_node(basis: Basis, pattern: str) -> NDArray[np.bool_]:
+    """By the operator graph's node, or by the number of a kernel in a launched graph."""
+    fits = flags(basis.nodes.names, pattern)
+    parts = np.array([*(any(fits[row] for row in part) for part in basis.nodes.shares), False])
+    number = int(pattern) if pattern.isdigit() else NOTHING - 1
+    found: NDArray[np.bool_] = parts[basis.nodes.part] | (basis.events.graph_node == number)
+    return found
+
+
+def _in_phase(basis: Basis, phase: str) -> NDArray[np.bool_]:
+    """Backward by autograd's nodes, the optimizer by its ranges; forward is what is neither."""
+    optimizer = basis.within(flags(basis.events.names, _OPTIMIZER)[basis.events.name]) != NOTHING
+    backward = basis.owned.backward & ~optimizer
+    masks = {"forward": ~(backward | optimizer), "backward": backward, "optimizer": optimizer}
+    chosen: NDArray[np.bool_] = masks[phase]
+    return chosen
+
+
+def _in_iteration(basis: Basis, iteration: int) -> NDArray[np.bool_]:
+    """Host events that start in a window, and the device work that they launch."""
+    every = windows(basis.events, None)
+    if not 0 <= iteration < len(every):
+        return np.zeros(len(basis.events), dtype=np.bool_)
+    window, start_ns = every[iteration], basis.events.start_ns
+    device = np.isin(basis.events.category, DEVICE_WORK)
+    starts = ~device & (start_ns >= window.start_ns) & (start_ns < window.end_ns)
+    found: NDArray[np.bool_] = starts | device & (basis.within(starts) != NOTHING)
+    return found
+
+
+def _of_tensors(basis: Basis, selector: Selector, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Events whose innermost operator was given such tensors; only of the chosen."""
+    operators = np.unique(basis.owned.operator[chosen])
+    arguments = basis.events.details.read(operators[operators != NOTHING].tolist())
+    right = np.zeros(len(chosen) + 1, dtype=np.bool_)
+    of_type, of_shape = matcher(selector.dtype or "*"), matcher(selector.shape or "*")
+    for event, given in arguments.items():
+        call = recorded(given)
+        right[event] = call is not None and of_type(call.dtype) and of_shape(call.shapes)
+    found: NDArray[np.bool_] = right[basis.owned.operator]
+    return found

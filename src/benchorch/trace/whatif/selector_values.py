@@ -1,16 +1,14 @@
-"""The values of a what-if selector: which events, and what it found."""
+"""Values of a what-if's selection: its conditions and its result."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import Class
-
-if TYPE_CHECKING:
-    from numpy import bool_, int64
-    from numpy.typing import NDArray
-
 
 PHASES = ("forward", "backward", "optimizer")
 
@@ -59,7 +57,7 @@ class Selector:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What a selector found.
+    """The result of a selector.
 
     Attributes:
         chosen: (n,) the events that fit.
@@ -67,6 +65,6 @@ class Selection:
         edges: (E,) the edges whose weight is meant.
     """
 
-    chosen: NDArray[bool_]
-    root: NDArray[int64]
-    edges: NDArray[bool_]
+    chosen: NDArray[np.bool_]
+    root: NDArray[np.int64]
+    edges: NDArray[np.bool_]

@@ -1,4 +1,4 @@
-"""What if work took as long as in another trial?"""
+"""Change of work to the times of another trial."""
 
 from __future__ import annotations
 
@@ -6,22 +6,19 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.attribution.workloads import op_type
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
 from benchorch.trace.operators.shapes import recorded
+from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.whatif.hypothesis import Hypothesis
 from benchorch.trace.whatif.patterns import suggest
 from benchorch.trace.whatif.selector import select
-from benchorch.trace.whatif.selector_values import WORK
 from benchorch.trace.whatif.transforms import OnSelection
-
-if TYPE_CHECKING:
-    from numpy import float64, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Hypothesis
 
 _SIDES = 3  # a thread's own work, calls into the runtime, and a device's work
 Key: TypeAlias = tuple[str, ...]
@@ -40,13 +37,11 @@ class Swap(OnSelection):
 
     trial: str
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
-        """The note says how much of the chosen work was found there."""
-        import numpy as np
-
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
+        """The note has the share of the chosen work that was found there."""
         asked = select(basis, self.select).edges
         unit, side = _units(basis)
-        ours = _times(basis, unit, side, scenario.weight_ns)
+        ours = _times(basis, unit, side, hypothesis.weight_ns)
         theirs = _medians(basis.others[self.trial])
         ratio = np.ones((len(basis.events) + 1, _SIDES))
         matched = np.zeros(len(basis.events) + 1, dtype=np.bool_)
@@ -59,15 +54,15 @@ class Swap(OnSelection):
                     new / old if old else 1.0 for new, old in zip(times, own, strict=True)
                 ]
         edges = asked & matched[unit]
-        total, found = (float(scenario.weight_ns[mask].sum()) for mask in (asked, edges))
+        total, found = (float(hypothesis.weight_ns[mask].sum()) for mask in (asked, edges))
         share = found / total if total else 0.0
         note = f"swap: {share:.0%} of the chosen work was found in {self.trial}; the rest stays."
-        return scenario.scaled(edges, ratio[unit, side]).noting(note)
+        return hypothesis.scaled(edges, ratio[unit, side]).noting(note)
 
     def problems(self, basis: Basis) -> list[str]:
-        """That the other trial is not at hand, or the selector finds nothing."""
+        """A trial that is missing, or a selector that finds nothing."""
         known = ", ".join(basis.others) or "none"
-        missing = f"swap: no trial {self.trial!r} is at hand; there is {known}."
+        missing = f"swap: no trial {self.trial!r} was given; there is {known}."
         missing += suggest(self.trial, basis.others)
         return [
             *([] if self.trial in basis.others else [missing]),
@@ -75,26 +70,22 @@ class Swap(OnSelection):
         ]
 
 
-def _units(basis: Basis) -> tuple[NDArray[int64], NDArray[int64]]:
+def _units(basis: Basis) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The operator each edge works for, NOTHING for none, and on which side, (E,)."""
-    import numpy as np
-
-    nodes = basis.nodes()
+    nodes = basis.nodes
     of_event = np.where(nodes.part >= 0, nodes.instance, basis.owned.operator)
     unit = np.append(of_event, NOTHING)[basis.dag.owner]
     category = basis.events.category
     side = np.where(category == Category.RUNTIME, 1, 0)
     side[np.isin(category, DEVICE_WORK)] = 2
-    work = basis.labelled(*WORK)
+    work = basis.work
     return np.where(work, unit, NOTHING), np.append(side, 0)[basis.dag.owner]
 
 
 def _times(
-    basis: Basis, unit: NDArray[int64], side: NDArray[int64], weight_ns: NDArray[float64]
-) -> NDArray[float64]:
+    basis: Basis, unit: NDArray[np.int64], side: NDArray[np.int64], weight_ns: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Of each event what is done for it by side, (n + 1, sides)."""
-    import numpy as np
-
     size, known = len(basis.events) + 1, unit >= 0
     place = _SIDES * unit[known] + side[known]
     sums = np.bincount(place, weights=weight_ns[known], minlength=_SIDES * size)
@@ -103,8 +94,6 @@ def _times(
 
 def _medians(basis: Basis) -> Mapping[Key, Times]:
     """By what is the same, over all that are."""
-    import numpy as np
-
     unit, side = _units(basis)
     times = _times(basis, unit, side, basis.dag.weight_ns.astype(np.float64))
     found: dict[Key, list[Times]] = defaultdict(list)
@@ -117,14 +106,12 @@ def _medians(basis: Basis) -> Mapping[Key, Times]:
     }
 
 
-def _keys(basis: Basis, unit: NDArray[int64]) -> Mapping[int, tuple[Key, ...]]:
+def _keys(basis: Basis, unit: NDArray[np.int64]) -> Mapping[int, tuple[Key, ...]]:
     """By operator that does something in the window, what makes another one the same as it."""
-    import numpy as np
-
     events = basis.events
     operators = np.unique(unit[unit >= 0]).tolist()
     said = events.details.read(operators)
-    nodes = basis.nodes()
+    nodes = basis.nodes
     found: dict[int, tuple[Key, ...]] = {}
     for event in operators:
         arguments = said.get(event, {})

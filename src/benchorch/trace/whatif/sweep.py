@@ -1,21 +1,18 @@
-"""How much does each further speedup of the same work bring, and where does it stop to?"""
+"""Sensitivity of the makespan to further speedups of the same work, and its knee."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from benchorch.errors import TraceError
-from benchorch.trace.whatif.scenario import unchanged
+from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.whatif.hypothesis import unchanged
 from benchorch.trace.whatif.selector import problems, select
+from benchorch.trace.whatif.selector_values import Selector
 from benchorch.trace.whatif.simulation import makespan_ns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.selector_values import Selector
 
 SPEEDUPS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, math.inf)
 _HALVINGS = 10

@@ -1,22 +1,20 @@
-"""What could be changed about how long things take?"""
+"""Changes of how long work takes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.dag import Class, EdgeKind
 from benchorch.trace.events import DEVICE_WORK, NOTHING
+from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.whatif.hypothesis import Hypothesis
 from benchorch.trace.whatif.selector import problems, select
 from benchorch.trace.whatif.selector_values import Selection, Selector
-
-if TYPE_CHECKING:
-    from numpy import bool_, float64, int64
-    from numpy.typing import NDArray
-
-    from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.scenario import Hypothesis
 
 HOST = (Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME, Class.CPU_PYTHON)
 
@@ -26,11 +24,11 @@ class Transform(ABC):
     """One change; later ones see what earlier ones left."""
 
     @abstractmethod
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
-        """The scenario with the change made."""
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
+        """The hypothesis with the change made."""
 
     def problems(self, basis: Basis) -> list[str]:
-        """Why it cannot be asked of this trace, each a sentence; nothing where it can."""
+        """Sentences why the change does not apply to this trace; none where it does."""
         return []
 
     def __str__(self) -> str:
@@ -44,7 +42,7 @@ class OnSelection(Transform):
     select: Selector = field(default_factory=Selector)
 
     def problems(self, basis: Basis) -> list[str]:
-        """That the selector finds nothing."""
+        """A selector that finds nothing."""
         return problems(basis, self.select)
 
 
@@ -55,9 +53,9 @@ class Speedup(OnSelection):
 
     speedup: float
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """All its weights in the same proportion."""
-        return scenario.scaled(select(basis, self.select).edges, 1.0 / self.speedup)
+        return hypothesis.scaled(select(basis, self.select).edges, 1.0 / self.speedup)
 
 
 @final
@@ -67,16 +65,14 @@ class SetTime(OnSelection):
 
     set_ns: float
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Events without any time get it on their first piece."""
-        import numpy as np
-
         selection = select(basis, self.select)
-        root, total_ns = _totals(basis, scenario, selection)
+        root, total_ns = _totals(basis, hypothesis, selection)
         ratio = np.divide(
             self.set_ns, total_ns[root], out=np.zeros(len(root)), where=total_ns[root] > 0
         )
-        changed = scenario.scaled(selection.edges & (root >= 0), ratio)
+        changed = hypothesis.scaled(selection.edges & (root >= 0), ratio)
         return _lengthened(changed, root, np.where(total_ns > 0, 0.0, self.set_ns))
 
 
@@ -87,17 +83,15 @@ class AddTime(OnSelection):
 
     add_ns: float
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Longer: its longest piece. Shorter: all pieces in proportion."""
-        import numpy as np
-
         selection = select(basis, self.select)
-        root, total_ns = _totals(basis, scenario, selection)
+        root, total_ns = _totals(basis, hypothesis, selection)
         if self.add_ns >= 0:
-            return _lengthened(scenario, root, np.full(len(total_ns), self.add_ns))
+            return _lengthened(hypothesis, root, np.full(len(total_ns), self.add_ns))
         rest_ns = np.maximum(total_ns + self.add_ns, 0.0)
         ratio = np.divide(rest_ns, total_ns, out=np.zeros(len(rest_ns)), where=total_ns > 0)
-        return scenario.scaled(selection.edges & (root >= 0), ratio[root])
+        return hypothesis.scaled(selection.edges & (root >= 0), ratio[root])
 
 
 @final
@@ -105,14 +99,12 @@ class AddTime(OnSelection):
 class Remove(OnSelection):
     """Chosen work is not done: nor is its launch, nor what its operator does to launch it."""
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """The weights of all that to 0; the order of what is left stays."""
-        import numpy as np
-
         gone = removed_with(basis, select(basis, self.select).root != NOTHING)
         device = np.isin(basis.events.category, DEVICE_WORK)
         starts = into(basis, gone & device, EdgeKind.LAUNCH, EdgeKind.STREAM)
-        return scenario.scaled(basis.owned_by(gone) | starts, 0.0)
+        return hypothesis.scaled(basis.owned_by(gone) | starts, 0.0)
 
 
 @final
@@ -122,9 +114,9 @@ class Host(Transform):
 
     speedup: float
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Computation, framework, runtime calls and Python alike."""
-        return scenario.scaled(basis.labelled(*HOST), 1.0 / self.speedup)
+        return hypothesis.scaled(basis.labelled(*HOST), 1.0 / self.speedup)
 
 
 @final
@@ -134,15 +126,15 @@ class LaunchLatency(Transform):
 
     latency_ns: float
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """The same for every launch."""
-        import numpy as np
-
         launches = basis.dag.kind == EdgeKind.LAUNCH
-        return replace(scenario, weight_ns=np.where(launches, self.latency_ns, scenario.weight_ns))
+        return replace(
+            hypothesis, weight_ns=np.where(launches, self.latency_ns, hypothesis.weight_ns)
+        )
 
     def problems(self, basis: Basis) -> list[str]:
-        """That nothing is launched."""
+        """A trace without launches."""
         return [] if (basis.dag.kind == EdgeKind.LAUNCH).any() else ["nothing is launched here."]
 
 
@@ -153,13 +145,13 @@ class Residual(Transform):
 
     ratio: float
 
-    def apply(self, basis: Basis, scenario: Hypothesis) -> Hypothesis:
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """At every point alike."""
-        return replace(scenario, residual_ns=scenario.residual_ns * self.ratio)
+        return replace(hypothesis, residual_ns=hypothesis.residual_ns * self.ratio)
 
 
 def _given(value: Transform | Selector) -> str:
-    """What of it is not as it is by default, in words."""
+    """The attributes that differ from their defaults, in words."""
     listed = []
     for one in fields(value):
         said = getattr(value, one.name)
@@ -170,10 +162,8 @@ def _given(value: Transform | Selector) -> str:
     return ", ".join(listed)
 
 
-def removed_with(basis: Basis, work: NDArray[bool_]) -> NDArray[bool_]:
+def removed_with(basis: Basis, work: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Some events, of device work among them the host calls, and the operators' own time."""
-    import numpy as np
-
     device = np.flatnonzero(work & np.isin(basis.events.category, DEVICE_WORK))
     gone = np.append(work, False)
     gone[basis.owned.parent[device]] = True
@@ -181,38 +171,32 @@ def removed_with(basis: Basis, work: NDArray[bool_]) -> NDArray[bool_]:
     return gone[:-1]
 
 
-def into(basis: Basis, work: NDArray[bool_], *kinds: EdgeKind) -> NDArray[bool_]:
+def into(basis: Basis, work: NDArray[np.bool_], *kinds: EdgeKind) -> NDArray[np.bool_]:
     """The edges of some kinds that lead to the start of some events, (E,)."""
-    import numpy as np
-
     begins = np.append(work, False)[basis.dag.event] & ~basis.dag.is_end
-    found: NDArray[bool_] = np.isin(basis.dag.kind, kinds) & begins[basis.dag.head]
+    found: NDArray[np.bool_] = np.isin(basis.dag.kind, kinds) & begins[basis.dag.head]
     return found
 
 
 def _totals(
-    basis: Basis, scenario: Hypothesis, selection: Selection
-) -> tuple[NDArray[int64], NDArray[float64]]:
+    basis: Basis, hypothesis: Hypothesis, selection: Selection
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The chosen event that each edge counts towards, (E,), and the sum of each, (n + 1,)."""
-    import numpy as np
-
     found = np.append(selection.root, NOTHING)[basis.dag.owner]
-    root: NDArray[int64] = np.where(selection.edges, found, NOTHING)
+    root: NDArray[np.int64] = np.where(selection.edges, found, NOTHING)
     meant = root >= 0
     size = len(basis.events) + 1
-    sums = np.bincount(root[meant], weights=scenario.weight_ns[meant], minlength=size)
+    sums = np.bincount(root[meant], weights=hypothesis.weight_ns[meant], minlength=size)
     return root, sums.astype(np.float64)
 
 
 def _lengthened(
-    scenario: Hypothesis, root: NDArray[int64], more_ns: NDArray[float64]
+    hypothesis: Hypothesis, root: NDArray[np.int64], more_ns: NDArray[np.float64]
 ) -> Hypothesis:
     """With so much more on the longest edge of each event; the first of equals."""
-    import numpy as np
-
     meant = np.flatnonzero(root >= 0)
-    order = meant[np.lexsort((meant, -scenario.weight_ns[meant], root[meant]))]
+    order = meant[np.lexsort((meant, -hypothesis.weight_ns[meant], root[meant]))]
     longest = order[np.flatnonzero(np.diff(root[order], prepend=NOTHING))]
-    weight_ns = scenario.weight_ns.copy()
+    weight_ns = hypothesis.weight_ns.copy()
     weight_ns[longest] += more_ns[root[longest]]
-    return replace(scenario, weight_ns=weight_ns)
+    return replace(hypothesis, weight_ns=weight_ns)

@@ -162,7 +162,7 @@ def test_explain_says_that_a_failure_is_no_hit(store: LocalStore, built: list[st
 
 def test_explain_looks_at_the_bytes(store: LocalStore, built: list[str]) -> None:
     Path(store.root, "artifacts", built[0], "files", "model.onnx").write_bytes(bytes(5))
-    assert "did not stand verification" in run(["explain", built[0]], store).text
+    assert "verification failed" in run(["explain", built[0]], store).text
     assert "has 5 bytes instead of 2048" in run(["explain", built[0]], store).text
 
 

@@ -73,7 +73,7 @@ def test_conversions_that_are_picked_are_the_factor(runs: tuple[str, str]) -> No
     assert found["comparisons"][0]["verdict"] == "faster"
 
 
-def test_other_facts_that_differ_are_told(tmp_path: Path) -> None:
+def test_other_differing_facts_are_reported(tmp_path: Path) -> None:
     a, b = (
         write_run(tmp_path / c, (EAGER, result(EAGER, environment={"git_commit": c}))) for c in "xy"
     )
@@ -105,5 +105,5 @@ def test_a_name_in_brackets_is_no_style(tmp_path: Path) -> None:
     assert "model.widths=[red]" in compare.run([str(run), str(run)]).text
 
 
-def test_the_same_runs_give_the_same_words(runs: tuple[str, str]) -> None:
+def test_the_same_runs_give_the_same_text(runs: tuple[str, str]) -> None:
     assert compare.run([*runs, "--all"]) == compare.run([*runs, "--all"])

@@ -191,7 +191,7 @@ def test_it_is_a_word_of_the_command_line(capsys: pytest.CaptureFixture[str]) ->
 def test_it_costs_no_second_and_loads_nothing_heavy() -> None:
     probe = (
         "import sys, resource\n"
-        "from benchorch.commands import conversions\n"
+        "from benchorch.cli.commands import conversions\n"
         "conversions.run([])\n"
         "heavy = {'torch', 'numpy', 'hydra', 'onnx', 'onnxruntime', 'mlflow', 'ray', 'openvino'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"

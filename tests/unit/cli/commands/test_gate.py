@@ -119,7 +119,7 @@ def test_a_trial_that_is_missing_is_refused_by_name(baseline: Path, tmp_path: Pa
     assert data(reply)["missing"][0]["name"] == "fast"
 
 
-def test_a_new_trial_is_told_and_not_judged(baseline: Path, tmp_path: Path) -> None:
+def test_a_new_trial_is_reported_and_left_out(baseline: Path, tmp_path: Path) -> None:
     new = trial("new")
     after = candidate(tmp_path, same(EAGER, 1e6), same(FAST, 5e5), same(new, 1e9))
     reply = judged(baseline, after)
@@ -127,14 +127,14 @@ def test_a_new_trial_is_told_and_not_judged(baseline: Path, tmp_path: Path) -> N
     assert "not judged: new: new: no baseline has it" in reply.text
 
 
-def test_what_was_wrong_before_is_told_and_not_judged(tmp_path: Path) -> None:
+def test_a_trial_that_failed_before_is_reported_and_left_out(tmp_path: Path) -> None:
     before = write_run(tmp_path / "before", (EAGER, result(EAGER)), (FAST, failed(FAST)))
     reply = judged(before, candidate(tmp_path, same(EAGER, 1e6), same(FAST, 5e5)))
     assert reply.exit_code == 0
     assert "not judged: fast: already so in the baseline: oom: no memory" in reply.text
 
 
-def test_a_baseline_with_nothing_to_defend_passes_nobody(tmp_path: Path) -> None:
+def test_a_baseline_without_a_correct_trial_is_refused(tmp_path: Path) -> None:
     before = write_run(tmp_path / "before", (EAGER, failed(EAGER)))
     reply = judged(before, candidate(tmp_path, same(EAGER, 1e6)))
     assert reply.exit_code == 3
@@ -221,9 +221,7 @@ def test_a_metric_that_cannot_become_worse_is_refused(
         judged(baseline, baseline, "--metric", metric)
 
 
-def test_the_summary_for_reviewers_says_first_what_it_came_to(
-    baseline: Path, tmp_path: Path
-) -> None:
+def test_the_markdown_summary_starts_with_the_verdict(baseline: Path, tmp_path: Path) -> None:
     named = trial("a|b <i>", baseline=None)
     before = write_run(tmp_path / "b", (EAGER, result(EAGER)), (named, result(named, 5e5)))
     after = candidate(tmp_path, same(EAGER, 2e6), same(named, 5e5))
@@ -244,7 +242,7 @@ def test_the_summary_for_reviewers_says_first_what_it_came_to(
     assert {line.replace("\\|", "").count("|") for line in rows} == {8}
 
 
-def test_the_same_runs_give_the_same_words(baseline: Path, tmp_path: Path) -> None:
+def test_the_same_runs_give_the_same_text(baseline: Path, tmp_path: Path) -> None:
     after = candidate(tmp_path, same(EAGER, 1.05e6), same(FAST, 5e5))
     one, other = judged(baseline, after), judged(baseline, after)
     assert one == other

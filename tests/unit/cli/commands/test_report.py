@@ -58,13 +58,13 @@ def test_the_file_is_markdown_or_the_export(run: Path, tmp_path: Path) -> None:
     assert "3 of 4 trials" in said.text
 
 
-def test_where_nothing_can_be_written_it_says_so(run: Path, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_an_error(run: Path, tmp_path: Path) -> None:
     for name in ("nowhere/x.md", "nowhere/x.json"):
         with pytest.raises(ConfigError, match="cannot be written"):
             report.run([str(run), "--output", str(tmp_path / name)])
 
 
-def test_it_says_the_same_every_time(run: Path) -> None:
+def test_a_report_is_the_same_every_time(run: Path) -> None:
     assert report.run([str(run)]) == report.run([str(run)])
 
 
@@ -73,7 +73,9 @@ def other(tmp_path: Path) -> Path:
     return write_run(tmp_path / "other", (EAGER, result(EAGER, seed=1)))
 
 
-def test_several_runs_are_told_one_after_the_other(run: Path, other: Path, tmp_path: Path) -> None:
+def test_several_runs_are_reported_one_after_the_other(
+    run: Path, other: Path, tmp_path: Path
+) -> None:
     said = report.run([str(run), str(other)])
     assert said.text.index("plan plan-run") < said.text.index("plan plan-other")
     data = report.run([str(run), str(other), "--json"]).data

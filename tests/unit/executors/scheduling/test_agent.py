@@ -1,4 +1,4 @@
-"""What works through leases, where the driver's disk is seen and where it is not."""
+"""Agents, with and without a shared file system."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
-from benchorch.executors.scheduling.agent import Agent, Outfit
-from benchorch.executors.scheduling.file_transfer import Luggage, Packed
+from benchorch.executors.scheduling.agent import Agent, AgentSetup
+from benchorch.executors.scheduling.file_transfer import FolderContent, ShippedFiles
 from benchorch.interfaces.executor import Emit
 
 TRIAL = Trial(trial_id="t", labels={}, spec={})
@@ -20,7 +20,7 @@ TRIAL = Trial(trial_id="t", labels={}, spec={})
 
 @pytest.fixture(autouse=True)
 def place() -> Iterator[None]:
-    """Agents move to the driver's working directory; the tests go on from where they were."""
+    """Agents change the working directory; tests restore it."""
     here = Path.cwd()
     yield
     os.chdir(here)
@@ -38,26 +38,26 @@ def writing(directory: Path) -> object:
 
 
 @pytest.mark.parametrize("seen", [True, False])
-def test_files_come_back_only_from_a_machine_that_does_not_see_the_run(
+def test_files_are_sent_back_only_without_a_shared_run_directory(
     tmp_path: Path, seen: bool
 ) -> None:
     run, home = tmp_path / "run", tmp_path / "home"
     if seen:
         run.mkdir()
         home.mkdir()
-        (run / "nonce").touch()
+        (run / "probe").touch()
         (home / "zoo.py").write_text("x = 1")
     files = {(home / "zoo.py").as_posix().lstrip("/"): b"x = 1"}
-    luggage = Luggage(
-        directory=run, nonce="nonce", working_directory=home, packed=Packed(files=files)
+    shipped = ShippedFiles(
+        directory=run, probe="probe", working_directory=home, content=FolderContent(files=files)
     )
-    agent = Agent(writing(run), Outfit(luggage=luggage))  # type: ignore[arg-type]
+    agent = Agent(writing(run), AgentSetup(shipped=shipped))  # type: ignore[arg-type]
     report = agent.run(TRIAL, 1)
-    assert report.files == (None if seen else Packed(files={"log.txt": b"what was logged"}))
+    assert report.files == (None if seen else FolderContent(files={"log.txt": b"what was logged"}))
     assert [event.message for event in report.events] == ["x = 1"]
 
 
-def test_without_luggage_nothing_travels(tmp_path: Path) -> None:
+def test_without_shipped_files_nothing_is_sent_back(tmp_path: Path) -> None:
     (tmp_path / "zoo.py").write_text("")
     os.chdir(tmp_path)
-    assert Agent(writing(tmp_path), Outfit()).run(TRIAL, 1).files is None  # type: ignore[arg-type]
+    assert Agent(writing(tmp_path), AgentSetup()).run(TRIAL, 1).files is None  # type: ignore[arg-type]

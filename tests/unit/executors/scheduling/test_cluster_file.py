@@ -15,7 +15,7 @@ from benchorch.executors.scheduling.cluster_file import (
     cluster_file,
     read_cluster_file,
 )
-from benchorch.executors.simulated_fleet import rehearsed_offers
+from benchorch.executors.simulated_fleet import simulated_node_types
 
 AS_ON_AWS = """
 cluster_name: benchorch
@@ -34,27 +34,27 @@ available_node_types:
 """
 
 
-def test_the_machines_that_may_be_hired_are_those_with_a_kind_and_a_market(tmp_path: Path) -> None:
+def test_node_types_are_those_with_a_kind_and_a_market(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(AS_ON_AWS)
     assert read_cluster_file(path) == (
         NodeType(
-            post=Placement(kind="g5.xlarge", market=Market.SPOT),
-            most=2,
+            placement=Placement(kind="g5.xlarge", market=Market.SPOT),
+            max_nodes=2,
             gpus=1,
-            node_type="g5.xlarge-spot",
+            name="g5.xlarge-spot",
         ),
         NodeType(
-            post=Placement(kind="r6i.large", market=Market.ON_DEMAND),
-            most=3,
-            node_type="r6i.large-on-demand",
+            placement=Placement(kind="r6i.large", market=Market.ON_DEMAND),
+            max_nodes=3,
+            name="r6i.large-on-demand",
         ),
     )
 
 
 def test_what_is_written_reads_back(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
-    offers = rehearsed_offers(["r6i.large", "c7i.large", "r6i.large"], most=2)
+    offers = simulated_node_types(["r6i.large", "c7i.large", "r6i.large"], max_nodes=2)
     path.write_text(cluster_file("name", {"type": "external"}, offers, idle_s=30))
     assert read_cluster_file(path) == offers
     assert yaml.safe_load(path.read_text())["idle_timeout_minutes"] == 0.5

@@ -1,4 +1,4 @@
-"""The dispatch loop with a fleet that does as it pleases."""
+"""The dispatch loop with a fleet that misbehaves in every way."""
 
 import random
 from collections import Counter, deque
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
+from benchorch.executors.scheduling.assignments import TaskAssignment
 from benchorch.executors.scheduling.dispatcher import (
     Ended,
     Faulted,
@@ -21,77 +22,76 @@ from benchorch.executors.scheduling.dispatcher import (
     Lost,
     Message,
     NoCapacity,
-    Patience,
+    RetryLimits,
     TrialEvents,
     dispatch,
 )
-from benchorch.executors.scheduling.leases import TrialLease
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
 
-PATIENCE = Patience(max_attempts=3, wait_s=30, start_s=120)
+LIMITS = RetryLimits(max_attempts=3, wait_s=30, start_s=120)
 
 
 def trial(name: str, kind: str = "a") -> Trial:
     return Trial(trial_id=name, labels={"hardware_kind": kind}, spec={})
 
 
-def ended(lease: TrialLease, busy_s: float = 1.0, events: tuple[Event, ...] = ()) -> Ended:
+def ended(assignment: TaskAssignment, busy_s: float = 1.0, events: tuple[Event, ...] = ()) -> Ended:
     result = TrialResult(
-        trial_id=lease.trial.trial_id, labels=lease.trial.labels, outcome=Outcome.OK
+        trial_id=assignment.trial.trial_id, labels=assignment.trial.labels, outcome=Outcome.OK
     )
-    return Ended(lease=lease, result=result, events=events, busy_s=busy_s)
+    return Ended(assignment=assignment, result=result, events=events, busy_s=busy_s)
 
 
 @dataclass
 class ScriptedFleet(Fleet):
-    """Answers each look with what the script makes of the leases sent so far."""
+    """Replies to each poll with what the script makes of the assignments sent so far."""
 
     script: Callable[["ScriptedFleet"], Sequence[Message]]
     announced: dict[str, int] = field(default_factory=dict)
-    sent: list[TrialLease] = field(default_factory=list)
-    wanted: list[Mapping[str, int]] = field(default_factory=list)
-    looks: int = 0
+    sent: list[TaskAssignment] = field(default_factory=list)
+    requested: list[Mapping[str, int]] = field(default_factory=list)
+    polls: int = 0
 
-    def want(self, waiting: Mapping[str, int]) -> None:
-        self.wanted.append(waiting)
+    def request(self, queued: Mapping[str, int]) -> None:
+        self.requested.append(queued)
 
     def slots(self, kind: str) -> int:
         return self.announced.get(kind, 0)
 
-    def vacancy(self, kind: str) -> NoCapacity:
+    def no_capacity(self, kind: str) -> NoCapacity:
         reason = f"no node of kind {kind!r}"
         return NoCapacity(failure="no_node", reason=reason, remedy="start one")
 
-    def send(self, lease: TrialLease) -> None:
-        self.sent.append(lease)
+    def send(self, assignment: TaskAssignment) -> None:
+        self.sent.append(assignment)
 
     def receive(self, timeout_s: float) -> Sequence[Message]:
-        self.looks += 1
-        assert self.looks < 5000, "the sweep does not end"
+        self.polls += 1
+        assert self.polls < 5000, "the sweep does not end"
         return self.script(self)
 
     def now_s(self) -> float:
-        return float(self.looks)
+        return float(self.polls)
 
 
 def run(
     trials: Sequence[Trial],
     fleet: ScriptedFleet,
-    patience: Patience = PATIENCE,
+    limits: RetryLimits = LIMITS,
     forecasts: Mapping[str, Forecast] | None = None,
-    ahead: SharedBuilds | None = None,
+    shared: SharedBuilds | None = None,
 ) -> tuple[list[TrialResult], list[Event]]:
     events: list[Event] = []
     now_s = fleet.now_s
-    results = list(dispatch(trials, fleet, events.append, patience, now_s, forecasts, ahead))
+    results = list(dispatch(trials, fleet, events.append, limits, now_s, forecasts, shared))
     return results, events
 
 
 def obedient(fleet: ScriptedFleet) -> Sequence[Message]:
     """One agent of kind a joins at once and answers everything it is given."""
-    if fleet.looks == 1:
+    if fleet.polls == 1:
         return [Joined(agent="x", kinds=("a",))]
-    answers = [ended(lease) for lease in fleet.sent]
+    answers = [ended(assignment) for assignment in fleet.sent]
     fleet.sent.clear()
     return answers
 
@@ -108,18 +108,18 @@ def test_an_agent_with_long_trials_holds_one_at_a_time() -> None:
     assert (len(results), most) == (20, 1)
 
 
-def test_an_agent_with_very_short_trials_is_supplied_ahead() -> None:
+def test_very_short_trials_are_assigned_in_advance() -> None:
     def swift(fleet: ScriptedFleet) -> Sequence[Message]:
-        if fleet.looks == 1:
+        if fleet.polls == 1:
             return [Joined(agent="x", kinds=("a",))]
-        answers = [ended(lease, busy_s=1e-4) for lease in fleet.sent]
+        answers = [ended(assignment, busy_s=1e-4) for assignment in fleet.sent]
         fleet.sent.clear()
         return answers
 
     fleet = ScriptedFleet(swift)
     results, _ = run([trial(str(i)) for i in range(160)], fleet)
     assert len(results) == 160
-    assert fleet.looks < 20
+    assert fleet.polls < 20
 
 
 def test_a_kind_without_a_node_is_given_up_after_the_wait_and_the_others_go_on() -> None:
@@ -139,7 +139,7 @@ def test_a_node_that_is_there_is_given_longer_to_start() -> None:
     assert "waited 120 s" in result.failure.message
 
 
-def test_a_kind_that_is_waited_for_is_named_once_to_the_person_who_waits() -> None:
+def test_waiting_for_a_kind_is_reported_once() -> None:
     trials = [trial("1", "b"), trial("2", "b"), trial("3")]
     _, events = run(trials, ScriptedFleet(obedient))
     waits = [event for event in events if event.stage == "wait"]
@@ -150,7 +150,7 @@ def test_a_kind_that_is_waited_for_is_named_once_to_the_person_who_waits() -> No
 
 def test_a_node_that_comes_late_has_all_its_time_to_start() -> None:
     def late(fleet: ScriptedFleet) -> Sequence[Message]:
-        if fleet.looks == 25:
+        if fleet.polls == 25:
             fleet.announced["a"] = 1
         return []
 
@@ -160,27 +160,27 @@ def test_a_node_that_comes_late_has_all_its_time_to_start() -> None:
     assert result.failure.kind == "no_node"
 
 
-def test_an_agent_whose_machine_was_called_back_gets_no_more() -> None:
-    def called_back(fleet: ScriptedFleet) -> Sequence[Message]:
-        match fleet.looks:
+def test_an_agent_on_an_interrupted_node_gets_no_more_trials() -> None:
+    def interrupted(fleet: ScriptedFleet) -> Sequence[Message]:
+        match fleet.polls:
             case 1:
                 return [Joined(agent="x", kinds=("a",))]
             case 2:
                 return [Leaving(agent="x", reason="spot"), *map(ended, fleet.sent)]
             case 3:
-                assert [lease.trial.trial_id for lease in fleet.sent] == ["1"]
+                assert [assignment.trial.trial_id for assignment in fleet.sent] == ["1"]
                 return [Joined(agent="y", kinds=("a",))]
             case _:
-                return [ended(lease) for lease in fleet.sent if lease.agent == "y"]
+                return [ended(assignment) for assignment in fleet.sent if assignment.agent == "y"]
 
-    results, events = run([trial("1"), trial("2")], ScriptedFleet(called_back))
+    results, events = run([trial("1"), trial("2")], ScriptedFleet(interrupted))
     assert [(r.trial_id, r.attempt) for r in results] == [("1", 1), ("2", 1)]
     assert events == []
 
 
-def test_a_late_result_of_a_machine_that_was_called_back_does_not_count_twice() -> None:
+def test_a_late_result_of_an_interrupted_node_does_not_count_twice() -> None:
     def twice(fleet: ScriptedFleet) -> Sequence[Message]:
-        match fleet.looks:
+        match fleet.polls:
             case 1:
                 return [Joined(agent="x", kinds=("a",))]
             case 2:
@@ -188,7 +188,7 @@ def test_a_late_result_of_a_machine_that_was_called_back_does_not_count_twice() 
             case 3:
                 return [Joined(agent="y", kinds=("a",))]
             case _:
-                return [ended(lease) for lease in fleet.sent]
+                return [ended(assignment) for assignment in fleet.sent]
 
     results, _ = run([trial("1")], ScriptedFleet(twice))
     assert [(r.trial_id, r.attempt) for r in results] == [("1", 1)]
@@ -196,17 +196,17 @@ def test_a_late_result_of_a_machine_that_was_called_back_does_not_count_twice() 
 
 def test_a_node_that_joins_late_is_used() -> None:
     def late(fleet: ScriptedFleet) -> Sequence[Message]:
-        if fleet.looks == 20:
+        if fleet.polls == 20:
             return [Joined(agent="x", kinds=("a",))]
-        return [ended(lease) for lease in fleet.sent]
+        return [ended(assignment) for assignment in fleet.sent]
 
     (result,), _ = run([trial("1")], ScriptedFleet(late))
     assert result.outcome is Outcome.OK
 
 
-def test_a_retry_is_said_to_the_person_waiting() -> None:
+def test_a_retry_is_reported_with_its_reason() -> None:
     def dies_once(fleet: ScriptedFleet) -> Sequence[Message]:
-        match fleet.looks:
+        match fleet.polls:
             case 1:
                 return [Joined(agent="x", kinds=("a",))]
             case 2:
@@ -220,21 +220,21 @@ def test_a_retry_is_said_to_the_person_waiting() -> None:
 
 
 def test_what_waited_behind_a_lost_trial_goes_to_an_agent_that_was_idle() -> None:
-    def dies_with_leases_ahead(fleet: ScriptedFleet) -> Sequence[Message]:
-        match fleet.looks:
+    def dies_with_prefetched_trials(fleet: ScriptedFleet) -> Sequence[Message]:
+        match fleet.polls:
             case 1:
                 return [Joined(agent="x", kinds=("a",))]
             case 2:  # so swift that it is given all the others at once, and the next one nothing
                 return [ended(fleet.sent[0], busy_s=1e-6), Joined(agent="y", kinds=("a",))]
             case 3:
-                assert {lease.agent for lease in fleet.sent} == {"x"}
+                assert {assignment.agent for assignment in fleet.sent} == {"x"}
                 return [Lost(agent="x", reason="dead")]
             case _:
-                return [ended(lease) for lease in fleet.sent if lease.agent == "y"]
+                return [ended(assignment) for assignment in fleet.sent if assignment.agent == "y"]
 
     trials = [trial(str(number)) for number in range(5)]
-    fleet = ScriptedFleet(dies_with_leases_ahead)
-    results, _ = run(trials, fleet, Patience(max_attempts=1, wait_s=30, start_s=120))
+    fleet = ScriptedFleet(dies_with_prefetched_trials)
+    results, _ = run(trials, fleet, RetryLimits(max_attempts=1, wait_s=30, start_s=120))
     lost = [result.trial_id for result in results if result.outcome is Outcome.FAILED]
     assert (len(results), lost) == (5, ["1"])
 
@@ -244,14 +244,14 @@ def test_events_of_a_trial_come_before_its_result_and_never_after() -> None:
     seen: list[str] = []
 
     def talkative(fleet: ScriptedFleet) -> Sequence[Message]:
-        if fleet.looks == 1:
+        if fleet.polls == 1:
             return [Joined(agent="x", kinds=("a",))]
         last = ended(fleet.sent[0], events=(event,))
         return [TrialEvents(events=(event,)), last, TrialEvents(events=(event,))]
 
     fleet = ScriptedFleet(talkative)
     trials = [trial("1")]
-    results = dispatch(trials, fleet, lambda e: seen.append(e.message), PATIENCE, fleet.now_s)
+    results = dispatch(trials, fleet, lambda e: seen.append(e.message), LIMITS, fleet.now_s)
     seen.extend(result.trial_id for result in results)
     assert seen == ["process 1 of 5", "process 1 of 5", "1"]
 
@@ -259,8 +259,8 @@ def test_events_of_a_trial_come_before_its_result_and_never_after() -> None:
 def test_a_kind_that_is_finished_is_no_longer_wanted() -> None:
     fleet = ScriptedFleet(obedient)
     run([trial("1", "a"), trial("2", "b")], fleet)
-    assert fleet.wanted[0] == {"a": 1, "b": 1}
-    assert fleet.wanted[-1] == {"b": 1}
+    assert fleet.requested[0] == {"a": 1, "b": 1}
+    assert fleet.requested[-1] == {"b": 1}
 
 
 def build(kind: str = "a") -> Trial:
@@ -271,36 +271,36 @@ WAITING = [trial("1", "b"), trial("2", "b"), trial("3", "b")]
 AHEAD = SharedBuilds(builds=(build(),), after={"1": ("ahead",), "2": ("ahead",)})
 
 
-def test_a_machine_is_wanted_for_those_that_wait_for_a_build_only_when_it_is_over() -> None:
+def test_no_node_is_requested_for_trials_that_wait_for_a_shared_build() -> None:
     begun: list[str] = []
 
     def one_of_each(fleet: ScriptedFleet) -> Sequence[Message]:
-        if fleet.looks == 1:
+        if fleet.polls == 1:
             return [Joined(agent="x", kinds=("a",)), Joined(agent="y", kinds=("b",))]
-        begun.extend(lease.trial.trial_id for lease in fleet.sent)
-        answers = [ended(lease) for lease in fleet.sent]
+        begun.extend(assignment.trial.trial_id for assignment in fleet.sent)
+        answers = [ended(assignment) for assignment in fleet.sent]
         fleet.sent.clear()
         return answers
 
     fleet = ScriptedFleet(one_of_each)
-    results, events = run(WAITING, fleet, ahead=AHEAD)
+    results, events = run(WAITING, fleet, shared=AHEAD)
     assert sorted(result.trial_id for result in results) == ["1", "2", "3"]
     assert begun == ["ahead", "3", "1", "2"]
-    assert fleet.wanted[0] == {"a": 1, "b": 1}
-    assert fleet.wanted[-1] == {"b": 0}
+    assert fleet.requested[0] == {"a": 1, "b": 1}
+    assert fleet.requested[-1] == {"b": 0}
     assert [(e.trial_id, e.stage, e.message) for e in events] == [
         ("1", "wait", "for a build on a: built")
     ]
 
 
-def test_what_a_build_says_is_told_as_what_is_waited_for() -> None:
+def test_events_of_a_shared_build_are_those_of_the_trial_that_waits_for_it() -> None:
     def talks(fleet: ScriptedFleet) -> Sequence[Message]:
         said = TrialEvents(
             events=(Event(trial_id="ahead", stage="build", message="building onnx"),)
         )
-        return [said] if fleet.looks == 2 else obedient(fleet)
+        return [said] if fleet.polls == 2 else obedient(fleet)
 
-    _, events = run([trial("1")], ScriptedFleet(talks), ahead=SharedBuilds(**BEFORE_ONE))
+    _, events = run([trial("1")], ScriptedFleet(talks), shared=SharedBuilds(**BEFORE_ONE))
     assert [e.message for e in events] == [
         "for a build on a: build building onnx",
         "for a build on a: built",
@@ -310,33 +310,37 @@ def test_what_a_build_says_is_told_as_what_is_waited_for() -> None:
 BEFORE_ONE: dict[str, Any] = {"builds": (build(),), "after": {"1": ("ahead",)}}
 
 
-def test_a_build_that_fails_costs_nobody_the_result() -> None:
+def test_a_failed_shared_build_costs_no_trial_its_result() -> None:
     def fails(fleet: ScriptedFleet) -> Sequence[Message]:
-        if fleet.looks == 1:
+        if fleet.polls == 1:
             return [Joined(agent="x", kinds=("a",))]
-        if fleet.looks == 2:
-            (lease,) = fleet.sent
+        if fleet.polls == 2:
+            (assignment,) = fleet.sent
             failure = Failure(stage="build", kind="oom", message="It was too large.")
-            return [replace(ended(lease), result=replace(ended(lease).result, failure=failure))]
+            return [
+                replace(
+                    ended(assignment), result=replace(ended(assignment).result, failure=failure)
+                )
+            ]
         return [ended(fleet.sent[-1])]
 
-    results, events = run([trial("1")], ScriptedFleet(fails), ahead=SharedBuilds(**BEFORE_ONE))
+    results, events = run([trial("1")], ScriptedFleet(fails), shared=SharedBuilds(**BEFORE_ONE))
     assert [(r.trial_id, r.outcome) for r in results] == [("1", Outcome.OK)]
     assert [e.message for e in events] == [
         "for a build on a: not built ahead (oom: It was too large.)"
     ]
 
 
-def test_where_no_machine_comes_for_a_build_those_that_wait_are_begun_without_it() -> None:
+def test_without_a_node_for_a_shared_build_its_trials_are_begun_without_it() -> None:
     def only_b(fleet: ScriptedFleet) -> Sequence[Message]:
-        if fleet.looks == 1:
+        if fleet.polls == 1:
             return [Joined(agent="y", kinds=("b",))]
-        answers = [ended(lease) for lease in fleet.sent]
+        answers = [ended(assignment) for assignment in fleet.sent]
         fleet.sent.clear()
         return answers
 
     fleet = ScriptedFleet(only_b)
-    results, _ = run([*WAITING, trial("4", "a")], fleet, ahead=AHEAD)
+    results, _ = run([*WAITING, trial("4", "a")], fleet, shared=AHEAD)
     told = {result.trial_id: result for result in results}
     assert {trial_id: one.outcome for trial_id, one in told.items()} == {
         **dict.fromkeys("123", Outcome.OK),
@@ -346,16 +350,16 @@ def test_where_no_machine_comes_for_a_build_those_that_wait_are_begun_without_it
     assert told["4"].failure.kind == "no_node"
 
 
-def test_a_build_that_loses_its_machines_is_given_up_after_as_many_attempts_as_a_trial() -> None:
+def test_a_shared_build_has_as_many_attempts_as_a_trial() -> None:
     def dies(fleet: ScriptedFleet) -> Sequence[Message]:
-        if any(lease.trial.trial_id == "1" for lease in fleet.sent):
+        if any(assignment.trial.trial_id == "1" for assignment in fleet.sent):
             return [ended(fleet.sent[-1])]
-        name = str(fleet.looks)
-        return [Lost(agent=str(fleet.looks - 1), reason="dead"), Joined(agent=name, kinds=("a",))]
+        name = str(fleet.polls)
+        return [Lost(agent=str(fleet.polls - 1), reason="dead"), Joined(agent=name, kinds=("a",))]
 
     fleet = ScriptedFleet(dies)
-    results, _ = run([trial("1")], fleet, ahead=SharedBuilds(**BEFORE_ONE))
-    assert [lease.trial.trial_id for lease in fleet.sent] == ["ahead"] * 3 + ["1"]
+    results, _ = run([trial("1")], fleet, shared=SharedBuilds(**BEFORE_ONE))
+    assert [assignment.trial.trial_id for assignment in fleet.sent] == ["ahead"] * 3 + ["1"]
     assert [(r.trial_id, r.outcome, r.attempt) for r in results] == [("1", Outcome.OK, 1)]
 
 
@@ -365,22 +369,22 @@ class ChaosFleet(ScriptedFleet):
 
     dice: random.Random = field(default_factory=random.Random)
     calm_after: int = 60
-    queues: dict[str, deque[TrialLease]] = field(default_factory=dict)
+    queues: dict[str, deque[TaskAssignment]] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
-    ghosts: list[TrialLease] = field(default_factory=list)
+    ghosts: list[TaskAssignment] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
 
-    def send(self, lease: TrialLease) -> None:
-        assert lease.agent in self.queues, "leased to an agent that is gone"
-        assert lease.agent not in self.left, "leased to an agent that is leaving"
-        assert lease.trial.labels["hardware_kind"] in self.kinds[lease.agent]
-        self.queues[lease.agent].append(lease)
-        self.sent.append(lease)
+    def send(self, assignment: TaskAssignment) -> None:
+        assert assignment.agent in self.queues, "assigned to an agent that is gone"
+        assert assignment.agent not in self.left, "assigned to an agent that is leaving"
+        assert assignment.trial.labels["hardware_kind"] in self.kinds[assignment.agent]
+        self.queues[assignment.agent].append(assignment)
+        self.sent.append(assignment)
 
     def receive(self, timeout_s: float) -> Sequence[Message]:
-        self.looks += 1
-        assert self.looks < 5000, "the sweep does not end"
-        return [m for m in (self._happen(),) if m] if self.looks < self.calm_after else self._end()
+        self.polls += 1
+        assert self.polls < 5000, "the sweep does not end"
+        return [m for m in (self._happen(),) if m] if self.polls < self.calm_after else self._end()
 
     def _end(self) -> Sequence[Message]:
         """From now on every node is dead."""
@@ -393,26 +397,30 @@ class ChaosFleet(ScriptedFleet):
         happenings = ["join", "end", "end", "say", "fault", "lose", "excuse", "leave", "ghost"]
         choice = self.dice.choice([*happenings, "none"])
         if choice == "join":
-            agent = f"agent{self.looks}"
+            agent = f"agent{self.polls}"
             self.kinds[agent], self.queues[agent] = self.dice.choice(["a", "b", "ab"]), deque()
             return Joined(agent=agent, kinds=tuple(self.kinds[agent]))
         if choice in ("lose", "excuse") and self.queues:
             agent = self.dice.choice(list(self.queues))
             self.ghosts += self.queues.pop(agent)
-            return Lost(agent=agent, reason="dead", excused=choice == "excuse")
+            return Lost(agent=agent, reason="dead", uncounted=choice == "excuse")
         if choice == "leave" and self.queues:
             self.left.add(self.dice.choice(list(self.queues)))
             return Leaving(agent=sorted(self.left)[-1], reason="spot")
         if choice == "say" and busy:
-            lease = self.queues[self.dice.choice(busy)][0]
-            return TrialEvents(events=(Event(trial_id=lease.trial.trial_id, stage="measure"),))
+            assignment = self.queues[self.dice.choice(busy)][0]
+            return TrialEvents(events=(Event(trial_id=assignment.trial.trial_id, stage="measure"),))
         if choice == "ghost" and self.ghosts:
             return ended(self.dice.choice(self.ghosts))
         if busy and choice in ("end", "fault"):
-            lease = self.queues[self.dice.choice(busy)].popleft()
-            self.ghosts.append(lease)
+            assignment = self.queues[self.dice.choice(busy)].popleft()
+            self.ghosts.append(assignment)
             swift = self.dice.choice([1e-4, 1.0])
-            return ended(lease, swift) if choice == "end" else Faulted(lease=lease, reason="no")
+            return (
+                ended(assignment, swift)
+                if choice == "end"
+                else Faulted(assignment=assignment, reason="no")
+            )
         return None
 
 
@@ -434,20 +442,20 @@ def test_whatever_the_fleet_does_each_trial_has_exactly_one_result_from_its_own_
 ) -> None:
     trials = [trial(str(i), kind) for i, kind in enumerate(kinds)]
     fleet = ChaosFleet(obedient, dice=dice, calm_after=calm_after)
-    patience = Patience(max_attempts=attempts, wait_s=5, start_s=5)
+    limits = RetryLimits(max_attempts=attempts, wait_s=5, start_s=5)
     forecasts = {
         str(number): Forecast(measure_s=number % 4, builds=dict.fromkeys(sorted(names), 10.0))
         for number, names in enumerate(needs)
     }
-    ahead = SharedBuilds(
+    shared = SharedBuilds(
         builds=tuple(
             replace(trial(name, "a"), build_steps=1)
             for name in sorted(set().union(*awaits[: len(kinds)]))
         ),
         after={str(i): tuple(sorted(names)) for i, names in enumerate(awaits[: len(kinds)])},
     )
-    results, _ = run(trials, fleet, patience, forecasts, ahead)
+    results, _ = run(trials, fleet, limits, forecasts, shared)
     assert Counter(r.trial_id for r in results) == Counter(t.trial_id for t in trials)
     assert all(1 <= r.attempt <= attempts for r in results)
-    begun = Counter((lease.trial.trial_id, lease.attempt) for lease in fleet.sent)
+    begun = Counter((assignment.trial.trial_id, assignment.attempt) for assignment in fleet.sent)
     assert all(attempt <= attempts for _, attempt in begun)

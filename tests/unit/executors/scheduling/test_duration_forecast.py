@@ -9,15 +9,15 @@ from benchorch.domain.codec import Json
 from benchorch.domain.trial import Trial
 from benchorch.executors.scheduling.duration_forecast import (
     BUILD_STEP_S,
-    Experience,
-    experience,
+    PastDurations,
     forecasts,
+    read_durations,
 )
 
 EAGER: dict[str, Json] = {"steps": {}}
 EXPORT: dict[str, Json] = {"steps": {"export": {"strict": False}}}
 COMPILED: dict[str, Json] = {"steps": {"export": {"strict": False}, "compile": {"level": 3}}}
-NOTHING = Experience()
+NOTHING = PastDurations()
 
 
 def trial(name: str, conversion: dict[str, Json], **more: Json) -> Trial:
@@ -109,7 +109,7 @@ def test_a_trial_that_was_measured_before_takes_as_long_and_has_its_artifacts(
     again, alike = trial("1", COMPILED), trial("2", COMPILED, model={"width": 9})
     ran(tmp_path / "new", again, measure_s=7, build_s=90)
     ran(tmp_path / "old", again, measure_s=70, build_s=900)
-    expected = forecasts([again, alike], experience([tmp_path / "new", tmp_path / "old"]))
+    expected = forecasts([again, alike], read_durations([tmp_path / "new", tmp_path / "old"]))
     assert expected["1"].measure_s == 7
     assert set(expected["1"].builds.values()) == {0.0}
     assert expected["2"].measure_s == pytest.approx((7 + 70) / 2)
@@ -121,7 +121,7 @@ def test_failures_and_unreadable_journals_teach_nothing(tmp_path: Path) -> None:
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "results.jsonl").write_text('[1]\n{"outcome": "ok"}\nnot json\n')
     places = [tmp_path / name for name in ("failed", "foreign", "gone")]
-    assert forecasts([trial("1", EXPORT)], experience(places))["1"].measure_s == 60
+    assert forecasts([trial("1", EXPORT)], read_durations(places))["1"].measure_s == 60
 
 
 def test_trials_of_an_unknown_shape_are_forecast_all_the_same() -> None:

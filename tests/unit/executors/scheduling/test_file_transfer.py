@@ -1,4 +1,4 @@
-"""Files that travel between machines without a shared disk."""
+"""File transfer between machines without a shared file system."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from benchorch.domain.session import Session
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
 from benchorch.executors.scheduling import file_transfer
-from benchorch.executors.scheduling.file_transfer import Luggage, Packed, luggage, pack, unpack
+from benchorch.executors.scheduling.file_transfer import (
+    FolderContent,
+    ShippedFiles,
+    collect_files,
+    read_folder,
+    write_folder,
+)
 
 
 def test_a_folder_arrives_as_it_was(tmp_path: Path) -> None:
@@ -22,12 +28,12 @@ def test_a_folder_arrives_as_it_was(tmp_path: Path) -> None:
     (there / "profile").mkdir(parents=True)
     (there / "log.txt").write_text("hello")
     (there / "profile" / "trace.json").write_bytes(b"\0\1")
-    unpack(pack(there), tmp_path / "here")
+    write_folder(read_folder(there), tmp_path / "here")
     assert (tmp_path / "here" / "log.txt").read_text() == "hello"
     assert (tmp_path / "here" / "profile" / "trace.json").read_bytes() == b"\0\1"
 
 
-def test_links_and_pipes_stay_behind(tmp_path: Path) -> None:
+def test_links_and_pipes_are_left_out(tmp_path: Path) -> None:
     import os
 
     folder = tmp_path / "folder"
@@ -36,14 +42,14 @@ def test_links_and_pipes_stay_behind(tmp_path: Path) -> None:
     (folder / "link").symlink_to(tmp_path / "secret")
     (folder / "linked").symlink_to(tmp_path)
     os.mkfifo(folder / "pipe")
-    assert pack(folder) == Packed()
+    assert read_folder(folder) == FolderContent()
 
 
-def test_what_is_too_large_stays_behind_and_is_named(tmp_path: Path) -> None:
+def test_files_that_are_too_large_are_left_out_and_named(tmp_path: Path) -> None:
     (tmp_path / "small").write_bytes(b"x" * 10)
     (tmp_path / "large").write_bytes(b"x" * 100)
-    packed = pack(tmp_path, most_bytes=50)
-    assert (list(packed.files), packed.left_out) == (["small"], ("large",))
+    content = read_folder(tmp_path, most_bytes=50)
+    assert (list(content.files), content.left_out) == (["small"], ("large",))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +59,7 @@ def test_a_name_that_leads_out_is_refused_and_nothing_is_written(tmp_path: Path,
     folder = tmp_path / "folder"
     folder.mkdir()
     with pytest.raises(ValueError, match="leads out"):
-        unpack(Packed(files={"fine": b"", name: b"evil"}), folder)
+        write_folder(FolderContent(files={"fine": b"", name: b"evil"}), folder)
     assert list(tmp_path.rglob("*")) == [folder]
 
 
@@ -65,7 +71,7 @@ def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
     (folder / "file").symlink_to(outside / "file")
     for name in ("way/out", "file"):
         with pytest.raises(ValueError, match="by a link"):
-            unpack(Packed(files={name: b"evil"}), folder)
+            write_folder(FolderContent(files={name: b"evil"}), folder)
     assert list(outside.iterdir()) == []
 
 
@@ -77,7 +83,7 @@ def test_whatever_the_name_nothing_lands_outside(
     folder = root / "in" / "folder"
     folder.mkdir(parents=True)
     with contextlib.suppress(ValueError, OSError):
-        unpack(Packed(files={name: b"x"}), folder)
+        write_folder(FolderContent(files={name: b"x"}), folder)
     written = [path for path in root.rglob("*") if path.is_file()]
     assert all(path.is_relative_to(folder) for path in written)
 
@@ -111,28 +117,28 @@ def home(tmp_path: Path) -> Path:
     return home
 
 
-def names(given_: Luggage, home: Path) -> set[str]:
+def names(shipped: ShippedFiles, home: Path) -> set[str]:
     root = home.as_posix().lstrip("/") + "/"
-    return {name.removeprefix(root) for name in given_.packed.files}
+    return {name.removeprefix(root) for name in shipped.content.files}
 
 
 @pytest.mark.parametrize("factory", ["zoo.py:make", "zoo:make", "zoo.make"])
-def test_a_factory_takes_along_what_it_imports_and_nothing_else(
+def test_a_factory_is_shipped_with_what_it_imports_and_nothing_else(
     tmp_path: Path, home: Path, factory: str
 ) -> None:
-    found = luggage(session(tmp_path), [trial(model={"factory": factory})], "nonce")
+    found = collect_files(session(tmp_path), [trial(model={"factory": factory})], "probe")
     modules = {"zoo.py", "helpers.py", "parts/__init__.py", "parts/layers.py"}
     assert names(found, home) == modules
 
 
-def test_files_and_folders_that_are_named_travel(tmp_path: Path, home: Path) -> None:
+def test_files_and_folders_that_are_named_are_shipped(tmp_path: Path, home: Path) -> None:
     asked = session(tmp_path)
     program = asked.directory / "model"
     program.mkdir()
     (program / "program.pt2").write_bytes(b"p")
     spec = trial(model={"program": str(program), "checkpoint": "./weights.safetensors"})
-    packed = luggage(asked, [spec], "nonce").packed
-    assert {Path("/") / name for name in packed.files} == {
+    content = collect_files(asked, [spec], "probe").content
+    assert {Path("/") / name for name in content.files} == {
         program / "program.pt2",
         home / "weights.safetensors",
     }
@@ -142,7 +148,7 @@ def test_files_and_folders_that_are_named_travel(tmp_path: Path, home: Path) -> 
 def test_plain_words_and_the_working_directory_name_no_file(
     tmp_path: Path, home: Path, word: str
 ) -> None:
-    assert names(luggage(session(tmp_path), [trial(name=word)], "n"), home) == set()
+    assert names(collect_files(session(tmp_path), [trial(name=word)], "n"), home) == set()
 
 
 def test_too_much_is_refused_with_the_largest(
@@ -151,24 +157,24 @@ def test_too_much_is_refused_with_the_largest(
     monkeypatch.setattr(file_transfer, "MAX_THERE_BYTES", 10)
     (home / "huge.bin").write_bytes(b"x" * 100)
     with pytest.raises(ConfigError, match=r"the largest is .*huge\.bin"):
-        luggage(session(tmp_path), [trial(checkpoint="./huge.bin")], "nonce")
+        collect_files(session(tmp_path), [trial(checkpoint="./huge.bin")], "probe")
 
 
-def test_a_machine_that_sees_the_directory_is_told_by_the_nonce(tmp_path: Path) -> None:
-    given_ = Luggage(directory=tmp_path, nonce=".seen-1")
-    assert not given_.is_seen()
+def test_a_node_that_shares_the_directory_sees_the_probe_file(tmp_path: Path) -> None:
+    shipped = ShippedFiles(directory=tmp_path, probe=".seen-1")
+    assert not shipped.is_visible()
     (tmp_path / ".seen-1").touch()
-    assert given_.is_seen()
+    assert shipped.is_visible()
 
 
-def test_laid_out_files_are_where_the_driver_has_them(tmp_path: Path) -> None:
+def test_shipped_files_are_written_to_their_own_paths(tmp_path: Path) -> None:
     path = tmp_path / "home" / "zoo.py"
-    packed = Packed(files={path.as_posix().lstrip("/"): b"x = 1"})
-    given_ = Luggage(
-        directory=tmp_path / "run", nonce="n", working_directory=path.parent, packed=packed
+    content = FolderContent(files={path.as_posix().lstrip("/"): b"x = 1"})
+    shipped = ShippedFiles(
+        directory=tmp_path / "run", probe="n", working_directory=path.parent, content=content
     )
-    given_.lay_out()
-    given_.lay_out()
+    shipped.write()
+    shipped.write()
     assert path.read_bytes() == b"x = 1"
     assert (tmp_path / "run").is_dir()
 
@@ -176,7 +182,7 @@ def test_laid_out_files_are_where_the_driver_has_them(tmp_path: Path) -> None:
 def test_a_file_of_the_nodes_own_is_never_replaced(tmp_path: Path) -> None:
     path = tmp_path / "zoo.py"
     path.write_text("the node's own")
-    packed = Packed(files={path.as_posix().lstrip("/"): b"ours"})
-    with pytest.raises(FileExistsError, match="is not the file that was sent"):
-        Luggage(directory=tmp_path, nonce="n", packed=packed).lay_out()
+    content = FolderContent(files={path.as_posix().lstrip("/"): b"ours"})
+    with pytest.raises(FileExistsError, match="differs from the shipped file"):
+        ShippedFiles(directory=tmp_path, probe="n", content=content).write()
     assert path.read_text() == "the node's own"

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from benchorch.executors.scheduling.spot_interruption import MAX_SILENT, SpotInterruptionWatcher
+from benchorch.executors.scheduling.spot_interruption import MAX_FAILURES, SpotInterruptionWatcher
 from support.waiting import until
 
 NOTICE = {"action": "terminate", "time": "2026-11-22T08:22:00Z"}
@@ -64,28 +64,28 @@ def service() -> Iterator[Metadata]:
 
 
 def test_nothing_is_told_before_there_is_a_notice(service: Metadata) -> None:
-    notices = SpotInterruptionWatcher(service.endpoint, poll_s=0.01)
-    notices.start()
+    watcher = SpotInterruptionWatcher(service.endpoint, poll_s=0.01)
+    watcher.start()
     assert until(lambda: service.asked > 3, 20)
-    assert notices.told() == ""
+    assert watcher.notice == ""
     service.armed = True
-    assert until(notices.told, 20)
-    assert notices.told() == "EC2 will terminate this machine at 2026-11-22T08:22:00Z"
+    assert until(lambda: watcher.notice, 20)
+    assert watcher.notice == "EC2 will terminate this machine at 2026-11-22T08:22:00Z"
 
 
 def test_a_token_that_has_expired_is_asked_for_anew(service: Metadata) -> None:
-    notices = SpotInterruptionWatcher(service.endpoint, poll_s=0.01)
-    notices.start()
+    watcher = SpotInterruptionWatcher(service.endpoint, poll_s=0.01)
+    watcher.start()
     assert until(lambda: service.asked > 1, 20)
     service.token, service.armed = "t2", True
-    assert until(notices.told, 20)
+    assert until(lambda: watcher.notice, 20)
 
 
 def test_where_there_is_no_service_asking_ends(service: Metadata) -> None:
     endpoint = service.endpoint.replace(str(service.server_address[1]), "1")  # nobody's port
     before = threading.active_count()
-    notices = SpotInterruptionWatcher(endpoint, poll_s=0.01)
-    notices.start()
+    watcher = SpotInterruptionWatcher(endpoint, poll_s=0.01)
+    watcher.start()
     assert until(lambda: threading.active_count() <= before, 20)
-    assert notices.told() == ""
-    assert MAX_SILENT < 10
+    assert watcher.notice == ""
+    assert MAX_FAILURES < 10

@@ -16,7 +16,7 @@ import benchorch
 from benchorch.errors import ConfigError
 from benchorch.frontends.accelerate.capture import CaptureContext
 from benchorch.frontends.accelerate.function import activate, deactivate
-from benchorch.frontends.accelerate.runs import Course, courses
+from benchorch.frontends.accelerate.runs import RunGroup, group_runs
 
 HERE = Path(__file__).name
 
@@ -32,9 +32,9 @@ def capturing(most: int = 100) -> Iterator[CaptureContext]:
         deactivate()
 
 
-def only(capture: CaptureContext) -> Course:
-    (course,) = courses(capture.runs)
-    return course
+def only(capture: CaptureContext) -> RunGroup:
+    (group,) = group_runs(capture.runs)
+    return group
 
 
 def accelerate(thing, **options):  # type: ignore[no-untyped-def]
@@ -73,9 +73,9 @@ def test_a_function_with_a_graph_break_has_five_segments_in_order() -> None:
     with capturing() as capture:
         for _ in range(3):
             assert accelerated(torch.tensor(1.0)).item() == 1.0
-    course = only(capture)
-    assert (course.graphs, len(course.runs), course.discarded) == ((1, 2), 2, 1)
-    for run in course.runs:
+    group = only(capture)
+    assert (group.graphs, len(group.runs), group.discarded) == ((1, 2), 2, 1)
+    for run in group.runs:
         first, middle, last = run.gaps_ns
         assert min(first, last) > 100_000_000 > middle > 10_000_000
     told = "\n".join(map(str, capture.breaks()))
@@ -133,7 +133,7 @@ def test_without_dynamic_too_many_shapes_are_told_and_go_on_in_python() -> None:
             assert accelerated(torch.ones(rows)).shape == (rows,)
     assert len(capture.graphs) == 3
     assert any("compiled for 3 shapes" in each.reason for each in capture.breaks())
-    assert courses(capture.runs)[-1].graphs == ()
+    assert group_runs(capture.runs)[-1].graphs == ()
 
 
 def test_of_many_graphs_only_so_many_are_kept() -> None:

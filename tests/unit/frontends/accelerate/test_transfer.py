@@ -13,10 +13,10 @@ from torch import nn
 
 import benchorch
 from benchorch.domain.tensors import Workload
-from benchorch.frontends.accelerate.arguments import Stays
+from benchorch.frontends.accelerate.arguments import NotExportable
 from benchorch.frontends.accelerate.capture import CaptureContext
 from benchorch.frontends.accelerate.function import activate, deactivate
-from benchorch.frontends.accelerate.transfer import Departures, Traveller
+from benchorch.frontends.accelerate.transfer import ExportedCall, GraphExporter
 from benchorch.models.exported import ExportedModel
 
 
@@ -35,21 +35,21 @@ def captured(
     return capture
 
 
-def sent(capture: CaptureContext, directory: Path) -> list[Traveller]:
-    departures = Departures(directory=directory)
+def sent(capture: CaptureContext, directory: Path) -> list[ExportedCall]:
+    exporter = GraphExporter(directory=directory)
     return [
-        departures.depart(graph, seen)
+        exporter.export(graph, seen)
         for graph in capture.graphs.values()
         for seen in graph.signatures.values()
     ]
 
 
-def arrived(directory: Path, traveller: Traveller) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+def arrived(directory: Path, call: ExportedCall) -> tuple[nn.Module, dict[str, torch.Tensor]]:
     """What a trial's process makes of the files."""
-    node = yaml.safe_load((directory / "conf" / "model" / f"{traveller.model}.yaml").read_text())
+    node = yaml.safe_load((directory / "conf" / "model" / f"{call.model}.yaml").read_text())
     del node["_target_"]
     model = ExportedModel(**node)
-    rows = [word.partition("=")[2] for word in traveller.words if "batch_size" in word]
+    rows = [word.partition("=")[2] for word in call.words if "batch_size" in word]
     workload = Workload(symbols={"batch_size": int(rows[0])} if rows else {})
     assert model.problems(workload) == []
     batch = model.batch(workload, seed=0)
@@ -59,10 +59,10 @@ def arrived(directory: Path, traveller: Traveller) -> tuple[nn.Module, dict[str,
 def test_a_graph_arrives_with_its_weights_and_inputs(tmp_path: Path) -> None:
     net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 3)).eval()
     x = torch.randn(5, 4)
-    (traveller,) = sent(captured(lambda x: net(x).softmax(-1), (x,)), tmp_path)
-    module, inputs = arrived(tmp_path, traveller)
-    assert traveller.model == "graph_1"
-    assert "workload.batch_size=5" in traveller.words
+    (call,) = sent(captured(lambda x: net(x).softmax(-1), (x,)), tmp_path)
+    module, inputs = arrived(tmp_path, call)
+    assert call.model == "graph_1"
+    assert "workload.batch_size=5" in call.words
     torch.testing.assert_close(module(**inputs)[0], net(x).softmax(-1))
 
 
@@ -70,15 +70,15 @@ def test_one_program_serves_all_shapes_of_a_dynamic_graph(tmp_path: Path) -> Non
     net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 3)).eval()
     xs = [torch.randn(rows, 4) for rows in (2, 3, 7)]
     function = lambda x: net(x) * x.shape[0]  # noqa: E731
-    travellers = sent(captured(function, *[(x,) for x in xs], dynamic=True), tmp_path)
-    assert [each.model for each in travellers] == [
+    exported = sent(captured(function, *[(x,) for x in xs], dynamic=True), tmp_path)
+    assert [each.model for each in exported] == [
         "graph_1",
         "graph_1_shapes_2",
         "graph_1_shapes_3",
     ]
     assert len(list(tmp_path.glob("program_*"))) == 1
-    for traveller, x in zip(travellers, xs, strict=True):
-        module, inputs = arrived(tmp_path, traveller)
+    for call, x in zip(exported, xs, strict=True):
+        module, inputs = arrived(tmp_path, call)
         torch.testing.assert_close(module(**inputs)[0], net(x) * len(x))
 
 
@@ -93,17 +93,17 @@ def test_numbers_that_change_are_a_part_of_the_graph(tmp_path: Path) -> None:
 
 def test_a_single_number_and_a_transposed_tensor_arrive_as_they_are(tmp_path: Path) -> None:
     x, y = torch.tensor(2.0), torch.arange(6.0).reshape(2, 3).T
-    (traveller,) = sent(captured(lambda x, y: x * y, (x, y)), tmp_path)
-    module, inputs = arrived(tmp_path, traveller)
+    (call,) = sent(captured(lambda x, y: x * y, (x, y)), tmp_path)
+    module, inputs = arrived(tmp_path, call)
     assert torch.equal(module(**inputs)[0], x * y)
 
 
 def test_float64_weights_keep_their_precision(tmp_path: Path) -> None:
     net = nn.Linear(2, 2).double().eval()
     x = torch.randn(1, 2, dtype=torch.float64)
-    (traveller,) = sent(captured(net, (x,)), tmp_path)
-    assert "workload.dtype=float64" in traveller.words
-    module, inputs = arrived(tmp_path, traveller)
+    (call,) = sent(captured(net, (x,)), tmp_path)
+    assert "workload.dtype=float64" in call.words
+    module, inputs = arrived(tmp_path, call)
     assert torch.equal(module(**inputs)[0], net(x))
 
 
@@ -136,7 +136,7 @@ def test_what_cannot_travel_stays_with_a_reason(
     function: Callable[..., Any], call: tuple[Any, ...], told: str, tmp_path: Path
 ) -> None:
     capture = captured(function, call)
-    with pytest.raises(Stays, match=told):
+    with pytest.raises(NotExportable, match=told):
         sent(capture, tmp_path)
     assert list(tmp_path.glob("conf/model/*")) == []
     if isinstance(function, nn.Module):

@@ -57,7 +57,7 @@ def test_what_is_stored_holds_one_value_a_process_and_no_series(run: Path) -> No
     assert "build_s/total" not in fast.evidence.values
 
 
-def test_processes_that_were_disturbed_do_not_speak(tmp_path: Path) -> None:
+def test_rejected_repetitions_do_not_count(tmp_path: Path) -> None:
     from dataclasses import replace
 
     seen = result(EAGER)
@@ -92,7 +92,7 @@ def test_an_export_is_small_and_the_same_every_time(run: Path, tmp_path: Path) -
     assert one.stat().st_size < 20_000
 
 
-def test_an_export_says_what_it_is(run: Path, tmp_path: Path) -> None:
+def test_an_export_has_its_format_and_version(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "exported.json"
     export.write(load(str(run)), path)
     data = json.loads(path.read_text())
@@ -157,7 +157,7 @@ def test_what_is_no_run_is_named_with_what_would_be_one(tmp_path: Path) -> None:
             load(word)
 
 
-def test_a_run_without_any_result_says_how_to_go_on(tmp_path: Path) -> None:
+def test_a_run_without_results_is_refused_with_the_command_to_resume(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", (EAGER, None))
     with pytest.raises(ConfigError, match=r"no trial of this run has a result.*resume="):
         load(str(run))
@@ -175,7 +175,7 @@ def test_a_run_that_is_still_going_on_is_left_alone(run: Path) -> None:
     ("line", "told"),
     [("{broken", "is damaged"), ("3", "is damaged"), ('{"schema_version": 9}', "schema 9")],
 )
-def test_a_damaged_line_is_refused_in_a_sentence(run: Path, line: str, told: str) -> None:
+def test_a_damaged_line_is_refused_with_a_message(run: Path, line: str, told: str) -> None:
     with (run / run_directory.RESULTS).open("a") as file:
         file.write(f"{line}\n")
     with pytest.raises(ConfigError, match=told):

@@ -72,7 +72,7 @@ def test_between_machines_that_are_compared_only_their_own_drift_counts() -> Non
     assert found.drift_ratio == pytest.approx(1.01**2 - 1)
 
 
-def test_a_side_that_failed_says_how() -> None:
+def test_a_failed_side_is_refused_with_its_failure() -> None:
     broken = session("b", (EAGER, failed(EAGER)))[0]
     found = verdict(once("a"), broken)
     assert (found.verdict, found.reason) == ("refused", "failed in B (oom: no memory)")
@@ -261,7 +261,7 @@ def test_gains_over_different_baselines_are_not_compared() -> None:
     assert "baseline conversion.runtime._target_: None in A, other in B" in found.reason
 
 
-def test_whoever_did_not_meet_its_baseline_has_no_gain() -> None:
+def test_a_trial_without_pairs_has_no_gain() -> None:
     apart = session("b", (EAGER, result(EAGER)), (FAST, result(FAST, 5e5)))[1]
     found = verdict(gained("a", 2.0), apart, SPEEDUP)
     assert (found.verdict, found.ratio) == ("refused", None)

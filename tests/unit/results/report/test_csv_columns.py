@@ -45,7 +45,7 @@ def test_there_is_one_row_a_trial_and_one_a_skip(run):
     assert (skip["conversion"], skip["failure_message"], skip["remedy"]) == ("trt", "no GPU.", "x")
 
 
-def test_mlagility_s_columns_come_first_and_say_what_it_would(run):
+def test_mlagility_s_columns_come_first_with_its_values(run):
     rows = read(run)
     assert list(rows[0])[: len(MLAGILITY)] == list(MLAGILITY)
     assert list(rows[0])[len(MLAGILITY) :][: len(OURS)] == list(OURS)
@@ -57,13 +57,13 @@ def test_mlagility_s_columns_come_first_and_say_what_it_would(run):
     assert fast["nvidia_latency"] == fast["groq_chips_used"] == fast["license"] == "-"
 
 
-def test_device_and_runtime_are_those_that_were_seen(run):
+def test_device_and_runtime_are_the_observed_ones(run):
     fast = next(row for row in read(run) if row["conversion"] == "fast")
     assert (fast["device"], fast["runtime"]) == ("Some CPU", "x")
     assert fast["limit"] == "launch-bound"
 
 
-def test_a_failure_a_disqualified_trial_and_one_never_run_say_so(run):
+def test_failed_disqualified_and_missing_trials_are_marked(run):
     rows = {row["conversion"]: row for row in read(run)}
     assert (rows["slow"]["failure_kind"], rows["slow"]["latency_ms/p50"]) == ("oom", "")
     assert rows["wrong"]["same_model"] == "False"

@@ -63,7 +63,7 @@ def test_the_conclusion_comes_first_and_then_the_table(run):
     assert text.index(f"<h1>{said}") < text.index("<table>") < text.index("<figure>")
 
 
-def test_every_trial_says_what_became_of_it(run):
+def test_every_trial_has_its_outcome(run):
     text = read(run).text
     assert "disqualified" in text
     assert "output 0 is off by 0.5" in text
@@ -80,7 +80,7 @@ def test_limits_and_advice_of_a_profile_are_there(run):
     assert "Batch more." in text
 
 
-def test_doubts_of_a_trial_are_there(run):
+def test_warnings_of_a_trial_are_on_the_page(run):
     first, *others = run.trials
     summary = replace(first.summary, warnings=("It <may> be so: try x.",))
     doubtful = replace(run, trials=(replace(first, summary=summary), *others))
@@ -88,7 +88,7 @@ def test_doubts_of_a_trial_are_there(run):
     assert "It <may> be so: try x." in read(doubtful).text
 
 
-def test_several_runs_are_told_apart(run, swept):
+def test_several_runs_have_their_plan_ids(run, swept):
     text = read(run, swept).text
     assert text.count(run.plan_id) > 1
     assert text.count(swept.plan_id) > 1
@@ -96,14 +96,14 @@ def test_several_runs_are_told_apart(run, swept):
     assert "are no comparison" in text
 
 
-def test_sizes_that_were_swept_have_pictures_and_others_none(run, swept):
+def test_only_swept_sizes_have_plots(run, swept):
     names = ("batch size", "sequence length")
     titles = [f"{what} over {name}" for name in names for what in ("Latency", "Throughput")]
     assert [title for title in titles if title in read(swept).text] == titles
     assert not [title for title in titles if title in read(run).text]
 
 
-def test_without_a_price_it_says_so_and_with_one_it_names_it(run, swept):
+def test_a_price_is_named_or_reported_as_unknown(run, swept):
     assert "No price is known for local." in read(run).text
     priced = read(swept).text
     assert "g5.xlarge: 1.006 USD an hour in us-east-1" in priced
@@ -133,14 +133,14 @@ def test_it_asks_nothing_of_any_network_and_its_policy_forbids_it(run, hostile):
         assert "script-src" not in policy
 
 
-def test_where_nothing_could_be_ranked_it_says_so(run):
+def test_a_run_without_a_ranking_is_reported_as_such(run):
     lost = replace(run, trials=tuple(s for s in run.trials if s.failure or s.disagreement))
     text = read(lost).text
     assert "no conversion gave a result that could be ranked" in text
     assert "No trial has both a build and a speed-up" in text
 
 
-def test_a_page_has_a_limit_and_says_what_it_leaves_out(swept):
+def test_a_page_has_a_size_limit_and_counts_what_it_leaves_out(swept):
     text = drawn(replace(swept, trials=tuple(_copies(swept, 3_000))))
     assert MOST_BYTES / 2 < len(text.encode()) < MOST_BYTES
     assert re.search(r"\d+ more trials left out to keep this page small; the CSV has all", text)

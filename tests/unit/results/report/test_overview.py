@@ -107,7 +107,7 @@ def test_an_overview_that_is_too_long_itself_is_cut() -> None:
     assert "and 7 more models and machines" in said
 
 
-def test_failures_that_are_alike_are_told_once() -> None:
+def test_equal_failures_are_listed_once() -> None:
     plan, results, summaries = sweep(6)
     other = replace(OOM, message="another kind of trouble")
     for number, one in enumerate(plan.trials):
@@ -121,7 +121,7 @@ def test_failures_that_are_alike_are_told_once() -> None:
     assert f"trials/{plan.trials[7].trial_id}/log.txt" in said
 
 
-def test_more_ways_to_fail_than_anybody_reads_are_counted() -> None:
+def test_many_kinds_of_failure_are_counted() -> None:
     plan, results, summaries = sweep(6)
     for number, one in enumerate(plan.trials):
         failure = Failure(stage="build", kind="build_refused", message=f"operator {number}")
@@ -132,7 +132,7 @@ def test_more_ways_to_fail_than_anybody_reads_are_counted() -> None:
 
 
 @pytest.mark.parametrize("reasons", [1, 30])
-def test_many_skips_are_told_by_their_reasons(reasons: int) -> None:
+def test_many_skips_are_listed_by_reason(reasons: int) -> None:
     skips = [
         Skip(labels={"model": f"m{n}"}, reason=f"needs {n % reasons} GPUs.") for n in range(60)
     ]
@@ -143,7 +143,7 @@ def test_many_skips_are_told_by_their_reasons(reasons: int) -> None:
     assert "(59 more like it)" in said if reasons == 1 else "20 more cells; see plan.json" in said
 
 
-def test_names_are_cut_where_saying_so_is_shorter() -> None:
+def test_a_list_of_names_is_cut_where_that_is_shorter() -> None:
     assert some_of(["a", "b", "c", "d"]) == "a, b, c, d"
     assert some_of([*"abcde"]) == "a, b, c and 2 more"
 

@@ -64,7 +64,7 @@ def test_a_csv_file_follows(tmp_path):
 
 
 @pytest.mark.parametrize("words", [[], ["--output", "x.md"]])
-def test_what_tells_no_cost_cannot_be_repriced(tmp_path, words):
+def test_a_report_without_costs_cannot_be_repriced(tmp_path, words):
     judged(tmp_path, "a", 0.5, "2026-10-01")
     with pytest.raises(ConfigError, match="--reprice needs a report with costs"):
         report.run([str(tmp_path / "a"), "--reprice", *words])

@@ -93,7 +93,7 @@ def test_a_trial_that_crashed_after_some_processes_is_not_the_fastest():
     )
 
 
-def test_where_nothing_could_be_ranked_the_conclusion_says_so():
+def test_the_conclusion_of_a_run_without_a_ranking():
     crash = Failure(stage="build", kind="oom", message="too much")
     sheet = Sheet().add("eager", outcome=Outcome.FAILED, failure=crash)
     assert "no conversion gave a result that could be ranked" in sheet.said()
@@ -111,7 +111,7 @@ def test_an_option_of_a_conversion_is_a_candidate_for_the_same_subject():
     assert len(sheet.said().splitlines()) == 1
 
 
-def test_a_plan_is_told_in_aligned_lines():
+def test_a_plan_is_printed_in_aligned_columns():
     lines = plan_text(Sheet().add("eager").add("other").plan).splitlines()
     assert lines[-1] == "2 trials, 0 skips"
     assert lines[1].index("eager") == lines[2].index("other")
@@ -140,7 +140,7 @@ def test_what_pairs_showed_to_be_faster_wins_over_a_headline_taken_at_another_ti
     assert "inductor on local is fastest" in conclusion(sheet.plan, sheet.results, sheet.summaries)
 
 
-def test_scenarios_are_told_apart_because_their_figures_cannot_be_compared():
+def test_each_scenario_has_its_own_conclusion():
     sheet = Sheet().add("eager", 3.0).add("eager offline")
     trial = sheet.trials[1]
     labels = {**trial.labels, "conversion": "eager", "scenario": "offline"}
@@ -189,6 +189,6 @@ def test_a_trial_that_did_not_run_has_as_many_cells_as_the_others():
         (None, "–"),
     ],
 )
-def test_a_limit_is_said_in_a_few_words(record, text):
+def test_a_bottleneck_is_a_short_text(record, text):
     sheet = Sheet().add("eager", 3.0)
     assert limit_text(replace(sheet.results["eager"], profile=record)) == text

@@ -20,7 +20,7 @@ from support.models import Mlp
 from support.trace_lab import generator
 from support.trace_lab.kineto import write
 from support.trace_lab.simulator import simulate
-from support.traces_with_arguments import Analysed, analysed, analysed_file, operands, told
+from support.traces_with_arguments import Analysis, analysed, analysed_file, operands, told
 
 PEAKS = Peaks(flops_per_s={"float32": 1e11}, bytes_per_s=1e10)
 
@@ -62,7 +62,7 @@ def test_i4_every_attribution_of_a_drawn_program_sums_to_the_makespan(
     assert bool(found.kernels) is device
 
 
-def launch_bound() -> Analysed:
+def launch_bound() -> Analysis:
     """Three operators of 50 us that launch kernels of 2 us, then one wait for the device."""
     made = []
     for n in range(3):

@@ -19,15 +19,15 @@ def by_module(events: Events, graph: OperatorGraph | None = None) -> list[str]:
     return ["+".join(found.names[row] for row in part) for part in parts]
 
 
-def folded(events: Events, workloads: dict[int, OperatorWork] | None = None) -> list[str]:
+def starred(events: Events, workloads: dict[int, OperatorWork] | None = None) -> list[str]:
     """Of every event the fold."""
     owned = owners(events)
-    noded = graph_nodes(events, owned)
+    by_node = graph_nodes(events, owned)
     found = folds(
         events,
         owned,
-        modules(events, owned, noded),
-        noded,
+        modules(events, owned, by_node),
+        by_node,
         workloads or {},
         np.ones(len(events) + 1, dtype=np.bool_),
     )
@@ -95,8 +95,8 @@ def test_layers_and_siblings_of_one_structure_fold() -> None:
         )
         for event in range(1, len(events), 2)
     }
-    assert set(folded(events, known)) == {"layers.*.{key,query}", "layers.*.norm"}
-    assert set(folded(events)) == {"layers.*.query", "layers.*.key", "layers.*.norm"}
+    assert set(starred(events, known)) == {"layers.*.{key,query}", "layers.*.norm"}
+    assert set(starred(events)) == {"layers.*.query", "layers.*.key", "layers.*.norm"}
 
 
 def test_without_modules_runs_of_operators_fold() -> None:
@@ -109,7 +109,7 @@ def test_without_modules_runs_of_operators_fold() -> None:
     inner = [op("aten::copy_", 11, 12)]
     events = trace(start, block, inner)
     run = "3 times aten::mm, aten::add, aten::relu"
-    assert folded(events) == ["", *[run] * 9, run]
+    assert starred(events) == ["", *[run] * 9, run]
 
 
 def test_nodes_without_modules_fold_by_their_numbers() -> None:
@@ -119,4 +119,4 @@ def test_nodes_without_modules_fold_by_their_numbers() -> None:
             for n in range(3)
         )
     )
-    assert folded(events) == ["linear_*"] * 3
+    assert starred(events) == ["linear_*"] * 3

@@ -6,11 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchorch.trace.attribution.columns import divided
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.gains import gains, part_of
 from benchorch.trace.attribution.measured import measured
-from benchorch.trace.attribution.tables import UNATTRIBUTED, Ledger
+from benchorch.trace.attribution.tables import UNATTRIBUTED, Ledger, divided
 from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.critical_path.replay import replay
 from benchorch.trace.critical_path.slack import slack

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchorch.trace.attribution.owners import owners
-from benchorch.trace.attribution.workloads import OperatorWork, summed, telling, workloads
+from benchorch.trace.attribution.workloads import OperatorWork, events_with_rules, summed, workloads
 from benchorch.trace.events import Category, Events
 from benchorch.trace.operators.roofline import Peaks
 from support.handmade_traces import call, kernel, op, trace
@@ -15,7 +15,7 @@ PEAKS = Peaks(flops_per_s={"float32": 1e12}, bytes_per_s=1e11)
 
 def known(events: Events, peaks: Peaks | None = None) -> dict[int, OperatorWork]:
     owned = owners(events)
-    wanted = telling(events, owned, np.ones(len(events) + 1, dtype=np.bool_))
+    wanted = events_with_rules(events, owned, np.ones(len(events) + 1, dtype=np.bool_))
     return dict(workloads(events, owned, events.details.read(wanted.tolist()), peaks))
 
 
@@ -55,8 +55,8 @@ def test_a_session_says_the_operator_of_each_node() -> None:
     }
     (found,) = known(told(events, {0: said}), PEAKS).values()
     assert (found.op, found.dtype) == ("MatMul", "float32")
-    assert found.standing is not None
-    assert found.standing.bound == "memory"
+    assert found.roofline_position is not None
+    assert found.position.bound == "memory"
 
 
 def test_events_that_say_nothing_have_no_workload() -> None:
@@ -79,11 +79,11 @@ def test_several_calls_are_weighed_by_their_time() -> None:
 def test_of_a_large_window_the_costliest_operators_are_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("benchorch.trace.attribution.workloads.MOST_TOLD", 5)
+    monkeypatch.setattr("benchorch.trace.attribution.workloads.MOST_READ", 5)
     made = [op("aten::mm", 100 * n, 100 * n + 90) for n in range(4)]
     made += [op("aten::add", 1_000 + 10 * n, 1_005 + 10 * n) for n in range(3)]
     events = trace(made)
-    chosen = telling(events, owners(events), np.ones(len(events) + 1, dtype=np.bool_))
+    chosen = events_with_rules(events, owners(events), np.ones(len(events) + 1, dtype=np.bool_))
     assert chosen.tolist() == [0, 1, 2, 3]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchorch.trace.critical_path.contraction import contract
+from benchorch.trace.critical_path.contraction import contract, explained
 from benchorch.trace.critical_path.path import critical_path, path_along
 from benchorch.trace.critical_path.replay import NEVER, replay, steps
 from benchorch.trace.critical_path.slack import slack
@@ -69,16 +69,33 @@ def test_what_has_more_slack_than_is_saved_can_be_left_out(dag: Dag, data: st.Da
 @given(dag=dags() | lane_dags())
 def test_a_chain_has_the_slack_of_its_edges(dag: Dag) -> None:
     contracted = contract(dag)
-    spare = np.minimum(contracted.slack(), NEVER // 2)
+    spare = np.minimum(contracted.slack, NEVER // 2)
     assert np.repeat(spare, contracted.sizes).tolist() == (
-        np.minimum(slack(dag), NEVER // 2)[contracted.pieces].tolist()
+        np.minimum(slack(dag), NEVER // 2)[contracted.edges].tolist()
     )
 
 
-def test_only_junctions_are_left() -> None:
+def test_only_branch_nodes_are_left() -> None:
     chain = [Edge(tail=point, head=point + 1, weight_ns=1) for point in range(9)]
     dag = dag_of(range(10), [*chain, Edge(tail=2, head=6, weight_ns=1)])
     contracted = contract(dag)
     assert contracted.points.tolist() == [0, 2, 6, 9]
     assert contracted.lengths(steps(dag)).tolist() == [2, 4, 1, 3]
     assert contracted.elapsed(contracted.lengths(steps(dag))) == [0, 2, 6, 9]
+
+
+@given(dag=dags() | lane_dags(), data=st.data())
+def test_replays_together_give_the_makespan_of_each(dag: Dag, data: st.DataObject) -> None:
+    contracted = contract(dag)
+    weights = [data.draw(changes(dag))["weight_ns"] for _ in range(6)]
+    length_ns = np.array([contracted.lengths(steps(dag, one)) for one in weights])
+    expected = [contracted.makespan_ns(steps(dag, one)) for one in weights]
+    assert contracted.makespans_ns(length_ns).tolist() == expected
+
+
+@given(dag=dags() | lane_dags())
+def test_explained_times_are_those_of_a_replay_without_unexplained_time(dag: Dag) -> None:
+    found = explained(dag)
+    without = replay(dag, residual_ns=np.zeros_like(dag.residual_ns))
+    assert found.time_ns.tolist() == without.tolist()
+    assert replay(found).tolist() == found.time_ns.tolist()

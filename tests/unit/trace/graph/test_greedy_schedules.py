@@ -1,4 +1,4 @@
-"""What holds of every schedule that never leaves a lane idle on purpose."""
+"""Bounds of every schedule that never leaves a lane idle on purpose."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def greedy_ns(tasks: Tasks, lanes: int) -> int:
 
 
 @given(tasks=task_graphs(), lanes=st.integers(1, 4))
-def test_i15_grahams_bound_holds_of_a_greedy_schedule(tasks: Tasks, lanes: int) -> None:
+def test_grahams_bound_holds_of_a_greedy_schedule(tasks: Tasks, lanes: int) -> None:
     work = sum(duration for duration, _ in tasks)
     longest = dataflow_ns(tasks)
     taken = greedy_ns(tasks, lanes)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchorch.trace.operators.operator_kinds import FUSED, REGION, family
+from benchorch.trace.operators.operator_kinds import FUSED, REGION, operator_kind
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ from benchorch.trace.operators.operator_kinds import FUSED, REGION, family
     ],
 )
 def test_an_operator_is_of_one_kind_in_every_framework(op: str, kind: str) -> None:
-    assert family(op) == kind
+    assert operator_kind(op) == kind

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from benchorch.trace.operators.repeated_layers import (
     RepeatedRun,
-    folded,
-    folded_names,
     outlier,
+    repeated_names,
+    starred,
     structures,
     tandem_repeats,
 )
@@ -28,20 +28,20 @@ from benchorch.trace.operators.repeated_layers import (
     ],
 )
 def test_whole_numbers_in_a_name_become_stars(name: str, expected: str) -> None:
-    assert folded(name) == expected
+    assert starred(name) == expected
 
 
 def test_siblings_of_one_structure_are_one_row() -> None:
     names = [f"layers.{n}.{part}" for n in range(2) for part in ("query", "key", "out")]
     structure = {name: "wide" if name.endswith("out") else "square" for name in names}
-    rows = folded_names(names, structure)
+    rows = repeated_names(names, structure)
     assert set(rows.values()) == {"layers.*.{key,query}", "layers.*.out"}
     assert rows["layers.0.query"] == rows["layers.1.key"]
 
 
 def test_a_layer_that_differs_from_its_copies_is_not_joined_with_others() -> None:
     names = ["a.0.x", "a.1.x", "a.0.y", "a.1.y"]
-    rows = folded_names(names, {"a.0.x": 1, "a.1.x": 2, "a.0.y": 1, "a.1.y": 1})
+    rows = repeated_names(names, {"a.0.x": 1, "a.1.x": 2, "a.0.y": 1, "a.1.y": 1})
     assert set(rows.values()) == {"a.*.x", "a.*.y"}
 
 

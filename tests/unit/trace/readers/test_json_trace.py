@@ -62,7 +62,7 @@ def test_a_synchronisation_is_on_the_stream_it_names_not_on_its_row(tmp_path: Pa
     assert events.stream[called(events, "cudaLaunchKernel")] == NOTHING
 
 
-def test_a_backward_operator_knows_the_lane_of_its_forward_pass(tmp_path: Path) -> None:
+def test_a_backward_operator_has_the_lane_of_its_forward_pass(tmp_path: Path) -> None:
     events = read_events(write(tmp_path / "t.json", steps(2)))
     assert events.lanes[events.forward_lane[called(events, "MmBackward0")]].thread == "10"
     assert events.forward_lane[called(events, "aten::mm")] == NOTHING
@@ -129,7 +129,7 @@ def test_a_repair_is_counted_by_its_name(tmp_path: Path, record: dict, repair: s
     assert (events.duration_ns >= 0).all()
 
 
-def test_device_work_that_is_told_twice_counts_once(tmp_path: Path) -> None:
+def test_device_work_that_is_recorded_twice_counts_once(tmp_path: Path) -> None:
     kernel = event("kernel", "k", 5, 6, pid=0, tid=7, args={"correlation": 1, "stream": 7})
     events = read_events(write(tmp_path / "t.json", [kernel, kernel]))
     assert len(events) == 1
@@ -191,7 +191,7 @@ def test_details_are_read_again_from_the_file(tmp_path: Path) -> None:
     assert events.details.read([index, 0]) == {index: {"Input Dims": [[2, 3], []]}, 0: {}}
 
 
-def test_details_of_a_file_that_changed_say_so(tmp_path: Path) -> None:
+def test_details_of_a_file_that_changed_are_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "t.json", steps())
     events = read_events(path)
     path.write_text("{}")
@@ -199,7 +199,7 @@ def test_details_of_a_file_that_changed_say_so(tmp_path: Path) -> None:
         events.details.read([0])
 
 
-def test_what_the_file_says_of_itself_is_kept(tmp_path: Path) -> None:
+def test_metadata_of_the_file_is_kept(tmp_path: Path) -> None:
     path = write(tmp_path / "t.json", steps(1), deviceProperties=[{"id": 0, "name": "a GPU"}])
     events = read_events(path)
     assert events.facts["deviceProperties"] == [{"id": 0, "name": "a GPU"}]
@@ -262,7 +262,7 @@ def test_what_only_a_lenient_reader_understands_is_understood(tmp_path: Path) ->
         (b'{"traceEvents": [', "none is an event"),
     ],
 )
-def test_a_file_that_holds_no_trace_says_what_it_holds(
+def test_the_error_of_a_file_without_a_trace_names_what_it_holds(
     tmp_path: Path, content: bytes, found: str
 ) -> None:
     path = tmp_path / "t.json"
@@ -272,7 +272,7 @@ def test_a_file_that_holds_no_trace_says_what_it_holds(
     assert found in str(raised.value)
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="no file"):
         read_events(tmp_path / "missing.json")
     with pytest.raises(TraceError, match="not a file"):

@@ -50,7 +50,7 @@ def test_one_may_go_on_at_a_later_place(tmp_path: Path) -> None:
             assert source.read(2) == text[1000:1002]
 
 
-def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_unpacks_to_too_much_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_bytes(gzip.compress(b"\0" * 100_000))
     with TraceFile(path, limit_bytes=50_000) as source:

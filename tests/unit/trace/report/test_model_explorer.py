@@ -28,7 +28,7 @@ def test_on_path_times_of_nodes_and_of_none_sum_to_the_makespan(tmp_path):
     assert data["hideAggregatedStats"] == ["min", "max", "avg"]
 
 
-def test_every_value_has_a_colour_even_where_all_are_equal(tmp_path):
+def test_every_value_has_a_color_even_where_all_are_equal(tmp_path):
     events = [event for event in two_layers() if event["name"] != "aten::cat"][:5]
     analysis, times = measured(tmp_path, events)
     for content in node_data(times, analysis.dag.makespan_ns).values():

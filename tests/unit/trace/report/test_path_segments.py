@@ -53,7 +53,7 @@ def test_a_kernel_stands_under_its_operator_and_module(analysis):
     assert ("aten::cat",) in stacks
 
 
-def test_columns_mean_what_their_tables_say(analysis):
+def test_columns_are_indices_into_their_tables(analysis):
     columns = path_columns(analysis, path_segments(analysis, above(analysis)))
     segments = columns["segments"]
     at = segments["duration_ns"].index(300_000)

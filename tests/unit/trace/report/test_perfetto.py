@@ -75,7 +75,7 @@ def test_an_arrow_leads_from_each_lane_to_the_next(tmp_path):
         assert event["ts"] <= ended[number]["ts"]
 
 
-def test_slices_of_the_path_say_why_they_are_there(tmp_path):
+def test_slices_of_the_path_have_their_class_and_module(tmp_path):
     _, path = written(tmp_path, two_layers())
     said = [e["args"] for e in read(path) if e["ph"] == "X" and (e["pid"], e["tid"]) == (0, 1)]
     assert {"gpu_compute", "cpu_compute"} <= {one["class"] for one in said}

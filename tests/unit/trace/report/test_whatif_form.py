@@ -63,7 +63,7 @@ def replayed(form, operator, speed):
     return round(time[-1])
 
 
-def test_work_is_asked_for_by_what_it_is_part_of(tmp_path):
+def test_work_is_selected_by_module_kernel_or_operator(tmp_path):
     analysis = analysed(trace_file(tmp_path / "trace.json", two_layers()))
     basis = prepare(analysis)
     form = whatif_form(basis, ancestry(analysis.events, basis.owned))

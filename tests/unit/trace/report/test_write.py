@@ -1,6 +1,7 @@
 import base64
 import csv
 import hashlib
+import html
 import io
 import json
 import re
@@ -110,7 +111,7 @@ def test_the_verdict_is_whole_and_a_prediction_can_be_read_again(folder):
     assert 0 < said["predicted_ns"] < said["makespan_ns"]
 
 
-def test_pictures_are_xml_without_scripts_and_not_too_full(folder):
+def test_charts_are_xml_without_scripts_and_of_limited_size(folder):
     _, _out, paths = folder
     pictures = [path for path in paths if path.suffix == ".svg"]
     assert [path.name for path in pictures] == ["icicle.svg", "icicle_whatif.svg"]
@@ -202,7 +203,7 @@ def test_a_stem_keeps_windows_apart(folder, tmp_path):
     assert all(path.name.startswith("call0.") for path in first)
 
 
-def test_a_directory_that_cannot_be_made_is_said(folder, tmp_path):
+def test_a_directory_that_cannot_be_made_is_an_error(folder, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
         write(folder[0], tmp_path / "file" / "below")
@@ -218,3 +219,35 @@ def test_broken_invariants_and_warnings_are_on_the_page(folder, tmp_path):
     text = (tmp_path / "report.html").read_text()
     assert "I1 does not hold" in text
     assert "Look &lt;here&gt;." in text
+
+
+def test_branches_of_the_graph_are_a_table_on_the_page(folder, tmp_path):
+    from dataclasses import replace
+
+    from benchorch.trace.findings import Branch
+
+    branch = Branch(
+        fork="<fork>",
+        join="add",
+        nodes=("conv", "relu"),
+        total_ns=3_000,
+        share_ratio=0.75,
+        longest_ns=3_000,
+        slack_ns=1_000,
+        on_path=True,
+        overlapped_ratio=0.0,
+    )
+    findings = replace(folder[0].findings, branches=(branch,) * 100)
+    write(replace(folder[0], findings=findings), tmp_path)
+    text = (tmp_path / "report.html").read_text()
+    row = "&lt;fork&gt;</td><td>add</td><td>conv, relu</td><td>3.00 µs</td><td>75 %</td>"
+    assert text.count(row) == 60
+    assert "40 more in summary.json" in text
+
+
+def test_the_page_names_the_command_that_opens_the_graph(folder):
+    _, out, _ = folder
+    page = html.unescape((out / "report.html").read_text())
+    (graph, overlay) = re.search(r"model-explorer (\S+) --node_data_paths (\S+)<", page).groups()
+    assert "nodes" in json.loads((out / graph).read_text())[0]
+    assert json.loads((out / overlay).read_text())

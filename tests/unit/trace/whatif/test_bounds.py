@@ -14,10 +14,10 @@ from benchorch.trace.critical_path.replay import replay, steps
 from benchorch.trace.dag import Class, Dag, Tier
 from benchorch.trace.events import NOTHING, Category, Events, Lane
 from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.whatif.hypothesis import unchanged
 from benchorch.trace.whatif.predict import predict
-from benchorch.trace.whatif.scenario import unchanged
 from benchorch.trace.whatif.selector_values import Selector
-from benchorch.trace.whatif.simulation import makespan_ns, outcome, path_of, scenario_of
+from benchorch.trace.whatif.simulation import hypothesis_of, makespan_ns, outcome, path_of
 from benchorch.trace.whatif.transforms import AddTime, Residual, SetTime, Speedup, Transform
 from support.random_graphs import dags
 
@@ -70,7 +70,7 @@ def of(number: int) -> Selector:
 
 
 def total_ns(basis: Basis, *changes: Transform) -> int:
-    return makespan_ns(basis, scenario_of(basis, changes))
+    return makespan_ns(basis, hypothesis_of(basis, changes))
 
 
 @settings(max_examples=60)
@@ -78,12 +78,12 @@ def total_ns(basis: Basis, *changes: Transform) -> int:
 def test_a_simulation_on_what_can_matter_is_the_replay(
     basis: Basis, number: int, ratio: float
 ) -> None:
-    scenario = unchanged(basis.dag).scaled(basis.dag.owner == number, ratio)
-    changed = np.rint(scenario.weight_ns).astype(np.int64)
-    said, path = outcome(basis, scenario), path_of(basis, scenario)
+    hypothesis = unchanged(basis.dag).scaled(basis.dag.owner == number, ratio)
+    changed = np.rint(hypothesis.weight_ns).astype(np.int64)
+    said, path = outcome(basis, hypothesis), path_of(basis, hypothesis)
     total_ns = said.makespan_ns
     times = replay(basis.dag, changed)
-    assert makespan_ns(basis, scenario) == total_ns == times[-1] - times[0]
+    assert makespan_ns(basis, hypothesis) == total_ns == times[-1] - times[0]
     whole_ns, edges = whole(basis.dag).longest(steps(basis.dag, changed))
     assert whole_ns == total_ns
     along = path_along(basis.dag, edges, changed, basis.dag.residual_ns)

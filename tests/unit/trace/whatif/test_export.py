@@ -14,7 +14,7 @@ from benchorch.trace.dag import CLASSES, Class, Dag
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.export import Exported, Grouping, exported
 from benchorch.trace.whatif.selector_values import Selector
-from benchorch.trace.whatif.simulation import makespan_ns, scenario_of
+from benchorch.trace.whatif.simulation import hypothesis_of, makespan_ns
 from benchorch.trace.whatif.transforms import Speedup
 from support.random_graphs import dags, lane_dags
 from support.whatif_programs import basis_of, layer, mm, relu
@@ -89,7 +89,9 @@ def test_rows_of_a_trace_scale_as_a_what_if_does(tmp_path: Path) -> None:
     for number, name in enumerate(page.rows["class"]):
         scales = [1.0] * len(CLASSES)
         scales[number] = 0.5
-        scenario = scenario_of(basis, [Speedup(select=Selector(classes=(Class(name),)), speedup=2)])
+        scenario = hypothesis_of(
+            basis, [Speedup(select=Selector(classes=(Class(name),)), speedup=2)]
+        )
         assert swept(page, {"class": scales}) == makespan_ns(basis, scenario)
 
 

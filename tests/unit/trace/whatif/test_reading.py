@@ -7,7 +7,7 @@ import pytest
 from benchorch.errors import TraceError
 from benchorch.trace.dag import Class
 from benchorch.trace.whatif.amdahl4ml import NodeSpeedups
-from benchorch.trace.whatif.reading import MAKERS, parse, read
+from benchorch.trace.whatif.reading import CHANGES, parse, read
 from benchorch.trace.whatif.selector_values import Selector
 from benchorch.trace.whatif.transforms import Host, Remove, Residual, Speedup
 
@@ -50,7 +50,7 @@ def test_amdahl4mls_file_is_read_as_it_is(tmp_path: Path) -> None:
     assert read(path).changes == (NodeSpeedups(by_id={2: 2.0}, by_type={"add-normalization": 4.0}),)
 
 
-@pytest.mark.parametrize("what", MAKERS)
+@pytest.mark.parametrize("what", CHANGES)
 def test_every_change_refuses_a_wrong_value(what: str) -> None:
     if what == "swap":
         return  # any text may name a trial

@@ -22,9 +22,9 @@ from benchorch.domain.trial import Plan
 from benchorch.errors import BenchorchError
 from benchorch.hardware.cpu import CpuClock
 from benchorch.hardware.cuda import CudaHardware
-from benchorch.host.advice import BAD, GOOD, NOTE, HostFinding, Looks, findings
+from benchorch.host.advice import BAD, GOOD, NOTE, HostFinding, HostReadings, findings
 from benchorch.host.environment import describe_host, physical_cores
-from benchorch.host.interference import Surroundings
+from benchorch.host.interference import Interference
 from benchorch.host.noise_grade import Grade, grade
 from benchorch.host.pinning import placement
 from benchorch.run.planner import new_plan_id, plan_jobs
@@ -119,7 +119,7 @@ class Examination:
 def examine(say: Say, extent: Extent = FULL) -> Examination:
     """Examine the machine and benchorch on it; nothing is changed."""
     began_s = time.monotonic()
-    surroundings = Surroundings()
+    interference = Interference()
     parts = _Parts(say)
     say("machine: a second of equal pieces of work")
     graded = grade()
@@ -142,7 +142,7 @@ def examine(say: Say, extent: Extent = FULL) -> Examination:
             f"overhead: {extent.processes} processes of a trial, and as many bare ones",
             lambda: _overhead(plan, Path(scratch)),
         )
-    looks = _looks(graded, surroundings)
+    looks = _looks(graded, interference)
     return Examination(
         host=looks.host,
         grade=graded,
@@ -186,14 +186,14 @@ def _overhead(plan: Plan | None, directory: Path) -> Overhead:
     return overhead(plan, trials[0], directory)
 
 
-def _looks(graded: Grade, surroundings: Surroundings) -> Looks:
+def _looks(graded: Grade, interference: Interference) -> HostReadings:
     cores = physical_cores()
-    return Looks(
+    return HostReadings(
         host=describe_host(),
         threads=cores,  # the default of a trial
         cores=cores,
         placement=placement(cores),
-        conditions=surroundings.conditions(None, None, (), {}),
+        conditions=interference.conditions(None, None, (), {}),
         grade=graded,
         calibration=CpuClock().calibrate(),
         device=_device_state(),

@@ -12,14 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.session import Event, Session
-from benchorch.domain.trial import ConfigNode, Plan, Trial
+from benchorch.domain.trial import Plan, Trial, node_of
 from benchorch.errors import ExecutorError
 from benchorch.trial.supervisor import run_trial
 from benchorch.units import ns_to_s
@@ -77,19 +77,14 @@ def overhead(plan: Plan, trial: Trial, directory: Path) -> Overhead:
         trial: of the eager MLP.
         directory: where the trial's files go.
     """
-    model = cast(ConfigNode, trial.spec["model"])
+    widths = cast("Sequence[int]", node_of(trial.spec, "model")["widths"])
     floors_s: list[float] = []
 
     def between_processes(event: Event) -> None:
         if event.stage == "measure" and _NEXT_PROCESS.fullmatch(event.message):
-            floors_s.append(_floor_s(cast("Sequence[int]", model["widths"])))
+            floors_s.append(_floor_s(widths))
 
-    session = Session(
-        plan_id=plan.plan_id,
-        directory=directory,
-        store=cast(ConfigNode, plan.session["store"]),
-        rebuild="if_needed",
-    )
+    session = replace(Session.of(plan, directory), profiler={})
     result = run_trial(trial, session=session, attempt=1, isolated=True, emit=between_processes)
     if result.failure:
         raise ExecutorError(f"A trial of the eager MLP failed: {result.failure.message}")

@@ -1,0 +1,85 @@
+"""Which artifacts are in use, and when each of the others was last used.
+
+::
+
+    <root>/uses/<pid>-<n>.lock   held by each user of the store; its mtime is when the use began
+    <root>/uses/trim             held by the process that evicts
+    <root>/uses/turn             shared by processes that look entries up, exclusive to evict one
+    <entry>/used                 its mtime is when the entry was last found
+
+An entry found since the oldest living user began may be in use and stays. A dead user holds no
+lock, so nothing has to be cleaned up after it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from benchorch.stores.locks import locked
+
+_TURN = "turn"
+_USED = "used"
+
+
+@contextmanager
+def register_use(uses: Path) -> Iterator[None]:
+    """While this is open, no process evicts what any process finds."""
+    descriptor, name = tempfile.mkstemp(prefix=f"{os.getpid()}-", suffix=".lock", dir=uses)
+    os.close(descriptor)
+    path = Path(name)
+    with locked(path):
+        path.touch()  # a process that looked before it was locked took it for a dead user's
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def oldest_use_ns(uses: Path) -> int | None:
+    """When the oldest living user began; None if there is none."""
+    living = []
+    for path in uses.glob("*.lock"):
+        with suppress(FileNotFoundError):  # it has ended meanwhile
+            since_ns = path.stat().st_mtime_ns
+            with locked(path, wait=False, make=False) as dead:
+                if not dead:
+                    living.append(since_ns)
+    return min(living, default=None)
+
+
+def mark_used(uses: Path, entry: Path) -> bool:
+    """Whether an entry exists; if so, it was last used now."""
+    with suppress(OSError), locked(uses / _TURN, shared=True):
+        if entry.is_dir():
+            (entry / _USED).touch()
+    return entry.is_dir()  # a read-only store evicts nothing either
+
+
+@contextmanager
+def evictable(uses: Path, entry: Path) -> Iterator[bool]:
+    """Whether an entry is surely unused; nothing can be found meanwhile, so keep it short."""
+    with locked(uses / _TURN):
+        since_ns = oldest_use_ns(uses)
+        yield since_ns is None or last_used_ns(entry) < since_ns
+
+
+def last_used_ns(entry: Path) -> int:
+    """When an entry was last found, or else built."""
+    for path in (entry / _USED, entry):
+        with suppress(OSError):
+            return path.stat().st_mtime_ns
+    return 0
+
+
+def size_bytes(directory: Path) -> int:
+    """Total size of the files below a directory."""
+    total = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with suppress(OSError):
+                total += Path(folder, name).lstat().st_size
+    return total

@@ -1,0 +1,182 @@
+"""A directory of this machine in front of object storage that machines share.
+
+The directory is searched first and holds whatever is used. If the object storage is unreachable
+the directory alone is used, with a warning; no build fails because of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchorch.domain.artifact import Artifact, BuildKey, Format
+from benchorch.errors import StoreError
+from benchorch.interfaces.store import Entry
+from benchorch.stores.artifact_directory import DirectoryStore
+from benchorch.stores.entries import check_key
+from benchorch.stores.lease import BuildLease, try_lease
+from benchorch.stores.manifest import COMPLETE
+from benchorch.stores.objects import Denied, Objects, Unreachable
+from benchorch.stores.remote import RemoteArtifacts
+
+LOG = logging.getLogger(__name__)
+_POLL_S = 2.0
+_SHORT_KEY = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieredStore(DirectoryStore):
+    """Artifacts in a directory and in object storage; one builder of all machines at a time.
+
+    Args:
+        lease_s: how long a builder may be silent before another machine builds in its place.
+    """
+
+    lease_s: float = 60.0
+
+    @property
+    @abstractmethod
+    def objects(self) -> Objects:
+        """The object storage; StoreError if none is named."""
+
+    @property
+    def _remote(self) -> RemoteArtifacts:
+        return RemoteArtifacts(objects=self.objects, directory=self.directory)
+
+    def is_shared(self) -> bool:
+        """By all machines that reach the object storage."""
+        return True
+
+    def find(self, key: str) -> Artifact | None:
+        """The artifact in the directory, downloaded first if only other machines have it.
+
+        Every byte is verified; a corrupt entry is quarantined where it is.
+        """
+        remote = self._remote
+        found = self.directory.find(key)
+        if found:
+            return found
+        with _warning_on(f"{key[:_SHORT_KEY]} is looked for on this machine only", Unreachable):
+            if remote.has(key):
+                with self.directory.lock(key):
+                    found = self._find_locked(key)
+        return found
+
+    def _find_locked(self, key: str) -> Artifact | None:
+        found = self.directory.find_locked(key)
+        if found is None:
+            with _warning_on(f"{key[:_SHORT_KEY]} is not downloaded", Unreachable):
+                found = self._remote.download_locked(key)
+        return found
+
+    def build(
+        self,
+        key: BuildKey,
+        *,
+        format: Format,
+        name: str,
+        make: Callable[[Path], None],
+        force: bool = False,
+    ) -> tuple[Artifact, bool]:
+        """The artifact, and whether this call built it.
+
+        An artifact that cannot be published stays in the directory, with a warning. Failures are
+        recorded in the directory only.
+        """
+        remote, found = self._remote, None if force else self.find(key.digest)
+        if found:
+            return found, False
+        with self.directory.lock(key.digest), ExitStack() as lease:
+            found = self._wait(key.digest, lease, force=force)
+            if found:
+                return found, False
+            artifact = self.directory.build_locked(key, format=format, name=name, make=make)
+            with _warning_on(f"{name} is kept on this machine only", StoreError):
+                remote.publish(artifact, replace=force)
+            return artifact, True
+
+    def _wait(self, key: str, stack: ExitStack, *, force: bool) -> Artifact | None:
+        """What another machine has built meanwhile, or None and the lease on the stack."""
+        warned = False
+        while True:
+            try:
+                lease = self._lease(key)
+            except (Unreachable, Denied) as error:
+                LOG.warning("%s is built without a lease: %s", key[:_SHORT_KEY], error)
+                return None
+            if lease:
+                stack.enter_context(lease)
+            # Searched after the lease was requested: its last holder has built before.
+            found = None if force else self._find_locked(key)
+            if lease or found:
+                return found
+            if not warned:
+                LOG.warning("another machine builds %s: waiting for it", key[:_SHORT_KEY])
+            warned = True
+            time.sleep(min(_POLL_S, self.lease_s / 4) * random.uniform(0.5, 1.0))
+
+    def _lease(self, key: str) -> BuildLease | None:
+        lease = try_lease(self.objects, key, self.lease_s)
+        if lease and lease.taken_over:
+            LOG.warning("the builder of %s is gone: building in its place", key[:_SHORT_KEY])
+            self._remote.abort_uploads(key)
+        return lease
+
+    def newest(self, name: str) -> Entry | None:
+        """The newest complete artifact of that name in either place, downloaded if need be."""
+        remote, found = self._remote, self.directory.newest(name)
+        with _warning_on(f"{name} is looked for on this machine only", Unreachable):
+            there = remote.newest(name)
+            if there and (found is None or found.created_at < there.created_at):
+                downloaded = self.find(there.artifact.key)
+                return replace(there, artifact=downloaded) if downloaded else found
+            if found and remote.has(found.artifact.key):
+                found = self._marked(found)
+        return found
+
+    def entries(self) -> Sequence[Entry]:
+        """Everything kept in either place, newest first; nothing is verified here."""
+        remote, here = self._remote, list(self.directory.entries())
+        complete = {entry.artifact.key for entry in here if entry.state == COMPLETE}
+        keys: set[str] = set()
+        elsewhere: list[Entry] = []
+        with _warning_on("this is what is on this machine only", Unreachable):
+            keys = remote.keys()
+            elsewhere = remote.entries(sorted(keys - complete))
+        both = [self._marked(entry) if entry.artifact.key in keys else entry for entry in here]
+        return sorted([*both, *elsewhere], key=lambda entry: entry.created_at, reverse=True)
+
+    def _marked(self, entry: Entry) -> Entry:
+        """An entry that is also in object storage; a failure is this machine's own."""
+        if entry.state != COMPLETE:
+            return entry
+        return replace(entry, remote=self._remote.address_of(entry.artifact.key))
+
+    def delete(self, key: str) -> None:
+        """Remove the artifact from both places; other machines keep what they downloaded."""
+        objects, directory = self.objects, self.directory
+        check_key(key)
+        here = any(entry.artifact.key == key for entry in directory.entries())
+        lease = try_lease(objects, key, self.lease_s)
+        if lease is None:
+            raise StoreError(f"{key} is being built now; delete it when that is done.")
+        with lease:
+            if here:
+                directory.delete(key)
+            if not self._remote.delete(key) and not here:
+                raise StoreError(f"there is no {key} in {directory.root} or {objects.address}.")
+
+
+@contextmanager
+def _warning_on(consequence: str, *failures: type[StoreError]) -> Iterator[None]:
+    """Continue after these failures, with a warning about their consequence."""
+    try:
+        yield
+    except failures as error:
+        LOG.warning("%s: %s", consequence, error)

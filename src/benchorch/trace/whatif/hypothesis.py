@@ -1,0 +1,115 @@
+"""Changed times and dependencies of a graph: the hypothesis that a prediction replays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind, Tier
+from benchorch.trace.memo import once
+
+Changed: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_] | None]"
+"""Weights, residuals and dropped edges, in the order that `steps` takes them."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Hypothesis:
+    """Other weights for the E edges and V points of a graph.
+
+    Attributes:
+        dag: the graph.
+        weight_ns: (E,) not yet rounded, so that the order of scalings does not matter.
+        residual_ns: (V,) likewise.
+        dropped: (E,) dependencies to be without.
+        best_ratio: (E,) the part of each weight that is left if all goes well.
+        added: new dependencies: tail, head and weight, each (A,).
+        notes: remarks of the transforms, such as how much of the work they found.
+    """
+
+    dag: Dag
+    weight_ns: NDArray[np.float64]
+    residual_ns: NDArray[np.float64]
+    dropped: NDArray[np.bool_]
+    best_ratio: NDArray[np.float64]
+    added: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def same_dependencies(self) -> bool:
+        """Whether the dependencies are those of the graph."""
+        return self.added is None and not self.dropped.any()
+
+    @property
+    def only_weights(self) -> bool:
+        """Whether all else is as `unchanged` has it."""
+        return self.residual_ns is unchanged(self.dag).residual_ns and self.same_dependencies
+
+    @cached_property
+    def reweighted(self) -> NDArray[np.int64]:
+        """The edges with another weight than observed, ascending."""
+        return np.flatnonzero(self.weight_ns != unchanged(self.dag).weight_ns)
+
+    def scaled(self, edges: NDArray[np.bool_], ratio: float | NDArray[np.float64]) -> Hypothesis:
+        """With the weights of some edges times a ratio; one for all, or one for each of E."""
+        places = np.flatnonzero(edges)
+        weight_ns = self.weight_ns.copy()
+        weight_ns[places] *= ratio[places] if isinstance(ratio, np.ndarray) else ratio
+        return replace(self, weight_ns=weight_ns)
+
+    def adding(
+        self, tail: NDArray[np.int64], head: NDArray[np.int32], weight_ns: NDArray[np.int64]
+    ) -> Hypothesis:
+        """With more dependencies."""
+        more = (tail, head.astype(np.int64), weight_ns)
+        if self.added is None:
+            return replace(self, added=more)
+        tails, heads, weights = map(np.append, self.added, more)
+        return replace(self, added=(tails, heads, weights))
+
+    def noting(self, note: str) -> Hypothesis:
+        """With one more remark."""
+        return replace(self, notes=(*self.notes, note))
+
+    def rewired(self) -> tuple[Dag, Changed]:
+        """The graph with the added dependencies, if there are any, and the changes for `steps`."""
+        weight_ns = np.rint(self.weight_ns).astype(np.int64)
+        residual_ns = np.rint(self.residual_ns).astype(np.int64)
+        dropped = self.dropped if self.dropped.any() else None
+        if self.added is None:
+            return self.dag, (weight_ns, residual_ns, dropped)
+        tail, head, more_ns = self.added
+        order = np.argsort(np.append(self.dag.head, head), kind="stable")
+
+        def extended(column: NDArray[Any], values: NDArray[Any] | int) -> NDArray[Any]:
+            added = np.broadcast_to(values, tail.shape)
+            return np.append(column, added)[order].astype(column.dtype)
+
+        larger = replace(
+            self.dag,
+            tail=extended(self.dag.tail, tail),
+            head=extended(self.dag.head, head),
+            weight_ns=extended(self.dag.weight_ns, more_ns),
+            kind=extended(self.dag.kind, EdgeKind.STREAM),
+            tier=extended(self.dag.tier, Tier.SEMANTIC),
+            label=extended(self.dag.label, CLASSES.index(Class.STREAM_GAP)),
+            owner=extended(self.dag.owner, NOBODY),
+        )
+        still_dropped = None if dropped is None else extended(dropped, 0).astype(np.bool_)
+        return larger, (extended(weight_ns, more_ns), residual_ns, still_dropped)
+
+
+@once
+def unchanged(dag: Dag) -> Hypothesis:
+    """Everything as observed, once for each graph; not to be written to."""
+    return Hypothesis(
+        dag=dag,
+        weight_ns=dag.weight_ns.astype(np.float64),
+        residual_ns=dag.residual_ns.astype(np.float64),
+        dropped=np.broadcast_to(np.False_, dag.edges),
+        best_ratio=np.broadcast_to(np.float64(1.0), dag.edges),
+    )

@@ -1,0 +1,401 @@
+"""The fleet over a simulated Ray whose autoscaler launches what pending agents ask for."""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchorch.domain.price import Market
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.session import Event
+from benchorch.domain.trial import Trial
+from benchorch.executors.ray_fleet import RayFleet
+from benchorch.executors.scheduling.agent import AgentReport, AgentSetup, AgentUpdate
+from benchorch.executors.scheduling.capacity import CapacityRules, MarketPolicy
+from benchorch.executors.scheduling.cluster_file import (
+    KIND_LABEL,
+    MARKET_LABEL,
+    NodeType,
+    Placement,
+)
+from benchorch.executors.scheduling.cluster_status import LaunchStatus
+from benchorch.executors.scheduling.dispatcher import RetryLimits, dispatch
+from benchorch.executors.scheduling.file_transfer import FolderContent, ShippedFiles
+
+KIND = "g5.xlarge"
+LIMITS = RetryLimits(max_attempts=2, wait_s=900, start_s=120)
+BOOT_S = 30
+
+
+class RayError(Exception):
+    pass
+
+
+class RayTaskError(RayError):
+    pass
+
+
+@dataclass(eq=False)
+class Node:
+    node_id: str
+    labels: dict[str, str]
+    alive: bool = True
+    actor: Actor | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.labels[KIND_LABEL]
+
+
+@dataclass(eq=False)
+class Actor:
+    """An agent as Ray keeps it: it answers once it has a node."""
+
+    ray: LaunchingRay
+    selector: Mapping[str, str]
+    node: Node | None = None
+    alive: bool = True
+    asked: list[tuple[Callable[[], object], Future[Any], float]] = field(default_factory=list)
+
+    def method(self, make: Callable[..., object], taken_s: Callable[..., float]) -> Any:
+        def remote(*arguments: Any) -> Any:
+            answer: Future[Any] = Future()
+            self.asked.append((partial(make, *arguments), answer, taken_s(*arguments)))
+            self.answer()
+            return SimpleNamespace(future=lambda: answer)
+
+        found = SimpleNamespace(remote=remote)
+        found.options = lambda **_: found
+        return found
+
+    @property
+    def node_id(self) -> Any:
+        return self.method(lambda: self.node and self.node.node_id, lambda: 0.5)
+
+    @property
+    def update(self) -> Any:
+        def updated() -> AgentUpdate:
+            return AgentUpdate(notice=self.ray.notice if self.node is self.ray.machines[0] else "")
+
+        return self.method(updated, lambda: 0.01)
+
+    @property
+    def run(self) -> Any:
+        return self.method(self.ray.report, lambda trial, _: float(str(trial.spec["s"])))
+
+    def answer(self) -> None:
+        while self.node is not None and self.asked:
+            make, answer, taken_s = self.asked.pop(0)
+            self.ray.after(taken_s, partial(self.settle, make, answer))
+
+    def settle(self, make: Callable[[], object], answer: Future[Any]) -> None:
+        if self.alive and self.node is not None and self.node.alive:
+            answer.set_result(make())
+
+
+class LaunchingRay:
+    """What the fleet sees of Ray; nodes come for pending agents unless their market is dry."""
+
+    def __init__(self, dry: Sequence[Market] = (), most: int = 100) -> None:
+        self.exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
+        self.clock_s = 0.0
+        self.dry = [market.replace("_", "-") for market in dry]
+        self.most = most
+        self.machines: list[Node] = []
+        self.actors: list[Actor] = []
+        self.launched: list[tuple[float, str]] = []
+        self.gone: set[str] = set()
+        self.notice = ""
+        self.files: FolderContent | None = None
+        self.silent = ""
+        self.most_pending = 0
+        self.coming = 0
+        self._timers: list[tuple[float, Callable[[], None]]] = []
+        self._inbox: deque[Any] = deque()
+
+    # what happens by itself
+
+    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+        self._timers.append((self.clock_s + delay_s, act))
+        self._timers.sort(key=lambda one: one[0])
+
+    def autoscale(self) -> None:
+        pending = [a for a in self.actors if a.alive and a.node is None]
+        self.most_pending = max(self.most_pending, len(pending))
+        for actor in pending:
+            if self.place(actor):
+                continue
+            market = actor.selector[MARKET_LABEL]
+            there = [n for n in self.machines if n.labels == actor.selector and n.alive]
+            if market not in self.dry and len(there) < self.most and self.coming < len(pending):
+                self.coming += 1
+                self.launched.append((self.clock_s, market))
+                self.after(BOOT_S, partial(self.join, dict(actor.selector)))
+
+    def join(self, labels: dict[str, str]) -> None:
+        self.coming -= 1
+        self.machines.append(Node(f"{len(self.machines):056x}", labels))
+        for actor in self.actors:
+            self.place(actor)
+
+    def place(self, actor: Actor) -> bool:
+        usable = (n for n in self.machines if n.alive and n.node_id not in self.gone)
+        for node in usable:
+            free = node.actor is None or not node.actor.alive
+            if free and actor.alive and actor.node is None and node.labels == actor.selector:
+                actor.node, node.actor = node, actor
+                actor.answer()
+                return True
+        return False
+
+    def report(self, trial: Trial, attempt: int) -> AgentReport:
+        result = TrialResult(
+            trial_id=trial.trial_id, labels=trial.labels, outcome=Outcome.OK, attempt=attempt
+        )
+        return AgentReport(result=result, events=(), busy_s=10.0, files=self.files)
+
+    # the module `ray`
+
+    def nodes(self) -> list[dict[str, Any]]:
+        self.autoscale()
+        return [
+            {
+                "Alive": node.alive,
+                "NodeID": node.node_id,
+                "NodeManagerHostname": "host",
+                "Resources": {f"benchorch:{node.kind}": 1},
+                "Labels": node.labels,
+            }
+            for node in self.machines
+        ]
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def remote(self, **_: object) -> Any:
+        def options(*, label_selector: Mapping[str, str], **_: Any) -> Any:
+            def start(work: Any, setup: AgentSetup) -> Actor:
+                self.actors.append(Actor(self, label_selector))
+                return self.actors[-1]
+
+            return SimpleNamespace(remote=start)
+
+        return lambda agent: SimpleNamespace(options=options)
+
+    def kill(self, actor: Actor, *, no_restart: bool) -> None:
+        assert no_restart
+        actor.alive = False
+
+    # what else the cluster tells
+
+    def is_alive(self) -> bool:
+        return True
+
+    def draining(self) -> set[str]:
+        return self.gone
+
+    def drain(self, node: str, reason: str) -> None:
+        assert reason
+        self.gone.add(node)
+
+    def launches(self) -> LaunchStatus:
+        return LaunchStatus(stopped=self.silent)
+
+    # the inbox: waiting lets time pass
+
+    def put_answer(self, item: Any) -> None:
+        self._inbox.append(item)
+
+    def get_answer(self, *, timeout: float) -> Any:
+        until_s = self.clock_s + timeout
+        while not self._inbox and self._timers and self._timers[0][0] <= until_s:
+            self.clock_s, act = self._timers.pop(0)
+            act()
+        if not self._inbox:
+            self.clock_s = max(self.clock_s, until_s)
+        return self.get_answer_now()
+
+    def get_answer_now(self) -> Any:
+        if not self._inbox:
+            raise queue.Empty
+        return self._inbox.popleft()
+
+
+def trial(name: str, kind: str = KIND, s: float = 20.0) -> Trial:
+    return Trial(trial_id=name, labels={"hardware_kind": kind}, spec={"s": s})
+
+
+def sweep(
+    ray: LaunchingRay,
+    trials: Sequence[Trial],
+    policy: MarketPolicy = MarketPolicy.SPOT_THEN_ON_DEMAND,
+    setup: AgentSetup | None = None,
+    max_nodes: int = 4,
+) -> tuple[dict[str, TrialResult], list[Event]]:
+    rules = CapacityRules(
+        node_types=[
+            NodeType(placement=Placement(kind=KIND, market=market), max_nodes=max_nodes)
+            for market in Market
+        ],
+        policy=policy,
+    )
+    inbox = SimpleNamespace(put=ray.put_answer, get=ray.get_answer, get_nowait=ray.get_answer_now)
+    fleet = RayFleet(
+        ray,
+        lambda *_, **__: None,  # type: ignore[arg-type, return-value]  # agents are simulated
+        ray,
+        setup=setup,
+        rules=rules,
+        inbox=inbox,
+        now_s=lambda: ray.clock_s,
+    )
+    events: list[Event] = []
+    found = list(dispatch(trials, fleet, events.append, LIMITS, lambda: ray.clock_s))
+    fleet.close()
+    assert len(found) == len({result.trial_id for result in found}) == len(trials)
+    assert not any(actor.alive for actor in ray.actors)
+    reported = [event for event in events if event.stage != "wait"]  # machines take long to come
+    return {result.trial_id: result for result in found}, reported
+
+
+def test_nodes_are_launched_for_queued_trials_up_to_the_limit() -> None:
+    ray = LaunchingRay()
+    results, _ = sweep(ray, [trial(str(i)) for i in range(12)], max_nodes=3)
+    assert {r.outcome for r in results.values()} == {Outcome.OK}
+    assert {r.environment["market"] for r in results.values()} == {"spot"}
+    assert len(ray.machines) == 3
+    assert ray.most_pending <= 3
+
+
+def test_an_agent_without_work_is_released_so_that_its_node_may_be_terminated() -> None:
+    ray = LaunchingRay()
+    trials = [trial("short", s=1), trial("long", s=500)]
+    seen: list[int] = []
+    ray.after(300, lambda: seen.append(sum(actor.alive for actor in ray.actors)))
+    sweep(ray, trials)
+    assert seen == [1]
+
+
+def test_on_demand_follows_where_spot_has_none_and_the_result_says_so() -> None:
+    ray = LaunchingRay(dry=[Market.SPOT])
+    results, _ = sweep(ray, [trial("t")])
+    assert results["t"].environment["market"] == "on_demand"
+    ((asked_s, market),) = ray.launched
+    assert market == "on-demand"
+    assert 90 <= asked_s <= 95
+
+
+def test_where_no_market_has_any_the_trial_fails_with_the_reason_and_the_sweep_ends() -> None:
+    ray = LaunchingRay(dry=list(Market))
+    results, _ = sweep(ray, [trial("t")])
+    failure = results["t"].failure
+    assert failure is not None
+    assert (failure.stage, failure.kind) == ("schedule", "no_capacity")
+    assert "No g5.xlarge came (spot and then on_demand, spot 1 time(s) in vain)" in failure.message
+    assert "waited 900 s" in failure.message
+    assert ray.clock_s < 1000
+
+
+def test_a_kind_that_is_not_declared_is_refused_at_once_and_the_others_go_on() -> None:
+    ray = LaunchingRay()
+    results, _ = sweep(ray, [trial("t"), trial("no", kind="p5.48xlarge")])
+    failure = results["no"].failure
+    assert failure is not None
+    assert "declares no p5.48xlarge" in failure.message
+    assert "it declares: g5.xlarge (on_demand), g5.xlarge (spot)" in failure.message
+    assert "waited 0 s" in failure.message
+    assert results["t"].outcome is Outcome.OK
+
+
+def test_an_autoscaler_that_is_broken_ends_the_sweep_at_once() -> None:
+    ray = LaunchingRay(dry=list(Market))
+    ray.after(40, lambda: setattr(ray, "silent", "Ray's autoscaler has reported nothing for 120 s"))
+    results, _ = sweep(ray, [trial("t")])
+    failure = results["t"].failure
+    assert failure is not None
+    assert "Ray's autoscaler has reported nothing" in failure.message
+    assert "monitor.log" in failure.remedy
+    assert ray.clock_s < 60
+
+
+def kill_the_first(ray: LaunchingRay) -> None:
+    ray.machines[0].alive = False
+
+
+def test_a_node_that_dies_without_notice_costs_an_attempt() -> None:
+    ray = LaunchingRay()
+    ray.after(BOOT_S + 10, partial(kill_the_first, ray))
+    results, events = sweep(ray, [trial("t")])
+    assert (results["t"].outcome, results["t"].attempt) == (Outcome.OK, 2)
+    assert len(ray.launched) == 2
+    assert [event.stage for event in events] == ["retry"]
+
+
+@pytest.mark.parametrize("source", ["Ray", "the machine"])
+def test_an_announced_interruption_costs_no_attempt(source: str) -> None:
+    ray = LaunchingRay()
+
+    def announce() -> None:
+        if source == "Ray":
+            ray.gone = {ray.machines[0].node_id}
+        else:
+            ray.notice = "EC2 will terminate this machine at 08:22"
+
+    def die() -> None:
+        ray.notice = ""
+        kill_the_first(ray)
+
+    ray.after(BOOT_S + 5, announce)
+    ray.after(BOOT_S + 15, die)
+    results, events = sweep(ray, [trial("t")])
+    assert (results["t"].outcome, results["t"].attempt) == (Outcome.OK, 1)
+    assert [event.stage for event in events] == ["retry"]
+
+
+@pytest.mark.parametrize("source", ["Ray", "the machine"])
+def test_an_interrupted_node_finishes_its_trial_and_gets_no_other(source: str) -> None:
+    ray = LaunchingRay()
+    trials = [trial("1"), trial("2")]
+
+    def announce() -> None:
+        if source == "Ray":
+            ray.gone = {ray.machines[0].node_id}
+        else:
+            ray.notice = "EC2 will terminate this machine at 08:22"
+
+    ray.after(BOOT_S + 5, announce)
+    results, events = sweep(ray, trials, max_nodes=1)
+    assert {r.attempt for r in results.values()} == {1}
+    assert events == []
+    assert len(ray.machines) == 2
+
+
+def test_the_folder_of_a_trial_comes_back_with_its_result(tmp_path: Path) -> None:
+    ray = LaunchingRay()
+    ray.files = FolderContent(files={"log.txt": b"hello", "profile/trace.json": b"{}"})
+    sweep(ray, [trial("t")], setup=AgentSetup(shipped=ShippedFiles(directory=tmp_path, probe="n")))
+    assert (tmp_path / "trials" / "t" / "log.txt").read_text() == "hello"
+    assert (tmp_path / "trials" / "t" / "profile" / "trace.json").exists()
+
+
+def test_files_that_lead_out_of_the_folder_are_rejected_with_their_result(
+    tmp_path: Path,
+) -> None:
+    ray = LaunchingRay()
+    ray.files = FolderContent(files={"../../evil": b"x"})
+    setup = AgentSetup(shipped=ShippedFiles(directory=tmp_path / "run", probe="n"))
+    results, _ = sweep(ray, [trial("t")], setup=setup)
+    failure = results["t"].failure
+    assert failure is not None
+    assert failure.kind == "agent_failed"
+    assert "leads out of" in failure.message
+    assert not (tmp_path / "evil").exists()

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from benchorch.host import reference_workload
+from benchorch.host.reference_workload import CHUNKS, disturbance, reference_ns
+
+MS = 1_000_000
+
+
+def chunks_take(monkeypatch: pytest.MonkeyPatch, durations_ns: Iterator[int]) -> None:
+    monkeypatch.setattr(reference_workload, "_time_ns", lambda _: next(durations_ns))
+
+
+def test_being_switched_out_now_and_then_does_not_count(monkeypatch) -> None:
+    chunks_take(monkeypatch, iter([MS, 5 * MS] * (CHUNKS // 2)))
+    assert reference_ns() == MS
+
+
+def test_a_slower_machine_does_count(monkeypatch) -> None:
+    chunks_take(monkeypatch, iter([MS] * 5 + [int(1.4 * MS)] * (CHUNKS - 5)))
+    assert reference_ns() == 1.4 * MS
+
+
+def test_it_times_work_and_takes_less_than_a_measured_window() -> None:
+    assert 0 < reference_ns() * CHUNKS < 0.5e9
+
+
+def test_it_loads_nothing_that_the_process_did_not_load() -> None:
+    probe = (
+        "import sys\n"
+        "from benchorch.host.reference_workload import reference_ns\n"
+        "assert reference_ns() > 0\n"
+        "print('numpy' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_where_numpy_is_loaded_matrices_are_part_of_the_work(monkeypatch) -> None:
+    import numpy as np
+
+    products = []
+    monkeypatch.setattr(np, "matmul", lambda *matrices: products.append(matrices))
+    reference_ns()
+    assert len(products) % CHUNKS == 0
+    assert products
+
+
+@pytest.mark.parametrize(("before", "after"), [(100.0, 100.0), (101.9, 100.0), (100.0, 101.9)])
+def test_within_the_tolerance_a_process_counts(before: float, after: float) -> None:
+    assert disturbance(before, after, 100.0, 0.02) == ""
+
+
+def test_a_disturbed_process_is_told_by_how_much_when_and_what_is_allowed() -> None:
+    assert disturbance(103.0, 150.0, 100.0, 0.02) == (
+        "A fixed piece of work took longer than at its best: 3.0% before and 50.0% after this "
+        "process; 2.0% is allowed."
+    )
+    assert disturbance(100.0, 110.0, 100.0, 0.05).count("%") == 2

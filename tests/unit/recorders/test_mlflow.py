@@ -1,0 +1,317 @@
+"""MLflow in a SQLite file: what a person finds there afterwards."""
+
+# ruff: noqa: TID251  what we wrote is read back with MLflow itself
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchorch.domain.result import Failure, Outcome, TrialResult
+from benchorch.errors import RecordError
+from benchorch.journal import run_directory
+from benchorch.recorders.mlflow import Mlflow, create_store
+from support.recorded_trials import PLAN, SUMMARY, TRIAL
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+RESULT = TrialResult(
+    trial_id=TRIAL.trial_id,
+    labels=TRIAL.labels,
+    outcome=Outcome.OK,
+    started_at="2026-11-20T10:15:00+00:00",
+    ended_at="2026-11-20T10:16:00+00:00",
+)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with its tables; making them takes seconds, copying them none."""
+    path = tmp_path_factory.mktemp("tables") / "mlflow.db"
+    create_store(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def uri(tables: Path, tmp_path: Path) -> str:
+    shutil.copy(tables, tmp_path / "mlflow.db")
+    return f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    path = tmp_path / "run"
+    path.mkdir()
+    run_directory.write_plan(path, PLAN)
+    run_directory.append_result(path, RESULT, {})
+    folder = run_directory.trial_directory(path, RESULT.trial_id)
+    (folder / run_directory.OBSERVATIONS).write_text("{}\n")
+    (path / run_directory.TABLE).write_text("| conversion | p50 |\n")
+    folder = run_directory.trial_directory(path, TRIAL.trial_id)
+    (folder / "traces").mkdir()
+    (folder / "traces" / "trace.json").write_text("{}")
+    return path
+
+
+@pytest.fixture
+def client(uri: str) -> MlflowClient:
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=uri)
+
+
+def record(recorder: Mlflow, directory: Path, result: TrialResult = RESULT) -> str:
+    folder = run_directory.trial_directory(directory, TRIAL.trial_id)
+    return recorder.record(TRIAL, result, SUMMARY, folder)
+
+
+def runs(client: MlflowClient, role: str) -> list[Run]:
+    experiments = [one.experiment_id for one in client.search_experiments()]
+    return list(client.search_runs(experiments, f"tags.role = '{role}'"))
+
+
+def artifacts(client: MlflowClient, run_id: str, folder: str | None = None) -> set[str]:
+    return {one.path for one in client.list_artifacts(run_id, folder)}
+
+
+def test_a_trial_is_a_child_of_its_plan(client: MlflowClient, uri: str, directory: Path) -> None:
+    recorder = Mlflow(uri=uri)
+    parent_id = recorder.open(PLAN, directory)
+    child = client.get_run(record(recorder, directory))
+    assert client.get_run(parent_id).info.run_name == "night run"
+    assert child.data.tags["mlflow.parentRunId"] == parent_id
+    assert child.info.run_name == "mlp batch_size=8"
+    assert child.info.status == "FINISHED"
+    assert child.info.end_time - child.info.start_time == 60_000
+    assert child.data.params == {"model": "mlp", "workload.batch_size": "8", "model.width": "8"}
+    assert child.data.metrics == {
+        "latency_ms/p50": 2.0,
+        "latency_ms/p50/low": 1.0,
+        "latency_ms/p50/high": 3.0,
+    }
+
+
+def test_the_trials_files_are_artifacts_beside_the_database(
+    client: MlflowClient, uri: str, directory: Path, tmp_path: Path
+) -> None:
+    recorder = Mlflow(uri=uri)
+    recorder.open(PLAN, directory)
+    run_id = record(recorder, directory)
+    assert artifacts(client, run_id) == {"observations.jsonl", "traces"}
+    assert artifacts(client, run_id, "traces") == {"traces/trace.json"}
+    assert list((tmp_path / "mlartifacts").rglob("trace.json"))
+
+
+def test_the_parent_holds_plan_table_results_and_skips(
+    client: MlflowClient, uri: str, directory: Path
+) -> None:
+    recorder = Mlflow(uri=uri)
+    parent_id = recorder.open(PLAN, directory)
+    assert client.get_run(parent_id).info.status == "RUNNING"
+    recorder.close(directory, complete=True)
+    parent = client.get_run(parent_id)
+    expected = {"plan.json", "results.jsonl", "table.md", "skips.json"}
+    assert artifacts(client, parent_id) == expected
+    assert parent.info.status == "FINISHED"
+    assert parent.data.tags["mlflow.note.content"] == "| conversion | p50 |\n"
+    skips = json.loads(Path(client.download_artifacts(parent_id, "skips.json")).read_text())
+    assert skips[0]["reason"] == "no GPU"
+
+
+def test_an_incomplete_plan_is_killed_and_opened_again(
+    client: MlflowClient, uri: str, directory: Path
+) -> None:
+    recorder = Mlflow(uri=uri)
+    parent_id = recorder.open(PLAN, directory)
+    recorder.close(directory, complete=False)
+    assert client.get_run(parent_id).info.status == "KILLED"
+    assert Mlflow(uri=uri).open(PLAN, directory) == parent_id
+    assert client.get_run(parent_id).info.status == "RUNNING"
+
+
+@pytest.mark.parametrize(("kind", "status"), [("oom", "FAILED"), ("interrupted", "KILLED")])
+def test_a_failure_is_a_run_that_says_why(
+    client: MlflowClient, uri: str, directory: Path, kind: str, status: str
+) -> None:
+    failure = Failure(stage="build", kind=kind, message="asked for 9 GiB")
+    recorder = Mlflow(uri=uri)
+    recorder.open(PLAN, directory)
+    result = dataclasses.replace(RESULT, outcome=Outcome.FAILED, failure=failure)
+    run = client.get_run(record(recorder, directory, result))
+    assert run.info.status == status
+    assert run.data.tags["failure.kind"] == kind
+
+
+def test_a_trial_run_again_replaces_what_its_run_says(
+    client: MlflowClient, uri: str, directory: Path
+) -> None:
+    failure = Failure(stage="measure", kind="interrupted", message="Ctrl-C")
+    failed = dataclasses.replace(RESULT, outcome=Outcome.FAILED, failure=failure)
+    recorder = Mlflow(uri=uri)
+    recorder.open(PLAN, directory)
+    record(recorder, directory, failed)
+    run = client.get_run(record(recorder, directory, dataclasses.replace(RESULT, attempt=2)))
+    assert run.info.status == "FINISHED"
+    assert run.data.tags["outcome"] == "ok"
+    assert run.data.tags["attempt"] == "2"
+    assert len(runs(client, "trial")) == 1
+
+
+def test_the_most_that_a_trial_can_say_fits_one_batch(
+    client: MlflowClient, uri: str, directory: Path
+) -> None:
+    trial = dataclasses.replace(
+        TRIAL, spec={f"key {i} ✓/{i}": ["ü" * 200] * 50 for i in range(200)}
+    )
+    result = dataclasses.replace(RESULT, environment={f"f{i}": "ü" * 9999 for i in range(200)})
+    metrics = {f"a_ms/p{i}": SUMMARY.metrics["latency_ms/p50"] for i in range(1000)}
+    summary = dataclasses.replace(SUMMARY, metrics=metrics)
+    recorder = Mlflow(uri=uri)
+    recorder.open(PLAN, directory)
+    for _ in range(2):  # the second time with its tags in the batch
+        run_id = recorder.record(trial, result, summary, directory / "trials" / TRIAL.trial_id)
+    run = client.get_run(run_id)
+    assert len(run.data.metrics) == 800
+    assert len(run.data.params) == 100
+    assert "tags_left_out" in run.data.tags
+
+
+def test_a_lost_answer_leaves_no_twin(
+    client: MlflowClient, uri: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    create_run = MlflowClient.create_run
+
+    def lost(self: MlflowClient, *arguments: object, **keywords: object) -> Run:
+        create_run(self, *arguments, **keywords)  # type: ignore[arg-type]
+        raise ConnectionResetError("the answer is lost")
+
+    recorder = Mlflow(uri=uri)
+    recorder.open(PLAN, directory)
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "create_run", lost)
+        with pytest.raises(RecordError, match="the answer is lost"):
+            record(recorder, directory)
+    record(recorder, directory)
+    assert len(runs(client, "trial")) == 1
+
+
+def test_a_late_twin_is_removed_at_the_end(
+    client: MlflowClient, uri: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    def lost(self: MlflowClient, *arguments: object, **keywords: object) -> Run:
+        raise TimeoutError("no answer yet")
+
+    recorder = Mlflow(uri=uri)
+    recorder.open(PLAN, directory)
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "create_run", lost)
+        with pytest.raises(RecordError):
+            record(recorder, directory)
+    run_id = record(recorder, directory)
+    late = runs(client, "trial")[0]  # what the slow server does in the end
+    client.create_run(late.info.experiment_id, tags=late.data.tags)
+    recorder.close(directory, complete=True)
+    assert [run.info.run_id for run in runs(client, "trial")] == [run_id]
+
+
+def test_a_deleted_experiment_is_named_with_what_to_do(
+    client: MlflowClient, uri: str, directory: Path
+) -> None:
+    Mlflow(uri=uri).open(PLAN, directory)
+    client.delete_experiment(client.get_experiment_by_name("benchorch").experiment_id)
+    with pytest.raises(RecordError, match=r"restore it, or choose another with recorder\."):
+        Mlflow(uri=uri).open(PLAN, directory)
+    Mlflow(uri=uri, experiment="other/one").open(PLAN, directory)
+
+
+def test_a_database_that_cannot_be_made_is_a_record_error(directory: Path) -> None:
+    with pytest.raises(RecordError, match="did not record it"):
+        Mlflow(uri=f"sqlite:///{directory / 'plan.json' / 'mlflow.db'}").open(PLAN, directory)
+
+
+def test_a_file_that_is_no_database_is_a_record_error(directory: Path) -> None:
+    with pytest.raises(RecordError, match="not a database"):
+        Mlflow(uri=f"sqlite:///{directory / 'plan.json'}").open(PLAN, directory)
+
+
+def test_a_recorder_must_be_opened_first(uri: str, directory: Path) -> None:
+    with pytest.raises(RecordError, match="not open"):
+        record(Mlflow(uri=uri), directory)
+
+
+def test_a_users_own_mlflow_settings_stay(
+    uri: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "77")
+    before = dict(os.environ)
+    Mlflow(uri=uri).open(PLAN, directory)
+    assert dict(os.environ) == before
+
+
+@pytest.fixture
+def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.INFO):
+        yield caplog
+
+
+def test_nothing_is_printed_and_nothing_logged(
+    uri: str, directory: Path, capsys: pytest.CaptureFixture[str], quiet: pytest.LogCaptureFixture
+) -> None:
+    recorder = Mlflow(uri=uri)
+    recorder.open(PLAN, directory)
+    record(recorder, directory)
+    recorder.close(directory, complete=True)
+    assert capsys.readouterr() == ("", "")
+    assert quiet.records == []
+
+
+def test_the_retired_file_store_still_takes_everything(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    recorder = Mlflow(uri=(tmp_path / "mlruns").as_uri())
+    recorder.open(PLAN, directory)
+    record(recorder, directory)
+    recorder.close(directory, complete=True)
+    assert list((tmp_path / "mlruns").rglob("p50_low"))
+
+
+FIRST_USE = """
+    import sys
+    from pathlib import Path
+    from benchorch.domain.trial import Plan
+    from benchorch.recorders.mlflow import Mlflow
+    plan = Plan(plan_id=sys.argv[2], name="n", trials=(), skips=(), session={})
+    Mlflow(uri=sys.argv[1]).open(plan, Path("."))
+    assert not sys.stdout.write("")
+"""
+
+
+@pytest.mark.slow
+def test_several_processes_may_be_the_first_at_once(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}"
+    code = textwrap.dedent(FIRST_USE)
+    writers = [
+        subprocess.Popen([sys.executable, "-c", code, uri, f"p{i}"], stderr=subprocess.PIPE)
+        for i in range(4)
+    ]
+    said = [writer.communicate(timeout=120)[1] for writer in writers]
+    assert [writer.returncode for writer in writers] == [0] * 4
+    assert said == [b""] * 4

@@ -1,0 +1,243 @@
+"""Several processes at one store, some of which die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchorch.domain.artifact import BuildKey, Format
+from benchorch.errors import StoreError
+from benchorch.stores.local import LocalStore
+from benchorch.stores.locks import locked
+from support.waiting import wait_for
+
+KEY = BuildKey(fields={"model": "mlp"})
+CONTENT = b"x" * 50_000
+
+PROLOGUE = f"""
+import os, signal, sys, time
+from pathlib import Path
+from benchorch.domain.artifact import BuildKey, Format
+from benchorch.stores.local import LocalStore
+
+root = Path(sys.argv[1])
+store = LocalStore(root=str(root / "cache"))
+key = BuildKey(fields={KEY.fields!r})
+
+def build(make, **options):
+    return store.build(key, format=Format.ONNX, name="mlp", make=make, **options)
+
+def write(out):
+    (out / "a").write_bytes(b"x" * {len(CONTENT)})
+    (out / "b").write_bytes(b"x" * {len(CONTENT)})
+
+def announce(name):
+    (root / name).touch()
+"""
+
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(root=str(tmp_path / "cache"))
+
+
+def write(out: Path) -> None:
+    for name in "ab":
+        (out / name).write_bytes(CONTENT)
+
+
+def build(store: LocalStore) -> bool:
+    return store.build(KEY, format=Format.ONNX, name="mlp", make=write)[1]
+
+
+def staged(store: LocalStore) -> list[Path]:
+    return list(Path(store.root, "staging").iterdir())
+
+
+def assert_whole_or_absent(store: LocalStore) -> None:
+    found = store.find(KEY.digest)
+    if found:
+        assert {path.name: path.read_bytes() for path in found.path.iterdir()} == {
+            "a": CONTENT,
+            "b": CONTENT,
+        }
+    assert {entry.state for entry in store.entries()} <= {"complete"}
+
+
+def test_of_eight_builders_of_one_key_one_builds(start: Start, tmp_path: Path) -> None:
+    script = """
+def slow(out):
+    write(out)
+    with open(root / "builds", "a") as log:
+        log.write("built\\n")
+    time.sleep(0.3)
+
+announce(f"ready-{sys.argv[2]}")
+while not (root / "go").exists():
+    time.sleep(0.005)
+artifact, built = build(slow)
+print(built, len((artifact.path / "b").read_bytes()))
+"""
+    builders = [start(script, str(number)) for number in range(8)]
+    for number in range(8):
+        wait_for(tmp_path / f"ready-{number}")
+    (tmp_path / "go").touch()
+    answers = sorted(builder.communicate(timeout=120)[0] for builder in builders)
+    assert answers == ["False 50000\n"] * 7 + ["True 50000\n"]
+    assert (tmp_path / "builds").read_text() == "built\n"
+
+
+def test_a_killed_builder_blocks_nobody_and_leaves_nothing_to_see(
+    start: Start, tmp_path: Path, store: LocalStore
+) -> None:
+    script = """
+def stuck(out):
+    write(out)
+    announce("building")
+    time.sleep(600)
+
+build(stuck)
+"""
+    builder = start(script)
+    wait_for(tmp_path / "building")
+    assert store.find(KEY.digest) is None
+    assert store.entries() == []
+    with pytest.raises(StoreError, match="being built now"):
+        store.delete(KEY.digest)
+    builder.send_signal(signal.SIGKILL)
+    builder.wait()
+    assert len(staged(store)) == 1
+    assert build(store)
+    assert staged(store) == []
+    assert_whole_or_absent(store)
+
+
+def test_a_waiting_builder_takes_over_from_a_killed_one(start: Start, tmp_path: Path) -> None:
+    script = """
+def stuck(out):
+    announce("building")
+    time.sleep(600)
+
+announce("started-" + sys.argv[2])
+print(build(stuck if sys.argv[2] == "first" else write)[1])
+"""
+    first = start(script, "first")
+    wait_for(tmp_path / "building")
+    second = start(script, "second")
+    wait_for(tmp_path / "started-second")
+    first.send_signal(signal.SIGKILL)
+    assert second.communicate(timeout=60)[0] == "True\n"
+
+
+def test_a_worker_that_a_killed_builder_forked_blocks_nobody(
+    start: Start, tmp_path: Path, store: LocalStore
+) -> None:
+    script = """
+def forking(out):
+    child = os.fork()
+    if child == 0:
+        time.sleep(600)
+        os._exit(0)
+    (root / "child.new").write_text(str(child))
+    (root / "child.new").rename(root / "child")
+    time.sleep(600)
+
+build(forking)
+"""
+    builder = start(script)
+    wait_for(tmp_path / "child")
+    child = int((tmp_path / "child").read_text())
+    try:
+        builder.send_signal(signal.SIGKILL)
+        builder.wait()
+        with locked(Path(store.root, "locks", f"{KEY.digest}.lock"), wait=False) as alone:
+            assert alone
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_another_keys_builder_is_left_alone(
+    start: Start, tmp_path: Path, store: LocalStore
+) -> None:
+    script = """
+def slow(out):
+    write(out)
+    announce("building")
+    while not (root / "go").exists():
+        time.sleep(0.005)
+
+print(build(slow)[1])
+"""
+    builder = start(script)
+    wait_for(tmp_path / "building")
+    other = BuildKey(fields={"model": "another"})
+    assert store.build(other, format=Format.ONNX, name="another", make=write)[1]
+    (tmp_path / "go").touch()
+    assert builder.communicate(timeout=60)[0] == "True\n"
+    assert store.find(KEY.digest)
+
+
+DEATH_AT_A_CALL = """
+left = int(sys.argv[2])
+
+def dying(real):
+    def call(*arguments, **keywords):
+        global left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        return real(*arguments, **keywords)
+    return call
+
+for name in ("fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "open"):
+    setattr(os, name, dying(getattr(os, name)))
+"""
+
+
+@pytest.mark.parametrize("force", [False, True], ids=["first", "rebuild"])
+def test_a_builder_killed_at_any_step_leaves_a_whole_artifact_or_none(
+    start: Start, store: LocalStore, force: bool
+) -> None:
+    survived, calls = False, 0
+    while not survived:
+        if force:
+            build(store)
+        builder = start(DEATH_AT_A_CALL + f"build(write, force={force})", str(calls))
+        survived = builder.wait(timeout=60) == 0
+        assert_whole_or_absent(store)
+        assert not force or store.find(KEY.digest)
+        build(store)
+        assert_whole_or_absent(store)
+        assert force or staged(store) == []
+        store.delete(KEY.digest)
+        calls += 1
+    assert calls > 10
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux swaps two directories at once")
+def test_readers_never_see_a_rebuild_half_done(start: Start, tmp_path: Path) -> None:
+    script = """
+build(write)
+announce("built")
+for _ in range(40):
+    build(write, force=True)
+announce("done")
+"""
+    builder = start(script)
+    wait_for(tmp_path / "built")
+    store = LocalStore(root=str(tmp_path / "cache"))
+    misses = 0
+    while not (tmp_path / "done").exists():
+        misses += store.find(KEY.digest) is None
+    assert builder.wait(timeout=60) == 0
+    assert misses == 0
+    assert [entry.state for entry in store.entries()] == ["complete"]
