@@ -19,8 +19,7 @@ T = TypeVar("T")
 
 def encode(value: object) -> Json:
     """A domain value as JSON; raises TypeError for anything that is not one."""
-    plain: Json = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain)
-    return plain
+    return _listed(_builtins(value))
 
 
 def decode(kind: type[T], data: Json) -> T:
@@ -33,12 +32,28 @@ def decode(kind: type[T], data: Json) -> T:
 
 def to_json(value: object) -> bytes:
     """A domain value as one line of JSON text, infinities and NaN included."""
-    return json.dumps(encode(value)).encode()
+    return json.dumps(_builtins(value)).encode()
 
 
 def from_json(kind: type[T], text: bytes) -> T:
     """The domain value that `to_json` wrote; ValueError for any other text."""
     return decode(kind, json.loads(text))
+
+
+def _builtins(value: object) -> Json:
+    plain: Json = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain)
+    return plain
+
+
+def _listed(value: Json) -> Json:
+    """The same with lists in place of tuples, as JSON has it when it is read again."""
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        # A series of a hundred thousand numbers is converted at once, not number by number.
+        scalars = set(map(type, value)) <= {int, float, bool, str}
+        return list(value) if scalars else [_listed(item) for item in value]
+    return value
 
 
 def _plain(value: object) -> Json:

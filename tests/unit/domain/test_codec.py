@@ -58,6 +58,10 @@ def test_whole_numbers_become_floats_where_floats_are_declared():
     assert isinstance(decode(Calibration, {"pair_cost_ns": 1, "step_ns": 2}).step_ns, float)
 
 
+def test_a_tuple_is_a_list_as_it_is_when_it_is_read_again():
+    assert encode({"a": ((1, 2), ({"b": (3,)},))}) == {"a": [[1, 2], [{"b": [3]}]]}
+
+
 def test_data_of_another_shape_is_an_error_that_names_the_place():
     with pytest.raises(ValueError, match=r"step_ns"):
         decode(Calibration, {"pair_cost_ns": 1.0, "step_ns": "x"})

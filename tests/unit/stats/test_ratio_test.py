@@ -52,7 +52,7 @@ def test_one_process_gives_a_ratio_without_a_verdict() -> None:
     found = compare([1.0], [2.0, 2.0])
     assert found is not None
     assert (found.ratio.value, found.ratio.low, found.verdict) == (2.0, None, "inconclusive")
-    assert "one process" in found.reason
+    assert "a single process" in found.reason
 
 
 def test_processes_without_any_spread_decide_by_their_ratio() -> None:

@@ -478,7 +478,7 @@ def test_a_clean_trial_leaves_no_doubt() -> None:
         (trial(*five(10**5, calls_per_block=7)), "blocks of 7 calls"),
         (trial(*five(10**4)), "reading the clock"),
         (trial(*five(10**6), grade="C"), "grade C"),
-        (trial(*five(10**6), pairing="adjacent: it crashed"), "because it crashed"),
+        (trial(*five(10**6), pairing="adjacent: it crashed"), "back to back (it crashed)"),
         (trial(*with_cpus(4)), "4 threads were requested, and the runtime reports 2"),
         (trial(*with_event("compilation")), "Code was compiled while 5 of 5"),
         (trial(*with_event("allocator_retry")), "allocator ran out while 5 of 5"),
@@ -490,7 +490,7 @@ def test_a_clean_trial_leaves_no_doubt() -> None:
         ),
     ],
 )
-def test_a_doubt_is_told_in_plain_words(result: TrialResult, said: str) -> None:
+def test_a_warning_is_in_plain_words(result: TrialResult, said: str) -> None:
     warnings = summarise(result, None).warnings
     assert any(said in warning for warning in warnings), warnings
 
