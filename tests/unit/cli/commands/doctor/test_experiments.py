@@ -19,7 +19,8 @@ from benchorch.errors import ExecutorError
 from benchorch.host.bare_loop import bare_blocks_ns
 
 TRIAL = Trial(trial_id="t", labels={}, spec={"model": {"widths": [4, 3, 2]}})
-PLAN = Plan(plan_id="p", name="n", trials=(TRIAL,), skips=(), session={"store": {}})
+SESSION = {"store": {}, "profiler": {}, "rebuild": "if_needed", "cwd": "."}
+PLAN = Plan(plan_id="p", name="n", trials=(TRIAL,), skips=(), session=SESSION)
 PROCESS = ProcessRecord(
     load_s=0.1,
     first_call_s=0.1,
