@@ -19,7 +19,7 @@ from benchorch.errors import ExecutorError
 from benchorch.host.bare_loop import bare_blocks_ns
 
 TRIAL = Trial(trial_id="t", labels={}, spec={"model": {"widths": [4, 3, 2]}})
-SESSION = {"store": {}, "rebuild": "if_needed", "cwd": "."}
+SESSION = {"store": {}, "profiler": {}, "rebuild": "if_needed", "cwd": "."}
 PLAN = Plan(plan_id="p", name="n", trials=(TRIAL,), skips=(), session=SESSION)
 PROCESS = ProcessRecord(
     load_s=0.1,
