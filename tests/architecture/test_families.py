@@ -153,3 +153,9 @@ def test_members_of_a_family_do_not_know_each_other(
         for one, other in itertools.permutations(sorted(files), 2)
     ]
     assert [chain for chain in chains if chain] == []
+
+
+def test_unit_tests_lie_in_the_folders_of_what_they_test() -> None:
+    tests, source = Path(__file__).resolve().parents[1] / "unit", CONF.parent / "src" / "benchorch"
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
+    assert [folder for folder in sorted(folders) if not (source / folder).is_dir()] == []

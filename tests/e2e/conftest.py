@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+SUPPORT = Path(__file__).resolve().parents[1] / "support"
 TIMEOUT_S = 540
 
 
@@ -60,7 +60,7 @@ def shared_store(tmp_path_factory):
 @pytest.fixture(scope="session")
 def make_place():
     def make(path, store):
-        shutil.copy(HERE / "zoo.py", path / "my_zoo.py")
+        shutil.copy(SUPPORT / "user_models.py", path / "my_zoo.py")
         return Place(path=path, store=store)
 
     return make

@@ -15,7 +15,7 @@ import pytest
 from support.aws_emulator.server import Emulator
 from support.aws_emulator.terraform import missing
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 400
 
 

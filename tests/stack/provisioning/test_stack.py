@@ -18,7 +18,7 @@ from support.aws_emulator.server import Emulator
 from support.synthetic_runs import result, trial, write_run
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(autouse=True)
