@@ -196,6 +196,7 @@ def loaded(module):
     request = LoadRequest(
         module=lambda: module,
         source=None,
+        sources={},
         example=Example(arrays=arrays, keywords={}, specs=(spec,)),
         device="cpu",
         threads=1,

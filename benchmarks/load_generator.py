@@ -105,10 +105,10 @@ def bare() -> tuple[float, float]:
 def ours() -> tuple[float, float]:
     """The same for the generator."""
     from benchorch.hardware.cpu import CpuClock
-    from benchorch.scenarios.virtual_queue import Line, serve
+    from benchorch.scenarios.virtual_queue import QueryQueue, serve
 
     clock = CpuClock()
-    line = Line([clock.now_ns()] * REQUESTS, 2**62)
+    line = QueryQueue([clock.now_ns()] * REQUESTS, 2**62)
     wall, cpu = time.perf_counter(), time.process_time()
     serve(line, [nothing], clock, servers=1, max_batch=1)
     return _each(wall, cpu)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from benchorch.results.metrics.ideal_queue import mean_response, response_quantile
 from benchorch.scenarios.peak_rate import PeakRate
-from benchorch.scenarios.virtual_queue import Line, serve
+from benchorch.scenarios.virtual_queue import QueryQueue, serve
 from benchorch.stats.binomial_bound import Target
 from benchorch.stats.peak_rate import belief, probe
 from benchorch.stats.queueing import completions_ns, overloaded, stretches
@@ -71,7 +71,9 @@ def main(millions: int, searches: int) -> int:
 def through_the_generator() -> Iterator[Row]:
     for busy in BUSY:
         clock, due = QuickClock(), schedule(busy, MILLION, 1)
-        served = serve(Line(due.tolist(), 2**62), [constant(clock)], clock, servers=1, max_batch=1)
+        served = serve(
+            QueryQueue(due.tolist(), 2**62), [constant(clock)], clock, servers=1, max_batch=1
+        )
         ended = np.asarray(served.started_ns) + np.asarray(served.durations_ns)
         differ = int((ended != completions_ns(due, np.full(MILLION, MS), 1)).sum())
         yield Row(

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchorch.cli.commands.conversion_catalog import Catalog, Conversion
-from benchorch.cli.commands.conversions import standing
+from benchorch.cli.commands.conversions import availability
 from benchorch.config.directories import builtin_directory
 from benchorch.domain.artifact import Format
 from benchorch.domain.result import TrialResult
@@ -190,7 +190,7 @@ def _cells(catalog: Catalog, names: Sequence[str], model: str, work: Path) -> di
     for name in names:
         opened = catalog.open(name)
         if opened.problems or opened.retired:
-            found[name] = Cell(state="skipped", why=standing(opened).reason)
+            found[name] = Cell(state="skipped", why=availability(opened).reason)
     return {name: found[name] for name in names if name in found}
 
 
@@ -365,7 +365,7 @@ def _worst(cell: Cell) -> tuple[float | None, ...]:
 def _not_here(catalog: Catalog, names: Sequence[str]) -> str:
     rows = []
     for name in names:
-        stands = standing(catalog.open(name))
+        stands = availability(catalog.open(name))
         if not stands.hardware:
             rows.append([f"`{name}`", _one_line(stands.reason), _one_line(stands.enable)])
     if not rows:

@@ -53,7 +53,7 @@ def cases(*names: str) -> list[Any]:
     return [pytest.param(name, marks=[pytest.mark.slow] * is_slow(name)) for name in names]
 
 
-def runnable(name: str, model: str = "", **settings: Any) -> lab.Chain:
+def runnable(name: str, model: str = "", **settings: Any) -> lab.TrialSetup:
     """The chain; skips where it cannot run on this machine's CPU, and says why."""
     chain = lab.chain_of(name, model or MODELS.get(name, "Mlp"), **settings)
     reason = lab.cannot_run(chain)

@@ -222,7 +222,7 @@ HYDRAS = {
 def test_hydras_own_settings_let_none_in(name: str, tmp_path: Path) -> None:
     (tmp_path / "foreign.yaml").write_text(f"{QUIET}\n{as_yaml({'hydra': HYDRAS[name]})}")
     with pytest.raises(ConfigError, match=r"hydra\."):
-        refuse_foreign_code(config_loader([tmp_path]), "foreign", [])
+        refuse_foreign_code(Composer(config_loader([tmp_path]), "foreign"), [])
 
 
 def test_a_recipe_with_a_callback_ends_before_it_is_called(
@@ -245,4 +245,4 @@ def test_a_recipe_with_a_callback_ends_before_it_is_called(
 
 @pytest.mark.parametrize("words", [[], ["hydra/sweeper=basic", "hydra.mode=MULTIRUN"]])
 def test_hydras_own_plugins_are_let_in(words: list[str]) -> None:
-    refuse_foreign_code(config_loader(), "config", words)
+    refuse_foreign_code(Composer(config_loader()), words)

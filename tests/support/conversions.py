@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 from unittest import mock
 
 import numpy as np
@@ -26,6 +26,7 @@ from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.session import Session
 from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.domain.trial import ConfigNode
+from benchorch.hardware.host import cpu_isa
 from benchorch.host.environment import package_versions
 from benchorch.interfaces.model import Model
 from benchorch.interfaces.runtime import Executable, LoadRequest
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
-TESTS = Path(__file__).resolve().parent
+TESTS = Path(__file__).resolve().parents[1]
 CONF = TESTS.parent / "conf"
 NAMES = sorted(
     path.stem for path in (CONF / "conversion").glob("*.yaml") if not path.stem.startswith("_")
@@ -115,14 +116,16 @@ def _composer() -> Composer:
 @cache
 def spec_of(name: str) -> ConfigNode:
     """A trial's spec around a conversion, joined ones and other tools' names too."""
-    return _composer().cells(["model=mlp", f"conversion={name}"])[0].config
-
-
-def conversion(name: str) -> dict[str, Any]:
-    """The conversion's node."""
-    node = spec_of(name)["conversion"]
-    assert isinstance(node, dict)
-    return dict(node)
+    spec = _composer().cells(["model=mlp", f"conversion={name}"])[0].config
+    if any("vnni" in flag for flag in cpu_isa()):
+        return spec
+    # Without VNNI, int8 products of ONNX Runtime saturate unless weights use one bit less.
+    node = cast(Mapping[str, Any], spec["conversion"])
+    steps = {
+        key: {**step, "reduce_range": True} if "reduce_range" in step else step
+        for key, step in (node.get("steps") or {}).items()
+    }
+    return {**spec, "conversion": {**node, "steps": steps}}
 
 
 @cache
@@ -237,7 +240,7 @@ import json, sys
 from pathlib import Path
 import numpy as np
 sys.path.insert(0, sys.argv[1])
-import conversion_lab as lab
+from support import conversions as lab
 asked = json.loads(sys.argv[2])
 chain = lab.chain_of(asked["name"], asked["model"])
 executable = lab.loaded(chain, lab.decode(lab.Built, asked["built"]))

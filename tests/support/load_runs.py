@@ -199,7 +199,7 @@ class LockstepLine(QueryQueue):
 
     def pop(self) -> int | None:
         self._clock.now_ns()  # nobody takes before its turn
-        place = super().take()
+        place = super().pop()
         if place is None:
             self._clock.leave()
         return place

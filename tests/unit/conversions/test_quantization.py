@@ -62,7 +62,7 @@ MORE = [
 """Their imports and their fresh processes take minutes together."""
 
 
-def runnable(name: str, model: str) -> lab.Chain:
+def runnable(name: str, model: str) -> lab.TrialSetup:
     chain = lab.chain_of(name, model)
     reason = lab.cannot_run(chain)
     if reason:
@@ -106,7 +106,7 @@ def test_a_compiler_takes_what_pt2e_marked(part: str, tmp_path: Path) -> None:
 
 
 def request_of(
-    chain: lab.Chain, out: Path, *, scale: float = 1, module: torch.nn.Module | None = None
+    chain: lab.TrialSetup, out: Path, *, scale: float = 1, module: torch.nn.Module | None = None
 ) -> BuildRequest:
     """A step's request, its calibration inputs that much larger than the model's own."""
 

@@ -29,7 +29,7 @@ from support import conversions as lab
 SHORT = {"wait": 2, "warmup": 1, "active": 3}
 
 
-def request_of(chain: lab.Chain, made: lab.Built, directory: Path) -> CaptureRequest:
+def request_of(chain: lab.TrialSetup, made: lab.Built, directory: Path) -> CaptureRequest:
     def load(profile_dir: Path | None) -> Loaded:
         executable = lab.loaded(chain, made, profile_dir=profile_dir)
         calls = [executable.bind(lab.inputs_of(chain, index)) for index in range(2)]
