@@ -90,13 +90,14 @@ class TrialSetup:
         )
 
     def _unfit(self, device: str) -> str | None:
-        """Why this model is none that the chain can begin with, or None."""
+        """Why the chain cannot take this model as its input, or None."""
         links: list[Step | Runtime] = [*(step for _, step in self.steps), self.runtime]
         given, taken = self.model.gives, type(links[0]).consumes
         if not set(given) & set(taken):
-            return f"begins with {' or '.join(taken)}, and this model is {' and '.join(given)}."
+            expected, provided = " or ".join(taken), " and ".join(given)
+            return f"the conversion expects {expected} as input; this model provides {provided}."
         if Format.MODULE not in given and not self.steps and device != "cpu":
-            return f"this model is {' and '.join(given)}, which runs by itself on processors only."
+            return f"this model is {' and '.join(given)}, which runs without a step on CPUs only."
         return None
 
     def calibration(self, number: int) -> Mapping[str, NDArray[generic]]:

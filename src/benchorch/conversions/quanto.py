@@ -85,7 +85,7 @@ class Quanto(StateStep):
         layers = _layers(module)
         if not any(layer["weights"] != "none" for layer in layers.values()):
             raise BuildError(
-                "optimum-quanto takes Linear and Conv2d, and the model has neither.",
+                "optimum-quanto quantises only Linear and Conv2d layers; this model has none.",
                 remedy="choose another conversion for this model",
             )
         if self.weights in _PACKED:

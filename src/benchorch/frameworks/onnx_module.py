@@ -158,9 +158,9 @@ def _read(path: Path) -> Any:
     try:
         model = onnx.load(str(path), load_external_data=False)
     except DecodeError as error:
-        raise ValueError("it is no ONNX file, or cut short") from error
+        raise ValueError("not a valid ONNX file (wrong format or truncated)") from error
     if not model.graph.node:
-        raise ValueError("it is no ONNX file: there is no graph in it")
+        raise ValueError("not a valid ONNX file: it contains no graph")
     return model
 
 

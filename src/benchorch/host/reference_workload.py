@@ -45,7 +45,7 @@ def disturbance(before_ns: float, after_ns: float, best_ns: float, tolerance_rat
     if not late:
         return ""
     return (
-        f"A fixed piece of work took longer than at its best: {' and '.join(late)} this process; "
+        f"The reference workload took longer than at its best: {' and '.join(late)} this process; "
         f"{tolerance_ratio:.1%} is allowed."
     )
 

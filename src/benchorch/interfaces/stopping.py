@@ -24,7 +24,7 @@ class Stopping(ABC):
         """Reason to stop, e.g. ``converged``; None while a further process is needed.
 
         Args:
-            medians_ns: each finished process's headline: its steady median per query.
+            medians_ns: each finished process's primary metric: its steady median per query.
             elapsed_s: seconds spent measuring this trial so far.
             log_ratios: one logarithm of baseline's over candidate's time for each process that
                 was paired; empty where nothing is compared.

@@ -47,7 +47,7 @@ def symbol_problems(shape: Json, workload: Workload) -> list[str]:
     """Symbols of a shape without a value, or with one that is no size."""
     symbols = [size for size in _sizes(shape) if isinstance(size, str) and size.isidentifier()]
     missing = [
-        f"symbol {symbol!r} has no value; set workload.{symbol}=..."
+        f"symbol {symbol!r} has no value; set +workload.{symbol}=..."
         f"{suggest(symbol, workload.symbols)}"
         for symbol in symbols
         if symbol not in workload.symbols

@@ -60,8 +60,8 @@ class TransformersModel(DeclaredModel):
             kind = getattr(transformers, self.architecture, None)
             if getattr(kind, "config_class", None) is None:
                 raise BuildError(
-                    f"{self.architecture!r} is no model class of transformers "
-                    f"{transformers.__version__}.{catalog.near(self.architecture)}"
+                    f"transformers {transformers.__version__} has no model class "
+                    f"{self.architecture!r}.{catalog.near(self.architecture)}"
                 )
             with seeded(seed):
                 model: Any = self._fetch(kind) if self.pretrained else self._random(kind)

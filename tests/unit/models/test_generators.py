@@ -161,7 +161,7 @@ def test_a_missing_shape_is_told() -> None:
 def test_a_symbol_that_several_tensors_lack_is_told_once() -> None:
     tensor: Json = {"shape": ["batch_size", "seq_len"], "generator": "normal"}
     found = input_set({"a": tensor, "b": tensor}).problems(Workload(symbols={"batch_size": 1}))
-    assert found == ["symbol 'seq_len' has no value; set workload.seq_len=..."]
+    assert found == ["symbol 'seq_len' has no value; set +workload.seq_len=..."]
 
 
 def test_a_misspelt_symbol_is_guessed() -> None:

@@ -249,7 +249,9 @@ def test_its_own_exports_compute_the_same(name: str, lit: Path, tmp_path: Path) 
 @pytest.mark.parametrize("name", OWN)
 def test_another_module_is_a_skip_that_says_why(name: str) -> None:
     reason = lab.chain_of(name).unavailable
-    assert reason == "begins with lightning_module, and this model is module and callable."
+    assert reason == (
+        "the conversion expects lightning_module as input; this model provides module and callable."
+    )
 
 
 def test_an_override_that_refuses_or_makes_several_is_told(lit: Path, tmp_path: Path) -> None:

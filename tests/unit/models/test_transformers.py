@@ -171,7 +171,7 @@ def test_an_input_that_forward_does_not_take_is_told() -> None:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"architecture": "BertConfig"}, "'BertConfig' is no model class of transformers"),
+        ({"architecture": "BertConfig"}, "has no model class 'BertConfig'"),
         ({"config": {**BERT, "hidden_size": 15}}, "cannot be built from config"),
         ({"config": {**BERT, "hidden_size": "wide"}}, "cannot be built from config"),
     ],

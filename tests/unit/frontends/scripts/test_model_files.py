@@ -107,7 +107,7 @@ def test_sizes_that_are_missing_or_unknown_are_told(
 def test_what_is_no_graph_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "net.onnx").write_bytes(content)
     found = found_in(tmp_path / "net.onnx", tmp_path)
-    assert "it is no ONNX file" in found["problem"]["message"]
+    assert "not a valid ONNX file" in found["problem"]["message"]
 
 
 def test_whole_numbers_are_zeros_and_ones(tmp_path: Path) -> None:
