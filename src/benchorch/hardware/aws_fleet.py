@@ -13,7 +13,7 @@ _ALIVE = ("pending", "running", "stopping", "stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Ec2Instance:
     """One instance that may cost something.
 
     Attributes:
@@ -33,7 +33,7 @@ class Machine:
     launched_at: str
 
 
-def machines(cluster: str) -> Sequence[Machine]:
+def machines(cluster: str) -> Sequence[Ec2Instance]:
     """Every instance of a cluster that is not gone, the oldest first."""
     filters = [
         {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]},
@@ -49,7 +49,7 @@ def machines(cluster: str) -> Sequence[Machine]:
     return sorted(found, key=lambda machine: machine.launched_at)
 
 
-def end_workers(cluster: str, say: Callable[[str], None]) -> Sequence[Machine]:
+def end_workers(cluster: str, say: Callable[[str], None]) -> Sequence[Ec2Instance]:
     """Terminate the instances that Ray launched, which Terraform does not manage, and wait."""
     workers = [machine for machine in machines(cluster) if machine.role != "head"]
     if workers:
@@ -84,10 +84,10 @@ def empty_place(url: str, say: Callable[[str], None]) -> int:
     return removed
 
 
-def _machine(instance: dict[str, Any]) -> Machine:
+def _machine(instance: dict[str, Any]) -> Ec2Instance:
     tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
     spot = instance.get("InstanceLifecycle") == "spot"
-    return Machine(
+    return Ec2Instance(
         instance_id=instance["InstanceId"],
         kind=instance["InstanceType"],
         role=tags.get(ROLE_TAG, "worker"),

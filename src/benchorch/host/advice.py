@@ -13,7 +13,7 @@ from typing import cast
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Calibration, Conditions
 from benchorch.host.noise_grade import Grade
-from benchorch.host.pinning import Placement
+from benchorch.host.pinning import PinnedCpus
 from benchorch.units import format_bytes
 
 GOOD, NOTE, BAD = "good", "note", "bad"
@@ -59,7 +59,7 @@ class HostReadings:
     host: Mapping[str, Json]
     threads: int
     cores: int
-    placement: Placement
+    placement: PinnedCpus
     conditions: Conditions
     grade: Grade
     calibration: Calibration

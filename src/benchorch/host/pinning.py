@@ -20,7 +20,7 @@ _NODES = "sys/devices/system/node"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class PinnedCpus:
     """Processors on which a process should run.
 
     Attributes:
@@ -73,7 +73,7 @@ def pinned(threads: int) -> Iterator[tuple[int, ...]]:
         _confine(0, tuple(before))
 
 
-def placement(threads: int, root: Path = ROOT) -> Placement:
+def placement(threads: int, root: Path = ROOT) -> PinnedCpus:
     """Whole cores of one memory node where they suffice, and rather not processor 0.
 
     The first hyperthread of each core; the others stay idle. Processor 0 comes last, as it is
@@ -84,12 +84,12 @@ def placement(threads: int, root: Path = ROOT) -> Placement:
         root: where ``sys`` is.
     """
     if not hasattr(os, "sched_setaffinity"):
-        return Placement(reason="this platform does not let a process choose its processors")
+        return PinnedCpus(reason="this platform does not let a process choose its processors")
     cores = _cores(root)
     if not 1 <= threads <= len(cores):
-        return Placement(reason=f"{threads} threads need as many cores; there are {len(cores)}")
+        return PinnedCpus(reason=f"{threads} threads need as many cores; there are {len(cores)}")
     chosen = _nearest(cores, threads)
-    return Placement(cpus=tuple(sorted(core.cpu for core in chosen)))
+    return PinnedCpus(cpus=tuple(sorted(core.cpu for core in chosen)))
 
 
 def _nearest(cores: Sequence[_Core], count: int) -> list[_Core]:

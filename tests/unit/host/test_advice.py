@@ -9,7 +9,7 @@ from benchorch.domain.measurement import Calibration, Conditions
 from benchorch.host.advice import BAD, GOOD, NOTE, HostFinding, HostReadings, findings
 from benchorch.host.environment import describe_host
 from benchorch.host.noise_grade import judge
-from benchorch.host.pinning import Placement
+from benchorch.host.pinning import PinnedCpus
 
 HOST: dict[str, Any] = {
     "address_randomisation": 2,
@@ -28,7 +28,7 @@ QUIET = HostReadings(
     host=HOST,
     threads=2,
     cores=4,
-    placement=Placement(cpus=(1, 2)),
+    placement=PinnedCpus(cpus=(1, 2)),
     conditions=Conditions(foreign_ratio=0.01, steal_ratio=0.0, throttled_periods=0),
     grade=judge([1_000_000] * 1000, 0.0),
     calibration=Calibration(pair_cost_ns=40.0, step_ns=10.0),
@@ -127,7 +127,7 @@ def test_a_noisy_virtual_machine_is_told_what_its_neighbours_cost() -> None:
         (host(transparent_huge_pages=None), "memory"),
         (conditions(foreign_ratio=None), "other work"),
         (conditions(steal_ratio=None), "stolen time"),
-        (replace(QUIET, placement=Placement(reason="this platform cannot")), "pinning"),
+        (replace(QUIET, placement=PinnedCpus(reason="this platform cannot")), "pinning"),
         (replace(QUIET, device={"unavailable": "NVML cannot be used"}), "GPU"),
     ],
 )

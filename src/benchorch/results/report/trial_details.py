@@ -25,14 +25,14 @@ _MACHINE = (
 Fact = tuple[str, str]
 
 
-class Machine(NamedTuple):
+class MachineFacts(NamedTuple):
     """A machine and the trials that ran on it."""
 
     name: str
     facts: tuple[Fact, ...]
 
 
-def machines(rows: Sequence[ReportRow]) -> list[Machine]:
+def machines(rows: Sequence[ReportRow]) -> list[MachineFacts]:
     """Each machine once."""
     found: dict[tuple[Fact, ...], list[ReportRow]] = {}
     for row in rows:
@@ -41,7 +41,7 @@ def machines(rows: Sequence[ReportRow]) -> list[Machine]:
     return [_with_trials(facts, ran) for facts, ran in found.items()]
 
 
-def _with_trials(facts: Sequence[Fact], rows: Sequence[ReportRow]) -> Machine:
+def _with_trials(facts: Sequence[Fact], rows: Sequence[ReportRow]) -> MachineFacts:
     results = [row.result for row in rows if row.result is not None]
     more = {
         "packages": ", ".join(dict.fromkeys(_packages(results))),
@@ -50,7 +50,7 @@ def _with_trials(facts: Sequence[Fact], rows: Sequence[ReportRow]) -> Machine:
         "plans": ", ".join(dict.fromkeys(row.run.plan_id for row in rows)),
     }
     name = dict(facts).get("host") or "a machine"
-    return Machine(name, (*facts, *((name, text) for name, text in more.items() if text)))
+    return MachineFacts(name, (*facts, *((name, text) for name, text in more.items() if text)))
 
 
 def _packages(results: Sequence[TrialResult]) -> Iterator[str]:
