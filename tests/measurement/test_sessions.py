@@ -34,7 +34,7 @@ def test_sequential_data_without_canaries_have_a_ratio_and_no_verdict() -> None:
     for a, b in ((None, (CANARY_NS, CANARY_NS)), ((CANARY_NS, CANARY_NS), None), (None, None)):
         found = verdict(once("a", canaries_ns=a), once("b", 9e6, canaries_ns=b))
         assert found.verdict == "refused"
-        assert "no canaries" in found.reason
+        assert "no reference workloads" in found.reason
         assert "protocol.canary_tolerance_ratio" in found.remedy
         assert found.ratio is not None
         assert found.ratio.low is None

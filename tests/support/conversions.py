@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, final
 from unittest import mock
 
 import numpy as np
@@ -116,16 +116,14 @@ def _composer() -> Composer:
 @cache
 def spec_of(name: str) -> ConfigNode:
     """A trial's spec around a conversion, joined ones and other tools' names too."""
-    spec = _composer().cells(["model=mlp", f"conversion={name}"])[0].config
-    if any("vnni" in flag for flag in cpu_isa()):
-        return spec
-    # Without VNNI, int8 products of ONNX Runtime saturate unless weights use one bit less.
-    node = cast(Mapping[str, Any], spec["conversion"])
-    steps = {
-        key: {**step, "reduce_range": True} if "reduce_range" in step else step
-        for key, step in (node.get("steps") or {}).items()
-    }
-    return {**spec, "conversion": {**node, "steps": steps}}
+    return _composer().cells(["model=mlp", f"conversion={name}"])[0].config
+
+
+def conversion(name: str) -> dict[str, Any]:
+    """The conversion's node."""
+    node = spec_of(name)["conversion"]
+    assert isinstance(node, dict)
+    return dict(node)
 
 
 @cache
@@ -154,6 +152,10 @@ def chain_of(
         changes: other parameters of steps, by the step's name.
     """
     spec = json.loads(json.dumps(spec_of(name)))
+    if not any("vnni" in flag for flag in cpu_isa()):
+        # Without VNNI, int8 products of ONNX Runtime saturate unless weights use one bit less.
+        for step in (spec["conversion"].get("steps") or {}).values():
+            step.update({"reduce_range": True} if "reduce_range" in step else {})
     for step, parameters in (changes or {}).items():
         spec["conversion"]["steps"][step].update(parameters)
     workload = Workload(symbols={"batch_size": batch_size}, dynamic=dynamic)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy import float64
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
+
 
 MOST_EXACT = 20
 """Pairs up to which every one of the 2**n ways to flip signs is looked at."""
@@ -45,6 +47,8 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     Fisher, *The Design of Experiments*, 1935; the random version with the seen one counted:
     Phipson and Smyth, *Permutation p-values should never be zero*, 2010.
     """
+    import numpy as np  # late: `compare --help` and `gate --help` import this module
+
     sizes = np.sort(np.abs(np.asarray(differences, dtype=np.float64)))
     seen = abs(math.fsum(differences))
     # Sums of the same numbers in another order differ in their last digits.
@@ -65,6 +69,8 @@ def _share_of_all(sizes: NDArray[float64], reached: float) -> float:
     Sums of one half of the differences are counted against the sorted sums of the other: 2**20
     ways cost two thousand sums.
     """
+    import numpy as np  # late: `compare --help` and `gate --help` import this module
+
     middle = sizes.size // 2
     some, others = _all_sums(sizes[:middle]), np.sort(_all_sums(sizes[middle:]))
     above = others.size - np.searchsorted(others, reached - some, side="left")
@@ -74,6 +80,8 @@ def _share_of_all(sizes: NDArray[float64], reached: float) -> float:
 
 def _all_sums(sizes: NDArray[float64]) -> NDArray[float64]:
     """The sums under all flips of signs, shape (2**n,)."""
+    import numpy as np  # late: `compare --help` and `gate --help` import this module
+
     sums = np.zeros(1)
     for size in sizes:
         sums = np.concatenate((sums + size, sums - size))
@@ -85,6 +93,8 @@ def cliffs_delta(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
     Source: Cliff, *Dominance statistics*, 1993.
     """
+    import numpy as np  # late: `compare --help` and `gate --help` import this module
+
     mine, other = np.asarray(ours)[:, None], np.asarray(theirs)[None, :]
     return float(np.mean(np.sign(other - mine)))
 

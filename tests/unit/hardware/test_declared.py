@@ -43,7 +43,7 @@ def test_this_machine_is_always_local() -> None:
 
 @pytest.mark.usefixtures("no_firmware")
 def test_a_node_that_does_not_say_what_it_is_is_refused() -> None:
-    assert "does not say" in str(ec2().mismatch())
+    assert "is not declared" in str(ec2().mismatch())
 
 
 @pytest.mark.usefixtures("no_firmware")
