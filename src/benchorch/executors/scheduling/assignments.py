@@ -179,11 +179,11 @@ class TaskAssignments:
         """Failures of all queued trials of a kind, for which no node comes."""
         results = []
         for queued in self._queues[kind].clear():
-            message = reason
+            cause, message = failure, reason
             if queued.attempt > 1:
                 lost = f"Lost its node in attempt {queued.attempt - 1}, and no other took over"
-                failure, message = "node_lost", f"{lost}: {reason}"
-            why = Failure(stage="schedule", kind=failure, message=message, remedy=remedy)
+                cause, message = "node_lost", f"{lost}: {reason}"
+            why = Failure(stage="schedule", kind=cause, message=message, remedy=remedy)
             results.append(self._fail(queued.trial, queued.attempt, why))
         return tuple(results)
 
