@@ -186,7 +186,7 @@ def test_files_that_are_models_are_benchmarked_like_scripts(place):
     assert ran == {(m, c) for m in ("net", "Net") for c in ("eager", "onnxruntime", "export")}
     assert {result["outcome"] for result in results} == {"ok"}
     assert all(result["parity"]["passed"] for result in results)
-    assert "and this model is onnx and callable" in done.stdout
+    assert "this model provides onnx and callable" in done.stdout
 
 
 @pytest.mark.slow

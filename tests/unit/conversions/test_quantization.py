@@ -311,7 +311,7 @@ class Copies(torch.nn.Module):
     [
         (TorchAo(scheme="int8_weight_only"), "quantises torch.nn.Linear, and the model has no"),
         (TorchAo(scheme="int4_weight_only"), "its output size of 16, and the model has no"),
-        (Quanto(weights="int8"), "Linear and Conv2d, and the model has neither"),
+        (Quanto(weights="int8"), "Linear and Conv2d layers; this model has none"),
         (DynamicQuantization(), "Linear, LSTM and GRU, and the model has none"),
         (FxQuantization(), "found no layer in the model"),
         (Pt2e(), "found nothing in the model"),

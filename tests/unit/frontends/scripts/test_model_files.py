@@ -147,7 +147,7 @@ def test_conversions_of_a_graph_take_it_as_it_is(tmp_path: Path, name: str) -> N
 @pytest.mark.parametrize("name", ["inductor", "export", "bf16", "torchscript", "lightning_onnx"])
 def test_conversions_that_need_a_torch_module_are_skips(tmp_path: Path, name: str) -> None:
     chain = chain_with(name, model_of(graph(tmp_path / "net.onnx", 8, 4), tmp_path))
-    assert "and this model is onnx and callable." in str(chain.unavailable)
+    assert "this model provides onnx and callable." in str(chain.unavailable)
 
 
 def test_another_opset_is_refused(tmp_path: Path) -> None:
