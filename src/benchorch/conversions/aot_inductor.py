@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.identity.compilers import GENERATED
 from benchorch.frameworks.inductor_cache_directory import inductor_cache
 from benchorch.frameworks.torch_call import autocast_dtype, program_on
 from benchorch.frameworks.torch_program import load_program
@@ -31,7 +32,7 @@ class AotInductor(FileStep):
 
     consumes = (Format.EXPORTED_PROGRAM,)
     produces = Format.AOTI_PACKAGE
-    depends_on = ("arch", "compute_capability", "cpu_isa", "threads")
+    depends_on = ("arch", "compute_capability", "cpu_isa", "threads", *GENERATED)
     version = 2  # 2: tells of autocast
 
     freezing: bool = False

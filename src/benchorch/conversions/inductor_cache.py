@@ -10,6 +10,7 @@ from typing import Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.identity.compilers import GENERATED
 from benchorch.frameworks.inductor_cache_directory import inductor_cache
 from benchorch.frameworks.torch_call import call_by_keyword, live_tensors, module_in
 from benchorch.frameworks.upstream_errors import wrap_errors
@@ -37,7 +38,7 @@ class InductorCompile(FileStep):
 
     consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
     produces = Format.INDUCTOR_CACHE
-    depends_on = ("arch", "compute_capability", "cpu_isa", "threads")
+    depends_on = ("arch", "compute_capability", "cpu_isa", "threads", *GENERATED)
     version = 2  # 2: options for Dynamo beside Inductor's
 
     mode: Literal[

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from benchorch.conversions.quantization import missing, quietly
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.identity.compilers import KERNELS
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
 
@@ -58,7 +59,7 @@ class TorchAo(StateStep):
 
     requires = ("torch", "torchao")
     # Weights of 4 bits are packed for the registers of the processor.
-    depends_on = ("compute_capability", "cpu_isa")
+    depends_on = ("compute_capability", "cpu_isa", *KERNELS)
 
     scheme: Scheme
     group_size: Literal[32, 64, 128] = 32

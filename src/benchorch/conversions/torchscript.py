@@ -10,6 +10,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
+from benchorch.frameworks.identity.compilers import KERNELS
 from benchorch.frameworks.torch_call import floating_dtypes, tensors_in, tensors_of
 from benchorch.frameworks.torch_tracing import open_axes, traceable
 from benchorch.frameworks.torchscript_files import write_script
@@ -38,7 +39,7 @@ class TorchScript(FileStep):
     consumes = (Format.MODULE,)
     produces = Format.TORCHSCRIPT
     # A host without a GPU has none: the fact tells the two kinds of traces apart.
-    depends_on = ("arch", "compute_capability")
+    depends_on = ("arch", "compute_capability", *KERNELS)
     version = 2  # 2: with how it is called
 
     method: Literal["trace", "script"] = "trace"

@@ -26,6 +26,7 @@ from benchorch.interfaces.conversion import BuildRequest, FileStep, ModuleStep, 
 from benchorch.interfaces.runtime import LoadRequest, Runtime
 from benchorch.interfaces.store import Store
 from benchorch.trial.build_keys import Keys, Unknown
+from benchorch.trial.identity_stamps import Stamps
 from benchorch.trial.stages import Built
 
 if TYPE_CHECKING:
@@ -64,7 +65,14 @@ def build(
         say: called with a short phrase before each slow thing.
     """
     load = _loader(setup, say)
-    keys = Keys(setup, threads=threads, directory=session.directory, load=load)
+    folder = store.stamps()
+    keys = Keys(
+        setup,
+        threads=threads,
+        directory=session.directory,
+        load=load,
+        stamps=Stamps(folder=folder) if folder else None,
+    )
     keys.find_out()
     job = _Job(
         setup=setup,
