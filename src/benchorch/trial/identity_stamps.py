@@ -69,6 +69,18 @@ class Stamps:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_json(self._file(request), cast(Json, stamp))
 
+    def verdicts(self) -> Sequence[tuple[str, str]]:
+        """Each model, and whether it is known without loading; if not, why."""
+        found = []
+        for path in sorted(self.folder.glob("*.json")) if self.folder.is_dir() else ():
+            with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+                stamp = json.loads(path.read_bytes())
+                asked = stamp["identity"].get("asked", {})
+                named = (asked.get(name) for name in ("factory", "module", "call", "class"))
+                model = next(filter(None, named), str(asked))
+                found.append((str(model), _verdict(stamp)))
+        return found
+
     def _read(self, request: ConfigNode) -> dict[str, Any]:
         with suppress(OSError, ValueError, TypeError, KeyError):
             found = json.loads(self._file(request).read_bytes())
@@ -78,6 +90,18 @@ class Stamps:
 
     def _file(self, request: ConfigNode) -> Path:
         return self.folder / f"{digest_of(request)}.json"
+
+
+def _verdict(stamp: Mapping[str, Any]) -> str:
+    loads = int(stamp["loads"])
+    if stamp["untracked"]:
+        return f"loaded in each run: {'; '.join(map(str, stamp['untracked']))}"
+    if stamp["differed"]:
+        names = ", ".join(map(str, stamp["differed"]))
+        return f"loaded in each run: two loads of the same files differed in {names}"
+    if loads < _ENOUGH_LOADS:
+        return "loaded in the next run too: an identity is kept once two loads agree"
+    return f"known without loading while what its load consulted is the same ({loads} loads agreed)"
 
 
 def _differing(before: Any, after: Any) -> list[str]:

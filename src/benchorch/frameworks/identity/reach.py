@@ -144,7 +144,8 @@ class Reach:
             return
         owner = self._owner_of_function(function)
         label = f"{module_label(function.__module__)}.{function.__qualname__}"
-        self._values(f"globals.{label}", function)
+        if owner == USER or "<locals>" in function.__qualname__ or "__wrapped__" in vars(function):
+            self._values(f"globals.{label}", function)  # a package's own are in its files
         if owner == USER:
             self._code.setdefault(label, set()).add(code_digest(function.__code__))
             self._user_code(function.__code__, function.__globals__)
@@ -351,7 +352,7 @@ class Reach:
     def _one_class(self, kind: type) -> None:
         made_here = kind.__module__ not in sys.modules
         owner: Owner = USER if made_here else self._owned(kind.__module__)
-        if owner in (PYTHON, BENCHORCH):
+        if owner in (PYTHON, BENCHORCH) or kind.__module__ == "pybind11_builtins":
             return
         path = f"globals.{module_label(kind.__module__)}.{kind.__qualname__}"
         if owner == USER and not made_here:
