@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.tensors import TensorSpec, Workload
-from benchorch.host.environment import package_releases
+from benchorch.frameworks.identity.distributions import installed
 from benchorch.interfaces.model import Model
 from benchorch.models.inputs import input_set, keyword_problems
 from benchorch.models.weights import checkpoint_digest, checkpoint_problems
@@ -49,7 +49,7 @@ class DeclaredModel(Model):
         return {
             **self.requested(),
             "checkpoint": checkpoint_digest(self.checkpoint),
-            "packages": dict(package_releases(self.requires)),
+            "packages": dict(installed(self.requires)),
         }
 
     def requested(self) -> Mapping[str, Json]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Iterable, Iterator
-from importlib.metadata import Distribution
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 
 from benchorch.domain.artifact import digest_of
@@ -22,6 +24,19 @@ CLOSED = frozenset(
 """Those whose own functions are not followed into other distributions."""
 
 
+_BUILT_PER_DEVICE = frozenset({"torch"})  # whether or not the version has a device's tag
+
+
+@cache
+def installed(names: tuple[str, ...]) -> Mapping[str, str | None]:
+    """`describe` of each distribution as a whole; None where it is missing."""
+    found: dict[str, str | None] = dict.fromkeys(names)
+    for name in names:
+        with suppress(PackageNotFoundError):
+            found[name] = describe(Distribution.from_name(name), ())
+    return found
+
+
 def describe(distribution: Distribution, reached: Iterable[Path]) -> str:
     """Version and digest: of every file where they are few, else of the RECORD and those reached.
 
@@ -31,7 +46,8 @@ def describe(distribution: Distribution, reached: Iterable[Path]) -> str:
     version = distribution.version
     plain = release(version)
     contents = {path.name: file_digest(path) for path in sorted(set(reached)) if path.is_file()}
-    listed = {} if plain != version else _listed(distribution)
+    per_device = plain != version or normalised(distribution.name) in _BUILT_PER_DEVICE
+    listed = {} if per_device else _listed(distribution)
     total = digest_of({"files": dict(contents), "listed": dict(listed)})
     return f"{plain} {total[:DIGITS]}"
 
