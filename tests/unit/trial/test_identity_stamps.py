@@ -141,6 +141,17 @@ def test_a_variable_that_the_factory_reads_counts(
     assert place.identity() != first
 
 
+def test_a_variable_that_the_load_itself_sets_is_as_it_was_before(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write(before="os.environ['LAB_SET'] = 'x'; os.environ['LAB_SET']")
+    for _ in range(3):
+        monkeypatch.delenv("LAB_SET", raising=False)
+        place.identity()
+    monkeypatch.delenv("LAB_SET", raising=False)
+    assert place.loads == 2
+
+
 def test_a_module_that_shadows_another_counts(place: Place) -> None:
     place.write(before="import colorsys")
     for _ in range(3):

@@ -58,12 +58,14 @@ class Record:
         folders: whose names were listed.
         variables: environment variables that were read.
         untracked: why nobody can tell whether the load would be the same again.
+        environment: before the load, which may set variables itself.
     """
 
     files: set[str] = field(default_factory=set)
     folders: set[str] = field(default_factory=set)
     variables: set[str] = field(default_factory=set)
     untracked: set[str] = field(default_factory=set)
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
 _active: list[Record] = []
@@ -207,7 +209,7 @@ def evidence(record: Record, files: Iterable[Path], texts: Iterable[str]) -> dic
     return {
         "python": sys.version,
         "path": _import_path(),
-        "variables": {name: _variable(name) for name in variables},
+        "variables": {name: _variable(record.environment, name) for name in variables},
         "files": {name: _status(name, digest=True) for name in own},
         "loaded": {"names": loaded, "digest": _loaded_digest(loaded)},
         "places": {name: _importable(name) for name in places},
@@ -221,7 +223,7 @@ def holds(seen: Mapping[str, Any]) -> bool:
         return (
             seen["python"] == sys.version
             and seen["path"] == _import_path()
-            and all(_variable(name) == was for name, was in seen["variables"].items())
+            and all(_variable(os.environ, name) == was for name, was in seen["variables"].items())
             and all(_importable(name) == was for name, was in seen["places"].items())
             and all(_names(name) == was for name, was in seen["folders"].items())
             and all(_is_as_it_was(name, was) for name, was in seen["files"].items())
@@ -255,8 +257,8 @@ def _import_path() -> list[str]:
     return [*dict.fromkeys(places), sys.prefix]
 
 
-def _variable(name: str) -> str | None:
-    value = os.environ.get(name)
+def _variable(environment: Mapping[str, str], name: str) -> str | None:
+    value = environment.get(name)
     return None if value is None else sha256(value.encode(errors="replace")).hexdigest()
 
 

@@ -50,6 +50,9 @@ _ENVIRONMENT_WORDS = frozenset({"environ", "getenv", "environb", "getenvb"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
 _FILE = re.compile(r"[\w./~-]*[./][\w./~-]+")
 _CLOCKS = frozenset({"time", "datetime", "secrets", "uuid"})
+_OWN_SCOPE = frozenset({"globals", "eval", "exec", "vars"})
+_ANY_ATTRIBUTE = frozenset({"getattr", "attrgetter", "vars", "__dict__", "methodcaller"})
+_ANY_MODULE = frozenset({"import_module", "__import__"})
 _MOST_FUNCTIONS = 50_000
 _LONGEST_SCALAR = 200
 
@@ -74,6 +77,7 @@ class Reach:
         self._queue: deque[tuple[object, str]] = deque()
         self._seen: set[int] = set()
         self._modules: set[str] = set()
+        self._wholes: set[str] = set()
         self._attributes: set[tuple[str, str]] = set()
         self._kept: list[object] = []
         self._packages: dict[str, tuple[Distribution, set[Path]]] = {}
@@ -94,7 +98,7 @@ class Reach:
             if isinstance(found, FunctionType):
                 self._function(found, path)
             elif isinstance(found, type):
-                self._class(found)
+                self._class(found, path)
             elif isinstance(found, ModuleType):
                 self._module(found)
             elif isinstance(found, BuiltinFunctionType):
@@ -145,7 +149,9 @@ class Reach:
         owner = self._owner_of_function(function)
         label = f"{module_label(function.__module__)}.{function.__qualname__}"
         if owner == USER or "<locals>" in function.__qualname__ or "__wrapped__" in vars(function):
-            self._values(f"globals.{label}", function)  # a package's own are in its files
+            # A package's own are in its files. The path is that of this one function: others of
+            # the same name may carry other values.
+            self._values(path or f"globals.{label}", function)
         if owner == USER:
             self._code.setdefault(label, set()).add(code_digest(function.__code__))
             self._user_code(function.__code__, function.__globals__)
@@ -181,9 +187,34 @@ class Reach:
             self._local_imports(part, scope)
             self.texts.update(text for text in _texts(part.co_consts) if _FILE.fullmatch(text))
         names = sorted({name for part in nested(code) for name in part.co_names})
+        self._by_text(names, scope)
         for name in names:
             if name in scope:
                 self._named(f"globals.{module_label(module)}.{name}", scope[name], names)
+
+    def _by_text(self, names: list[str], scope: dict[str, Any]) -> None:
+        """What code may reach by a name that is put together as it runs: all there is."""
+        found = set(names)
+        if found & _OWN_SCOPE:
+            self._whole(str(scope.get("__name__", "")))
+        if found & _ANY_MODULE:
+            for name in list(sys.modules):
+                self._whole(name)
+        if found & _ANY_ATTRIBUTE:
+            for name in names:
+                if isinstance(scope.get(name), ModuleType):
+                    self._whole(scope[name].__name__)
+
+    def _whole(self, name: str) -> None:
+        """All functions and classes of a user's module."""
+        module = sys.modules.get(name)
+        if name in self._wholes or module is None or self._owners.of_module(name) != USER:
+            return
+        self._wholes.add(name)
+        self.add(module, "")
+        for key, value in sorted(vars(module).items()):
+            if isinstance(value, FunctionType | type):
+                self.value(f"globals.{module_label(module)}.{key}", value)
 
     def _named(self, path: str, value: object, names: list[str]) -> None:
         """A global: a value, or a module of which only what is named counts."""
@@ -339,22 +370,24 @@ class Reach:
             elif isinstance(value, FunctionType | type):
                 self.add(value, f"globals.{module_label(str(scope.get('__name__')))}.{name}")
 
-    def _class(self, kind: type) -> None:
+    def _class(self, kind: type, path: str) -> None:
         for base in kind.__mro__:
             if base is object or (base is not kind and id(base) in self._seen):
                 continue
             self._seen.add(id(base))
             self._kept.append(base)
-            self._one_class(base)
+            self._one_class(base, path)
         if type(kind) is not type:
             self.add(type(kind), "")
 
-    def _one_class(self, kind: type) -> None:
+    def _one_class(self, kind: type, path: str) -> None:
         made_here = kind.__module__ not in sys.modules
         owner: Owner = USER if made_here else self._owned(kind.__module__)
         if owner in (PYTHON, BENCHORCH) or kind.__module__ == "pybind11_builtins":
             return
-        path = f"globals.{module_label(kind.__module__)}.{kind.__qualname__}"
+        if not path or "<" not in kind.__qualname__:  # there is only one class of that name
+            path = "globals"
+        path = f"{path}.{module_label(kind.__module__)}.{kind.__qualname__}"
         if owner == USER and not made_here:
             self.add(sys.modules[kind.__module__], "")
         closed = isinstance(owner, Distribution) and is_closed(owner)
@@ -370,6 +403,8 @@ class Reach:
             plain = getattr(one, "__func__", getattr(one, "fget", one))
             if isinstance(plain, FunctionType) and (not closed or self._is_users(plain)):
                 self.add(plain, f"{path}.{name}")
+            elif isinstance(one, bool | int | float | str) and not (closed or name[:2] == "__"):
+                self._package_value(f"{path}.{name}", one)
 
     def _is_users(self, function: FunctionType) -> bool:
         """Whether a user's function was put in place of a package's."""

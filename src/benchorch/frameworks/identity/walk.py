@@ -6,6 +6,7 @@ on to whoever looks at code.
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import functools
 import logging
@@ -13,7 +14,7 @@ import re
 import types
 import typing
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 from typing import Any
@@ -23,6 +24,7 @@ import torch
 from torch._library.custom_ops import CustomOpDef
 
 from benchorch.domain.artifact import digest_of
+from benchorch.frameworks.identity.code import code_digest
 from benchorch.frameworks.identity.distributions import file_digest
 from benchorch.frameworks.identity.leaves import MOST_ITEMS, Leaves
 from benchorch.frameworks.identity.owners import module_label
@@ -33,7 +35,7 @@ _TORCH_NAMES = (torch.dtype, torch.device, torch.layout, torch.memory_format, to
 _BY_NAME = (
     *(types.GenericAlias, types.UnionType, typing.TypeVar, typing.ParamSpec),
     *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GetSetDescriptorType),
-    *(types.MemberDescriptorType, types.ClassMethodDescriptorType, types.MethodWrapperType),
+    *(types.MemberDescriptorType, types.ClassMethodDescriptorType),
     *(slice, range, torch._ops.OpOverload, torch._ops.OpOverloadPacket),
 )
 _MODULE_NOISE = frozenset(
@@ -161,6 +163,8 @@ class Walk:
 
     def _function(self, path: str, value: types.FunctionType) -> None:
         label = f"{module_label(value.__module__)}.{value.__qualname__}"
+        if "<" in value.__qualname__:  # several functions may have that name
+            label = f"{label} {code_digest(value.__code__)[:12]}"
         self._leaves.put(path, f"function {label}")
         self._reach(value, path)
 
@@ -170,7 +174,8 @@ class Walk:
         self.value(f"{path}.__func__", value.__func__)
 
     def _builtin(self, path: str, value: types.BuiltinFunctionType) -> None:
-        self._leaves.put(path, f"builtin {value.__module__}.{value.__qualname__}")
+        module = getattr(value, "__module__", None)
+        self._leaves.put(path, f"builtin {module}.{value.__qualname__}")
         owner = value.__self__
         if isinstance(owner, type | types.ModuleType | type(None)):
             self._reach(value, path)
@@ -267,6 +272,8 @@ class Walk:
 
     def _more(self, path: str, value: object, plain: tuple[type, ...]) -> None:
         """Of a container's own class: its code, and attributes besides the items."""
+        if isinstance(value, defaultdict):
+            self.value(f"{path}.<default>", value.default_factory)
         if type(value) in plain or type(value).__module__ in ("builtins", "collections"):
             return
         self._reach(type(value), path)
@@ -313,6 +320,14 @@ class Walk:
                 place = f"{path}.nodes.{node.name}"
                 self._leaves.put(place, f"{node.op} {node.args!r} {node.kwargs!r}")
                 self.value(f"{place}.target", node.target)
+
+    def _library(self, path: str, value: ctypes.CDLL) -> None:
+        """By the bytes of its file; its handle is an address."""
+        place = Path(str(value._name))
+        if place.is_file():
+            self._leaves.put(path, f"library {place.name} {file_digest(place)[:32]}")
+        else:
+            self._refuse(path, value)
 
     def _operator(self, path: str, value: CustomOpDef) -> None:
         """By the functions that the user registered for it."""
@@ -411,7 +426,9 @@ _KINDS: tuple[tuple[Any, Callable[[Any, str, Any], None]], ...] = (
     (types.ModuleType, Walk._python_module),
     (types.FunctionType, Walk._function),
     (types.MethodType, Walk._method),
-    (types.BuiltinFunctionType, Walk._builtin),
+    ((types.BuiltinFunctionType, types.MethodWrapperType), Walk._builtin),
+    (ctypes.CDLL, Walk._library),
+    ((ctypes._Pointer, ctypes._CFuncPtr), Walk._refuse),
     (functools.partial, Walk._partial),
     ((staticmethod, classmethod, property, functools.cached_property), Walk._wrapped),
     ((functools.partialmethod, functools._lru_cache_wrapper), Walk._wrapped),

@@ -78,6 +78,14 @@ import types, dataclasses, functools, numpy as np
 @dataclasses.dataclass
 class Config:
     scale: float = 1.0
+import collections
+plus, minus = (lambda x: x), (lambda x: -x)
+def scaled(k):
+    return lambda x: x * k
+def made(k):
+    class Made:
+        scale = k
+    return Made
 """
 ATTRIBUTES = [
     ("types.SimpleNamespace(scale=1.0)", "types.SimpleNamespace(scale=2.0)"),
@@ -97,6 +105,10 @@ ATTRIBUTES = [
     ("np.random.default_rng(1)", "np.random.default_rng(2)"),
     ("list(range(500))", "list(range(499)) + [7]"),
     ("torch.nn.functional.relu", "torch.nn.functional.gelu"),
+    ("[scaled(2), scaled(2), scaled(3)]", "[scaled(2), scaled(3), scaled(3)]"),
+    ("[made(2)(), made(2)(), made(3)()]", "[made(2)(), made(3)(), made(3)()]"),
+    ("[plus, minus]", "[minus, plus]"),
+    ("collections.defaultdict(lambda: 1)", "collections.defaultdict(lambda: 2)"),
 ]
 
 
@@ -157,6 +169,16 @@ CODE = {
         {
             **net(top="from base import B", init="self.b = B()", forward="return self.b(x)"),
             "base.py": "class A:\n    def __call__(self, x): return -x\nclass B(A):\n    pass",
+        },
+    ),
+    "function named by a text": (
+        {
+            **net(top="import helper", forward="return getattr(helper, 'f' + 'g')(x)"),
+            "helper.py": "def fg(x): return x",
+        },
+        {
+            **net(top="import helper", forward="return getattr(helper, 'f' + 'g')(x)"),
+            "helper.py": "def fg(x): return -x",
         },
     ),
     "class attribute": (
