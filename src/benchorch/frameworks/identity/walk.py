@@ -282,14 +282,16 @@ class Walk:
     def _torch_module(self, path: str, value: torch.nn.Module) -> None:
         self._leaves.put(path, _type(value))
         self._reach(type(value), path)
+        own = type(value).__module__.startswith("benchorch.")
+        noise = _MODULE_NOISE | (getattr(type(value), "not_content", frozenset()) if own else set())
         state = vars(value)
         for name in ("_parameters", "_buffers"):
             for key, tensor in state.get(name, {}).items():
                 self._weight(f"{path}.{key}", tensor)
         for name, one in sorted(state.items()):
-            if name.endswith(_NUMBERED) and isinstance(one, dict) and name not in _MODULE_NOISE:
+            if name.endswith(_NUMBERED) and isinstance(one, dict) and name not in noise:
                 self._items(f"{path}.{name}", list(one.values()))  # keys count the process's hooks
-            elif name not in _MODULE_NOISE and not _is_stamp(name, one):
+            elif name not in noise and not _is_stamp(name, one):
                 self.value(f"{path}.{name}", one)
         parts = state.get("_modules", {})
         for key, part in parts.items():
