@@ -91,7 +91,9 @@ def _prepare(engine: Any, outputs: tuple[str, ...], tensors: Mapping[str, torch.
     buffers |= {name: _output(engine, context, name) for name in outputs}
     for name, buffer in buffers.items():
         if not context.set_tensor_address(name, buffer.data_ptr()):
-            raise MeasureError(f"TensorRT refused the memory of {name}; its log contains the reason.")
+            raise MeasureError(
+                f"TensorRT refused the memory of {name}; its log contains the reason."
+            )
     results = [buffers[name] for name in outputs]
     # On the default stream TensorRT would wait for the GPU around every call.
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
