@@ -12,7 +12,7 @@ TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help bench test test-slow coverage check docs reference ui bench-overheads conversions \
+.PHONY: help bench test test-slow test-gpu coverage check docs reference ui bench-overheads conversions \
   install clean provision provision-plan status destroy test-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
@@ -25,7 +25,7 @@ bench: $(VENV)/.installed ## BERT-base through four conversions on this machine
 
 # Test files run in parallel. Ray clusters run after them, one at a time: a cluster ends as a whole
 # when one of its servers does not start in time.
-PARALLEL := -m "not (slow or ray_cluster)" --numprocesses auto --maxprocesses 4 --dist loadfile
+PARALLEL := -m "not (slow or ray_cluster)" --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 CLUSTERS := -m "ray_cluster and not slow"
 
 test: $(VENV)/.installed-dev ## the tests
@@ -38,6 +38,9 @@ coverage: $(VENV)/.installed-dev ## the tests, with the branches they take in ev
 
 test-slow: $(VENV)/.installed-dev ## the tests that take minutes
 	@$(RUN) pytest -m slow
+
+test-gpu: $(VENV)/.installed ## every GPU path on this machine, resumable; ARGS="--only clock"; nothing without a GPU
+	@$(VENV)/bin/python scripts/test_gpu.py $(ARGS)
 
 # SEEDS is how many seeds the drills are drawn from.
 SEEDS ?= 3

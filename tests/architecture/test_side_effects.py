@@ -44,6 +44,8 @@ ENVIRONMENT = {
     "frameworks/identity/consulted.py": "a user's code may take anything from the environment",
     "frameworks/identity/reach.py": "a user's code may take anything from the environment",
     "frameworks/inductor_cache_directory.py": "Inductor takes its directory from nowhere else",
+    "frameworks/tensorrt_libraries.py": "looks where the loader looks",
+    "frameworks/tf32.py": "CUDA's libraries take TF32 from nowhere else",
     "conversions/quanto.py": "the build tool beside this interpreter is found on PATH alone",
     "host/environment.py": "records the variables that sway measurements",
     "executors/scheduling/agent.py": "a trial gets the threads of the node, not those of Ray",

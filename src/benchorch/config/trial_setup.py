@@ -17,7 +17,7 @@ from benchorch.domain.protocol import Protocol
 from benchorch.domain.tensors import NOT_SYMBOLS, Example, Workload
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError
-from benchorch.interfaces.conversion import FileStep, Step
+from benchorch.interfaces.conversion import TF32_RATIO, FileStep, Step
 from benchorch.interfaces.hardware import Hardware
 from benchorch.interfaces.model import Model
 from benchorch.interfaces.runtime import Runtime
@@ -57,6 +57,11 @@ class TrialSetup:
     protocol: Protocol
     tolerance_ratio: float
     nodes: ConfigNode
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the model is called on an NVIDIA GPU."""
+        return type(self.hardware).device == "cuda"
 
     @property
     def requires(self) -> tuple[str, ...]:
@@ -138,6 +143,8 @@ class TrialSetup:
             "packages": dict(versions),
             "hardware": {fact: facts.get(fact) for fact in sorted(wanted)},
         }
+        if wanted and self.on_gpu:
+            fields["tf32"] = self.protocol.tf32  # compilers choose kernels by it
         return BuildKey(fields=fields)
 
     def _input_fields(self) -> Json:
@@ -301,6 +308,9 @@ def _tolerance_ratio(
     """What was asked for, or the largest of what each link may cost: one of them dominates."""
     runtime = cast(Runtime, parts["runtime"])
     allowed = [runtime.tolerance_ratio, *(step.tolerance_ratio for _, step in links)]
+    on_gpu = type(cast(Hardware, parts["hardware"])).device == "cuda"
+    if on_gpu and cast(Protocol, parts["protocol"]).tf32:
+        allowed.append(TF32_RATIO)
     return max(allowed) if asked is None else asked
 
 

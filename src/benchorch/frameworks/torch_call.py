@@ -149,9 +149,7 @@ def know_dataclasses(raw: object) -> None:
 
 
 def arrays_in(raw: object) -> dict[str, NDArray[generic]]:
-    """The tensors of a nested result on the host, half precision widened to float32."""
-    import torch
-
+    """The tensors of a nested result on the host, less than float32 widened to it."""
     tensors = tensors_in(raw)
     if not tensors:
         raise MeasureError(
@@ -159,9 +157,11 @@ def arrays_in(raw: object) -> dict[str, NDArray[generic]]:
             kind="no_output_tensors",
             remedy="return a tensor, a tuple, a list or a dict of tensors",
         )
-    half = (torch.float16, torch.bfloat16)
     host = [each.detach().cpu() for each in tensors]
-    wide = [each.float() if each.dtype in half else each for each in host]
+    narrow = [each.is_floating_point() and each.element_size() < 4 for each in host]
+    wide = [
+        each.float() if is_narrow else each for each, is_narrow in zip(host, narrow, strict=True)
+    ]
     return {str(index): each.numpy() for index, each in enumerate(wide)}
 
 

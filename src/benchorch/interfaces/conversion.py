@@ -34,6 +34,7 @@ class BuildRequest:
         device: ``cpu`` or ``cuda``.
         threads: how many threads one call will use, for compilers that build it in; None makes
             code that asks at run time.
+        tf32: ``protocol.tf32``, for compilers that fix it in what they build; torch has it already.
     """
 
     module: Callable[[], torch.nn.Module]
@@ -45,10 +46,14 @@ class BuildRequest:
     scratch_dir: Path
     device: str
     threads: int | None = None
+    tf32: bool = False
 
 
 SAME_ARITHMETIC_RATIO = 1e-4
 """What another order of the same float32 operations may cost."""
+
+TF32_RATIO = 5e-3
+"""What it costs to round operands of float32 products to 10 bits of mantissa, as GPUs can."""
 
 HALF_PRECISION_RATIOS = {"bfloat16": 3e-2, "float16": 5e-3}
 """What it costs to compute in a dtype of 8 or of 11 bits, whoever computes."""

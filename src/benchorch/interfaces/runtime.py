@@ -34,6 +34,7 @@ class LoadRequest:
         scratch_dir: the same directory the last step had.
         profile_dir: None but where calls will be profiled: then the runtime keeps a profile of
             its own if it can, and writes here what helps to read one.
+        tf32: ``protocol.tf32``, for libraries with a setting of their own; torch has it already.
     """
 
     module: Callable[[], torch.nn.Module]
@@ -44,6 +45,7 @@ class LoadRequest:
     threads: int
     scratch_dir: Path
     profile_dir: Path | None = None
+    tf32: bool = False
 
 
 class Executable(ABC):

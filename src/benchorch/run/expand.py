@@ -88,7 +88,9 @@ class _Drafts:
             self.problems.update(dict.fromkeys(setup.problems))
             return ""
         spec = _only_used_symbols(spec, setup)
-        trial = Trial(trial_id=self._identity(spec), labels=_labels_of(cell, setup), spec=spec)
+        trial = Trial(
+            trial_id=self._identity(spec, setup), labels=_labels_of(cell, setup), spec=spec
+        )
         self._place(trial, setup, implied)
         return trial.trial_id if trial.trial_id in self.trials else ""
 
@@ -135,9 +137,11 @@ class _Drafts:
             self._setups[key] = _open_checked(spec)
         return self._setups[key]
 
-    def _identity(self, spec: ConfigNode) -> str:
+    def _identity(self, spec: ConfigNode, setup: TrialSetup) -> str:
+        protocol = spec["protocol"]
         content = {
             **spec,
+            "protocol": protocol if setup.on_gpu else _without(protocol, "tf32"),
             "hardware": _machine(spec),
             "conversion": _without(spec["conversion"], "description"),
             "scenario": _as_digested(spec["scenario"]),

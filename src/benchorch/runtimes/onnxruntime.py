@@ -14,8 +14,10 @@ from benchorch.errors import MeasureError
 from benchorch.frameworks.onnx_files import (
     MODEL_FILE,
     OPTIMIZED_FILE,
+    own_name,
     runtime_distribution,
     size_bytes,
+    unknown_input,
 )
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.runtimes.onnx_session import (
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
 
 _DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
 """ONNX's words for floating tensors that numpy knows."""
-_RENAMED = "_orig"
-"""What torch's exporter adds to the name of an input that is returned as it came."""
 
 # Counting what runs loads the graph once more; that must not take the machine's memory.
 _LARGEST_PROFILED_BYTES = 1_000_000_000
@@ -146,13 +146,16 @@ def _session(model: Path, provider: Provider, request: LoadRequest) -> Any:
     """A session; where it is profiled, one that also writes the graph as it runs."""
     directory = request.profile_dir
     if directory is None:
-        return open_session(model, provider, request.threads, request.scratch_dir)
+        return open_session(
+            model, provider, request.threads, request.scratch_dir, tf32=request.tf32
+        )
     optimized = directory / OPTIMIZED_FILE
     session = open_session(
         model,
         provider,
         request.threads,
         request.scratch_dir,
+        tf32=request.tf32,
         profile=str(directory / "onnxruntime"),
         optimized=optimized,
     )
@@ -177,12 +180,10 @@ def _fed(session: Any, arrays: Mapping[str, NDArray[generic]]) -> dict[str, NDAr
 
 def _array_of(name: str, arrays: Mapping[str, NDArray[generic]]) -> NDArray[generic]:
     """The array of a graph's input, which the exporter renames where an output has its name."""
-    for known in (name, name.removesuffix(_RENAMED)):
-        if known in arrays:
-            return arrays[known]
-    raise MeasureError(
-        f"The graph has an input {name!r}; the model's are {', '.join(arrays)}.", kind="input_name"
-    )
+    known = own_name(name, arrays)
+    if known is None:
+        raise unknown_input(name, arrays)
+    return arrays[known]
 
 
 def _counts(
@@ -194,5 +195,6 @@ def _counts(
         return placed
     inputs = _fed(session, request.example.arrays)
     with refused("ONNX Runtime cannot profile the graph"):
-        ran = executed(directory / MODEL_FILE, provider, request.threads, inputs)
+        graph, threads = directory / MODEL_FILE, request.threads
+        ran = executed(graph, provider, threads, inputs, tf32=request.tf32)
     return {**placed, **ran}

@@ -28,6 +28,7 @@ from benchorch.interfaces.store import Store
 from benchorch.trial.build_keys import Keys, Unknown
 from benchorch.trial.identity_stamps import Stamps
 from benchorch.trial.stages import Built
+from benchorch.trial.tf32 import apply_tf32
 
 if TYPE_CHECKING:
     import torch
@@ -64,6 +65,7 @@ def build(
         threads: threads per call, which some compilers fix in what they build.
         say: called with a short phrase before each slow thing.
     """
+    apply_tf32(setup)
     load = _loader(setup, say)
     folder = store.stamps()
     keys = Keys(
@@ -163,6 +165,7 @@ class _Job:
                 scratch_dir=store.scratch(key.digest),
                 device=type(setup.hardware).device,
                 threads=self.threads,
+                tf32=setup.protocol.tf32,
             )
             step.build(request)
 
@@ -289,6 +292,7 @@ def _loader(setup: TrialSetup, say: Callable[[str], None]) -> Callable[[], torch
 
         say("loading the model")
         module = setup.model.load(setup.workload.seed)
+        apply_tf32(setup)  # the model's code may have set it
         return module.to(getattr(torch, setup.workload.dtype))
 
     return load

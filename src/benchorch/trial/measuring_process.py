@@ -27,6 +27,7 @@ from benchorch.trial.energy import measure_energy
 from benchorch.trial.interleave import interleave
 from benchorch.trial.measure import ProcessMeasurement, measure
 from benchorch.trial.stages import Baseline, BuiltTrial
+from benchorch.trial.tf32 import apply_tf32, tf32_facts
 from benchorch.trial.transfer_breakdown import transfer_breakdown
 from benchorch.trial.verify import verify
 from benchorch.units import ns_to_s
@@ -68,6 +69,7 @@ def load(trial: BuiltTrial, setup: TrialSetup, say: Say) -> LoadedTrial:
     """Load the artifact and call it once; from here on the peak of memory is the calls' own."""
     # Before anything starts threads, as numpy does: they keep the processors they were born with.
     cpus = pin(trial.threads) if trial.pin else ()
+    apply_tf32(setup)
     clock = setup.hardware.clock()
     start_bytes = own_rss_bytes()
     say("loading")
@@ -133,7 +135,7 @@ def observe(loaded: LoadedTrial, say: Say) -> ProcessRecord:
         steady_from=measured.steady_from,
         calibration=measured.calibration,
         peak_rss_bytes=max(memory.peak, memory.loaded),
-        facts=loaded.executable.facts(),
+        facts={**loaded.executable.facts(), **tf32_facts(setup)},
         conditions=conditions,
         memory=memory,
         split=passes,
@@ -285,4 +287,5 @@ def load_request(trial: BuiltTrial, setup: TrialSetup) -> LoadRequest:
         device=type(setup.hardware).device,
         threads=trial.threads,
         scratch_dir=built.scratch,
+        tf32=setup.protocol.tf32,
     )

@@ -18,7 +18,6 @@ from benchorch.conversions.onnx_export import OnnxExport
 from benchorch.conversions.torchscript import TorchScript
 from benchorch.domain.tensors import Example, TensorSpec
 from benchorch.errors import BuildError, MeasureError
-from benchorch.frameworks.tensorrt_support import refuse_open_sizes
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 from support import conversions as lab
 
@@ -203,9 +202,3 @@ def test_a_dtype_that_a_backend_cannot_compute_in_is_refused_in_a_sentence(tmp_p
     with pytest.raises((BuildError, MeasureError), match="bfloat16") as caught:
         lab.converted(lab.chain_of("bf16+onnxruntime", "Convolution"), tmp_path)
     assert "\n" not in str(caught.value)
-
-
-def test_tensorrt_refuses_a_size_that_is_left_open() -> None:
-    with pytest.raises(BuildError, match="TensorRT needs bounds for open sizes") as caught:
-        refuse_open_sizes(replace(example(), dynamic=("batch_size",)))
-    assert caught.value.remedy == "workload.dynamic=[]"

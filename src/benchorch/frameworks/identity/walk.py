@@ -62,6 +62,7 @@ _REMEDIES = {
 }
 _CLOSED_TO_ALL = "what it holds cannot be read; keep it out of the module, or give it __reduce__"
 _DEEPEST = 120
+_NATIVE_FUNCTION = ctypes.CFUNCTYPE(None).__mro__[1]
 
 
 class Walk:
@@ -430,7 +431,7 @@ _KINDS: tuple[tuple[Any, Callable[[Any, str, Any], None]], ...] = (
     (types.MethodType, Walk._method),
     ((types.BuiltinFunctionType, types.MethodWrapperType), Walk._builtin),
     (ctypes.CDLL, Walk._library),
-    ((ctypes._Pointer, ctypes._CFuncPtr), Walk._refuse),
+    ((ctypes._Pointer, _NATIVE_FUNCTION), Walk._refuse),
     (functools.partial, Walk._partial),
     ((staticmethod, classmethod, property, functools.cached_property), Walk._wrapped),
     ((functools.partialmethod, functools._lru_cache_wrapper), Walk._wrapped),
