@@ -16,7 +16,7 @@ from benchorch.host.environment import release
 
 DIGITS = 16
 _LARGEST_READ_BYTES = 32 * 2**20
-"""Of a distribution whose files are read; a larger one is what its RECORD says."""
+"""Of a distribution whose files are read; a larger one is what its RECORD lists."""
 
 CLOSED = frozenset(
     {"torch", "numpy", "scipy", "transformers", "triton", "lightning", "pytorch-lightning"}
@@ -53,7 +53,7 @@ def describe(distribution: Distribution, reached: Iterable[Path]) -> str:
 
 
 def record_digest(distribution: Distribution) -> str:
-    """SHA-256 (hex) of what a distribution's RECORD says, or of its files where it has none."""
+    """SHA-256 (hex) of what a distribution's RECORD lists, or of its files where it has none."""
     return digest_of(dict(_listed(distribution)))
 
 
@@ -63,7 +63,7 @@ def is_closed(distribution: Distribution) -> bool:
 
 
 def _listed(distribution: Distribution) -> dict[str, str]:
-    """Digest of each file that matters: as it is on the disk, or as RECORD says where it is big."""
+    """Digest of each file that matters: as it is on the disk, or as RECORD lists where it is big."""
     rows = list(_rows(distribution))
     sizes = [int(size) for _, _, size in rows if size.isdigit()]
     if rows and sum(sizes) > _LARGEST_READ_BYTES:
