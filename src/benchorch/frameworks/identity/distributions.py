@@ -63,7 +63,7 @@ def is_closed(distribution: Distribution) -> bool:
 
 
 def _listed(distribution: Distribution) -> dict[str, str]:
-    """Digest of each file that matters: as it is on the disk, or as RECORD lists where it is big."""
+    """Digest of each file that matters: as it is on the disk, or of a big one as RECORD has it."""
     rows = list(_rows(distribution))
     sizes = [int(size) for _, _, size in rows if size.isdigit()]
     if rows and sum(sizes) > _LARGEST_READ_BYTES:
