@@ -24,9 +24,11 @@ from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.domain.verdict import Verdict
 from benchorch.interfaces.model import Model
 from benchorch.models.input_variation import varied
+from benchorch.results.parity.noise import noise_between
 from benchorch.stores.local import LocalStore
 from benchorch.trial import build as stage
-from benchorch.trial.measuring_process import INPUT_SETS, check, load
+from benchorch.trial.check import check
+from benchorch.trial.measuring_process import INPUT_SETS, load
 from benchorch.trial.stages import BuiltTrial
 from benchorch.trial.verify import verify
 from support import conversions as lab
@@ -57,7 +59,10 @@ def judge_arrays(
         references_again: the baseline's second outputs of the same inputs.
         referees: the baseline's in float64.
     """
-    return verify(outputs, references, tolerance, inputs=inputs, referees=referees)
+    noise = None if references_again is None else noise_between(references, references_again)
+    return verify(
+        outputs, references, tolerance, inputs=inputs, referees=referees, noise=noise, task=task
+    )
 
 
 def judge_model(

@@ -57,10 +57,10 @@ def _varied_floats(array: NDArray[generic], number: int, rng: Generator) -> NDAr
     if way == 1 and array.ndim and array.shape[-1] > 1:
         return np.ascontiguousarray(array[..., ::-1])
     if way == 2 and bool((array < 0).any()) and bool((array > 0).any()):  # type: ignore[operator]
-        return np.negative(array)  # type: ignore[call-overload, no-any-return]
+        return np.negative(array)  # type: ignore[no-any-return]
     if way == 3:
         return _permuted(array, rng)
-    return array * scale  # type: ignore[operator, no-any-return]
+    return array * scale  # type: ignore[operator]
 
 
 def _permuted(array: NDArray[generic], rng: Generator) -> NDArray[generic]:
