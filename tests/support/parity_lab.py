@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.domain.codec import Json
+from benchorch.domain.protocol import INPUT_SETS
 from benchorch.domain.session import Session
 from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.domain.verdict import Verdict
@@ -28,7 +29,7 @@ from benchorch.results.parity.noise import noise_between
 from benchorch.stores.local import LocalStore
 from benchorch.trial import build as stage
 from benchorch.trial.check import check
-from benchorch.trial.measuring_process import INPUT_SETS, load
+from benchorch.trial.measuring_process import load
 from benchorch.trial.stages import BuiltTrial
 from benchorch.trial.verify import verify
 from support import conversions as lab

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.measurement import Conditions, Memory, Paired, ProcessRecord
+from benchorch.domain.protocol import INPUT_SETS
 from benchorch.domain.result import EnergyRecord
 from benchorch.host.interference import Interference
 from benchorch.host.memory import own_peak_bytes, own_rss_bytes, reset_own_peak
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Arrays = Mapping[str, NDArray[generic]]
-
-# Distinct inputs rotate through the calls, so that neither caches nor branch history replay one.
-INPUT_SETS = 8
 
 Say = Callable[[str], None]
 
