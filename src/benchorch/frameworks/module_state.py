@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Snapshot = Mapping[str, str]
 """A digest of each thing that may change, by what it is called."""
 
+_GENERATOR = "random generator"
 _DEEPEST = 6
 _MOST_ITEMS = 1000
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -49,14 +50,14 @@ def changes(module: torch.nn.Module, before: Snapshot, after: Snapshot) -> tuple
     """A phrase for each thing that changed, with the dropout that draws where there is one."""
     names = [name for name in after if before.get(name) != after[name]]
     phrases = [_phrase(name) for name in names]
-    if any("generator" in name for name in names):
+    if any(name.endswith(_GENERATOR) for name in names):
         active = [name for name, part in module.named_modules() if _drops(part)]
         phrases += [f"dropout is active in {name or 'the model'!r}" for name in active[:1]]
     return tuple(phrases)
 
 
 def _phrase(name: str) -> str:
-    return f"{name} advanced" if "generator" in name else f"{name} changed"
+    return f"{name} advanced" if name.endswith(_GENERATOR) else f"{name} changed"
 
 
 def _drops(part: torch.nn.Module) -> bool:

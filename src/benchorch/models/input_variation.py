@@ -49,11 +49,16 @@ def _varied(array: NDArray[generic], number: int, rng: Generator) -> NDArray[gen
 
 
 def _varied_floats(array: NDArray[generic], number: int, rng: Generator) -> NDArray[generic]:
-    """One of four ways in turn; what cannot be done to this array becomes a scaling."""
+    """One of four ways in turn; what cannot be done to this array becomes a scaling.
+
+    From the second turn on all of them are scaled, or they would be those of the first.
+    """
     import numpy as np
 
     way = number % 4
     scale = array.dtype.type(rng.uniform(0.4, 0.9))
+    if number >= 4 and array.ndim:
+        array = array * scale  # type: ignore[operator]
     if way == 1 and array.ndim and array.shape[-1] > 1:
         return np.ascontiguousarray(array[..., ::-1])
     if way == 2 and bool((array < 0).any()) and bool((array > 0).any()):  # type: ignore[operator]

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     Pairs = Sequence[tuple[Array, Array]]
 
 
+# All pairs of a row's ids are compared.
+_LONGEST_ORDER = 256
+
+
 def margins(scores: Floats, limits: Limits) -> Floats:
     """How close two scores of a row are to be a tie, shape (rows,).
 
@@ -89,15 +93,15 @@ def flipped(pairs: Pairs, ties: Sequence[NDArray[bool_] | None], limits: Limits)
     return f"{count} of {size} values are not equal (first on input {number}){allowed}."
 
 
-def tied(ids: Array, scores: Sequence[Array], limits: Limits) -> NDArray[bool_] | None:
-    """Where ids were chosen among scores that are too close to call; None without scores.
+def tied(y: Array, ids: Array, scores: Sequence[Array], limits: Limits) -> NDArray[bool_] | None:
+    """Where the ids `y` were as good a choice as the reference's; None without its scores.
 
-    Either the largest along the last axis, ``ids == scores.argmax(-1)``, or an order such as
-    topk's, with scores of the ids' own shape.
+    Either ids of the largest score along the last axis, ``ids == scores.argmax(-1)``, or an
+    order such as topk's, with scores of the ids' own shape.
 
     Parameters
     ----------
-    ids : ndarray, shape (...)
+    y, ids : ndarray, shape (...)
     scores : sequence of ndarray
         The reference's other outputs for the same input.
     """
@@ -106,28 +110,42 @@ def tied(ids: Array, scores: Sequence[Array], limits: Limits) -> NDArray[bool_] 
     for each in scores:
         if each.dtype.kind != "f" or not each.size or not np.isfinite(each).all():
             continue
+        values = np.asarray(each, dtype=np.float64)
         if each.shape[:-1] == ids.shape and each.shape[-1] > 1:
-            flat = np.asarray(each, dtype=np.float64).reshape(-1, each.shape[-1])
+            flat = values.reshape(-1, each.shape[-1])
             if np.array_equal(flat.argmax(axis=1), ids.ravel()):
-                best = np.partition(flat, -2, axis=1)[:, -2:]
-                return np.asarray(best[:, 1] - best[:, 0] <= margins(flat, limits)).reshape(
-                    ids.shape
-                )
+                return _as_good(y.ravel(), flat, limits).reshape(ids.shape)
         if each.shape == ids.shape and ids.ndim and ids.shape[-1] > 1:
-            return _neighbours_tied(np.asarray(each, dtype=np.float64), limits)
+            found = _neighbours_tied(y, ids, values, limits)
+            if found is not None:
+                return found
     return None
 
 
-def _neighbours_tied(ordered: Floats, limits: Limits) -> NDArray[bool_] | None:
-    """Where a value of a sorted row is too close to the one beside it; None for other rows."""
+def _as_good(chosen: Array, scores: Floats, limits: Limits) -> NDArray[bool_]:
+    """Rows whose chosen class scores nearly as much as the best one, shape (rows,)."""
+    import numpy as np
+
+    inside = (chosen >= 0) & (chosen < scores.shape[1])  # type: ignore[operator]
+    column = np.where(inside, chosen, 0).astype(np.int64)[:, None]
+    got = np.take_along_axis(scores, column, axis=1)[:, 0]
+    return np.asarray(inside & (got >= scores.max(axis=1) - margins(scores, limits)))
+
+
+def _neighbours_tied(
+    y: Array, ids: Array, ordered: Floats, limits: Limits
+) -> NDArray[bool_] | None:
+    """Where ids of a sorted row changed places with one too close; None for rows in no order."""
     import numpy as np
 
     flat = ordered.reshape(-1, ordered.shape[-1])
     steps = np.diff(flat, axis=1)
-    if not ((steps <= 0).all() or (steps >= 0).all()):
+    if flat.shape[1] > _LONGEST_ORDER or not ((steps <= 0).all() or (steps >= 0).all()):
         return None
     close = np.abs(steps) <= margins(flat, limits)[:, None]
     edge = np.zeros((len(flat), 1), dtype=bool)
-    # What came just after the last one is not known; it takes part in ties of its neighbour.
-    found = np.hstack([edge, close]) | np.hstack([close, edge])
-    return np.asarray(found).reshape(ordered.shape)
+    near = np.hstack([edge, close]) | np.hstack([close, edge])
+    known = (y.reshape(flat.shape)[:, :, None] == ids.reshape(flat.shape)[:, None, :]).any(axis=2)
+    # What comes just after the last one is not known, and may have taken its place.
+    known[:, -1] = True
+    return np.asarray(near & known).reshape(ordered.shape)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.domain.verdict import SliceParity
 from benchorch.results.parity.limits import LOST_FACTOR, REFEREE_FACTOR, Limits
-from benchorch.results.parity.slices import Compared, Slices, errors, tenth
+from benchorch.results.parity.slices import OF_A_ROW, Compared, Slices, errors, tenth
 
 if TYPE_CHECKING:
     from numpy import float64, int64
@@ -197,10 +197,12 @@ def _cut(part: Compared, limits: Limits) -> Iterator[tuple[SliceParity, str]]:
 
 
 def _said(found: SliceParity, limits: Limits) -> str:
-    if found.worst_ratio > limits.worst_ratio:
+    many = found.cut.endswith(OF_A_ROW)
+    most = limits.worst_of_many_ratio if many else limits.worst_ratio
+    if found.worst_ratio > most:
         return (
             f"{found.worst} has a relative error of {found.worst_ratio:.3g}; no {found.cut} may "
-            f"exceed {limits.worst_ratio:.3g}."
+            f"exceed {most:.3g}."
         )
     if found.tenth_ratio > limits.tenth_ratio:
         return (

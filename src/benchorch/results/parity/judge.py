@@ -181,10 +181,10 @@ class _Judge:
 
     def _others(self, name: str, pairs: Pairs, references: Outputs) -> Judged:
         ties = [
-            tied(ref, [other for key, other in side.items() if key != name], self.limits)
+            tied(y, ref, [other for key, other in side.items() if key != name], self.limits)
             if ref.dtype.kind in "iu"
             else None
-            for (_, ref), side in zip(pairs, references, strict=True)
+            for (y, ref), side in zip(pairs, references, strict=True)
         ]
         said = flipped(pairs, ties, self.limits)
         return Judged(reasons=(said,) if said else (), centred_ratio=None, slices=())

@@ -50,6 +50,9 @@ WORST_FACTOR = 10.0
 WORST_MOST = 0.75
 """... and never as wrong as this: zeros have 1, unrelated values 1.41, negated ones 2."""
 
+WORST_MOST_OF_MANY = 1.2
+"""Channels of single rows are so many and so small that one may be this wrong by chance."""
+
 FAINT_RATIO = 0.1
 """Slices fainter than this part of the usual one are measured against that part of it."""
 
@@ -139,6 +142,11 @@ class Limits:
     def worst_ratio(self) -> float:
         """Error of any slice."""
         return self._limit(WORST_FACTOR, WORST_MOST)
+
+    @property
+    def worst_of_many_ratio(self) -> float:
+        """Error of any channel of a single row."""
+        return self._limit(WORST_FACTOR, WORST_MOST_OF_MANY)
 
     def _limit(self, factor: float, most: float) -> float:
         """So many tolerances, at most that; a larger tolerance is the user's own word for all."""

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     Floats = NDArray[float64]
 
 
+OF_A_ROW = " of a row"
+"""How the name of a cut ends whose slices are channels, or tokens, of single rows."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
     """Sums over the elements of each slice; all of shape (slices,), float64.
@@ -198,7 +202,7 @@ class Compared:
         for axis in self.channel_axes() if last > 2 else ():
             kept = (0, 1, axis)
             groups = np.tile(self.groups_along(axis), shape[0] * shape[1])
-            yield self._slices(f"{self._axis_name(axis)} of a row", self.sums(kept), groups, kept)
+            yield self._slices(f"{self._axis_name(axis)}{OF_A_ROW}", self.sums(kept), groups, kept)
 
     def variations(self, *, low_precision: bool) -> Iterator[Slices]:
         """What varies: of each input's output as a whole, and of each channel over the rows."""
