@@ -100,7 +100,11 @@ def rings(place):
 
 OF_RINGS = [
     *("model=factory", "model.factory=rings:trained", "workload.batch_size=50"),
-    *("model.inputs={input:{shape:[batch_size,2]}}", "recorder=none", "protocol.pairing=none"),
+    *(
+        "model.inputs={input:{shape:[batch_size,2],generator:normal}}",
+        "recorder=none",
+        "protocol.pairing=none",
+    ),
     *("conversion=dynamic_int8", "parity.metric=rings:accuracy", "hydra.run.dir=out"),
 ]
 
@@ -133,7 +137,11 @@ class Noisy(torch.nn.Module):
 def test_a_random_model_is_never_the_same_and_never_fastest(place):
     (place.path / "noisy.py").write_text(RANDOM)
     words = ["model=factory", "model.factory=noisy:Noisy", "recorder=none", "hydra.run.dir=out"]
-    words += ["model.inputs={x:{shape:[4,8]}}", "conversion=[eager,torchscript]", *FAST]
+    words += [
+        "model.inputs={x:{shape:[4,8],generator:normal}}",
+        "conversion=[eager,torchscript]",
+        *FAST,
+    ]
     said = place.run(*words, code=1).stdout
     assert "torch's random generator advanced" in " ".join(said.split())
     assert "fastest" not in said
