@@ -25,7 +25,7 @@ bench: $(VENV)/.installed ## BERT-base through four conversions on this machine
 
 # Test files run in parallel. Ray clusters run after them, one at a time: a cluster ends as a whole
 # when one of its servers does not start in time.
-PARALLEL := -m "not (slow or ray_cluster)" --numprocesses auto --maxprocesses 4 --dist loadfile
+PARALLEL := -m "not (slow or ray_cluster)" --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 CLUSTERS := -m "ray_cluster and not slow"
 
 test: $(VENV)/.installed-dev ## the tests

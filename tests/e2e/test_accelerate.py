@@ -70,6 +70,7 @@ def test_each_graph_is_measured_on_each_backend_and_recorded(here, capsys):
     assert sorted(recorded) == ["segments.json", "segments.txt"]
 
 
+@pytest.mark.slow
 def test_a_machine_with_a_price_has_dollars_for_a_million_calls(here, monkeypatch):
     monkeypatch.setenv("BENCHORCH_HARDWARE_KIND", "r6i.large")
     double = benchorch.accelerate(lambda x: x @ x)

@@ -128,6 +128,7 @@ def test_the_page_works_as_printed_from_a_program_without_a_file(place):
     assert json.loads(runs[0].read_text())["name"] == "Net"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 def test_an_interrupt_ends_every_process_and_is_an_interrupt(place):
     running = python(place)

@@ -22,6 +22,7 @@ def write(place, only, *words):
     return (place.path / "page.md").read_text(), done.stdout
 
 
+@pytest.mark.slow
 def test_a_slice_is_run_written_and_not_run_again(place):
     page, _ = write(place, SLICE)
     assert "| `eager` | ✓ |" in page

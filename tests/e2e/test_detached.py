@@ -96,6 +96,7 @@ def test_a_sweep_outlives_its_terminal_is_watched_ended_and_resumed(
     assert "has ended" in place.run("cancel", plan_id, "--yes").stdout
 
 
+@pytest.mark.slow
 def test_a_driver_that_was_killed_is_dead_and_a_resumed_one_can_leave_too(
     place: Any, submitted: dict[str, Any]
 ) -> None:

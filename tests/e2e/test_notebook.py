@@ -37,6 +37,7 @@ def executed(place, *cells):
     return [[dict(one["data"]) for one in cell.outputs if "data" in one] for cell in book.cells]
 
 
+@pytest.mark.slow
 def test_results_show_themselves_and_two_runs_of_one_module_are_compared(place):
     outputs = executed(
         place, NET, RUN.format("a"), "results", "results.plot()", RUN.format("b"), "results.rows[0]"

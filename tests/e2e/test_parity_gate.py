@@ -28,6 +28,7 @@ def verdict(place, name):
     return result["parity"]
 
 
+@pytest.mark.slow
 def test_the_first_module_beyond_the_tolerance_is_named(place):
     said = place.run(*STRICT, *SMALL, *FAST, "hydra.run.dir=out", code=1).stdout
     found = verdict(place, "bf16")

@@ -24,6 +24,7 @@ def run(command: list[str], folder: Path) -> None:
     assert answer.returncode == 0, f"{shlex.join(command)}\n{answer.stdout}{answer.stderr}"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_every_file_and_command_of_the_page_works_in_its_order(tmp_path: Path) -> None:
     commands = 0
