@@ -90,9 +90,6 @@ DIVERGENCE_FACTOR = 3.0
 RANK_LEAST = 0.9
 """Least rank correlation between the similarities of all pairs of embeddings."""
 
-REGRESSION_FACTOR = 3.0
-"""The error of a target may be so many tolerances of its spread."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:

@@ -13,7 +13,6 @@ from benchorch.results.parity.limits import (
     DIVERGENCE_FACTOR,
     FLOAT32_EPSILON,
     RANK_LEAST,
-    REGRESSION_FACTOR,
     ROUNDING_EPSILONS,
     Limits,
 )
@@ -216,12 +215,12 @@ def _regression(pairs: Pairs, limits: Limits) -> Iterator[str]:
     spread = ref.std(axis=0)
     rounding = ROUNDING_EPSILONS * FLOAT32_EPSILON * np.abs(ref).max(axis=0)
     error = np.sqrt(((y - ref) ** 2).mean(axis=0))
-    excess = error - REGRESSION_FACTOR * limits.tolerance_ratio * spread - rounding
+    excess = error - limits.worst_ratio * spread - rounding
     worst = int(excess.argmax())
     if excess[worst] > 0:
         yield (
             f"target {worst} is off by {error[worst]:.3g} on average; its spread is "
-            f"{spread[worst]:.3g}, of which {REGRESSION_FACTOR * limits.tolerance_ratio:.3g} is "
+            f"{spread[worst]:.3g}, of which {limits.worst_ratio:.3g} is "
             "allowed."
         )
 
