@@ -31,11 +31,14 @@ CATCHING_EVERYTHING = {
     "trial/worker.py",
     # An extension's import may fail in as many ways as there are extensions.
     "config/components.py",
-    # Both run the user's model in another way than it asked for, and can do without the answer.
-    "trial/build.py",
+    # They run the user's model in another way than it asked for, and can do without the answer.
+    "trial/reference.py",
+    "trial/check.py",
     "trial/divergence.py",
     # An object's own way to be made again may fail as its author likes.
     "frameworks/identity/walk.py",
+    # A user's object may refuse in any way to be looked into.
+    "frameworks/module_state.py",
 }
 ENVIRONMENT = {
     "cli/commands/archive.py": "a head's start script says where runs are kept",

@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from benchorch.config.components import construct, make, suggest
+from benchorch.config.parity_setup import parity_problems
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.protocol import Protocol
@@ -32,8 +33,6 @@ T = TypeVar("T")
 
 EAGER: ConfigNode = {"_target_": "benchorch.runtimes.eager.Eager"}
 """What runs a chain that names no runtime: PyTorch itself."""
-
-_PARITY = ("inputs", "metric", "least_score")
 
 FIRST_CALIBRATION_SEED = 100_000
 
@@ -198,9 +197,8 @@ def open_trial(spec: ConfigNode) -> TrialSetup:
     }
     workload = _attempt_workload(cast(ConfigNode, spec["workload"]), problems)
     tolerance = _attempt_tolerance(conversion, problems)
-    problems.extend(
-        _limit_problems(cast(ConfigNode, spec["limits"]), cast(ConfigNode, spec["parity"]))
-    )
+    problems.extend(_limit_problems(cast(ConfigNode, spec["limits"])))
+    problems.extend(parity_problems(cast(ConfigNode, spec["parity"])))
     if not problems:
         runtime = cast(Runtime, parts["runtime"])
         problems.extend(chain_problems(cast(Sequence[tuple[str, Step]], links), runtime))
@@ -213,11 +211,6 @@ def open_trial(spec: ConfigNode) -> TrialSetup:
         nodes={"steps": steps},
         **parts,  # type: ignore[arg-type]  # no problems means that none of them is None
     )
-
-
-def parity_inputs(spec: ConfigNode) -> int:
-    """How many seeded input sets the outputs are compared on."""
-    return cast(int, cast(ConfigNode, spec["parity"])["inputs"])
 
 
 def chain_problems(links: Sequence[tuple[str, Step]], runtime: Runtime) -> list[str]:
@@ -314,27 +307,14 @@ def _tolerance_ratio(
     return max(allowed) if asked is None else asked
 
 
-def _limit_problems(limits: ConfigNode, parity: ConfigNode) -> list[str]:
+def _limit_problems(limits: ConfigNode) -> list[str]:
     known = ("build_timeout_s", "measure_timeout_s", "memory_gib")
     problems = [f"limits.{n}: unknown key.{suggest(n, known)}" for n in limits if n not in known]
-    problems += [
-        f"parity.{n}: unknown key.{suggest(n, _PARITY)}" for n in parity if n not in _PARITY
-    ]
     problems += [
         f"limits.{name}: expected a number above 0, got {value!r}."
         for name, value in limits.items()
         if not _is_positive(value) and not (name == "memory_gib" and value is None)
     ]
-    inputs = parity.get("inputs")
-    if inputs is None or not _is_size(inputs):
-        problems.append(f"parity.inputs: expected a positive whole number, got {inputs!r}.")
-    metric, least = parity.get("metric"), parity.get("least_score")
-    if metric is not None and not isinstance(metric, str):
-        problems.append(f"parity.metric: expected 'package.module:callable', got {metric!r}.")
-    if least is not None and (isinstance(least, bool) or not isinstance(least, int | float)):
-        problems.append(f"parity.least_score: expected a number, got {least!r}.")
-    elif least is not None and metric is None:
-        problems.append("parity.least_score: needs parity.metric, which gives the score.")
     return problems
 
 

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from benchorch.errors import check_options
 
+INPUT_SETS = 8
+"""Distinct inputs rotate through the calls, so that neither caches nor branch history replay one,
+and no conversion is judged on one alone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:

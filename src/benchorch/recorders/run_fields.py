@@ -222,6 +222,7 @@ def _environment_tags(environment: Mapping[str, Json]) -> Iterator[tuple[str, st
 def _verdict_tags(verdict: Verdict | None) -> Iterator[tuple[str, str]]:
     if verdict is not None:
         yield "verdict", "passed" if verdict.passed else "failed"
+        yield "verdict.kind", str(verdict.kind)
         yield "verdict.reasons", "\n".join(verdict.reasons)
         yield from _named("verdict", verdict, "tolerance_ratio", "first_divergence", "metric")
         yield "verdict.score", "" if verdict.score is None else str(verdict.score)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from benchorch.config.components import MOVED, TARGET
 from benchorch.config.composer import MatrixCell
 from benchorch.config.hardware_aliases import is_made, machine_of
+from benchorch.config.parity_setup import parity_setup
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.artifact import canonical_json
 from benchorch.domain.codec import Json
@@ -18,6 +19,7 @@ from benchorch.errors import ConfigError
 from benchorch.host.environment import is_installed
 from benchorch.interfaces.executor import Executor
 from benchorch.models.callables import reference_problems
+from benchorch.models.parity_data import data_problems
 
 TRIAL_ID_DIGITS = 16
 SPEC_KEYS = (
@@ -163,13 +165,15 @@ def _open_checked(spec: ConfigNode) -> TrialSetup | ConfigError:
         setup = open_trial(spec)
     except ConfigError as error:
         return error
-    problems = [*setup.model.problems(setup.workload), *_metric_problems(spec)]
+    problems = [*setup.model.problems(setup.workload), *_parity_problems(spec)]
     return ConfigError(problems) if problems else setup
 
 
-def _metric_problems(spec: ConfigNode) -> Sequence[str]:
-    metric = node_of(spec, "parity").get("metric")
-    return reference_problems("parity.metric", str(metric)) if metric else ()
+def _parity_problems(spec: ConfigNode) -> Sequence[str]:
+    """Of the user's own metric and data."""
+    asked = parity_setup(spec)
+    metric = reference_problems("parity.metric", asked.metric) if asked.metric else ()
+    return [*metric, *(data_problems(asked.data) if asked.data else ())]
 
 
 def describe(labels: Mapping[str, str]) -> str:

@@ -27,6 +27,7 @@ from benchorch.frameworks.identity.compilers import COMPILED_FACTS, compiled_fac
 from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
 from benchorch.host.environment import package_versions
 from benchorch.interfaces.model import Model
+from benchorch.models.parity_data import data_digest, data_sets
 from benchorch.trial.identity_stamps import Stamps
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 NOTES = "notes"
 """Where in an invocation's directory they are; gone with everything else that it found out."""
 
-# 2: with the model's counts. 3: with float64 beside it.
-_REFERENCE_VERSION = 3
+# 2: with the model's counts. 3: with float64 beside it. 4: with how it differs from itself.
+_REFERENCE_VERSION = 4
 
 
 class Unknown(Exception):
@@ -78,8 +79,8 @@ class Keys:
         """Note what all trials of this model and machine will ask for."""
         _ = self._identity, self._facts
 
-    def reference(self, inputs: int) -> BuildKey:
-        """Of the outputs that conversions are compared with, for so many seeded inputs."""
+    def reference(self, inputs: int, data: str | None = None) -> BuildKey:
+        """Of the outputs that conversions are compared with: of seeded inputs, and of data."""
         plain = replace(self._setup, steps=(), nodes={"steps": {}})
         seed = self._setup.workload.seed
         fields: dict[str, Json] = {
@@ -89,6 +90,10 @@ class Keys:
                 "inputs", inputs, lambda index: self._setup.example(seed + index).arrays
             ),
         }
+        if data:
+            fields["data"] = self._known(
+                "data", {**self._request, "data": data}, lambda: _data(self._setup, data)
+            )
         return BuildKey(fields=fields)
 
     def after(self, n_steps: int) -> BuildKey:
@@ -211,6 +216,10 @@ class Keys:
 def _texts(model: Model) -> Iterator[str]:
     """Texts among a model's options that may name files."""
     yield from re.findall(r"'([^'\n]{1,300})'", repr(model))
+
+
+def _data(setup: TrialSetup, data: str) -> Json:
+    return data_digest(data_sets(data, setup.model.specs(), setup.workload))
 
 
 def _values_digest(arrays: Mapping[str, NDArray[generic]]) -> str:

@@ -32,7 +32,7 @@ def profile(request: ProfileRequest, say: Callable[[str], None]) -> ProfileRecor
         lambda profile_dir: setup.runtime.load(
             replace(load_request(trial, setup), profile_dir=profile_dir)
         ),
-        batches=inputs_of(setup),
+        batches=inputs_of(setup, request.trial.built.refused),
         clock=setup.hardware.clock(),
         device=type(setup.hardware).device,
         directory=folder,

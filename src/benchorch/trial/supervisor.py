@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchorch.config.components import make
-from benchorch.config.trial_setup import TrialSetup, open_trial, parity_inputs
+from benchorch.config.parity_setup import parity_setup
+from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.codec import Json
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.protocol import Protocol
@@ -164,7 +165,8 @@ class _TrialRun:
             name=name,
             store=self._store,
             session=self._session,
-            inputs=parity_inputs(self._trial.spec),
+            inputs=parity_setup(self._trial.spec).inputs,
+            data=parity_setup(self._trial.spec).data,
             threads=threads,
         )
         self._stages.add_time("build", time.monotonic() - started_s)

@@ -128,6 +128,7 @@ OURS: Mapping[str, Callable[[ReportRow], Cell]] = {
     "failure_message": _result("failure.message"),
     "remedy": _result("failure.remedy"),
     "same_model": _result("parity.passed"),
+    "parity_kind": _result("parity.kind"),
     "relative_l2_ratio": _error,
     "disagreement": lambda row: row.stored.disagreement,
     "verdict": _speedup("verdict"),

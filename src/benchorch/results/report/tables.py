@@ -9,6 +9,7 @@ from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.price import Market
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.domain.verdict import Kind
 from benchorch.formatting import cell_name, interval_text, plural, varying_labels
 from benchorch.units import format_bytes, format_ms, format_seconds
 
@@ -167,10 +168,12 @@ def _build_text(result: TrialResult) -> str:
 
 
 def parity_text(result: TrialResult) -> str:
-    """``yes 2e-07`` or ``NO 0.3``: the worst relative error over all outputs."""
+    """``yes 2e-07`` or ``NO 0.3``: the worst relative error over all outputs; or no such word."""
     if result.parity is None:
         return "–"
     worst = max((o.relative_l2_ratio for o in result.parity.outputs), default=float("nan"))
+    if result.parity.kind is Kind.NOT_DETERMINISTIC:
+        return "not deterministic"
     return f"{'yes' if result.parity.passed else 'NO'} {worst:.1g}"
 
 

@@ -120,10 +120,12 @@ def _verdict(speedup: Comparison) -> Iterator[Fact]:
 
 def _parity(parity: Verdict) -> Iterator[Fact]:
     outcome = "the outputs agree" if parity.passed else parity.explanation
+    judged = f", judged as {parity.task.replace('_', ' ')}" if parity.task else ""
     yield (
         "same model?",
-        f"{outcome} (relative L2 error up to {parity.tolerance_ratio:g} is allowed)",
+        f"{outcome} (relative L2 error up to {parity.tolerance_ratio:g} is allowed{judged})",
     )
+    yield from (("same model?", note) for note in parity.notes)
     for output in parity.outputs:
         finite = f", {output.not_finite} values are not finite" if output.not_finite else ""
         agree = output.argmax_agreement_ratio
