@@ -33,6 +33,11 @@ class OnnxInt8Dynamic(FileStep):
     reduce_range: bool = False
 
     @property
+    def requested_precision(self) -> str:
+        """Eight bits."""
+        return "int8"
+
+    @property
     def tolerance_ratio(self) -> float:
         """Twice the error of BERT base."""
         return 6e-2

@@ -45,6 +45,11 @@ class OnnxInt8Static(FileStep):
         check_samples(self.samples)
 
     @property
+    def requested_precision(self) -> str:
+        """Eight bits."""
+        return "int8"
+
+    @property
     def tolerance_ratio(self) -> float:
         """Twice the error of a small BERT."""
         return 8e-2

@@ -43,6 +43,11 @@ class OpenVinoInt8(FileStep):
         check_samples(self.samples)
 
     @property
+    def requested_precision(self) -> str:
+        """Eight bits."""
+        return "int8"
+
+    @property
     def tolerance_ratio(self) -> float:
         """Twice the error of BERT base."""
         return 5e-2

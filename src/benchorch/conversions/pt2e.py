@@ -53,6 +53,11 @@ class Pt2e(FileStep):
         check_samples(self.samples)
 
     @property
+    def requested_precision(self) -> str:
+        """Eight bits."""
+        return "int8"
+
+    @property
     def tolerance_ratio(self) -> float:
         """Error of int8 weights and activations."""
         return TOLERANCE_RATIO

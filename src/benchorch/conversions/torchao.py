@@ -64,6 +64,11 @@ class TorchAo(StateStep):
     group_size: Literal[32, 64, 128] = 32
 
     @property
+    def requested_precision(self) -> str:
+        """Of the weights."""
+        return "int4" if "int4" in self.scheme else self.scheme.partition("_")[0]
+
+    @property
     def tolerance_ratio(self) -> float:
         """By the bits that are left of a weight."""
         return TOLERANCE_RATIOS[self.scheme]

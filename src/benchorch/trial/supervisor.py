@@ -14,6 +14,7 @@ from pathlib import Path
 from benchorch.config.components import make
 from benchorch.config.trial_setup import TrialSetup, open_trial, parity_inputs
 from benchorch.domain.codec import Json
+from benchorch.domain.execution import Execution
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.protocol import Protocol
 from benchorch.domain.result import EnergyRecord, Failure, Outcome, TrialResult
@@ -28,6 +29,7 @@ from benchorch.interfaces.store import Store
 from benchorch.journal.run_directory import trial_directory
 from benchorch.trial import stages
 from benchorch.trial.build import find
+from benchorch.trial.execution import execution_of
 from benchorch.trial.profile_stage import profiled
 from benchorch.trial.repetitions import Repetitions
 from benchorch.trial.stage_runner import LOG, StageRunner
@@ -74,6 +76,7 @@ class _TrialRun:
         self._grade = ""
         self._energy: EnergyRecord | None = None
         self._profile: ProfileRecord | None = None
+        self._execution: Execution | None = None
 
     def attempt(self) -> Failure | None:
         """Run all stages; why the trial has no result, or None."""
@@ -109,6 +112,7 @@ class _TrialRun:
             counts=self._built.counts if self._built else None,
             energy=self._energy,
             profile=self._profile,
+            execution=self._execution,
         )
 
     def _run(self) -> None:
@@ -141,6 +145,7 @@ class _TrialRun:
             say=lambda message: self._say("measure", message),
         )
         self._stop_reason = self._repetitions.run(lambda: self._stages.stages_s["measure"])
+        self._execution = execution_of(setup, self._repetitions.records[-1].facts)
         self._stop_alpha = setup.stopping.alpha(self._stop_reason, len(self._repetitions.valid))
         if setup.protocol.energy_windows:
             self._energy = self._measure_energy(built)
