@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -15,7 +16,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError, MeasureError
 from benchorch.frameworks.torch_operators import operator_facts
-from benchorch.frameworks.torch_program import load_program
+from benchorch.frameworks.torch_program import CONSTANTS_FILE, load_program
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest
 from benchorch.interfaces.runtime import Executable, LoadRequest
@@ -247,6 +248,7 @@ def live_executable(
         counts: further facts, read when they are asked for.
         resources: what closing gives back.
     """
+    returned = _constants(request)
     live = function is module and Format.EXPORTED_PROGRAM not in request.sources
     example, device = request.example, request.device
     keywords = example.keywords
@@ -262,6 +264,7 @@ def live_executable(
             lambda: {
                 **quantised_parts(module),
                 **layer_facts(module),
+                **returned,
                 **operator_facts(module, live_tensors(module, example.arrays, device), keywords),
                 **counts(),
             }
@@ -313,6 +316,15 @@ def _is_quantised(layer: torch.nn.Module) -> bool:
         return ".qat." not in home
     weight = layer.weight
     return isinstance(weight, torch.Tensor) and type(weight.data) is not torch.Tensor
+
+
+def _constants(request: LoadRequest) -> dict[str, Json]:
+    """Outputs of the exported program that are no tensors, as they were when it was exported."""
+    if Format.EXPORTED_PROGRAM not in request.sources:
+        return {}
+    path = request.sources[Format.EXPORTED_PROGRAM] / CONSTANTS_FILE
+    constants: dict[str, Json] = json.loads(path.read_text()) if path.exists() else {}
+    return {"constant_outputs": constants} if constants else {}
 
 
 def layer_facts(module: torch.nn.Module) -> dict[str, Json]:
