@@ -115,6 +115,12 @@ def test_a_model_that_eager_cannot_call_has_no_counts() -> None:
     assert operator_facts(torch.nn.Linear(3, 3), {"y": torch.ones(2)}, {}) == {}
 
 
+def test_a_model_that_is_bfloat16_by_itself_is_said_to_run_in_it(tmp_path: Path) -> None:
+    module = torch.nn.Linear(16, 4).bfloat16()
+    found = execution_of(lab.chain_of("eager"), eager_facts(module, tmp_path))  # type: ignore[arg-type]
+    assert (found.requested, found.executed) == ("", "bfloat16")
+
+
 def test_requested_precision_is_the_fewest_bits_of_the_chain() -> None:
     chain = lab.chain_of("bf16+torchao_int8_weight_only")
     assert execution_of(chain, {}).requested == "int8"
