@@ -11,6 +11,7 @@ from benchorch.domain.codec import Json
 if TYPE_CHECKING:
     import torch
 
+_REFUSALS = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError)
 _CASTS = ("aten::_to_copy", "aten::to")
 _NO_ARITHMETIC = ("aten::detach", "aten::clone", "aten::copy_", "aten::empty", "aten::zeros")
 
@@ -48,7 +49,7 @@ def operator_facts(
     try:
         with torch.no_grad(), Counting():  # type: ignore[no-untyped-call]
             module(**tensors, **keywords)
-    except Exception:
+    except _REFUSALS:
         return {}  # a compiler may take what eager torch cannot run
     return {"executed_dtypes": dict(computed), "casts": casts}
 
