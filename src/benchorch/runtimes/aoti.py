@@ -80,7 +80,8 @@ def _loader(package: Path) -> Any:
 
 
 def _counts(metadata: Mapping[str, str], package: Path) -> dict[str, Json]:
-    notes: dict[str, Json] = json.loads(package.with_name(_NOTES_FILE).read_text())
+    beside = package.with_name(_NOTES_FILE)
+    notes: dict[str, Json] = json.loads(beside.read_text()) if beside.exists() else {}
     isa = metadata.get("AOTI_CPU_ISA", "")
     return {**notes, "cpu_isa": isa, "fused_kernels": _fused_kernels(package)}
 
