@@ -66,7 +66,7 @@ ui: $(VENV)/.installed ## the MLflow UI over the local results
 bench-overheads: $(VENV)/.installed-dev ## what benchorch itself costs, as ratios
 	@for script in benchmarks/*.py; do echo "== $$script"; $(VENV)/bin/python $$script || exit 1; done
 
-conversions: $(VENV)/.installed ## every conversion on small models, into docs/reference/conversions-table.md; takes hours
+conversions: $(VENV)/.installed ## every conversion on small models, into docs/reference/conversions-table.md; about an hour, again for what is left
 	@$(VENV)/bin/python scripts/write_conversions.py
 
 # STACK names the stack; ARGS are further words for scripts/provision.py, e.g. ARGS="--var most_zones=2".

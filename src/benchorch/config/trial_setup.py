@@ -34,6 +34,22 @@ T = TypeVar("T")
 EAGER: ConfigNode = {"_target_": "benchorch.runtimes.eager.Eager"}
 """What runs a chain that names no runtime: PyTorch itself."""
 
+FORMAT_NAMES: Mapping[str, str] = {
+    Format.MODULE: "a torch module",
+    Format.CALLABLE: "a callable",
+    Format.LIGHTNING_MODULE: "a Lightning module",
+    Format.EXPORTED_PROGRAM: "an exported program",
+    Format.ONNX: "an ONNX model",
+    Format.AOTI_PACKAGE: "an AOTInductor package",
+    Format.INDUCTOR_CACHE: "a cache of Inductor",
+    Format.TORCHSCRIPT: "a TorchScript file",
+    Format.OPENVINO_IR: "an OpenVINO model",
+    Format.EXECUTORCH_PROGRAM: "an ExecuTorch program",
+    Format.TVM_LIBRARY: "a TVM library",
+    Format.TENSORRT_ENGINE: "a TensorRT engine",
+}
+"""Formats with their article, for sentences."""
+
 FIRST_CALIBRATION_SEED = 100_000
 
 
@@ -214,23 +230,29 @@ def open_trial(spec: ConfigNode) -> TrialSetup:
 
 
 def chain_problems(links: Sequence[tuple[str, Step]], runtime: Runtime) -> list[str]:
-    """Where what one link produces is not what the next one consumes."""
+    """Where what one link expects is not what the chain before it gives."""
     problems = []
-    previous, have = "the model", Format.MODULE
+    previous, given = "the model", Format.MODULE
     for index, (name, step) in enumerate(links):
-        special = index == 0 and Format.LIGHTNING_MODULE in type(step).consumes
-        if have not in type(step).consumes and not special:
+        expected = type(step).consumes
+        special = index == 0 and Format.LIGHTNING_MODULE in expected
+        if given not in expected and not special:
             problems.append(
-                f"conversion.steps.{name}: consumes {' or '.join(type(step).consumes)}, "
-                f"but {previous} produces {have}."
+                f"conversion.steps.{name}: {name} {_impossible(expected, previous, given)}"
             )
-        previous, have = name, type(step).produces
-    if have not in type(runtime).consumes:
-        problems.append(
-            f"conversion.runtime: {type(runtime).__name__} consumes "
-            f"{' or '.join(type(runtime).consumes)}, but {previous} produces {have}."
-        )
+        previous, given = name, type(step).produces
+    expected = type(runtime).consumes
+    if given not in expected:
+        name = type(runtime).__name__
+        problems.append(f"conversion.runtime: {name} {_impossible(expected, previous, given)}")
     return problems
+
+
+def _impossible(expected: Sequence[Format], previous: str, given: Format) -> str:
+    """Why a link cannot follow the chain before it."""
+    so_far = f"the chain so far ({previous})" if previous != "the model" else previous
+    wanted = " or ".join(FORMAT_NAMES.get(each, each) for each in expected)
+    return f"expects {wanted}; {so_far} gives {FORMAT_NAMES.get(given, given)}."
 
 
 def parse_workload(node: ConfigNode) -> Workload:

@@ -46,6 +46,11 @@ class FxQuantization(StateStep):
         check_samples(self.samples)
 
     @property
+    def requested_precision(self) -> str:
+        """Eight bits."""
+        return "int8"
+
+    @property
     def tolerance_ratio(self) -> float:
         """Error of int8 weights and activations of 7 bits."""
         return TOLERANCE_RATIO

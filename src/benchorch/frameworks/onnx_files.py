@@ -9,6 +9,8 @@ from typing import Any
 from benchorch.errors import MeasureError
 from benchorch.host.environment import is_installed
 
+FUSED = "benchorch_fused"
+"""Metadata of a graph: how many nodes fewer there are since the transformer optimiser."""
 MODEL_FILE = "model.onnx"
 OPTIMIZED_FILE = "optimized.onnx"
 """The graph as ONNX Runtime runs it, after all fusions, where calls are profiled."""

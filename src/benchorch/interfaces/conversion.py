@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Example
 
 if TYPE_CHECKING:
@@ -86,6 +87,20 @@ class Step(ABC):
     def calibrated_on(self) -> int:
         """How many calibration inputs determine its files: its parameter ``samples``, if any."""
         return int(getattr(self, "samples", 0))
+
+    @property
+    def requested_precision(self) -> str:
+        """What it asks the arithmetic to be in (``float16``, ``int8``); empty to leave it."""
+        return ""
+
+    def without_effect(self, facts: Mapping[str, Json], device: str) -> str | None:
+        """Why it changed nothing about what ran, or None.
+
+        Args:
+            facts: of the loaded executable.
+            device: ``cpu`` or ``cuda``.
+        """
+        return None
 
     def unavailable(self, device: str) -> str | None:
         """Reason why no machine can do it for this device, or None; imports nothing heavy."""

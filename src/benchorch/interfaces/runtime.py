@@ -72,7 +72,12 @@ class Executable(ABC):
 
     @abstractmethod
     def facts(self) -> Mapping[str, Json]:
-        """Effective settings: ``dtype``, ``threads``, ``provider``, ``device``."""
+        """Effective settings: ``dtype``, ``threads``, ``provider``, ``device``.
+
+        Where the runtime can report them also ``executed_dtypes`` (operators by precision, casts
+        apart), ``casts``, ``quantized_share``, ``autotuned_kernels``, ``packed_layers``,
+        ``delegated_subgraphs`` and ``delegate``: `Execution` is read from these.
+        """
 
     def own_profile(self) -> Path | None:
         """The runtime's own profile of all calls since it was loaded.
@@ -105,6 +110,11 @@ class Runtime(ABC):
     def tolerance_ratio(self) -> float:
         """Relative L2 error of outputs that this runtime alone may cause."""
         return SAME_ARITHMETIC_RATIO
+
+    @property
+    def requested_precision(self) -> str:
+        """What it asks floating arithmetic to be in; empty where the artifact decides."""
+        return ""
 
     @abstractmethod
     def unavailable(self, device: str) -> str | None:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
+from typing import cast
 
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.result import Outcome, TrialResult
@@ -201,6 +202,8 @@ def _result_tags(result: TrialResult, summary: Summary) -> Iterator[tuple[str, s
     yield "stop_reason", result.stop_reason
     yield "steady", json.dumps(summary.steady) if result.processes else ""
     yield "warnings", "\n".join(summary.warnings)
+    if result.execution is not None:
+        yield from flatten(cast("Mapping[str, Json]", encode(result.execution)), "executed")
     if result.processes:
         yield from flatten(result.processes[0].facts, "ran")
     yield from _environment_tags(result.environment)

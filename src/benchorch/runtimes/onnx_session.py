@@ -27,6 +27,7 @@ _WEIGHTS_FILE = "session.optimized_model_external_initializers_file_name"
 _ERRORS_ONLY = 3
 _BYTE_TYPES = {"int8", "uint8", "int4", "uint4"}
 _PRODUCTS = ("MatMul", "Gemm", "Conv", "Attention", "LSTM", "GRU")
+_CAST = "Cast"
 _QUANTIZED_WEIGHTS = "MatMulNBits"
 """Its weights are packed before it runs, so that they are missing among its inputs."""
 
@@ -185,10 +186,17 @@ def assignment(session: Any) -> dict[str, Json]:
     if tell is None:
         return {}
     nodes: Counter[str] = Counter()
+    parts: Counter[str] = Counter()
     for part in tell():
         nodes[part.ep_name] += len(part.get_nodes())
+        parts[part.ep_name] += 1
     first = session.get_providers()[0]
-    return {"nodes": dict(nodes), "fallback_nodes": nodes.total() - nodes[first]}
+    delegated: dict[str, Json] = (
+        {}
+        if first == PROVIDERS["cpu"].name
+        else {"delegate": first, "delegated_subgraphs": parts[first]}
+    )
+    return {"nodes": dict(nodes), "fallback_nodes": nodes.total() - nodes[first], **delegated}
 
 
 def executed(
@@ -219,9 +227,11 @@ def executed(
         for event in events
         if event["cat"] == "Node" and event["name"].endswith("_kernel_time")
     ]
+    computing = [types for operator, types in nodes if operator != _CAST]
     return {
         "executed_nodes": len(nodes),
-        "executed_dtypes": dict(Counter(_main_type(types) for _, types in nodes)),
+        "executed_dtypes": dict(Counter(map(_main_type, computing))),
+        "casts": len(nodes) - len(computing),
         "quantized_share": _quantized_share(nodes),
     }
 

@@ -12,6 +12,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
 from benchorch.frameworks.onnx_files import (
+    FUSED,
     MODEL_FILE,
     OPTIMIZED_FILE,
     own_name,
@@ -131,6 +132,7 @@ class OnnxExecutable(Executable):
             "threads": self.session.get_session_options().intra_op_num_threads,
             "provider": self.session.get_providers()[0],
             "device": self.place,
+            **_fused(self.session),
             **self.counts(),
         }
 
@@ -140,6 +142,12 @@ class OnnxExecutable(Executable):
 
     def close(self) -> None:
         """Nothing was changed outside of the session."""
+
+
+def _fused(session: Any) -> dict[str, Json]:
+    """How many nodes the transformer optimiser fused away, if it was at work."""
+    told = session.get_modelmeta().custom_metadata_map
+    return {"fused_operators": int(told[FUSED])} if FUSED in told else {}
 
 
 def _session(model: Path, provider: Provider, request: LoadRequest) -> Any:

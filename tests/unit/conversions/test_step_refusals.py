@@ -12,7 +12,6 @@ import torch
 from benchorch.conversions.cast import Cast
 from benchorch.conversions.export import Export
 from benchorch.conversions.inductor_cache import InductorCompile
-from benchorch.conversions.memory_format import ChannelsLast
 from benchorch.conversions.mkldnn import Mkldnn
 from benchorch.conversions.onnx_export import OnnxExport
 from benchorch.conversions.torchscript import TorchScript
@@ -179,11 +178,6 @@ def test_a_factory_that_fails_is_not_a_refusal(tmp_path: Path) -> None:
     )
     with pytest.raises(RuntimeError, match="no such checkpoint"):
         Export().build(job)
-
-
-def test_channels_last_is_refused_where_no_weight_has_channels() -> None:
-    with pytest.raises(BuildError, match="4-D weights"):
-        ChannelsLast().transform(torch.nn.Linear(4, 4), example())
 
 
 def test_an_opset_that_the_exporter_cannot_write_is_refused_at_once() -> None:
