@@ -10,7 +10,6 @@ from benchorch.errors import check_options
 from benchorch.interfaces.stopping import Stopping
 from benchorch.stats import sequential_testing as schedule
 from benchorch.stats.between_processes import half_width_ratio
-from benchorch.stats.quantiles import ALPHA
 from benchorch.stats.steady_state import stability
 from benchorch.units import s_to_ns
 
@@ -109,13 +108,13 @@ class Precision(Stopping):
         spent = elapsed_s >= self.budget_s and count >= self.min_processes
         return "budget_exhausted" if spent or count >= self.max_processes else None
 
-    def alpha(self, reason: str, processes: int | None = None) -> float:
+    def alpha(self, reason: str) -> float:
         """The error rate of one interim analysis, whichever ended the trial.
 
-        Only a trial that ended before the first look has not been looked at.
+        So also of one that its budget ended before the first: the level of a column of ratios
+        does not depend on how many processes there are.
         """
-        unseen = processes is not None and processes < self.looks[0]
-        return ALPHA if unseen else self._look_alpha
+        return self._look_alpha
 
     @property
     def _look_alpha(self) -> float:
