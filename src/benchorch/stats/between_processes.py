@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from functools import cache
 from typing import TYPE_CHECKING
 
 from benchorch.domain.estimate import Estimate
@@ -168,11 +167,3 @@ def _interval(
 def bounded_exp(exponent: float) -> float:
     """The exponential, kept finite: two observations far apart have an interval beyond numbers."""
     return math.exp(max(-_LARGEST_EXPONENT, min(_LARGEST_EXPONENT, exponent)))
-
-
-@cache
-def student_t(alpha: float, degrees_of_freedom: float) -> float:
-    """The two-sided critical value of Student's t."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees_of_freedom, 1.0 - alpha / 2.0))

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from benchorch.domain.estimate import Estimate
 from benchorch.stats.autocorrelation import integrated_time
-from benchorch.stats.between_processes import student_t
 from benchorch.stats.quantiles import LEVEL_RATIO, minimum_n, order_bounds, sample_quantile
+from benchorch.stats.student import student_t
 
 LEAST_BLOCKS = 10
 BLOCK_TIMES = 10.0

@@ -36,7 +36,7 @@ class UsualSpread:
 
         Where the usual spread is assumed only, never less than without it.
         """
-        from benchorch.stats.between_processes import student_t
+        from benchorch.stats.student import student_t
 
         own, freedom = statistics.variance(logs), len(logs) - 1
         together = freedom + self.freedom

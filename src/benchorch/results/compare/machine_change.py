@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchorch.domain.estimate import Estimate
-from benchorch.stats.between_processes import student_t
 from benchorch.stats.quantiles import ALPHA
+from benchorch.stats.student import student_t
 
 LEAST_SESSIONS = 3
 """Fewer sessions show nothing of how much sessions differ."""

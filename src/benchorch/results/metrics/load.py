@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import Observations, ProcessRecord
-from benchorch.stats.between_processes import over_processes, student_t
+from benchorch.stats.between_processes import over_processes
 from benchorch.stats.binomial_bound import ExceedanceCount, Target, TargetStatus, kept, target_of
 from benchorch.stats.correlated_quantiles import correlated_quantile, correlation_time
 from benchorch.stats.peak_rate import LEVEL_RATIO as BELIEF_LEVEL_RATIO
 from benchorch.stats.peak_rate import Belief, belief, never, probe
 from benchorch.stats.quantiles import ALPHA, minimum_n, sample_quantile
 from benchorch.stats.queueing import LoadPhase, overloaded, stretches
+from benchorch.stats.student import student_t
 from benchorch.units import NS_PER_MS
 
 TAILS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
