@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from benchorch.domain.estimate import Estimate, Summary
+from benchorch.domain.estimate import Comparison, Estimate, Summary
 from benchorch.domain.result import TrialResult
 from benchorch.progress import Say, counted, silent
 from benchorch.results.metrics.cost import usd_per_million_items
@@ -136,10 +136,26 @@ def together(findings: Mapping[str, TrialFindings]) -> dict[str, Summary]:
     for name, one in findings.items():
         if one.asked is not None and one.baseline_id is not None:
             families.setdefault(one.baseline_id, {})[name] = one.asked
-    for family in families.values():
+    for baseline_id, family in families.items():
         for name, comparison in speedups(family).items():
-            found[name] = replace(found[name], speedup=comparison)
+            own, baseline = found[name], found.get(baseline_id)
+            more = tuple(_irreconcilable(own, baseline, comparison)) if baseline else ()
+            found[name] = replace(own, speedup=comparison, warnings=(*own.warnings, *more))
     return found
+
+
+def _irreconcilable(own: Summary, baseline: Summary, comparison: Comparison) -> Iterator[str]:
+    """That the ratio is not the quotient of the two medians beside it, where a reader would see."""
+    ratio, medians = comparison.ratio, [one.metrics.get(LATENCY) for one in (baseline, own)]
+    if ratio.low is None or ratio.high is None or medians[0] is None or medians[1] is None:
+        return
+    quotient = medians[0].value / medians[1].value
+    if not ratio.low <= quotient <= ratio.high:
+        yield (
+            f"The two medians have a quotient of {quotient:.3g}, the pairs a ratio of "
+            f"{ratio.value:.3g}: medians are measured minutes apart and pairs together, so the "
+            "ratio is the better number. For medians that agree with it, try a quieter machine."
+        )
 
 
 def _usual_spreads(findings: Iterable[TrialFindings]) -> dict[str, UsualSpread]:

@@ -141,7 +141,7 @@ def _disturbed_inside(processes: Sequence[ProcessRecord]) -> Iterator[str]:
     figure = f"without them p50 is {interval_text(without)} ms" if without else "no other is calm"
     yield (
         f"{len(slowed)} of {len(processes)} processes were slowed while they measured "
-        f"({', '.join(dict.fromkeys(slowed))}), and count: {figure}. Try a quieter machine."
+        f"({', '.join(dict.fromkeys(slowed))}), and count; {figure}: try a quieter machine."
     )
 
 

@@ -543,3 +543,35 @@ def test_a_summary_can_be_stored_and_is_the_same_every_time() -> None:
     again = dataclasses.replace(candidate, processes=tuple(reversed(candidate.processes)))
     other = summarise(again, baseline).metrics["latency_ms/p50"]
     assert other.value == summarise(candidate, baseline).metrics["latency_ms/p50"].value
+
+
+def test_a_ratio_that_is_not_the_quotient_of_the_two_medians_says_why() -> None:
+    candidate = trial(*met(1_000_000, 2_000_000))
+    fits, other = (trial(*five(level), name="baseline") for level in (2_000_000, 5_000_000))
+    for baseline, said in ((fits, False), (other, True)):
+        named = dataclasses.replace(candidate, baseline_id=baseline.trial_id)
+        found = summarise_all({named.trial_id: named, baseline.trial_id: baseline})
+        warnings = found[named.trial_id].warnings
+        assert any("quotient of 5" in warning for warning in warnings) is said
+
+
+def test_a_process_that_was_slowed_inside_its_window_is_told_with_the_median_without_it() -> None:
+    calm, slowed = five(10**6), five(16 * 10**6, preempted=[True] * 60)[:1]
+    warnings = summarise(trial(*calm, *slowed), None).warnings
+    assert any("1 of 6 processes were slowed" in one and "without them p50" in one
+               for one in warnings)  # fmt: skip
+
+
+def test_processes_at_two_levels_are_told_with_their_numbers() -> None:
+    warnings = summarise(trial(*five(10**6), *five(12 * 10**5)), None).warnings
+    assert any("2 levels: 5 at 1.002 ms, 5 at 1.202 ms" in warning for warning in warnings)
+
+
+def test_three_processes_take_the_spread_of_the_other_trials_of_their_machine() -> None:
+    few = trial(*five(10**6)[:3])
+    others = [trial(*five(10**6 * i), name=f"other {i}") for i in (2, 3, 4)]
+    together = summarise_all({one.trial_id: one for one in (few, *others)})
+    among, alone = together[few.trial_id].metrics, summarise(few, None).metrics
+    for name in ("latency_ms/p50", "throughput_items_per_s/mean"):
+        assert among[name].value == alone[name].value
+        assert among[name].high < alone[name].high  # type: ignore[operator]
