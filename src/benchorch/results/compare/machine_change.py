@@ -25,11 +25,13 @@ class Difference:
         centre: of A's less B's.
         spread: standard error.
         freedom: degrees of freedom of the spread; 0 where that is 0 by definition.
+        explained: of sessions, whether their reference workloads were subtracted.
     """
 
     centre: float = 0.0
     spread: float = 0.0
     freedom: float = 0.0
+    explained: bool = False
 
     def reach(self, alpha: float) -> float:
         """How far its interval goes from its centre."""
@@ -76,25 +78,48 @@ def reference_floor_change(
     return Difference(centre=math.log(fastest[0] / fastest[1]))
 
 
-def session_spread(sessions: Sequence[Estimate]) -> Difference | None:
+def session_spread(
+    sessions: Sequence[Estimate], references: Sequence[float] = ()
+) -> Difference | None:
     """What two sessions of the same code differ by beyond their processes; None for too few.
 
     Estimator: variance of the sessions' logarithms, less the mean of what their own intervals
-    explain of it, not below 0; twice that for a difference of two.
+    explain of it, not below 0; twice that for a difference of two. Of the logarithms as they are,
+    or less those of the reference workloads where these explain more than they add: then
+    `explained` is so.
 
     Parameters
     ----------
     sessions : sequence of Estimate
         Of one trial, one a session; those without an interval do not count.
+    references : sequence of float
+        The mean logarithm of each session's reference workloads; none where they do not count.
 
     Source
     ------
     Kalibera and Jones, *Rigorous benchmarking in reasonable time*, 2013: the highest level of
     repetition.
     """
-    known = [(e.low, e.value, e.high) for e in sessions if e.low and e.high and e.value > 0]
+    machine = references or [0.0] * len(sessions)
+    known = [
+        (each.low, math.log(each.value), each.high, change)
+        for each, change in zip(sessions, machine, strict=True)
+        if each.low and each.high and each.value > 0
+    ]
     if len(known) < LEAST_SESSIONS:
         return None
-    within = statistics.fmean((math.log(high / low) / (2 * _Z)) ** 2 for low, _, high in known)
-    between = statistics.variance(math.log(value) for _, value, _ in known) - within
-    return Difference(spread=math.sqrt(2 * max(between, 0.0)), freedom=len(known) - 1)
+    within = statistics.fmean((math.log(high / low) / (2 * _Z)) ** 2 for low, _, high, _ in known)
+    plain = statistics.variance(value for _, value, _, _ in known)
+    less = statistics.variance(value - change for _, value, _, change in known)
+    between = max(min(plain, less) - within, 0.0)
+    return Difference(
+        spread=math.sqrt(2 * between),
+        freedom=len(known) - 1,
+        explained=bool(references) and less < plain,
+    )
+
+
+def reference_level(times: Sequence[Sequence[float]]) -> float | None:
+    """The mean logarithm of a session's reference workloads, one mean a process."""
+    means = [statistics.fmean(map(math.log, around)) for around in times if around]
+    return statistics.fmean(means) if means else None

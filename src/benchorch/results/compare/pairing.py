@@ -16,6 +16,7 @@ from benchorch.results.compare.machine_change import (
     Difference,
     reference_change,
     reference_floor_change,
+    reference_level,
     session_spread,
 )
 from benchorch.results.compare.matching import Match
@@ -153,8 +154,16 @@ def session_change(
 ) -> Difference | None:
     """What sessions of A's code differ by, from A's and others of it; None for fewer than three."""
     same = [one.b for trials in sessions for one in pair_up([match.a], trials, across)[0]]
-    summaries = [stored.summary for stored in (match.a, *same) if stored.summary is not None]
-    return session_spread([s.metrics[metric] for s in summaries if metric in s.metrics])
+    found = [
+        (one.summary.metrics[metric], reference_level(one.evidence.canaries_ns))
+        for one in (match.a, *same)
+        if one.summary is not None and metric in one.summary.metrics
+    ]
+    levels = [level for _, level in found if level is not None]
+    usable = len(levels) == len(found) and metric != metric_kinds.FLOOR
+    sign = -1.0 if metric_kinds.is_rate(metric) else 1.0
+    references = [sign * level for level in levels] if usable else []
+    return session_spread([estimate for estimate, _ in found], references)
 
 
 def reference_ns(stored: StoredTrial) -> list[float]:

@@ -34,7 +34,8 @@ def ratio_interval(
     independent standard errors are; for another error rate than that of the two intervals, scaled
     as a normal's would be. It keeps whatever asymmetry the two intervals have. Swapping the two
     mirrors it. What the machine changed by may be in the ratio wholly or not at all: the interval
-    holds both the ratio as it is and the ratio less that change.
+    holds both the ratio as it is and the ratio less that change. Where several sessions show which
+    of the two repeats better, it holds that one.
 
     Args:
         machine: ``log(above / below)`` of the machine's own speed; None where it does not count.
@@ -53,10 +54,11 @@ def ratio_interval(
     down = math.hypot(scale * (mid - low), scale * (other_high - other_mid), among)
     up = math.hypot(scale * (high - mid), scale * (other_mid - other_low), among)
     found = [_Shifted(mid - other_mid, down, up)]
-    if machine is not None:
+    if machine is not None and (session is None or session.explained):
         more = machine.reach(alpha)
         shifted = mid - other_mid - machine.centre
         found.append(_Shifted(shifted, math.hypot(down, more), math.hypot(up, more)))
+        found = found if session is None else found[1:]
     return RatioInterval(
         low=min(one.centre - one.down for one in found),
         high=max(one.centre + one.up for one in found),

@@ -72,6 +72,22 @@ def test_sessions_that_differ_widen_the_interval_on_both_sides() -> None:
     assert wide.high > spread.reach(0.05)
 
 
+def test_sessions_show_whether_the_reference_workloads_explain_what_they_differ_by() -> None:
+    machine = [0.0, 0.03, -0.02, 0.01]
+    sessions = [estimate(v, v * 0.999, v * 1.001) for v in map(math.exp, machine)]
+    spread = session_spread(sessions, machine)
+    assert spread is not None
+    assert spread.explained
+    sides = estimate(1.05, 1.045, 1.055), estimate(1, 0.995, 1.005)
+    change = Difference(centre=0.03)
+    alone = ratio_interval(*sides, alpha=0.05, machine=change)
+    among = ratio_interval(*sides, alpha=0.05, machine=change, session=spread)
+    assert alone is not None
+    assert among is not None
+    assert among.high < alone.high
+    assert not session_spread(sessions, [0.0, -0.03, 0.02, -0.01]).explained  # type: ignore[union-attr]
+
+
 def test_two_sessions_show_no_spread_of_sessions() -> None:
     assert session_spread([estimate(1, 0.9, 1.1)] * 2 + [estimate(1, None, None)]) is None
 
