@@ -39,10 +39,16 @@ def obstacle(name: str, y: Array, ref: Array) -> str | None:
     """Why two arrays cannot be compared value by value, or None."""
     if y.shape != ref.shape:
         return f"output {name} has shape {y.shape}; the reference has {ref.shape}."
-    kinds = [_KINDS.get(array.dtype.kind, str(array.dtype)) for array in (y, ref)]
+    kinds = [_kind(array) for array in (y, ref)]
     if kinds[0] != kinds[1]:
         return f"output {name} holds {kinds[0]} ({y.dtype}); the reference {kinds[1]}."
     return None
+
+
+def _kind(array: Array) -> str:
+    if array.dtype.kind == "O" and all(isinstance(each, str) for each in array.flat):
+        return _KINDS["U"]
+    return _KINDS.get(array.dtype.kind, str(array.dtype))
 
 
 def real(array: Array) -> Array:

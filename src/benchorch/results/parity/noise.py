@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from benchorch.domain.noise import Noise
@@ -12,10 +13,11 @@ from benchorch.results.parity.figures import finite, relative_l2_ratio, usable
 from benchorch.results.parity.limits import FLOAT32_EPSILON, SAME_ROUNDING_RATIO
 
 if TYPE_CHECKING:
-    from numpy import generic
+    from numpy import float64, generic
     from numpy.typing import NDArray
 
     Array = NDArray[generic]
+    Floats = NDArray[float64]
 
 
 def noise_between(
@@ -27,7 +29,8 @@ def noise_between(
     """The difference of two runs on the same inputs, without a cause.
 
     A value differs by rounding where the difference is small beside itself or beside the usual
-    value of its output, for sums are rounded as their largest terms are.
+    value of its channel, or within a few epsilons of the usual value of its output, for sums are
+    rounded as their largest terms are.
 
     Parameters
     ----------
@@ -61,6 +64,17 @@ def _difference(one: Array, other: Array, where: str, epsilon: float) -> Noise:
     ours, theirs = finite(one), finite(other)
     usual = float(np.sqrt((ours**2).mean()))
     allowed = SAME_ROUNDING_RATIO * max(epsilon / FLOAT32_EPSILON, 1.0)
-    far = np.abs(ours - theirs) > allowed * (np.abs(ours) + usual)
+    rounding = allowed * (np.abs(ours) + _usual_of_channels(ours)) + 4 * epsilon * usual
+    far = np.abs(ours - theirs) > rounding
     told = Noise(ratio=relative_l2_ratio(theirs.ravel(), ours.ravel()), where=where)
     return replace(told, beyond_rounding=bool(far.any() or not usable(one, other).all()))
+
+
+def _usual_of_channels(values: Floats) -> Floats:
+    """Root mean square of the smaller channel that each value is in; all of it without channels."""
+    import numpy as np
+
+    axes = {1, values.ndim - 1} if values.ndim > 1 else {values.ndim}
+    others = [tuple(each for each in range(values.ndim) if each != axis) for axis in axes]
+    squares = [np.square(values).mean(axis=over, keepdims=True) for over in others]
+    return np.asarray(np.sqrt(reduce(np.minimum, squares)))

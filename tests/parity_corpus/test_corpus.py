@@ -1,0 +1,82 @@
+"""Verdicts on cases whose authors knew the specification of the parity gate and not its code.
+
+`pairs`, `models` and `architectures` were visible while the limits were being set; those in
+`unseen/` were first judged when the gate was finished.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+from benchorch.errors import BenchorchError
+from parity_corpus import architectures, models, pairs
+from parity_corpus.unseen import architectures as unseen_architectures
+from parity_corpus.unseen import models as unseen_models
+from parity_corpus.unseen import pairs as unseen_pairs
+from support.parity_lab import judge_arrays, judge_model
+
+PAIRS = {"seen": pairs, "unseen": unseen_pairs}
+MODELS = {
+    "seen": {**models.MODELS, **architectures.ARCHITECTURES},
+    "unseen": {**unseen_models.MODELS, **unseen_architectures.ARCHITECTURES},
+}
+# The lab builds, judges and verifies in one process, so what only differs between processes
+# cannot show in it.
+OF_A_PROCESS = ("ProcessNumber", "HashOfString")
+
+
+def sliced(names: list[tuple[str, str]], every: int) -> list[object]:
+    """One case in so many for the default suite; all of them for the slow one."""
+    return [
+        pytest.param(*name, marks=() if number % every == 0 else pytest.mark.slow)
+        for number, name in enumerate(names)
+    ]
+
+
+def built(corpus: ModuleType, name: str) -> pairs.Case:
+    case: pairs.Case = corpus.BUILDERS[name]()
+    return case
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    sliced([(part, name) for part, corpus in PAIRS.items() for name in corpus.BUILDERS], 4),
+)
+def test_arrays_get_the_verdict_that_they_deserve(part: str, name: str) -> None:
+    case = built(PAIRS[part], name)
+    verdict = judge_arrays(
+        case.outputs,
+        case.references,
+        tolerance=case.tolerance,
+        inputs=case.inputs,
+        task=case.task,
+        references_again=case.references_again,
+        referees=case.referees,
+    )
+    assert verdict.kind == case.expected, (case.why, verdict.reasons)
+    assert bool(verdict.reasons) == (verdict.kind != "agrees")
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    sliced(
+        [
+            (part, name)
+            for part, corpus in MODELS.items()
+            for name in corpus
+            if name not in OF_A_PROCESS
+        ],
+        9,
+    ),
+)
+def test_models_get_the_verdict_that_they_deserve(part: str, name: str) -> None:
+    case = MODELS[part][name]
+    for conversion, expected in case.expected.items():
+        try:
+            verdict = judge_model(case.make, case.example, conversion, task=case.task)
+            kind, reasons = verdict.kind, verdict.reasons
+        except BenchorchError as error:
+            kind, reasons = "refused", (str(error),)
+        assert kind in expected, (conversion, case.why, reasons)

@@ -1,0 +1,1 @@
+"""Cases that judge whether a conversion is still the same model."""

@@ -1,0 +1,238 @@
+"""Real architectures, made small: conversions of them that are faithful must be said to be so.
+
+All weights are random but seeded.  Where a part of a network needs trained statistics to behave as
+it does in practice (BatchNorm, class margins), they are set from data in the factory.  The
+conversions named here were seen to be faithful; ``refused`` is honest where an exporter may not
+know an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch import nn
+from torch.nn import functional
+
+Batch = dict[str, np.ndarray]
+Expected = str | tuple[str, ...]
+
+AGREES = "agrees"
+REFUSED = "refused"
+SAME_OR_REFUSED = (AGREES, REFUSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCase:
+    """A model, inputs for it, and the verdict that each of its conversions deserves."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    example: Batch | list[Batch]
+    expected: Mapping[str, frozenset[str]]
+    task: str = "auto"
+    why: str
+
+    @property
+    def conversions(self) -> tuple[str, ...]:
+        """Name the conversions that the case speaks of."""
+        return tuple(self.expected)
+
+
+ARCHITECTURES: dict[str, ModelCase] = {}
+
+
+def architecture(
+    example: Batch | list[Batch], *, group: str, why: str, task: str = "auto", **expected: Expected
+) -> Callable[[Callable[[], nn.Module]], Callable[[], nn.Module]]:
+    """Register a factory under its name; ``group`` is the field it comes from."""
+
+    def register(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+        def make() -> nn.Module:
+            torch.manual_seed(0)
+            return build().eval()
+
+        answers = {
+            name: frozenset([value] if isinstance(value, str) else value)
+            for name, value in expected.items()
+        }
+        ARCHITECTURES[build.__name__] = ModelCase(
+            name=build.__name__, make=make, example=example, expected=answers, task=task, why=why
+        )
+        return build
+
+    return register
+
+
+def ids(vocabulary: int, rows: int, tokens: int, *, mask: bool = False) -> list[Batch]:
+    """Return four inputs of token ids, with a mask of padding at the end if asked."""
+    found: list[Batch] = []
+    for index in range(4):
+        generator = np.random.default_rng(index)
+        one: Batch = {"input_ids": generator.integers(3, vocabulary, (rows, tokens))}
+        if mask:
+            length = generator.integers(tokens // 2, tokens + 1, (rows, 1))
+            one["attention_mask"] = (np.arange(tokens) < length).astype(np.int64)
+        found.append(one)
+    return found
+
+
+def floats(name: str, *shape: int) -> list[Batch]:
+    """Return four inputs of standard normals."""
+    return [
+        {name: np.random.default_rng(index).standard_normal(shape).astype(np.float32)}
+        for index in range(4)
+    ]
+
+
+def images(name: str, rows: int, size: int) -> list[Batch]:
+    """Return four batches of images with structure at two scales."""
+    found: list[Batch] = []
+    for index in range(4):
+        torch.manual_seed(index)
+        coarse = functional.interpolate(torch.randn(rows, 3, 4, 4), (size, size), mode="bilinear")
+        found.append({name: (coarse + 0.3 * torch.randn(rows, 3, size, size)).numpy()})
+    return found
+
+
+SMALL: dict[str, Any] = {
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 96,
+}
+
+
+def peaked(net: nn.Module, gain: float = 8.0) -> nn.Module:
+    """Make the next-token distribution of a causal model as peaked as training would."""
+    words = net.get_input_embeddings().weight
+    with torch.no_grad():
+        words.copy_(functional.normalize(torch.randn_like(words), dim=-1) * gain)
+        net.get_output_embeddings().weight.copy_(words[torch.randperm(len(words))] / gain)
+    return net
+
+
+@architecture(
+    ids(120, 2, 16),
+    group="language",
+    why="DistilBERT, which answers with two spans",
+    torchscript=AGREES,
+    export=AGREES,
+    onnxruntime=AGREES,
+)
+def distilbert_spans() -> nn.Module:
+    config = transformers.DistilBertConfig(
+        vocab_size=120,
+        dim=48,
+        n_layers=2,
+        n_heads=4,
+        hidden_dim=96,
+        max_position_embeddings=64,
+        initializer_range=0.2,
+    )
+    return transformers.DistilBertForQuestionAnswering(config)
+
+
+@architecture(
+    ids(120, 2, 16),
+    group="generation",
+    why="Qwen 2, with biases in its projections",
+    torchscript=SAME_OR_REFUSED,
+    export=SAME_OR_REFUSED,
+    onnxruntime=SAME_OR_REFUSED,
+    quanto_int8=AGREES,
+)
+def qwen2() -> nn.Module:
+    config = transformers.Qwen2Config(
+        vocab_size=120, num_key_value_heads=2, use_cache=False, max_position_embeddings=64, **SMALL
+    )
+    return peaked(transformers.Qwen2ForCausalLM(config))
+
+
+@architecture(
+    ids(120, 2, 16, mask=True),
+    group="language",
+    why="the encoder of T5: relative positions, no biases",
+    torchscript=SAME_OR_REFUSED,
+    export=AGREES,
+    onnxruntime=AGREES,
+    bf16=AGREES,
+)
+def t5_encoder() -> nn.Module:
+    config = transformers.T5Config(
+        vocab_size=120, d_model=48, d_kv=12, d_ff=96, num_layers=2, num_heads=4
+    )
+    return transformers.T5EncoderModel(config)
+
+
+@architecture(
+    images("pixel_values", 8, 32),
+    group="vision",
+    why="a vision transformer",
+    torchscript=AGREES,
+    export=AGREES,
+    onnxruntime=AGREES,
+    bf16=AGREES,
+    quanto_int8=AGREES,
+)
+def vit() -> nn.Module:
+    config = transformers.ViTConfig(
+        image_size=32, patch_size=8, num_labels=10, initializer_range=0.1, **SMALL
+    )
+    return transformers.ViTForImageClassification(config)
+
+
+@architecture(
+    floats("input_features", 1, 16, 64),
+    group="speech",
+    why="the encoder of Whisper on a spectrogram",
+    torchscript=AGREES,
+    export=AGREES,
+    onnxruntime=AGREES,
+    bf16=AGREES,
+)
+def whisper_encoder() -> nn.Module:
+    config = transformers.WhisperConfig(
+        d_model=48,
+        encoder_layers=2,
+        decoder_layers=1,
+        encoder_attention_heads=4,
+        encoder_ffn_dim=96,
+        num_mel_bins=16,
+        max_source_positions=32,
+        vocab_size=60,
+        pad_token_id=1,
+        bos_token_id=2,
+        eos_token_id=3,
+        decoder_start_token_id=4,
+    )
+    return transformers.WhisperModel(config).get_encoder()
+
+
+@architecture(
+    images("pixel_values", 2, 64),
+    group="vision",
+    why="SegFormer: a map of classes",
+    torchscript=AGREES,
+    export=AGREES,
+    onnxruntime=AGREES,
+    bf16=AGREES,
+)
+def segformer() -> nn.Module:
+    config = transformers.SegformerConfig(
+        num_encoder_blocks=2,
+        depths=[1, 1],
+        sr_ratios=[2, 1],
+        hidden_sizes=[16, 32],
+        patch_sizes=[7, 3],
+        strides=[4, 2],
+        num_attention_heads=[1, 2],
+        mlp_ratios=[2, 2],
+        decoder_hidden_size=32,
+        num_labels=5,
+    )
+    return transformers.SegformerForSemanticSegmentation(config)
