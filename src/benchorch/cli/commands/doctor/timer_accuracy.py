@@ -11,9 +11,8 @@ from benchorch.hardware.cpu import CpuClock
 from benchorch.host.bare_loop import bare_blocks_ns
 from benchorch.host.pinning import pinned
 from benchorch.interfaces.hardware import Clock
-from benchorch.scenarios.single_stream import SingleStream
+from benchorch.scenarios.series import sized
 from benchorch.stats.quantiles import quantile
-from benchorch.stopping.fixed import Fixed
 from benchorch.units import s_to_ns
 
 PAIRS = 60
@@ -55,8 +54,8 @@ def agreement(
 ) -> Agreement:
     """Time by benchorch, the bare loop and the bare loop again, in slices of 5 ms in random order.
 
-    Of each slice the 10th percentile is compared, which interruptions do not reach. `SingleStream`
-    and the CPU's clock are used as in any trial.
+    Of each slice the 10th percentile is compared, which interruptions do not reach. Blocks are
+    sized and timed as in any trial, and the bare loop's hold as many calls.
 
     Args:
         call: the timed function; by default a search that takes some microseconds.
@@ -91,24 +90,22 @@ def _search() -> None:
 
 
 def _own_timing(call: Callable[[], object]) -> tuple[int, Callable[[], list[int]]]:
-    """Number of calls in a block of benchorch's, and a slice of blocks of as many."""
+    """Number of calls in a block of benchorch's, and a slice of further blocks of as many.
+
+    Sized once, as in any process of a trial: the 10th percentile of long blocks is above that of
+    short ones where the machine's speed varies, so both loops need blocks of one length.
+    """
     clock: Clock = CpuClock()
-    calibration = clock.calibrate()
-    stopping = Fixed(processes=1, calls=1, window_s=SLICE_S)
+    series = sized([call], clock, clock.calibrate())
 
-    def slice_() -> tuple[int, tuple[int, ...]]:
-        observed = SingleStream().run(
-            [call], clock=clock, calibration=calibration, stopping=stopping, items_per_call=1
-        )
-        return observed.calls_per_block, observed.durations_ns
+    def slice_() -> list[int]:
+        first = len(series.durations_ns)
+        ends_ns = clock.now_ns() + s_to_ns(SLICE_S)
+        while clock.now_ns() < ends_ns:
+            series.add_blocks()
+        return list(series.durations_ns[first:])
 
-    repeats = slice_()[0]
-
-    def candidate() -> list[int]:
-        held, blocks_ns = slice_()
-        return [round(block * repeats / held) for block in blocks_ns]
-
-    return repeats, candidate
+    return series.repeats, slice_
 
 
 def _rounds(
