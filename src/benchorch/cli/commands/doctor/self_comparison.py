@@ -139,11 +139,8 @@ def look(window_s: float, seed: int, slice_ms: float = SLICE_MS) -> dict[str, li
             slice_ms=slice_ms,
             seed=seed,
         )
-        sides = (
-            (measured.candidate, measured.candidate_from),
-            (measured.baseline, measured.baseline_from),
-        )
-        found[name] = [median_query_ns(blocks, start) for blocks, start in sides]
+        sides = (measured.candidate, measured.baseline)
+        found[name] = [median_query_ns(side.together, side.start) for side in sides]
     return found
 
 
