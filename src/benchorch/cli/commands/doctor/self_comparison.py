@@ -16,6 +16,7 @@ from pathlib import Path
 from benchorch.domain.estimate import Comparison
 from benchorch.errors import ExecutorError
 from benchorch.hardware.cpu import CpuClock
+from benchorch.host.advice import BAD, GOOD, NOTE
 from benchorch.host.pinning import pin
 from benchorch.host.processes import child_channel, run_child
 from benchorch.stats.between_processes import median_query_ns
@@ -58,6 +59,20 @@ class Controls:
 
     same: Comparison
     slower: Comparison
+
+    @property
+    def same_weight(self) -> str:
+        """Good where it is known to be the same, bad where it is called different."""
+        if self.same.verdict in ("faster", "slower"):
+            return BAD
+        return GOOD if self.same.verdict == "equivalent" else NOTE
+
+    @property
+    def slower_weight(self) -> str:
+        """Good where it is found to be slower, bad where it is called anything else but unclear."""
+        if self.slower.verdict == "slower":
+            return GOOD
+        return NOTE if self.slower.verdict == "inconclusive" else BAD
 
     @property
     def told_apart(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from benchorch.domain.estimate import Estimate
 from benchorch.hardware.cpu import CpuClock
+from benchorch.host.advice import BAD, GOOD, NOTE
 from benchorch.host.bare_loop import bare_blocks_ns
 from benchorch.host.pinning import pinned
 from benchorch.interfaces.hardware import Clock
@@ -17,7 +18,8 @@ from benchorch.units import s_to_ns
 
 PAIRS = 60
 SLICE_S = 0.005
-NARROWEST_RATIO = 0.01
+# How far from the bare loop's time a timed call may be.
+GOAL_RATIO = 0.01
 # A search through it fails within some microseconds. A loop of the interpreter would not do: the
 # addresses of its objects shift it by 5 to 20 % between slices.
 _HAYSTACK = bytes(400_000)
@@ -30,12 +32,20 @@ class Agreement:
     Attributes:
         ratio: benchorch's time over the bare loop's, the median over pairs of slices.
         bare_ratio: the same of the bare loop over itself, the limit of this machine.
-        band_ratio: accepted distance from 1: 1 %, or twice that of the bare loop from itself.
+        band_ratio: what this machine can tell: 1 %, or twice the bare loop's distance from itself.
     """
 
     ratio: Estimate
     bare_ratio: Estimate
     band_ratio: float
+
+    @property
+    def weight(self) -> str:
+        """Good where the whole interval is as asked, bad where it misses the band, else unknown."""
+        low, high = _ends(self.ratio)
+        if low >= 1 - GOAL_RATIO and high <= 1 + GOAL_RATIO:
+            return GOOD
+        return NOTE if self.agrees else BAD
 
     @property
     def agrees(self) -> bool:
@@ -81,7 +91,7 @@ def agreement(
     if ratio is None or bare_ratio is None:
         raise ValueError(f"{pairs} pairs are too few for an interval")
     widest = max(abs(end - 1) for end in _ends(bare_ratio))
-    band_ratio = max(NARROWEST_RATIO, 2 * widest)
+    band_ratio = max(GOAL_RATIO, 2 * widest)
     return Agreement(ratio=ratio, bare_ratio=bare_ratio, band_ratio=band_ratio)
 
 
