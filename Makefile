@@ -12,7 +12,7 @@ TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help bench test test-slow coverage check docs reference ui bench-overheads conversions \
+.PHONY: help bench test test-slow test-gpu coverage check docs reference ui bench-overheads conversions \
   install clean provision provision-plan status destroy test-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
@@ -39,6 +39,9 @@ coverage: $(VENV)/.installed-dev ## the tests, with the branches they take in ev
 test-slow: $(VENV)/.installed-dev ## the tests that take minutes
 	@$(RUN) pytest -m slow
 
+test-gpu: $(VENV)/.installed ## every GPU path on this machine, resumable; ARGS="--only clock"; nothing without a GPU
+	@$(VENV)/bin/python scripts/test_gpu.py $(ARGS)
+
 # SEEDS is how many seeds the drills are drawn from.
 SEEDS ?= 3
 
@@ -63,7 +66,7 @@ ui: $(VENV)/.installed ## the MLflow UI over the local results
 bench-overheads: $(VENV)/.installed-dev ## what benchorch itself costs, as ratios
 	@for script in benchmarks/*.py; do echo "== $$script"; $(VENV)/bin/python $$script || exit 1; done
 
-conversions: $(VENV)/.installed ## every conversion on small models, into docs/reference/conversions-table.md; takes hours
+conversions: $(VENV)/.installed ## every conversion on small models, into docs/reference/conversions-table.md; about an hour, again for what is left
 	@$(VENV)/bin/python scripts/write_conversions.py
 
 # STACK names the stack; ARGS are further words for scripts/provision.py, e.g. ARGS="--var most_zones=2".

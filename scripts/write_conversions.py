@@ -4,8 +4,9 @@
 
 Every cell is a trial of the real pipeline: built in one process, loaded and checked in another one
 that has only the stored artifact. Results are kept under --work and not run again, so the
-script can be ended and started at any time; --fresh starts over, and --again repeats what --only
-names. What compiles for minutes comes last. --write-only runs nothing.
+script can be ended and started at any time, and after --minutes it begins nothing more. --fresh
+starts over, and --again repeats what --only names. What compiles for minutes comes last.
+--write-only runs nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,7 +33,7 @@ from benchorch.units import format_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "conversions-table.md"
-CHUNK = 40  # conversions in one invocation
+CHUNK = 10  # conversions in one invocation; whether there is time for more is asked between two
 COMPILED = {Format.AOTI_PACKAGE, Format.INDUCTOR_CACHE}
 
 GPT2 = {"vocab_size": 1000, "n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 64}
@@ -65,8 +67,8 @@ SETTINGS = (
     "protocol.split_passes=0",
     "protocol.canary_tolerance_ratio=null",
     "profiler=none",
-    "limits.build_timeout_s=900",
-    "limits.measure_timeout_s=300",
+    "limits.build_timeout_s=240",
+    "limits.measure_timeout_s=90",
     "recorder=none",
 )
 PACKAGES = (
@@ -106,13 +108,18 @@ def main() -> int:
         shutil.rmtree(options.work, ignore_errors=True)
     catalog = Catalog([builtin_directory("conf")])
     names = options.only.split(",") if options.only else list(catalog.names)
-    for model in options.models.split(","):
+    models = options.models.split(",")
+    started_s = time.monotonic()
+    for number, model in enumerate(models, start=1):
+        # Each model has its share of the time, and what an earlier one left of its own.
+        until_s = started_s + 60 * options.minutes * number / len(models)
         if not options.write_only:
             done = set() if options.again else _done(catalog, names, model, options.work)
             _run(
                 sorted(set(names) - done, key=lambda n: (_is_compiled(catalog, n), n)),
                 model,
                 options.work,
+                until_s,
             )
     cells = {model: _cells(catalog, names, model, options.work) for model in MODELS}
     cells = {model: found for model, found in cells.items() if _has_run(found)}
@@ -128,6 +135,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--work", type=Path, default=Path("runs/conversions"))
     parser.add_argument("--fresh", action="store_true", help="forget what has run")
+    parser.add_argument("--minutes", type=float, default=45, help="begin nothing later than that")
     parser.add_argument("--again", action="store_true", help="run what has run, too")
     parser.add_argument("--write-only", action="store_true", help="run nothing")
     options = parser.parse_args()
@@ -146,9 +154,13 @@ def _is_compiled(catalog: Catalog, name: str) -> bool:
     return bool(COMPILED & set(catalog.open(name).leaves))
 
 
-def _run(names: Sequence[str], model: str, work: Path) -> None:
+def _run(names: Sequence[str], model: str, work: Path, until_s: float) -> None:
+    """Run some conversions of a model, and begin none after that time of the monotonic clock."""
     for start in range(0, len(names), CHUNK):
         chunk = names[start : start + CHUNK]
+        if time.monotonic() > until_s:
+            print(f"== {model}: no time left for {', '.join(names[start:])}; run it again")
+            return
         if _invoke(chunk, model, work) and len(chunk) > 1:
             # One that spoils the plan of all is found by trying each alone.
             for name in chunk:

@@ -23,22 +23,32 @@ PACKAGE_ROOMS = {
     "boto3": {"stores/s3.py", "hardware/"},
 }
 CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns"}
-TORCH_CODE = {"models/architectures/", "frameworks/onnx_module.py"}
-"""Modules written in torch's own classes; only a member's `load` imports them."""
+TORCH_CODE = {"models/architectures/", "frameworks/onnx_module.py", "frameworks/identity/walk.py"}
+"""Modules written in torch's own classes; imported where a module is loaded."""
 
 PRINTING = {"cli/terminal.py", "results/report/console.py"}
 CATCHING_EVERYTHING = {
     "trial/worker.py",
     # An extension's import may fail in as many ways as there are extensions.
     "config/components.py",
-    # Both run the user's model in another way than it asked for, and can do without the answer.
-    "trial/build.py",
+    # They run the user's model in another way than it asked for, and can do without the answer.
+    "trial/reference.py",
+    "trial/check.py",
     "trial/divergence.py",
+    # An object's own way to be made again may fail as its author likes.
+    "frameworks/identity/walk.py",
+    # A user's object may refuse in any way to be looked into.
+    "frameworks/module_state.py",
 }
 ENVIRONMENT = {
     "cli/commands/archive.py": "a head's start script says where runs are kept",
     "cli/commands/ui.py": "starts MLflow's server with settings it takes from nowhere else",
+    "frameworks/identity/compilers.py": "compilers take their options from nowhere else",
+    "frameworks/identity/consulted.py": "a user's code may take anything from the environment",
+    "frameworks/identity/reach.py": "a user's code may take anything from the environment",
     "frameworks/inductor_cache_directory.py": "Inductor takes its directory from nowhere else",
+    "frameworks/tensorrt_libraries.py": "looks where the loader looks",
+    "frameworks/tf32.py": "CUDA's libraries take TF32 from nowhere else",
     "conversions/quanto.py": "the build tool beside this interpreter is found on PATH alone",
     "host/environment.py": "records the variables that sway measurements",
     "executors/scheduling/agent.py": "a trial gets the threads of the node, not those of Ray",
@@ -122,7 +132,10 @@ def outside(
 
 def test_numpy_is_imported_when_a_module_is_only_in_numeric_packages() -> None:
     """What must answer at once imports those packages late: tests/e2e/test_cli.py looks."""
-    assert outside(NUMERIC, lambda node: "numpy" in imports(node), at_import_time) == []
+    assert (
+        outside((*NUMERIC, *TORCH_CODE), lambda node: "numpy" in imports(node), at_import_time)
+        == []
+    )
 
 
 def test_heavy_packages_are_not_imported_when_a_module_is() -> None:

@@ -46,6 +46,114 @@ def test_a_users_metric_decides(metrics):
     assert found["outputs"][0]["relative_l2_ratio"] > 1e-6
 
 
+RINGS = """
+import numpy as np
+import torch
+
+def points(count, seed):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, count)
+    angle, radius = rng.uniform(0, 2 * np.pi, count), 1 + labels + 0.25 * rng.standard_normal(count)
+    x = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    return x.astype(np.float32), labels
+
+def classifier():
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(2, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers, torch.nn.Linear(64, 3))
+
+def trained():
+    module = classifier()
+    module.load_state_dict(torch.load("rings.pt", weights_only=True))
+    return module.eval()
+
+def accuracy(outputs, references, inputs):
+    right = [y["0"].argmax(-1) == one["labels"] for y, one in zip(outputs, inputs)]
+    return np.mean(right)
+
+def held_out():
+    x, labels = points(100, seed=2)
+    yield from ({"input": x[i : i + 50], "labels": labels[i : i + 50]} for i in (0, 50))
+"""
+
+
+@pytest.fixture
+def rings(place):
+    """A classifier of three noisy rings, trained here, and 200 points that it has not seen."""
+    import numpy as np
+    import torch
+
+    (place.path / "rings.py").write_text(RINGS)
+    code = {}
+    exec(RINGS, code)
+    module, (x, labels) = code["classifier"](), code["points"](600, seed=0)
+    x, labels = torch.tensor(x), torch.tensor(labels)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.02)
+    for _ in range(150):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(module(x), labels).backward()
+        optimizer.step()
+    torch.save(module.state_dict(), place.path / "rings.pt")
+    x, labels = code["points"](200, seed=1)
+    np.savez(place.path / "rings.npz", input=x, labels=labels)
+    return place
+
+
+OF_RINGS = [
+    *("model=factory", "model.factory=rings:trained", "workload.batch_size=50"),
+    *(
+        "model.inputs={input:{shape:[batch_size,2],generator:normal}}",
+        "recorder=none",
+        "protocol.pairing=none",
+    ),
+    *("conversion=dynamic_int8", "parity.metric=rings:accuracy", "hydra.run.dir=out"),
+]
+
+
+@pytest.mark.parametrize("data", ["rings.npz", "rings:held_out"])
+def test_int8_is_judged_by_its_accuracy_on_the_users_data(rings, data):
+    rings.run(*OF_RINGS, *FAST, f"parity.data={data}", "parity.least_score=0.85")
+    found = verdict(rings, "dynamic_int8")
+    assert (found["passed"], found["kind"]) == (True, "agrees")
+    assert 0.85 <= found["score"] < 1
+
+
+def test_an_accuracy_below_the_least_one_disqualifies(rings):
+    asked = ["parity.data=rings.npz", "parity.least_score=0.999"]
+    rings.run(*OF_RINGS, *FAST, *asked, code=1)
+    found = verdict(rings, "dynamic_int8")
+    assert (found["passed"], found["kind"]) == (False, "differs")
+    assert "less than 0.999" in found["reasons"][0]
+
+
+RANDOM = """
+import torch
+
+class Noisy(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.randn_like(x)
+"""
+
+
+def test_a_random_model_is_never_the_same_and_never_fastest(place):
+    (place.path / "noisy.py").write_text(RANDOM)
+    words = ["model=factory", "model.factory=noisy:Noisy", "recorder=none", "hydra.run.dir=out"]
+    words += [
+        "model.inputs={x:{shape:[4,8],generator:normal}}",
+        "conversion=[eager,torchscript]",
+        *FAST,
+    ]
+    said = place.run(*words, code=1).stdout
+    assert "torch's random generator advanced" in " ".join(said.split())
+    assert "fastest" not in said
+    table = (place.path / "out" / "table.md").read_text()
+    assert table.count("| not deterministic |") == 2
+    assert "| yes" not in table
+    for name in ("eager", "torchscript"):
+        found = verdict(place, name)
+        assert (found["passed"], found["kind"]) == (False, "not_deterministic")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -54,6 +162,9 @@ def test_a_users_metric_decides(metrics):
         (["parity.metric=os:system"], "standard library"),
         (["parity.least_score=0.5"], "needs parity.metric"),
         (["parity.metrics=x"], "unknown"),
+        (["parity.task=classfication"], "Did you mean 'classification'?"),
+        (["parity.data=nowhere.npz"], "does not exist"),
+        (["parity.data=nobody:data"], "nobody"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(metrics, words, said):

@@ -720,7 +720,7 @@ def test_one_byte_of_the_weights_changes_the_key_and_touching_the_file_does_not(
 def test_the_users_own_code_changes_the_key_and_touching_it_does_not(
     composer: Composer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from benchorch.frameworks.module_fingerprint import content_identity
+    from benchorch.frameworks.module_fingerprint import content_of
 
     source = tmp_path / "a_users_own_model.py"
     text = "import torch\n\nclass Net(torch.nn.Linear):\n    factor = 2\n"
@@ -734,7 +734,7 @@ def test_the_users_own_code_changes_the_key_and_touching_it_does_not(
         importlib.invalidate_caches()
         torch.manual_seed(0)
         net = importlib.import_module("a_users_own_model").Net(2, 2)
-        return chain.key(content_identity(net), 1, FACTS).digest
+        return chain.key(content_of(net).fields, 1, FACTS).digest
 
     try:
         source.write_text(text)

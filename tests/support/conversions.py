@@ -151,6 +151,18 @@ def chain_of(
         dynamic: symbols that an export leaves open.
         changes: other parameters of steps, by the step's name.
     """
+    workload = Workload(symbols={"batch_size": batch_size}, dynamic=dynamic)
+    return chain_around(TinyModel(name=model), name, workload, changes=changes)[1]
+
+
+def chain_around(
+    model: Model,
+    name: str,
+    workload: Workload,
+    *,
+    changes: Mapping[str, Mapping[str, Json]] | None = None,
+) -> tuple[dict[str, Any], TrialSetup]:
+    """A conversion's chain around any model, and the spec that it was opened from."""
     spec = json.loads(json.dumps(spec_of(name)))
     if not any("vnni" in flag for flag in cpu_isa()):
         # Without VNNI, int8 products of ONNX Runtime saturate unless weights use one bit less.
@@ -158,8 +170,7 @@ def chain_of(
             step.update({"reduce_range": True} if "reduce_range" in step else {})
     for step, parameters in (changes or {}).items():
         spec["conversion"]["steps"][step].update(parameters)
-    workload = Workload(symbols={"batch_size": batch_size}, dynamic=dynamic)
-    return replace(open_trial(spec), model=TinyModel(name=model), workload=workload)
+    return spec, replace(open_trial(spec), model=model, workload=workload)
 
 
 def cannot_run(chain: TrialSetup) -> str | None:

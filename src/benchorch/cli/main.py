@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn
 
 from benchorch.cli.arguments import is_recipe, parse
@@ -69,6 +70,7 @@ _REPLIES: Mapping[str, _Command] = {
 
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
+    _look_in_current_folder()
     try:
         code = run(sys.argv[1:])
     except BenchorchError as error:
@@ -79,6 +81,13 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = FAILED
     sys.exit(code)
+
+
+def _look_in_current_folder() -> None:
+    """Find a user's modules as ``python -m`` does, also when started as a console script."""
+    here = str(Path.cwd())
+    if not sys.flags.safe_path and not {"", here} & set(sys.path):
+        sys.path.insert(0, here)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from hydra.core.object_type import ObjectType
@@ -9,6 +11,7 @@ from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSou
 from omegaconf import OmegaConf
 
 from benchorch.config.conversion_aliases import JOINT, RETIRED_TARGET, Names, other_names
+from benchorch.config.conversion_chains import ConversionFiles, joined
 from benchorch.config.hardware_aliases import (
     HARDWARE,
     SLASH,
@@ -22,6 +25,10 @@ from benchorch.config.overrides import CONVERSION
 from benchorch.errors import ConfigError
 
 
+class ImpossibleChain(ConfigLoadError):
+    """The parts of a joined name are known, and they exclude each other."""
+
+
 class AliasSource(ConfigSource):
     """Configs of the groups ``conversion`` and ``hardware`` whose content follows from their names.
 
@@ -30,12 +37,12 @@ class AliasSource(ConfigSource):
 
     @staticmethod
     def scheme() -> str:
-        """``names://`` and the directory of ``names.yaml``."""
+        """``names://`` and directories as in PATH, the last of them with ``names.yaml``."""
         return "names"
 
     def available(self) -> bool:
         """Whether there is a directory with the names."""
-        return Path(self.path).is_dir()
+        return self._directories[-1].is_dir()
 
     def is_group(self, config_path: str) -> bool:
         """It adds to groups and makes none."""
@@ -47,6 +54,9 @@ class AliasSource(ConfigSource):
 
     def is_config(self, config_path: str) -> bool:
         """Whether the name is a joined conversion, a machine with more than its kind, or alien."""
+        group, _, name = config_path.removesuffix(".yaml").partition("/")
+        if group == CONVERSION and name:
+            return self._is_alias(name)
         return self._content(config_path) is not None
 
     def load_config(self, config_path: str) -> ConfigResult:
@@ -68,22 +78,40 @@ class AliasSource(ConfigSource):
         return self._machine(name) if group == HARDWARE and is_made(name) else None
 
     @property
+    def _directories(self) -> Sequence[Path]:
+        return [Path(path) for path in self.path.split(os.pathsep)]
+
+    @property
     def _names(self) -> Names:
-        return other_names(Path(self.path))
+        return other_names(self._directories[-1])
+
+    def _is_alias(self, name: str) -> bool:
+        known = JOINT in name or name in self._names.chains
+        return known or self._names.retirement(name) is not None
 
     def _chain(self, name: str) -> dict[str, object] | None:
         """A conversion's parts, or the runtime that reports why there is nothing to run."""
-        retired = self._names.retirement(name)
-        if not (retired or JOINT in name or name in self._names.chains):
+        if not self._is_alias(name):
             return None
-        parts = [] if retired else list(self._names.parts(name))
-        content: dict[str, object] = {"defaults": [*(parts or ["eager"]), "_self_"]}
+        retired = self._names.retirement(name)
         if retired:
             values = {"reason": retired.reason, "successor": retired.successor}
-            content["runtime"] = {"_target_": RETIRED_TARGET, **values}
-        if len(parts) > 1:
-            content["description"] = f"{', then '.join(parts)}."
-        return content
+            runtime = {"_target_": RETIRED_TARGET, **values}
+            return {"defaults": ["eager", "_self_"], "runtime": runtime}
+        parts = self._names.parts(name) or ("eager",)
+        return {"defaults": [*parts, "_self_"]} if len(parts) == 1 else self._joined(parts)
+
+    def _joined(self, parts: Sequence[str]) -> dict[str, object]:
+        """The chain of several files; Hydra reports those that are not there."""
+        files = ConversionFiles(self._directories)
+        try:
+            nodes = [(part, files.node(part)) for part in parts]
+        except LookupError:
+            return {"defaults": [*parts, "_self_"]}
+        try:
+            return dict(joined(nodes))
+        except ConfigError as error:
+            raise ImpossibleChain(error.problems[0]) from error
 
     def _machine(self, name: str) -> dict[str, object] | None:
         """A kind of machine in a size, with a conversion as the only one to try by default."""
@@ -101,7 +129,7 @@ class AliasSource(ConfigSource):
     def _backend(self, name: str) -> Backend | None:
         """The machine of a name; one that only the user's files have is taken as it is."""
         hardware, size = split(machine_of(name))
-        known = HardwareNames(directories=(Path(self.path),))
+        known = HardwareNames(directories=(self._directories[-1],))
         if hardware not in known.kinds:
             conversion = name.partition(SLASH)[2] or None
             return Backend(hardware=hardware, size=size, conversion=conversion)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -101,7 +102,9 @@ def add_directories(search_path: ConfigSearchPath, directories: Sequence[Path]) 
         for path in reversed(paths):
             search_path.prepend(provider, f"{ConfigDirectory.scheme()}://{path.resolve()}")
     # Hydra requires its own source of schemas to be the last one.
-    aliases = f"{AliasSource.scheme()}://{builtin_directory('conf')}"
+    all_directories = (*directories, *extension_directories(), builtin_directory("conf"))
+    listed = os.pathsep.join(str(path.resolve()) for path in all_directories)
+    aliases = f"{AliasSource.scheme()}://{listed}"
     search_path.prepend("benchorch", aliases, anchor="schema")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -152,23 +151,26 @@ class OverrideErrors:
         options = group_options(self._loader, group)
         values = override.value()
         chosen = values if isinstance(values, list) else [values]
-        return [
-            _no_such_option(group, str(value), options)
-            for value in chosen
-            if value is not None and not self._is_choice(group, str(value), options)
-        ]
+        names = [str(value) for value in chosen if value is not None]
+        problems = [self._choice_problem(group, name, options) for name in names]
+        return [problem for problem in problems if problem]
 
-    def _is_choice(self, group: str, name: str, options: Sequence[str]) -> bool:
-        """Whether there is such an option; one that is made of others must compose."""
+    def _choice_problem(self, group: str, name: str, options: Sequence[str]) -> str | None:
+        """Why a name is no option, if so; one that is made of others must compose."""
         if name in options:
-            return True
+            return None
         repository = self._loader.repository  # type: ignore[attr-defined]
         if not repository.config_exists(f"{group}/{name}"):
-            return False
-        with contextlib.suppress(*composition_errors()):
+            return _no_such_option(group, name, options)
+        expected = composition_errors()
+        try:
             self._load((f"{group}={name}",))
-            return True
-        return False
+        except expected as error:
+            from benchorch.config.aliases_source import ImpossibleChain
+
+            known = isinstance(error, ImpossibleChain)
+            return str(error) if known else _no_such_option(group, name, options)
+        return None
 
     def _base(self, choice: tuple[str, ...]) -> ConfigNode:
         """The keys there are once an option is chosen, groups included."""

@@ -11,13 +11,14 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from benchorch.config.components import construct, make, suggest
+from benchorch.config.parity_setup import parity_problems
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.protocol import Protocol
 from benchorch.domain.tensors import NOT_SYMBOLS, Example, Workload
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError
-from benchorch.interfaces.conversion import FileStep, Step
+from benchorch.interfaces.conversion import TF32_RATIO, FileStep, Step
 from benchorch.interfaces.hardware import Hardware
 from benchorch.interfaces.model import Model
 from benchorch.interfaces.runtime import Runtime
@@ -33,7 +34,21 @@ T = TypeVar("T")
 EAGER: ConfigNode = {"_target_": "benchorch.runtimes.eager.Eager"}
 """What runs a chain that names no runtime: PyTorch itself."""
 
-_PARITY = ("inputs", "metric", "least_score")
+FORMAT_NAMES: Mapping[str, str] = {
+    Format.MODULE: "a torch module",
+    Format.CALLABLE: "a callable",
+    Format.LIGHTNING_MODULE: "a Lightning module",
+    Format.EXPORTED_PROGRAM: "an exported program",
+    Format.ONNX: "an ONNX model",
+    Format.AOTI_PACKAGE: "an AOTInductor package",
+    Format.INDUCTOR_CACHE: "a cache of Inductor",
+    Format.TORCHSCRIPT: "a TorchScript file",
+    Format.OPENVINO_IR: "an OpenVINO model",
+    Format.EXECUTORCH_PROGRAM: "an ExecuTorch program",
+    Format.TVM_LIBRARY: "a TVM library",
+    Format.TENSORRT_ENGINE: "a TensorRT engine",
+}
+"""Formats with their article, for sentences."""
 
 FIRST_CALIBRATION_SEED = 100_000
 
@@ -57,6 +72,11 @@ class TrialSetup:
     protocol: Protocol
     tolerance_ratio: float
     nodes: ConfigNode
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the model is called on an NVIDIA GPU."""
+        return type(self.hardware).device == "cuda"
 
     @property
     def requires(self) -> tuple[str, ...]:
@@ -138,6 +158,8 @@ class TrialSetup:
             "packages": dict(versions),
             "hardware": {fact: facts.get(fact) for fact in sorted(wanted)},
         }
+        if wanted and self.on_gpu:
+            fields["tf32"] = self.protocol.tf32  # compilers choose kernels by it
         return BuildKey(fields=fields)
 
     def _input_fields(self) -> Json:
@@ -191,9 +213,8 @@ def open_trial(spec: ConfigNode) -> TrialSetup:
     }
     workload = _attempt_workload(cast(ConfigNode, spec["workload"]), problems)
     tolerance = _attempt_tolerance(conversion, problems)
-    problems.extend(
-        _limit_problems(cast(ConfigNode, spec["limits"]), cast(ConfigNode, spec["parity"]))
-    )
+    problems.extend(_limit_problems(cast(ConfigNode, spec["limits"])))
+    problems.extend(parity_problems(cast(ConfigNode, spec["parity"])))
     if not problems:
         runtime = cast(Runtime, parts["runtime"])
         problems.extend(chain_problems(cast(Sequence[tuple[str, Step]], links), runtime))
@@ -208,29 +229,30 @@ def open_trial(spec: ConfigNode) -> TrialSetup:
     )
 
 
-def parity_inputs(spec: ConfigNode) -> int:
-    """How many seeded input sets the outputs are compared on."""
-    return cast(int, cast(ConfigNode, spec["parity"])["inputs"])
-
-
 def chain_problems(links: Sequence[tuple[str, Step]], runtime: Runtime) -> list[str]:
-    """Where what one link produces is not what the next one consumes."""
+    """Where what one link expects is not what the chain before it gives."""
     problems = []
-    previous, have = "the model", Format.MODULE
+    previous, given = "the model", Format.MODULE
     for index, (name, step) in enumerate(links):
-        special = index == 0 and Format.LIGHTNING_MODULE in type(step).consumes
-        if have not in type(step).consumes and not special:
+        expected = type(step).consumes
+        special = index == 0 and Format.LIGHTNING_MODULE in expected
+        if given not in expected and not special:
             problems.append(
-                f"conversion.steps.{name}: consumes {' or '.join(type(step).consumes)}, "
-                f"but {previous} produces {have}."
+                f"conversion.steps.{name}: {name} {_impossible(expected, previous, given)}"
             )
-        previous, have = name, type(step).produces
-    if have not in type(runtime).consumes:
-        problems.append(
-            f"conversion.runtime: {type(runtime).__name__} consumes "
-            f"{' or '.join(type(runtime).consumes)}, but {previous} produces {have}."
-        )
+        previous, given = name, type(step).produces
+    expected = type(runtime).consumes
+    if given not in expected:
+        name = type(runtime).__name__
+        problems.append(f"conversion.runtime: {name} {_impossible(expected, previous, given)}")
     return problems
+
+
+def _impossible(expected: Sequence[Format], previous: str, given: Format) -> str:
+    """Why a link cannot follow the chain before it."""
+    so_far = f"the chain so far ({previous})" if previous != "the model" else previous
+    wanted = " or ".join(FORMAT_NAMES.get(each, each) for each in expected)
+    return f"expects {wanted}; {so_far} gives {FORMAT_NAMES.get(given, given)}."
 
 
 def parse_workload(node: ConfigNode) -> Workload:
@@ -301,30 +323,20 @@ def _tolerance_ratio(
     """What was asked for, or the largest of what each link may cost: one of them dominates."""
     runtime = cast(Runtime, parts["runtime"])
     allowed = [runtime.tolerance_ratio, *(step.tolerance_ratio for _, step in links)]
+    on_gpu = type(cast(Hardware, parts["hardware"])).device == "cuda"
+    if on_gpu and cast(Protocol, parts["protocol"]).tf32:
+        allowed.append(TF32_RATIO)
     return max(allowed) if asked is None else asked
 
 
-def _limit_problems(limits: ConfigNode, parity: ConfigNode) -> list[str]:
+def _limit_problems(limits: ConfigNode) -> list[str]:
     known = ("build_timeout_s", "measure_timeout_s", "memory_gib")
     problems = [f"limits.{n}: unknown key.{suggest(n, known)}" for n in limits if n not in known]
-    problems += [
-        f"parity.{n}: unknown key.{suggest(n, _PARITY)}" for n in parity if n not in _PARITY
-    ]
     problems += [
         f"limits.{name}: expected a number above 0, got {value!r}."
         for name, value in limits.items()
         if not _is_positive(value) and not (name == "memory_gib" and value is None)
     ]
-    inputs = parity.get("inputs")
-    if inputs is None or not _is_size(inputs):
-        problems.append(f"parity.inputs: expected a positive whole number, got {inputs!r}.")
-    metric, least = parity.get("metric"), parity.get("least_score")
-    if metric is not None and not isinstance(metric, str):
-        problems.append(f"parity.metric: expected 'package.module:callable', got {metric!r}.")
-    if least is not None and (isinstance(least, bool) or not isinstance(least, int | float)):
-        problems.append(f"parity.least_score: expected a number, got {least!r}.")
-    elif least is not None and metric is None:
-        problems.append("parity.least_score: needs parity.metric, which gives the score.")
     return problems
 
 

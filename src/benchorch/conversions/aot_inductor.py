@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
 from benchorch.errors import BuildError
+from benchorch.frameworks.identity.compilers import GENERATED
 from benchorch.frameworks.inductor_cache_directory import inductor_cache
 from benchorch.frameworks.torch_call import autocast_dtype, program_on
+from benchorch.frameworks.torch_compile_stats import autotuned_kernels
 from benchorch.frameworks.torch_program import load_program
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 PACKAGE_FILE = "model.pt2"
+NOTES_FILE = "notes.json"
 
 
 @final
@@ -31,11 +37,17 @@ class AotInductor(FileStep):
 
     consumes = (Format.EXPORTED_PROGRAM,)
     produces = Format.AOTI_PACKAGE
-    depends_on = ("arch", "compute_capability", "cpu_isa", "threads")
-    version = 2  # 2: tells of autocast
+    depends_on = ("arch", "compute_capability", "cpu_isa", "threads", *GENERATED)
+    version = 3  # 2: records autocast; 3: and how many kernels were autotuned
 
     freezing: bool = False
     max_autotune: bool = False
+
+    def without_effect(self, facts: Mapping[str, Json], device: str) -> str | None:
+        """Autotuning that had nothing to choose from."""
+        if self.max_autotune and facts.get("autotuned_kernels") == 0:
+            return f"0 kernels were autotuned on this {device}: the same code as without"
+        return None
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.pt2``."""
@@ -48,11 +60,14 @@ class AotInductor(FileStep):
             inductor_cache(request.scratch_dir),
             wrap_errors(BuildError, "AOTInductor refused the model"),
         ):
+            before = autotuned_kernels()
             torch._inductor.aoti_compile_and_package(
                 program,
                 package_path=str(request.out_dir / PACKAGE_FILE),
                 inductor_configs=self._settings(program, request.threads),
             )
+        notes = {"autotuned_kernels": autotuned_kernels() - before}
+        (request.out_dir / NOTES_FILE).write_text(json.dumps(notes))
 
     def _settings(
         self, program: torch.export.ExportedProgram, threads: int | None

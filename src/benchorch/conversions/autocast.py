@@ -36,6 +36,11 @@ class Autocast(ModuleStep):
         """Error of rounding the factors of every product to 8 or 11 bits."""
         return HALF_PRECISION_RATIOS[self.dtype]
 
+    @property
+    def requested_precision(self) -> str:
+        """The dtype."""
+        return self.dtype
+
     def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:
         """A module of the same signature around this one."""
         return _wrapped(module, self.dtype)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, final
 
 from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Example
 from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, ModuleStep
 
@@ -33,6 +35,17 @@ class Cast(ModuleStep):
     def tolerance_ratio(self) -> float:
         """Error of rounding every value to 8 or 11 bits."""
         return HALF_PRECISION_RATIOS[self.dtype]
+
+    @property
+    def requested_precision(self) -> str:
+        """The dtype."""
+        return self.dtype
+
+    def without_effect(self, facts: Mapping[str, Json], device: str) -> str | None:
+        """A model without floating parameters has nothing to cast."""
+        if facts.get("floating_tensors") == 0:
+            return f"the model has no floating-point parameter or buffer to cast to {self.dtype}"
+        return None
 
     def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:
         """The same module, cast in place."""

@@ -36,6 +36,11 @@ class DynamicQuantization(StateStep):
     dtype: Literal["int8", "float16"] = "int8"
 
     @property
+    def requested_precision(self) -> str:
+        """Of the weights, and with int8 of the products."""
+        return self.dtype
+
+    @property
     def tolerance_ratio(self) -> float:
         """By the weights' dtype; 7 of 8 bits count where the processor could overflow."""
         return TOLERANCE_RATIOS[self.dtype]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 from benchorch.conversions.quantization import calibrate, check_samples, quietly
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.identity.compilers import KERNELS
 from benchorch.frameworks.torch_call import floating_dtypes, tensors_of
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
@@ -36,13 +37,18 @@ class FxQuantization(StateStep):
     """
 
     # Another architecture has another engine, which rounds in another way.
-    depends_on = ("arch",)
+    depends_on = ("arch", *KERNELS)
 
     fake: bool = False
     samples: int = 16
 
     def __post_init__(self) -> None:
         check_samples(self.samples)
+
+    @property
+    def requested_precision(self) -> str:
+        """Eight bits."""
+        return "int8"
 
     @property
     def tolerance_ratio(self) -> float:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
 from benchorch.errors import BuildError
+from benchorch.frameworks.identity.compilers import GENERATED
 from benchorch.frameworks.inductor_cache_directory import inductor_cache
 from benchorch.frameworks.torch_call import call_by_keyword, live_tensors, module_in
 from benchorch.frameworks.upstream_errors import wrap_errors
@@ -37,7 +39,7 @@ class InductorCompile(FileStep):
 
     consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
     produces = Format.INDUCTOR_CACHE
-    depends_on = ("arch", "compute_capability", "cpu_isa", "threads")
+    depends_on = ("arch", "compute_capability", "cpu_isa", "threads", *GENERATED)
     version = 2  # 2: options for Dynamo beside Inductor's
 
     mode: Literal[
@@ -51,6 +53,16 @@ class InductorCompile(FileStep):
     def __post_init__(self) -> None:
         if self.fullgraph and self.eager_fallback:
             raise ValueError("fullgraph refuses what eager_fallback lets pass: choose one of them.")
+
+    def without_effect(self, facts: Mapping[str, Json], device: str) -> str | None:
+        """Modes that do nothing on a CPU, or did nothing there."""
+        if device != "cpu":
+            return None
+        if self.mode == "reduce-overhead":
+            return "a CPU has no CUDA graphs: the same code as mode=default"
+        if self.mode.startswith("max-autotune") and facts.get("autotuned_kernels") == 0:
+            return "0 kernels were autotuned on this CPU: the same code as mode=default"
+        return None
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``cache.bin`` (empty where Inductor keeps nothing) and ``options.json``."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Example
-from benchorch.errors import BuildError
 from benchorch.interfaces.conversion import ModuleStep
 
 if TYPE_CHECKING:
@@ -22,14 +23,15 @@ class ChannelsLast(ModuleStep):
     consumes = (Format.MODULE,)
     produces = Format.MODULE
 
+    def without_effect(self, facts: Mapping[str, Json], device: str) -> str | None:
+        """A model without 4-D weights has nothing to lay out."""
+        if facts.get("channels_last_layers") == 0:
+            return "the model has no 4-D weights, which are all whose layout it changes"
+        return None
+
     def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:
         """The same module, its 4-D parameters laid out anew."""
         import torch
 
-        if not any(weight.dim() == 4 for weight in module.parameters()):
-            raise BuildError(
-                "channels_last changes the layout of 4-D weights, and the model has none.",
-                remedy="leave channels_last out for models without 2-D convolutions",
-            )
         # Torch's annotations do not know this overload of Module.to.
         return module.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
 from benchorch.frameworks.torch_call import live_tensors
@@ -29,6 +31,12 @@ class Mkldnn(ModuleStep):
         """Unavailable except on a CPU."""
         return None if device == "cpu" else "oneDNN's packed layers run on CPUs only."
 
+    def without_effect(self, facts: Mapping[str, Json], device: str) -> str | None:
+        """A model whose layers are of other classes keeps its own weights."""
+        if facts.get("packed_layers") == 0:
+            return "0 layers were packed: the model has no linear, convolution or batch norm layer"
+        return None
+
     def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:
         """A copy that images enter and leave as they are; BuildError where it cannot be called."""
         import torch
@@ -40,11 +48,6 @@ class Mkldnn(ModuleStep):
             packed = mkldnn.to_mkldnn(module)  # type: ignore[no-untyped-call]
             wrapped = _wrapped(packed, module)
             wrapped(**live_tensors(module, example.arrays, "cpu"), **example.keywords)
-        if not any(isinstance(part, torch.jit.ScriptModule) for part in packed.modules()):
-            raise BuildError(
-                "mkldnn packs linear, convolution and batch norm layers, and the model has none.",
-                remedy="leave mkldnn out for this model",
-            )
         return wrapped
 
 

@@ -10,7 +10,13 @@ from benchorch.errors import BuildError
 from benchorch.frameworks import onnx_files
 from benchorch.frameworks.onnx_files import MODEL_FILE
 from benchorch.frameworks.torch_call import program_in
-from benchorch.frameworks.torch_tracing import open_shapes, traced_arguments
+from benchorch.frameworks.torch_program import return_tensors
+from benchorch.frameworks.torch_tracing import (
+    export_module,
+    open_shapes,
+    returns_constants,
+    traced_arguments,
+)
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 
@@ -60,7 +66,7 @@ class OnnxExport(FileStep):
         from benchorch.frameworks.onnx_module import OnnxGraph
 
         if not isinstance(module, OnnxGraph):
-            self._write(request, module)
+            self._write(request, _with_tensors_alone(module, request))
         elif self.opset is not None:
             raise BuildError(
                 f"the model is an ONNX file, whose opset stays as it is; opset {self.opset} was "
@@ -86,6 +92,18 @@ class OnnxExport(FileStep):
                 verbose=False,
                 **_call(request, source),
             )
+
+
+def _with_tensors_alone(
+    module: torch.nn.Module, request: BuildRequest
+) -> torch.nn.Module | torch.export.ExportedProgram:
+    """The module, or a program of it without the outputs that ONNX has no type for."""
+    with wrap_errors(BuildError, "torch.export refused the model"):
+        if not returns_constants(module, request.example):
+            return module
+        program = export_module(module, request.example, strict=False)
+        return_tensors(program)
+    return program
 
 
 def _call(

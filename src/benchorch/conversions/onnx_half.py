@@ -35,6 +35,11 @@ class OnnxHalf(FileStep):
         """Error of rounding every value to 11 bits."""
         return 5e-3
 
+    @property
+    def requested_precision(self) -> str:
+        """Half precision."""
+        return "float16"
+
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.onnx``."""
         import onnx

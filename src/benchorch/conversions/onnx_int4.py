@@ -42,6 +42,11 @@ class OnnxBlockWeights(FileStep):
     compute: Literal["float32", "int8"] = "int8"
 
     @property
+    def requested_precision(self) -> str:
+        """Four bits."""
+        return "int4"
+
+    @property
     def tolerance_ratio(self) -> float:
         """Error of rounding every weight of a small model to 4 or 8 bits."""
         return _TOLERANCE_RATIOS[self.bits]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from benchorch.conversions.onnx_prepare import prepared, require_operators
+from benchorch.conversions.onnx_prepare import nodes_matching, prepared, require_operators
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, runtime_distribution
@@ -23,6 +23,8 @@ class OnnxInt8Dynamic(FileStep):
     Args:
         per_channel: a scale for every output channel rather than one for the whole weight.
         reduce_range: 7 bit weights, for processors whose 8 bit products saturate (no VNNI).
+        exclude: patterns of node names and module paths that stay in floats.
+        operators: operator types that are quantised (``Conv``); none means all that can be.
     """
 
     consumes = (Format.ONNX,)
@@ -31,6 +33,13 @@ class OnnxInt8Dynamic(FileStep):
 
     per_channel: bool = False
     reduce_range: bool = False
+    exclude: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+
+    @property
+    def requested_precision(self) -> str:
+        """Eight bits."""
+        return "int8"
 
     @property
     def tolerance_ratio(self) -> float:
@@ -54,6 +63,8 @@ class OnnxInt8Dynamic(FileStep):
                 weight_type=QuantType.QInt8,
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
+                nodes_to_exclude=nodes_matching(at / MODEL_FILE, self.exclude),
+                op_types_to_quantize=list(self.operators) or None,
                 use_external_data_format=is_large(source),
             )
         graph = onnx.load(str(target), load_external_data=False)

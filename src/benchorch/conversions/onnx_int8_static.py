@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from benchorch.conversions.onnx_prepare import prepared, require_operators
+from benchorch.conversions.onnx_prepare import nodes_matching, prepared, require_operators
 from benchorch.conversions.quantization import check_samples
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_TYPES = {"int8": "Int8", "uint8": "UInt8", "int16": "Int16", "uint16": "UInt16"}
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxInt8Static(FileStep):
@@ -30,6 +33,9 @@ class OnnxInt8Static(FileStep):
         method: how ranges follow from what was seen; minmax keeps every value.
         per_channel: a scale for every output channel rather than one for the whole weight.
         reduce_range: 7 bit weights, for processors whose 8 bit products saturate (no VNNI).
+        activations: type of values between operators; 16 bits cost more and keep small ones.
+        exclude: patterns of node names and module paths that stay in floats.
+        operators: operator types that are quantised (``Conv``); none means all that can be.
     """
 
     consumes = (Format.ONNX,)
@@ -40,9 +46,17 @@ class OnnxInt8Static(FileStep):
     method: Literal["minmax", "entropy", "percentile"] = "minmax"
     per_channel: bool = True
     reduce_range: bool = False
+    activations: Literal["int8", "uint8", "int16", "uint16"] = "int8"
+    exclude: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_samples(self.samples)
+
+    @property
+    def requested_precision(self) -> str:
+        """Eight bits."""
+        return "int8"
 
     @property
     def tolerance_ratio(self) -> float:
@@ -60,7 +74,12 @@ class OnnxInt8Static(FileStep):
         require_operators(graph, ("QuantizeLinear",), "int8")
 
     def _quantize(self, request: BuildRequest, target: Path) -> None:
-        from onnxruntime.quantization import CalibrationMethod, QuantFormat, quantize_static
+        from onnxruntime.quantization import (
+            CalibrationMethod,
+            QuantFormat,
+            QuantType,
+            quantize_static,
+        )
 
         methods = {
             "minmax": CalibrationMethod.MinMax,
@@ -77,6 +96,9 @@ class OnnxInt8Static(FileStep):
                 calibrate_method=methods[self.method],
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
+                activation_type=QuantType[f"Q{_TYPES[self.activations]}"],
+                nodes_to_exclude=nodes_matching(at / MODEL_FILE, self.exclude),
+                op_types_to_quantize=list(self.operators) or None,
                 use_external_data_format=is_large(source),
             )
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from ast import literal_eval
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchorch.conversions.quantization import matches, require_matches
 from benchorch.errors import BuildError
 from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, write_graph
 from benchorch.frameworks.upstream_errors import wrap_errors
+
+_SCOPES = "pkg.torch.onnx.name_scopes"
+"""Where torch's exporter keeps a node's module paths."""
 
 
 @contextmanager
@@ -50,6 +55,29 @@ def _forget_shapes_of_weights(directory: Path, *, large: bool) -> None:
     del model.graph.value_info[:]
     model.graph.value_info.extend(kept)
     write_graph(model, directory, large=large)
+
+
+def nodes_matching(model: Path, patterns: Sequence[str]) -> list[str]:
+    """Names of the nodes whose own name or module path fits a pattern.
+
+    BuildError for a pattern that fits none.
+    """
+    if not patterns:
+        return []
+    import onnx
+
+    named = {
+        node.name: _names(node)
+        for node in onnx.load(str(model), load_external_data=False).graph.node
+    }
+    require_matches(patterns, [name for names in named.values() for name in names])
+    return [name for name, names in named.items() if matches(patterns, names)]
+
+
+def _names(node: Any) -> list[str]:
+    """The node's own name, and the modules' that torch's exporter made it from."""
+    scopes = next((p.value for p in node.metadata_props if p.key == _SCOPES), "[]")
+    return [node.name, *(scope for scope in literal_eval(scopes) if scope)]
 
 
 def require_operators(model: Any, wanted: tuple[str, ...], scheme: str) -> None:

@@ -51,6 +51,11 @@ class OpenVinoWeights(FileStep):
             raise ValueError("group_size and all_layers are for bits=4.")
 
     @property
+    def requested_precision(self) -> str:
+        """Of the weights."""
+        return f"int{self.bits}"
+
+    @property
     def tolerance_ratio(self) -> float:
         """Twice the error of resnet18 (8 bits) and of a small BERT (4 bits)."""
         return _TOLERANCE_RATIOS[self.bits]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
-from benchorch.conversions.quantization import check_samples
+from benchorch.conversions.quantization import check_samples, matches, require_matches
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.openvino_files import (
@@ -28,6 +28,8 @@ class OpenVinoInt8(FileStep):
         samples: how many calibration inputs the model sees.
         preset: symmetric activations are faster, asymmetric ones (mixed) lose less.
         model_type: transformer keeps the operators of attention that int8 would spoil in floats.
+        exclude: patterns of node names that stay in floats.
+        operators: operator types that are quantised (``Convolution``); none means all that can be.
     """
 
     consumes = (Format.OPENVINO_IR,)
@@ -38,9 +40,16 @@ class OpenVinoInt8(FileStep):
     samples: int = 32
     preset: Literal["performance", "mixed"] | None = None
     model_type: Literal["transformer"] | None = None
+    exclude: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_samples(self.samples)
+
+    @property
+    def requested_precision(self) -> str:
+        """Eight bits."""
+        return "int8"
 
     @property
     def tolerance_ratio(self) -> float:
@@ -76,7 +85,20 @@ class OpenVinoInt8(FileStep):
             subset_size=self.samples,
             preset=nncf.QuantizationPreset(self.preset) if self.preset else None,
             model_type=nncf.ModelType(self.model_type) if self.model_type else None,
+            ignored_scope=self._ignored(model),
+        )
+
+    def _ignored(self, model: Any) -> Any:
+        """What stays in floats."""
+        import nncf
+
+        nodes = [(node.get_friendly_name(), node.get_type_name()) for node in model.get_ops()]
+        require_matches(self.exclude, [name for name, _ in nodes])
+        others = {kind for _, kind in nodes if self.operators and kind not in self.operators}
+        return nncf.IgnoredScope(
+            names=[name for name, _ in nodes if matches(self.exclude, [name])],
             # Embeddings are looked up rather than computed with, and BERT's stop NNCF: it has no
             # statistics for one of their Gathers.
-            ignored_scope=nncf.IgnoredScope(types=["Gather"], validate=False),
+            types=sorted({"Gather", *others}),
+            validate=False,
         )

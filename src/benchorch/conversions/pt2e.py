@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, final
 
+from benchorch.conversions.pt2e_annotations import spare_nodes
 from benchorch.conversions.quantization import calibrate, check_samples, missing, quietly
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
@@ -38,19 +39,29 @@ class Pt2e(FileStep):
         fold_weights: keep the weights in int8; false keeps them in float and rounds them at every
             call, which computes the same and saves nothing: int8 in appearance alone.
         samples: how many inputs the activations are calibrated on.
+        exclude: patterns of module paths (``head.*``) and node names that stay in floats.
+        operators: ATen operators that are quantised (``linear``); none means all that can be.
     """
 
     consumes = (Format.EXPORTED_PROGRAM,)
     produces = Format.EXPORTED_PROGRAM
     requires = ("torch", "torchao")
+    version = 2  # 2: integer arithmetic is left alone
 
     quantizer: Literal["x86_inductor", "xnnpack"] = "x86_inductor"
     dynamic: bool = False
     fold_weights: bool = True
     samples: int = 16
+    exclude: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_samples(self.samples)
+
+    @property
+    def requested_precision(self) -> str:
+        """Eight bits."""
+        return "int8"
 
     @property
     def tolerance_ratio(self) -> float:
@@ -106,7 +117,9 @@ class Pt2e(FileStep):
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
         dtypes = floating_dtypes(module)
-        prepared = prepare_pt2e(module, self._quantizer())
+        quantizer = self._quantizer()
+        spare_nodes(quantizer, self.exclude, self.operators)
+        prepared = prepare_pt2e(module, quantizer)
         calibrate(prepared, request, self.samples, dtypes)
         return convert_pt2e(prepared, fold_quantize=self.fold_weights)
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from benchorch.errors import BuildError
 from benchorch.frameworks.torch_call import tensors_of
 from benchorch.host.environment import is_installed
 
 if TYPE_CHECKING:
     from benchorch.interfaces.conversion import BuildRequest
 
+_SHOWN = 8
 EXTRA = "pip install 'benchorch[quantization]'"
 
 
@@ -52,6 +56,25 @@ def calibrate(
         for number in range(samples):
             inputs = tensors_of(request.calibration(number), "cpu", dtypes)
             call(**inputs, **request.example.keywords)
+
+
+def require_matches(patterns: Sequence[str], names: Sequence[str]) -> None:
+    """BuildError for a pattern that fits no name: what it was to keep would be quantised."""
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            close = get_close_matches(pattern, names, n=1)
+            meant = f" Did you mean {close[0]!r}?" if close else ""
+            shown = ", ".join(dict.fromkeys(names[-_SHOWN:]))
+            raise BuildError(
+                f"exclude: no node is called {pattern!r}.{meant} The last ones are {shown}.",
+                kind="unknown_node",
+                remedy="exclude takes names and patterns such as 'head.*'",
+            )
+
+
+def matches(patterns: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether any of the names fits any of the patterns."""
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 def check_samples(samples: int) -> None:

@@ -66,6 +66,11 @@ class Quanto(StateStep):
         check_samples(self.samples)
 
     @property
+    def requested_precision(self) -> str:
+        """Of the weights."""
+        return self.weights
+
+    @property
     def tolerance_ratio(self) -> float:
         """By the type of the weights, and of the activations."""
         rounding = TOLERANCE_RATIOS[self.weights]

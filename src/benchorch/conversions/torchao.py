@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from benchorch.conversions.quantization import missing, quietly
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.identity.compilers import KERNELS
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
 
@@ -23,6 +24,7 @@ Scheme = Literal[
     "int8_dynamic",
     "int8_dynamic_int4",
     "int4_weight_only",
+    "int4_hqq",
     "float8_weight_only",
     "float8_dynamic",
 ]
@@ -31,11 +33,12 @@ TOLERANCE_RATIOS = {
     "int8_dynamic": 3e-2,
     "int8_dynamic_int4": 0.15,
     "int4_weight_only": 0.15,
+    "int4_hqq": 0.15,
     "float8_weight_only": 5e-2,
     "float8_dynamic": 8e-2,
 }
 """What rounding weights may cost, with some headroom."""
-_GROUPED = ("int8_dynamic_int4", "int4_weight_only")
+_GROUPED = ("int8_dynamic_int4", "int4_weight_only", "int4_hqq")
 _TILE = 16
 """Float8 matrix products want both sizes to be a multiple of it."""
 
@@ -52,16 +55,22 @@ class TorchAo(StateStep):
     Args:
         scheme: ``weight_only`` computes in the model's own dtype; ``dynamic`` rounds activations
             to int8 or float8 too, by a scale that is found at every call. ``int8_dynamic_int4``
-            keeps its 4 bits in whole bytes.
+            keeps its 4 bits in whole bytes, and so does ``int4_hqq``, whose scales HQQ
+            (half-quadratic quantisation) fits to the weights without any data.
         group_size: how many weights of a row share a scale, where there are fewer than 8 bits.
     """
 
     requires = ("torch", "torchao")
     # Weights of 4 bits are packed for the registers of the processor.
-    depends_on = ("compute_capability", "cpu_isa")
+    depends_on = ("compute_capability", "cpu_isa", *KERNELS)
 
     scheme: Scheme
     group_size: Literal[32, 64, 128] = 32
+
+    @property
+    def requested_precision(self) -> str:
+        """Of the weights."""
+        return "int4" if "int4" in self.scheme else self.scheme.partition("_")[0]
 
     @property
     def tolerance_ratio(self) -> float:
@@ -150,6 +159,12 @@ class TorchAo(StateStep):
                 )
             case "int4_weight_only":
                 return self._int4(device)
+            case "int4_hqq":
+                return ao.IntxWeightOnlyConfig(
+                    weight_dtype=torch.int4,  # type: ignore[attr-defined]  # not annotated
+                    granularity=PerGroup(self.group_size),
+                    intx_choose_qparams_algorithm="hqq_scale_only",
+                )
             case "float8_weight_only":
                 return ao.Float8WeightOnlyConfig()
             case "float8_dynamic":

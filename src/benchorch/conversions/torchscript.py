@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
-from benchorch.frameworks.torch_call import floating_dtypes, tensors_in, tensors_of
+from benchorch.frameworks.identity.compilers import KERNELS
+from benchorch.frameworks.torch_call import floating_dtypes, know_dataclasses, tensors_of
 from benchorch.frameworks.torch_tracing import open_axes, traceable
 from benchorch.frameworks.torchscript_files import write_script
 from benchorch.frameworks.upstream_errors import wrap_errors
@@ -38,7 +40,7 @@ class TorchScript(FileStep):
     consumes = (Format.MODULE,)
     produces = Format.TORCHSCRIPT
     # A host without a GPU has none: the fact tells the two kinds of traces apart.
-    depends_on = ("arch", "compute_capability")
+    depends_on = ("arch", "compute_capability", *KERNELS)
     version = 2  # 2: with how it is called
 
     method: Literal["trace", "script"] = "trace"
@@ -78,9 +80,10 @@ def _traced(module: torch.nn.Module, request: BuildRequest) -> Any:
 
     example = request.example
     names, dtypes = tuple(example.arrays), floating_dtypes(module)
-    flat = _positional(module, names, example.keywords)
     shown = traceable(example)
-    inputs = tuple(tensors_of(shown, request.device, dtypes).values())
+    placed = tensors_of(shown, request.device, dtypes)
+    flat = _positional(module, names, example.keywords, _tensor_places(module, placed, example))
+    inputs = tuple(placed.values())
     # What the trace computes is compared with the model by the verify stage.
     traced = torch.jit.trace(flat, inputs, check_trace=False)  # type: ignore[no-untyped-call]
     if example.dynamic:
@@ -89,11 +92,27 @@ def _traced(module: torch.nn.Module, request: BuildRequest) -> Any:
     return traced
 
 
+def _tensor_places(
+    module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], example: Example
+) -> list[bool]:
+    """Which outputs are tensors; a trace would make one of every size that is returned."""
+    import torch
+    from torch.utils import _pytree
+
+    raw = module(**tensors, **example.keywords)
+    know_dataclasses(raw)
+    return [isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(raw)]
+
+
 def _positional(
-    module: torch.nn.Module, names: tuple[str, ...], keywords: Mapping[str, Json]
+    module: torch.nn.Module,
+    names: tuple[str, ...],
+    keywords: Mapping[str, Json],
+    tensor_places: Sequence[bool],
 ) -> torch.nn.Module:
     """The module with positional tensors in and a flat tuple out: all that a trace can hold."""
     import torch
+    from torch.utils import _pytree
 
     class Positional(torch.nn.Module):
         def __init__(self) -> None:
@@ -102,7 +121,8 @@ def _positional(
 
         def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             named = dict(zip(names, tensors, strict=True))
-            return tuple(tensors_in(self.model(**named, **keywords)))
+            leaves = _pytree.tree_leaves(self.model(**named, **keywords))
+            return tuple(compress(leaves, tensor_places))
 
     return Positional().train(module.training)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
+from benchorch.frameworks.identity.compilers import GENERATED
 from benchorch.frameworks.torch_call import floating_dtypes, program_in
 from benchorch.frameworks.torch_program import arguments_of, decomposed
 from benchorch.frameworks.upstream_errors import wrap_errors
@@ -28,7 +29,7 @@ class TvmCompile(FileStep):
     consumes = (Format.EXPORTED_PROGRAM,)
     produces = Format.TVM_LIBRARY
     requires = ("torch", "apache-tvm")
-    depends_on = ("arch",)
+    depends_on = ("arch", *GENERATED)
     version = 2  # 2: views of attention can be written out
 
     def unavailable(self, device: str) -> str | None:

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from benchorch.errors import check_options
 
+INPUT_SETS = 8
+"""Distinct inputs rotate through the calls, so that neither caches nor branch history replay one,
+and no conversion is judged on one alone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
@@ -24,6 +28,8 @@ class Protocol:
             significant.
         split_passes: how often the copying stages are timed apart in each process; 0 is never.
         cold_caches: whether caches are flushed before every block: another metric.
+        tf32: whether GPUs may round the operands of float32 products and convolutions to 10 bits
+            of mantissa (TensorFloat-32), in every runtime alike.
         energy_windows: windows of uninterrupted calls under the energy counter; 0 is none.
         energy_window_s: seconds of each, and of the idle baseline before them.
     """
@@ -37,6 +43,7 @@ class Protocol:
     delta_ratio: float = 0.01
     split_passes: int = 10
     cold_caches: bool = False
+    tf32: bool = False
     energy_windows: int = 0
     energy_window_s: float = 10.0
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from benchorch.domain.codec import Json
+from benchorch.domain.execution import Execution
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.price import Price
 from benchorch.domain.profile import ProfileRecord
@@ -135,6 +136,7 @@ class TrialResult:
         pairing: how it was compared, or why it was not, in one phrase; empty for a baseline.
         profile: what a profiler recorded afterwards; None where none was requested.
         prices: of an hour of its machine, one a market; empty where nothing is paid for.
+        execution: in which precision and where the operators ran; None where nothing was measured.
 
     Schema history: 1, first; 2, with pairs, conditions, memory, counts and energy. What can
     be missing, such as the profile, comes without another.
@@ -162,6 +164,7 @@ class TrialResult:
     energy: EnergyRecord | None = None
     profile: ProfileRecord | None = None
     prices: tuple[Price, ...] = ()
+    execution: Execution | None = None
     schema_version: int = 2
 
     @property

@@ -3,6 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What the comparison with the baseline found."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    NOT_DETERMINISTIC = "not_deterministic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceParity:
+    """The worst of one way to cut an output into slices.
+
+    Attributes:
+        cut: for people, e.g. ``row`` or ``channel on axis 1``.
+        allowed_ratio: the error allowed to nine slices of ten.
+        tenth_ratio: the error of the worst tenth's best slice.
+        worst_ratio: of the worst slice.
+        worst: which one that is, e.g. ``row 3 of input 0``.
+    """
+
+    cut: str
+    allowed_ratio: float
+    tenth_ratio: float
+    worst_ratio: float
+    worst: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +55,10 @@ class OutputParity:
             reference's, or None.
         referee_error_ratio: relative L2 error against eager float64, where that was kept.
         baseline_error_ratio: the baseline's own, against the same.
+        label: what the model calls it, e.g. ``logits``; empty where it has no name.
+        centred_ratio: the error against the reference's own variation, without what all elements
+            have in common; the worst over the inputs; None where nothing varies.
+        slices: the error of its rows, channels and tokens.
     """
 
     name: str
@@ -44,6 +76,9 @@ class OutputParity:
     top_k_overlap_ratio: float | None = None
     referee_error_ratio: float | None = None
     baseline_error_ratio: float | None = None
+    label: str = ""
+    centred_ratio: float | None = None
+    slices: tuple[SliceParity, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +86,8 @@ class Verdict:
     """Passed or failed, with reasons and numbers.
 
     Attributes:
-        passed: whether every output stayed within its tolerance.
+        passed: whether every rule was kept; true only where `kind` is ``agrees``.
+        kind: why not; follows from `passed` where nothing else was stored.
         reasons: one sentence for each violated rule; empty when passed.
         tolerance_ratio: the relative L2 error allowed.
         referee: which outputs passed only because eager float32 is itself as far from float64.
@@ -60,6 +96,10 @@ class Verdict:
         least_score: what it has to give; None where it does not decide.
         first_divergence: which module is the first to compute something else, where that was
             looked for and found.
+        task: by whose rules it was judged besides; empty for none.
+        noise_ratio: by how much the baseline differs from itself, relative L2; 0 where it is
+            bit for bit the same, None where it ran only once.
+        notes: what was seen and is no reason to fail.
     """
 
     passed: bool
@@ -71,6 +111,15 @@ class Verdict:
     score: float | None = None
     least_score: float | None = None
     first_divergence: str = ""
+    kind: Kind | None = None
+    task: str = ""
+    noise_ratio: float | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind is None:
+            found = Kind.AGREES if self.passed else Kind.DIFFERS
+            object.__setattr__(self, "kind", found)
 
     @property
     def explanation(self) -> str:

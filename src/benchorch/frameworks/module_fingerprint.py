@@ -1,4 +1,4 @@
-"""Fingerprint of a live module: weights, structure and the code of its classes.
+"""Fingerprint of a live module: its weights, and everything else that is reachable from it.
 
 Used where only loading can tell what a model is, as with a user's own factory.
 """
@@ -6,20 +6,41 @@ Used where only loading can tell what a model is, as with a user's own factory.
 from __future__ import annotations
 
 import hashlib
-import sys
-import sysconfig
-from collections.abc import Iterator, Mapping
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import Json
 
 if TYPE_CHECKING:
     import torch
 
-# Its code is told by its version, which enters every BuildKey by itself.
-_OWN_PACKAGES = ("benchorch", "hydra_plugins", "__main__")
+    from benchorch.frameworks.identity.walk import Walk
+
+UNHASHABLE = "unhashable"
+"""The field of an identity that can never be another's."""
+
+_MOST_WEIGHTS = 256
+_GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What a live module is.
+
+    Attributes:
+        fields: texts in groups, by path.
+        clocks: Python modules, such as time, that its code takes values from.
+        files: of the user's modules that were reached.
+        texts: in the user's code that may name files.
+    """
+
+    fields: dict[str, Json]
+    clocks: tuple[str, ...]
+    files: tuple[Path, ...]
+    texts: tuple[str, ...]
 
 
 def state_digest(module: torch.nn.Module) -> str:
@@ -34,62 +55,66 @@ def state_digest(module: torch.nn.Module) -> str:
     return total.hexdigest()
 
 
-def content_identity(module: torch.nn.Module) -> dict[str, Json]:
-    """Everything about a live module that may change what it computes."""
-    return {
-        "state": state_digest(module),
-        "structure": hashlib.sha256(str(module).encode()).hexdigest(),
-        "settings": digest_of({name: _settings(part) for name, part in module.named_modules()}),
-        "code": {name: _file_digest(path) for name, path in sorted(_sources().items())},
+def content_of(module: torch.nn.Module, makers: Sequence[Callable[..., object]] = ()) -> Content:
+    """Everything reachable from a live module that may change what it computes.
+
+    Args:
+        module: as it was loaded, before anything called it.
+        makers: the user's callables that made it.
+    """
+    from benchorch.frameworks.identity.leaves import Leaves, grouped
+    from benchorch.frameworks.identity.reach import Reach
+    from benchorch.frameworks.identity.walk import Walk
+
+    leaves = Leaves()
+    reach = Reach(leaves)
+    walk = Walk(leaves, reach.add, Path.cwd())
+    reach.value = walk.value
+    walk.value("module", module)
+    for maker in makers:
+        walk.value("factory", maker)
+    _settings(walk)
+    reach.run()
+    reach.finish()
+    fields: dict[str, Json] = {
+        name: dict(grouped(texts, _MOST_WEIGHTS) if name == "weights" else texts)
+        for name, texts in sorted(leaves.groups.items())
     }
+    if leaves.unhashable:
+        fields[UNHASHABLE] = dict(leaves.unhashable)
+    return Content(
+        fields=fields,
+        clocks=tuple(sorted(reach.clocks)),
+        files=tuple(sorted(reach.files)),
+        texts=tuple(sorted(reach.texts)),
+    )
+
+
+def _settings(walk: Walk) -> None:
+    """What torch and Python do the same code with, in this process."""
+    import torch
+    import torch.nn.modules.module as machinery
+
+    from benchorch.frameworks.identity.distributions import file_digest
+
+    found = {
+        "python": platform.python_version(),
+        "default_dtype": torch.get_default_dtype(),
+        "matmul_precision": torch.get_float32_matmul_precision(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "mkldnn": torch.backends.mkldnn.enabled,
+        "flush_denormal": bool(torch.tensor([1e-310], dtype=torch.float64).mul(1)[0] == 0),
+        "libraries": {
+            Path(name).name: file_digest(Path(name))
+            for name in sorted(torch.ops.loaded_libraries)
+            if Path(name).is_file()
+        },
+        **{name: list(getattr(machinery, name).values()) for name in _GLOBAL_HOOKS},
+    }
+    for name, value in found.items():
+        walk.value(f"settings.{name}", value)
 
 
 def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from module.named_parameters(remove_duplicate=False)
     yield from module.named_buffers(remove_duplicate=False)
-
-
-def _settings(module: torch.nn.Module) -> dict[str, Json]:
-    """The module's own attributes, such as a dropout's probability or an activation."""
-    import torch
-
-    machinery = vars(torch.nn.Module())  # parameters, hooks, ...: looked at elsewhere
-    own = {name: value for name, value in vars(module).items() if name not in machinery}
-    return {name: _spelled(value) for name, value in own.items()}
-
-
-def _spelled(value: object) -> Json:
-    """A value as text that is the same in every process."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return {str(key): _spelled(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_spelled(item) for item in value]
-    named = value if hasattr(value, "__qualname__") else type(value)
-    return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', '')}"
-
-
-def _sources() -> dict[str, Path]:
-    """The user's own code loaded by now: every package that no installer put where it is.
-
-    A module counts with its package: what torch generates while it compiles is torch's.
-    """
-    installed = [Path(path).resolve() for path in sysconfig.get_paths().values()]
-    files = {}
-    for name in list(sys.modules):
-        package = name.partition(".")[0]
-        path, root = _file_of(name), _file_of(package)
-        if package in _OWN_PACKAGES or path.suffix != ".py" or not path.is_file():
-            continue
-        if not any(file.is_relative_to(place) for file in (path, root) for place in installed):
-            files[name] = path
-    return files
-
-
-def _file_of(name: str) -> Path:
-    return Path(getattr(sys.modules.get(name), "__file__", None) or "").resolve()
-
-
-def _file_digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

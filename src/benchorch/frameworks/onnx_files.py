@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from benchorch.errors import MeasureError
 from benchorch.host.environment import is_installed
 
+FUSED = "benchorch_fused"
+"""Metadata of a graph: how many nodes fewer there are since the transformer optimiser."""
 MODEL_FILE = "model.onnx"
 OPTIMIZED_FILE = "optimized.onnx"
 """The graph as ONNX Runtime runs it, after all fusions, where calls are profiled."""
@@ -14,6 +18,9 @@ OPTIMIZED_FILE = "optimized.onnx"
 _WEIGHTS_FILE = "model.onnx.data"
 # A protobuf message ends at 2 GiB; the graph beside the weights takes some of it.
 LARGEST_SINGLE_FILE_BYTES = 1_900_000_000
+_RENAMED = "_orig"
+"""What torch's exporter adds to the name of an input that is returned as it came."""
+
 RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")
 """Distributions of the one import package ``onnxruntime``, each with other providers."""
 
@@ -21,6 +28,18 @@ RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")
 def runtime_distribution() -> str:
     """The distribution that ``import onnxruntime`` finds; where there is none, what to install."""
     return next((name for name in RUNTIMES if is_installed(name)), RUNTIMES[0])
+
+
+def own_name(name: str, names: Collection[str]) -> str | None:
+    """The model's name of a graph's input, which the exporter may have renamed; None for none."""
+    return next((each for each in (name, name.removesuffix(_RENAMED)) if each in names), None)
+
+
+def unknown_input(name: str, names: Collection[str]) -> MeasureError:
+    """Error for a graph's input that the model has not."""
+    return MeasureError(
+        f"The graph has an input {name!r}; the model's are {', '.join(names)}.", kind="input_name"
+    )
 
 
 def is_large(directory: Path) -> bool:

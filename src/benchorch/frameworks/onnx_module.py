@@ -55,6 +55,7 @@ class OnnxGraph(torch.nn.Module):
     """
 
     provider = "onnxruntime, not optimised"
+    not_content = frozenset({"path", "_session"})  # a buffer has the digest of all that is read
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, is_dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, final
 from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError, MeasureError
-from benchorch.frameworks.torch_program import load_program
+from benchorch.frameworks.torch_operators import operator_facts
+from benchorch.frameworks.torch_program import CONSTANTS_FILE, load_program
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest
 from benchorch.interfaces.runtime import Executable, LoadRequest
@@ -149,9 +151,7 @@ def know_dataclasses(raw: object) -> None:
 
 
 def arrays_in(raw: object) -> dict[str, NDArray[generic]]:
-    """The tensors of a nested result on the host, half precision widened to float32."""
-    import torch
-
+    """The tensors of a nested result on the host, less than float32 widened to it."""
     tensors = tensors_in(raw)
     if not tensors:
         raise MeasureError(
@@ -159,9 +159,11 @@ def arrays_in(raw: object) -> dict[str, NDArray[generic]]:
             kind="no_output_tensors",
             remedy="return a tensor, a tuple, a list or a dict of tensors",
         )
-    half = (torch.float16, torch.bfloat16)
     host = [each.detach().cpu() for each in tensors]
-    wide = [each.float() if each.dtype in half else each for each in host]
+    narrow = [each.is_floating_point() and each.element_size() < 4 for each in host]
+    wide = [
+        each.float() if is_narrow else each for each, is_narrow in zip(host, narrow, strict=True)
+    ]
     return {str(index): each.numpy() for index, each in enumerate(wide)}
 
 
@@ -246,8 +248,10 @@ def live_executable(
         counts: further facts, read when they are asked for.
         resources: what closing gives back.
     """
+    returned = _constants(request)
     live = function is module and Format.EXPORTED_PROGRAM not in request.sources
-    keywords = request.example.keywords
+    example, device = request.example, request.device
+    keywords = example.keywords
     return TorchExecutable(
         place=partial(live_tensors, module, device=request.device),
         prepare=call_live(module, keywords) if live else call_by_keyword(function, keywords),
@@ -256,7 +260,15 @@ def live_executable(
         autocast=autocast_dtype(module),
         device=request.device,
         module=module if function is module else None,
-        counts=lambda: {**quantised_parts(module), **counts()},
+        counts=cache(
+            lambda: {
+                **quantised_parts(module),
+                **layer_facts(module),
+                **returned,
+                **operator_facts(module, live_tensors(module, example.arrays, device), keywords),
+                **counts(),
+            }
+        ),
         resources=resources or ExitStack(),
     )
 
@@ -278,7 +290,59 @@ def quantised_parts(module: torch.nn.Module) -> dict[str, Json]:
             name = str(node.target)
             if name.startswith("quantized_decomposed.quantize_"):
                 found[name.split(".")[1]] += 1
-    return {"quantised": dict(found)} if found else {}
+    if not found:
+        return {}
+    return {"quantised": dict(found), "quantized_share": _quantised_share(module)}
+
+
+def _quantised_share(module: torch.nn.Module) -> float:
+    """Of linear and convolution layers, those whose weights are held in fewer bits."""
+    layers = [each for each in module.modules() if _is_product(each)]
+    quantised = [each for each in layers if _is_quantised(each)]
+    return round(len(quantised) / len(layers), 4) if layers else 0.0
+
+
+def _is_product(layer: torch.nn.Module) -> bool:
+    name = type(layer).__name__
+    return ("Linear" in name or "Conv" in name) and hasattr(layer, "weight")
+
+
+def _is_quantised(layer: torch.nn.Module) -> bool:
+    """Whether it is a layer of torch.ao's own, or its weight is a tensor of another class."""
+    import torch
+
+    home = type(layer).__module__
+    if home.startswith("torch.ao.nn"):
+        return ".qat." not in home
+    weight = layer.weight
+    return isinstance(weight, torch.Tensor) and type(weight.data) is not torch.Tensor
+
+
+def _constants(request: LoadRequest) -> dict[str, Json]:
+    """Outputs of the exported program that are no tensors, as they were when it was exported."""
+    if Format.EXPORTED_PROGRAM not in request.sources:
+        return {}
+    path = request.sources[Format.EXPORTED_PROGRAM] / CONSTANTS_FILE
+    constants: dict[str, Json] = json.loads(path.read_text()) if path.exists() else {}
+    return {"constant_outputs": constants} if constants else {}
+
+
+def layer_facts(module: torch.nn.Module) -> dict[str, Json]:
+    """Counts of floating tensors, of layers that oneDNN packed and of those in channels_last."""
+    packed = [each for each in module.modules() if _is_packed(each)]
+    return {
+        "floating_tensors": sum(
+            each.is_floating_point() for each in (*module.parameters(), *module.buffers())
+        )
+        + len(packed),
+        "packed_layers": len(packed),
+        "channels_last_layers": sum(each.dim() == 4 for each in module.parameters()),
+    }
+
+
+def _is_packed(layer: torch.nn.Module) -> bool:
+    """Whether torch.utils.mkldnn has packed the layer: it scripts what it puts in its place."""
+    return getattr(layer, "original_name", "").startswith("Mkldnn")
 
 
 def call_by_keyword(

@@ -46,6 +46,7 @@ def compile_facts(device: str, *, wants_cuda_graphs: bool = False) -> Callable[[
             "recompile_reasons": _reasons(
                 {each.recompile_reason: 1 for each in new if each.recompile_reason}
             ),
+            "autotuned_kernels": since["inductor"].get("select_algorithm_autotune", 0),
             "fused_kernels": sum(map(_kernels_of, _new_files(generated))),
         }
         if wants_cuda_graphs:
@@ -53,6 +54,13 @@ def compile_facts(device: str, *, wants_cuda_graphs: bool = False) -> Callable[[
         return told
 
     return facts
+
+
+def autotuned_kernels() -> int:
+    """Kernels that Inductor has chosen by timing several, in this process."""
+    from torch._dynamo.utils import counters
+
+    return counters["inductor"]["select_algorithm_autotune"]
 
 
 def _cuda_graphs(device: str, since: Mapping[str, Mapping[str, int]]) -> str:

@@ -50,6 +50,16 @@ def export_module(
     )
 
 
+def returns_constants(module: torch.nn.Module, example: Example) -> bool:
+    """Whether there is anything but tensors among what the module returns."""
+    import torch
+    from torch.utils import _pytree
+
+    with torch.no_grad():
+        raw = module(**traced_arguments(module, example))
+    return not all(isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(raw))
+
+
 def open_shapes(example: Example) -> dict[str, dict[int, object] | None] | None:
     """``dynamic_shapes`` for torch's exporters, by keyword; None where every size is fixed."""
     from torch.export import Dim

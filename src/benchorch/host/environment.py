@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -102,13 +102,6 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return versions
-
-
-@cache
-def package_releases(names: tuple[str, ...]) -> Mapping[str, str | None]:
-    """The release of each distribution, without its device's tag; None where it is missing."""
-    versions = package_versions(names)
-    return {name: release(versions[name]) if name in versions else None for name in names}
 
 
 def release(version: str) -> str:

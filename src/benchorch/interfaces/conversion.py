@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Example
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class BuildRequest:
         device: ``cpu`` or ``cuda``.
         threads: how many threads one call will use, for compilers that build it in; None makes
             code that asks at run time.
+        tf32: ``protocol.tf32``, for compilers that fix it in what they build; torch has it already.
     """
 
     module: Callable[[], torch.nn.Module]
@@ -45,10 +47,14 @@ class BuildRequest:
     scratch_dir: Path
     device: str
     threads: int | None = None
+    tf32: bool = False
 
 
 SAME_ARITHMETIC_RATIO = 1e-4
 """What another order of the same float32 operations may cost."""
+
+TF32_RATIO = 5e-3
+"""What it costs to round operands of float32 products to 10 bits of mantissa, as GPUs can."""
 
 HALF_PRECISION_RATIOS = {"bfloat16": 3e-2, "float16": 5e-3}
 """What it costs to compute in a dtype of 8 or of 11 bits, whoever computes."""
@@ -81,6 +87,20 @@ class Step(ABC):
     def calibrated_on(self) -> int:
         """How many calibration inputs determine its files: its parameter ``samples``, if any."""
         return int(getattr(self, "samples", 0))
+
+    @property
+    def requested_precision(self) -> str:
+        """What it asks the arithmetic to be in (``float16``, ``int8``); empty to leave it."""
+        return ""
+
+    def without_effect(self, facts: Mapping[str, Json], device: str) -> str | None:
+        """Why it changed nothing about what ran, or None.
+
+        Args:
+            facts: of the loaded executable.
+            device: ``cpu`` or ``cuda``.
+        """
+        return None
 
     def unavailable(self, device: str) -> str | None:
         """Reason why no machine can do it for this device, or None; imports nothing heavy."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from benchorch.domain.artifact import Format
@@ -65,6 +65,14 @@ class Model(ABC):
 
         Weights that come from a file enter as the digest of its bytes.
         """
+
+    def requested(self) -> Mapping[str, Json]:
+        """Options that `load` follows, beside what can be seen of the module that it makes."""
+        return {"model": repr(self)}
+
+    def makers(self) -> Sequence[Callable[..., object]]:
+        """A user's own callables that `load` calls; may import their modules."""
+        return ()
 
     @abstractmethod
     def problems(self, workload: Workload) -> Sequence[str]:

@@ -34,6 +34,7 @@ class LoadRequest:
         scratch_dir: the same directory the last step had.
         profile_dir: None but where calls will be profiled: then the runtime keeps a profile of
             its own if it can, and writes here what helps to read one.
+        tf32: ``protocol.tf32``, for libraries with a setting of their own; torch has it already.
     """
 
     module: Callable[[], torch.nn.Module]
@@ -44,6 +45,7 @@ class LoadRequest:
     threads: int
     scratch_dir: Path
     profile_dir: Path | None = None
+    tf32: bool = False
 
 
 class Executable(ABC):
@@ -70,7 +72,12 @@ class Executable(ABC):
 
     @abstractmethod
     def facts(self) -> Mapping[str, Json]:
-        """Effective settings: ``dtype``, ``threads``, ``provider``, ``device``."""
+        """Effective settings: ``dtype``, ``threads``, ``provider``, ``device``.
+
+        Where the runtime can report them also ``executed_dtypes`` (operators by precision, casts
+        apart), ``casts``, ``quantized_share``, ``autotuned_kernels``, ``packed_layers``,
+        ``delegated_subgraphs`` and ``delegate``: `Execution` is read from these.
+        """
 
     def own_profile(self) -> Path | None:
         """The runtime's own profile of all calls since it was loaded.
@@ -109,6 +116,11 @@ class Runtime(ABC):
         it is idle: they would take time from the other one. It is then measured back to back.
         """
         return True
+
+    @property
+    def requested_precision(self) -> str:
+        """What it asks floating arithmetic to be in; empty where the artifact decides."""
+        return ""
 
     @abstractmethod
     def unavailable(self, device: str) -> str | None:

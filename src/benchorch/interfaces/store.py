@@ -76,6 +76,10 @@ class Store(ABC):
     def scratch(self, key: str) -> Path:
         """The key's own directory for a compiler's cache; not an artifact."""
 
+    def stamps(self) -> Path | None:
+        """Where notes on what loading models found are, for this machine; None for nowhere."""
+        return None
+
     @abstractmethod
     def entries(self) -> Sequence[Entry]:
         """All entries, newest first, failed and quarantined ones too."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.tensors import TensorSpec, Workload
-from benchorch.host.environment import package_releases
+from benchorch.frameworks.identity.distributions import installed
 from benchorch.interfaces.model import Model
 from benchorch.models.inputs import input_set, keyword_problems
 from benchorch.models.weights import checkpoint_digest, checkpoint_problems
@@ -46,14 +46,20 @@ class DeclaredModel(Model):
 
     def identity(self) -> Mapping[str, Json] | None:
         """The class, its own options, the checkpoint's digest and the releases of its packages."""
+        return {
+            **self.requested(),
+            "checkpoint": checkpoint_digest(self.checkpoint),
+            "packages": dict(installed(self.requires)),
+        }
+
+    def requested(self) -> Mapping[str, Json]:
+        """The class and its own options."""
         shared = {each.name for each in fields(DeclaredModel)}
         own = [each.name for each in fields(self) if each.name not in shared]
         return {
             "class": f"{type(self).__module__}.{type(self).__qualname__}",
             "version": self.version,
             **{name: encode(getattr(self, name)) for name in own},
-            "checkpoint": checkpoint_digest(self.checkpoint),
-            "packages": dict(package_releases(self.requires)),
         }
 
     def declared_problems(self, workload: Workload) -> Sequence[str]:

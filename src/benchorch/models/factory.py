@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
@@ -56,6 +56,10 @@ class FactoryModel(DeclaredModel):
     def identity(self) -> Mapping[str, Json] | None:
         """None: a user's code may do anything, so the module is hashed after loading."""
         return None
+
+    def makers(self) -> Sequence[Callable[..., object]]:
+        """The factory."""
+        return (resolve_callable(self.factory),)
 
     def problems(self, workload: Workload) -> Sequence[str]:
         """The callable, its arguments, the inputs and the checkpoint."""

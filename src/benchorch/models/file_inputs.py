@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
 
-_OPTIONS = ("file", "shapes")
+_OPTIONS = ("file", "further", "shapes")
 _SUFFIXES = (".npz", ".safetensors")
 
 
@@ -34,11 +34,12 @@ class FileInputs:
     """Tensors of an .npz or .safetensors file, named as forward's arguments.
 
     A first size that is a symbol takes that many rows of those in the file; other seeds take
-    other rows where there are more.
+    other rows where there are more, and other files where there are further ones.
 
     Attributes:
-        node: ``file``; optionally ``shapes``, symbolic shapes by name. Tensors declared beside
-            ``file`` say which ones are used, and with which shape and dtype.
+        node: ``file``; optionally ``further``, more files of the same tensors, and ``shapes``,
+            symbolic shapes by name. Tensors declared beside ``file`` say which ones are used, and
+            with which shape and dtype.
     """
 
     node: Mapping[str, Json]
@@ -65,13 +66,15 @@ class FileInputs:
         found = self._option_problems() + self._name_problems(headers)
         for name in self._names(headers) if headers else ():
             found += self._tensor_problems(name, headers, workload)
+        found += self._further_problems(headers)
         return (
             unique(found) if headers else [*found, f"model.inputs.file: {path} holds no tensors."]
         )
 
     def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
-        """The same rows of every tensor, taken in turn as the seed goes up."""
-        arrays = _load(self._path())
+        """The same rows of every tensor, and the files, taken in turn as the seed goes up."""
+        paths = [self._path(), *self._further()]
+        arrays = _load(paths[seed % len(paths)])
         declared = self._declared()
         specs = [spec for spec in self.specs() if spec.name in arrays]
         batch = {spec.name: arrays[spec.name] for spec in specs}
@@ -87,6 +90,32 @@ class FileInputs:
 
     def _path(self) -> Path:
         return Path(str(self.node["file"]))
+
+    def _further(self) -> list[Path]:
+        more = self.node.get("further")
+        return [Path(str(each)) for each in more] if isinstance(more, list | tuple) else []
+
+    def _further_problems(self, headers: Mapping[str, Header]) -> list[str]:
+        """Files that are none, and that do not hold the same tensors."""
+        more = self.node.get("further")
+        if more is not None and not isinstance(more, list | tuple):
+            return [f"model.inputs.further: must be a list of files, got {more!r}."]
+        return [said for path in self._further() for said in self._unlike(path, headers)]
+
+    def _unlike(self, path: Path, headers: Mapping[str, Header]) -> list[str]:
+        """How a further file differs from the first one."""
+        where = "model.inputs.further"
+        if not path.is_file() or path.suffix not in _SUFFIXES:
+            return [f"{where}: {str(path)!r} is no file that ends in {' or '.join(_SUFFIXES)}."]
+        try:
+            held = read_headers(path)
+        except (OSError, ValueError) as error:
+            return [f"{where}: {error}."]
+        return [
+            f"{where}: {path} holds another {name!r} than {self._path()}."
+            for name in self._names(headers)
+            if held.get(name) != headers.get(name)
+        ]
 
     def _declared(self) -> Mapping[str, Mapping[str, Json]]:
         return {

@@ -79,6 +79,10 @@ class LightningModel(DeclaredModel):
         """None: a user's code may do anything, so the module is hashed after loading."""
         return None
 
+    def makers(self) -> Sequence[Callable[..., object]]:
+        """The class."""
+        return (resolve_callable(self.module),)
+
     def problems(self, workload: Workload) -> Sequence[str]:
         """The class, its arguments where no checkpoint may add to them, inputs and checkpoint."""
         where = "model.module"

@@ -13,9 +13,10 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
+from benchorch.frameworks.identity.code import file_syntax_digest
 from benchorch.models.callables import UserCode
 from benchorch.models.declared_model import DeclaredModel
-from benchorch.models.script_run import GRAPH_SUFFIX
+from benchorch.models.script_run import GRAPH_SUFFIX, MODEL_SUFFIXES
 from benchorch.models.seeding import frozen
 from benchorch.models.weights import load_checkpoint
 
@@ -118,6 +119,19 @@ class ScriptModel(DeclaredModel):
     def identity(self) -> Mapping[str, Json] | None:
         """None: a script may do anything, so the module is hashed after loading."""
         return None
+
+    def requested(self) -> Mapping[str, Json]:
+        """The call, and the script without its place and its comments."""
+        path = Path(self.script)
+        tree = path.suffix not in MODEL_SUFFIXES
+        return {
+            "class": "benchorch.models.script.ScriptModel",
+            "version": self.version,
+            "call": self.call,
+            "arguments": list(self.arguments),
+            "max_depth": self.max_depth,
+            "source": file_syntax_digest(path) if tree else self.digest,
+        }
 
     def problems(self, workload: Workload) -> Sequence[str]:
         """The script, the inputs and the checkpoint."""

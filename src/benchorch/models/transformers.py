@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
-from benchorch.host.environment import package_releases
+from benchorch.frameworks.identity.distributions import installed
 from benchorch.models import transformers_catalog as catalog
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen, seeded
@@ -99,8 +100,9 @@ class TransformersModel(DeclaredModel):
         return loaded
 
     def identity(self) -> Mapping[str, Json] | None:
-        """Identity of module and weights; None for the hub's weights unless a commit is named."""
-        if self.pretrained and not _COMMIT.fullmatch(self.revision or ""):
+        """Identity of module and weights; None for a folder's, or the hub's where no commit is."""
+        moves = not _COMMIT.fullmatch(self.revision or "") or Path(self.hub_id or "").is_dir()
+        if self.pretrained and moves:
             return None
         source = {"hub_id": self.hub_id, "revision": self.revision} if self.pretrained else {}
         return {
@@ -110,7 +112,7 @@ class TransformersModel(DeclaredModel):
             "config": dict(self.config),
             "outputs": list(self.outputs),
             "checkpoint": checkpoint_digest(self.checkpoint),
-            "packages": dict(package_releases(self.requires)),
+            "packages": dict(installed(self.requires)),
             **source,
         }
 

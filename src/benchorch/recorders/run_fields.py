@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
+from typing import cast
 
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.result import Outcome, TrialResult
@@ -201,6 +202,8 @@ def _result_tags(result: TrialResult, summary: Summary) -> Iterator[tuple[str, s
     yield "stop_reason", result.stop_reason
     yield "steady", json.dumps(summary.steady) if result.processes else ""
     yield "warnings", "\n".join(summary.warnings)
+    if result.execution is not None:
+        yield from flatten(cast("Mapping[str, Json]", encode(result.execution)), "executed")
     if result.processes:
         yield from flatten(result.processes[0].facts, "ran")
     yield from _environment_tags(result.environment)
@@ -222,6 +225,7 @@ def _environment_tags(environment: Mapping[str, Json]) -> Iterator[tuple[str, st
 def _verdict_tags(verdict: Verdict | None) -> Iterator[tuple[str, str]]:
     if verdict is not None:
         yield "verdict", "passed" if verdict.passed else "failed"
+        yield "verdict.kind", str(verdict.kind)
         yield "verdict.reasons", "\n".join(verdict.reasons)
         yield from _named("verdict", verdict, "tolerance_ratio", "first_divergence", "metric")
         yield "verdict.score", "" if verdict.score is None else str(verdict.score)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from benchorch.config.components import MOVED, TARGET
 from benchorch.config.composer import MatrixCell
 from benchorch.config.hardware_aliases import is_made, machine_of
+from benchorch.config.parity_setup import parity_setup
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.artifact import canonical_json
 from benchorch.domain.codec import Json
@@ -18,6 +19,7 @@ from benchorch.errors import ConfigError
 from benchorch.host.environment import is_installed
 from benchorch.interfaces.executor import Executor
 from benchorch.models.callables import reference_problems
+from benchorch.models.parity_data import data_problems
 
 TRIAL_ID_DIGITS = 16
 SPEC_KEYS = (
@@ -88,7 +90,9 @@ class _Drafts:
             self.problems.update(dict.fromkeys(setup.problems))
             return ""
         spec = _only_used_symbols(spec, setup)
-        trial = Trial(trial_id=self._identity(spec), labels=_labels_of(cell, setup), spec=spec)
+        trial = Trial(
+            trial_id=self._identity(spec, setup), labels=_labels_of(cell, setup), spec=spec
+        )
         self._place(trial, setup, implied)
         return trial.trial_id if trial.trial_id in self.trials else ""
 
@@ -135,9 +139,11 @@ class _Drafts:
             self._setups[key] = _open_checked(spec)
         return self._setups[key]
 
-    def _identity(self, spec: ConfigNode) -> str:
+    def _identity(self, spec: ConfigNode, setup: TrialSetup) -> str:
+        protocol = spec["protocol"]
         content = {
             **spec,
+            "protocol": protocol if setup.on_gpu else _without(protocol, "tf32"),
             "hardware": _machine(spec),
             "conversion": _without(spec["conversion"], "description"),
             "scenario": _as_digested(spec["scenario"]),
@@ -159,13 +165,15 @@ def _open_checked(spec: ConfigNode) -> TrialSetup | ConfigError:
         setup = open_trial(spec)
     except ConfigError as error:
         return error
-    problems = [*setup.model.problems(setup.workload), *_metric_problems(spec)]
+    problems = [*setup.model.problems(setup.workload), *_parity_problems(spec)]
     return ConfigError(problems) if problems else setup
 
 
-def _metric_problems(spec: ConfigNode) -> Sequence[str]:
-    metric = node_of(spec, "parity").get("metric")
-    return reference_problems("parity.metric", str(metric)) if metric else ()
+def _parity_problems(spec: ConfigNode) -> Sequence[str]:
+    """Of the user's own metric and data."""
+    asked = parity_setup(spec)
+    metric = reference_problems("parity.metric", asked.metric) if asked.metric else ()
+    return [*metric, *(data_problems(asked.data) if asked.data else ())]
 
 
 def describe(labels: Mapping[str, str]) -> str:

@@ -22,6 +22,7 @@ from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 if TYPE_CHECKING:
     import torch
 
+_NOTES_FILE = "notes.json"
 # How Inductor names the kernels that it generates.
 _KERNEL = re.compile(r"\b(?:cpp_fused|triton)_\w+")
 # What torch says of this processor for each word of AOTI_CPU_ISA; other words are not checked.
@@ -79,7 +80,10 @@ def _loader(package: Path) -> Any:
 
 
 def _counts(metadata: Mapping[str, str], package: Path) -> dict[str, Json]:
-    return {"cpu_isa": metadata.get("AOTI_CPU_ISA", ""), "fused_kernels": _fused_kernels(package)}
+    beside = package.with_name(_NOTES_FILE)
+    notes: dict[str, Json] = json.loads(beside.read_text()) if beside.exists() else {}
+    isa = metadata.get("AOTI_CPU_ISA", "")
+    return {**notes, "cpu_isa": isa, "fused_kernels": _fused_kernels(package)}
 
 
 def _fused_kernels(package: Path) -> int | None:

@@ -124,7 +124,11 @@ class _Backend:
         outputs = _outputs_of(graph)
         _export(graph, inputs, folder / MODEL_FILE)
         session = open_session(
-            folder / MODEL_FILE, self.provider, self.request.threads, self.request.scratch_dir
+            folder / MODEL_FILE,
+            self.provider,
+            self.request.threads,
+            self.request.scratch_dir,
+            tf32=self.request.tf32,
         )
         self.sessions.append(session)
         return _caller(session, outputs, self.request.device)

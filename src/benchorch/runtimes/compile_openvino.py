@@ -42,6 +42,11 @@ class CompileOpenVino(Runtime):
     precision: Literal["float32", "device"] = "float32"
 
     @property
+    def requested_precision(self) -> str:
+        """The hint; none where the device chooses."""
+        return "" if self.precision == "device" else self.precision
+
+    @property
     def tolerance_ratio(self) -> float:
         """Error of that precision."""
         return _TOLERANCE_RATIOS[self.precision]
@@ -165,6 +170,8 @@ def _partition_facts() -> Mapping[str, Json]:
         "partitions": len(parts),
         "fallback_partitions": sum(part.perm_fallback for part in parts),
         "fallback_nodes": len(left),
+        "delegate": "OpenVINO",
+        "delegated_subgraphs": sum(not part.perm_fallback for part in parts),
     }
 
 

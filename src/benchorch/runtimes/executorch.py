@@ -60,7 +60,12 @@ class Executorch(Runtime):
             provider="ExecuTorch XNNPACK" if notes["delegate_calls"] else "ExecuTorch portable",
             dtypes=dtypes,
             device="cpu",
-            counts=lambda: {**{name: notes[name] for name in _COUNTS}, "threads": _threads()},
+            counts=lambda: {
+                **{name: notes[name] for name in _COUNTS},
+                "delegate": "XNNPACK" if notes["delegate_calls"] else "",
+                "delegated_subgraphs": notes["delegate_calls"],
+                "threads": _threads(),
+            },
         )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
 from benchorch.frameworks.onnx_files import RUNTIMES
+from benchorch.frameworks.tensorrt_libraries import load_libraries, missing_libraries
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.host.environment import is_installed
 
@@ -27,6 +28,7 @@ _WEIGHTS_FILE = "session.optimized_model_external_initializers_file_name"
 _ERRORS_ONLY = 3
 _BYTE_TYPES = {"int8", "uint8", "int4", "uint4"}
 _PRODUCTS = ("MatMul", "Gemm", "Conv", "Attention", "LSTM", "GRU")
+_CAST = "Cast"
 _QUANTIZED_WEIGHTS = "MatMulNBits"
 """Its weights are packed before it runs, so that they are missing among its inputs."""
 
@@ -39,7 +41,7 @@ class Provider:
         name: as ONNX Runtime calls it.
         device: where its inputs and outputs lie.
         distributions: which of ONNX Runtime's distributions have it.
-        after: providers that take what this one cannot run, before the CPU does.
+        after: keys of providers that take what this one cannot run, before the CPU does.
         needs: the device that must be there, or None for any.
     """
 
@@ -54,19 +56,32 @@ class Provider:
         if self.needs not in (None, device):
             return f"{self.name} needs hardware with an NVIDIA GPU; this one's is {device!r}"
         if any(is_installed(name) for name in self.distributions):
-            return None
+            return missing_libraries() if self.name.startswith("Tensorrt") else None
         wanted = self.distributions[0]
         instead = [name for name in RUNTIMES if is_installed(name)]
         remove = f"pip uninstall {' '.join(instead)} && " if instead else ""
         return f"{wanted} is not installed: {remove}pip install {wanted}"
 
-    def options(self, threads: int, scratch: Path) -> dict[str, str]:
+    def load_libraries(self) -> None:
+        """Load what the provider is linked with and does not find itself."""
+        import onnxruntime
+
+        if self.device == "cuda" and hasattr(onnxruntime, "preload_dlls"):  # since 1.21
+            onnxruntime.preload_dlls()
+        if self.name.startswith("Tensorrt"):
+            load_libraries()
+
+    def options(self, threads: int, scratch: Path, *, tf32: bool) -> dict[str, str]:
         """Options of the provider."""
         if self.name.startswith("OpenVINO"):
             # Left alone it computes in bfloat16 where the processor can.
             return {"device_type": "CPU", "precision": "FP32", "num_of_threads": str(threads)}
         if self.name.startswith("Tensorrt"):
-            return {"trt_engine_cache_enable": "True", "trt_engine_cache_path": str(scratch)}
+            # It has no option for TF32, obeys the environment, and knows engines by graph alone.
+            engines = scratch / ("tensorrt-tf32" if tf32 else "tensorrt")
+            return {"trt_engine_cache_enable": "True", "trt_engine_cache_path": str(engines)}
+        if self.name.startswith("CUDA"):
+            return {"use_tf32": str(int(tf32))}
         return {}
 
 
@@ -82,7 +97,7 @@ PROVIDERS: Mapping[str, Provider] = {
         name="TensorrtExecutionProvider",
         device="cuda",
         distributions=("onnxruntime-gpu",),
-        after=("CUDAExecutionProvider",),
+        after=("cuda",),
         needs="cuda",
     ),
     "openvino": Provider(
@@ -100,6 +115,7 @@ def open_session(
     scratch: Path,
     *,
     spinning: bool = True,
+    tf32: bool = False,
     profile: str = "",
     optimized: Path | None = None,
 ) -> Any:
@@ -111,6 +127,7 @@ def open_session(
         threads: how many threads one operator may use.
         scratch: where a provider may keep compiled engines.
         spinning: whether threads that wait for work keep their processors busy.
+        tf32: whether a GPU may round the operands of float32 products.
         profile: how the file that tells every node's time begins; empty for none.
         optimized: where the graph is written as it runs, its weights in a file beside it.
 
@@ -131,7 +148,11 @@ def open_session(
     if optimized is not None:
         options.optimized_model_filepath = str(optimized)
         options.add_session_config_entry(_WEIGHTS_FILE, weights_beside(optimized).name)
-    chosen: list[Any] = [(provider.name, provider.options(threads, scratch)), *provider.after]
+    chosen = [
+        (each.name, each.options(threads, scratch, tf32=tf32))
+        for each in (provider, *(PROVIDERS[name] for name in provider.after))
+    ]
+    provider.load_libraries()
     with refused("ONNX Runtime cannot load the graph"):
         session = onnxruntime.InferenceSession(str(model), options, providers=chosen)
     used = session.get_providers()
@@ -169,14 +190,26 @@ def assignment(session: Any) -> dict[str, Json]:
     if tell is None:
         return {}
     nodes: Counter[str] = Counter()
+    parts: Counter[str] = Counter()
     for part in tell():
         nodes[part.ep_name] += len(part.get_nodes())
+        parts[part.ep_name] += 1
     first = session.get_providers()[0]
-    return {"nodes": dict(nodes), "fallback_nodes": nodes.total() - nodes[first]}
+    delegated: dict[str, Json] = (
+        {}
+        if first == PROVIDERS["cpu"].name
+        else {"delegate": first, "delegated_subgraphs": parts[first]}
+    )
+    return {"nodes": dict(nodes), "fallback_nodes": nodes.total() - nodes[first], **delegated}
 
 
 def executed(
-    model: Path, provider: Provider, threads: int, inputs: Mapping[str, NDArray[generic]]
+    model: Path,
+    provider: Provider,
+    threads: int,
+    inputs: Mapping[str, NDArray[generic]],
+    *,
+    tf32: bool = False,
 ) -> dict[str, Json]:
     """Executed nodes after all fusions, from one profiled call of a session of its own.
 
@@ -185,10 +218,12 @@ def executed(
         provider: as for `open_session`.
         threads: as for `open_session`.
         inputs: by the graph's own names and of its types.
+        tf32: as for `open_session`.
     """
     with TemporaryDirectory() as name:
         prefix = str(Path(name) / "profile")
-        session = open_session(model, provider, threads, Path(name), profile=prefix)
+        scratch = Path(name)
+        session = open_session(model, provider, threads, scratch, tf32=tf32, profile=prefix)
         session.run(None, dict(inputs))
         events = json.loads(Path(session.end_profiling()).read_text())
     nodes = [
@@ -196,9 +231,11 @@ def executed(
         for event in events
         if event["cat"] == "Node" and event["name"].endswith("_kernel_time")
     ]
+    computing = [types for operator, types in nodes if operator != _CAST]
     return {
         "executed_nodes": len(nodes),
-        "executed_dtypes": dict(Counter(_main_type(types) for _, types in nodes)),
+        "executed_dtypes": dict(Counter(map(_main_type, computing))),
+        "casts": len(nodes) - len(computing),
         "quantized_share": _quantized_share(nodes),
     }
 

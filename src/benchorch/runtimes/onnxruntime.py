@@ -12,10 +12,13 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
 from benchorch.frameworks.onnx_files import (
+    FUSED,
     MODEL_FILE,
     OPTIMIZED_FILE,
+    own_name,
     runtime_distribution,
     size_bytes,
+    unknown_input,
 )
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.runtimes.onnx_session import (
@@ -35,8 +38,6 @@ if TYPE_CHECKING:
 
 _DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
 """ONNX's words for floating tensors that numpy knows."""
-_RENAMED = "_orig"
-"""What torch's exporter adds to the name of an input that is returned as it came."""
 
 # Counting what runs loads the graph once more; that must not take the machine's memory.
 _LARGEST_PROFILED_BYTES = 1_000_000_000
@@ -145,6 +146,7 @@ class OnnxExecutable(Executable):
             "spinning": options.get_session_config_entry(SPINNING) == "1",
             "provider": self.session.get_providers()[0],
             "device": self.place,
+            **_fused(self.session),
             **self.counts(),
         }
 
@@ -156,12 +158,23 @@ class OnnxExecutable(Executable):
         """Nothing was changed outside of the session."""
 
 
+def _fused(session: Any) -> dict[str, Json]:
+    """How many nodes the transformer optimiser fused away, if it was at work."""
+    told = session.get_modelmeta().custom_metadata_map
+    return {"fused_operators": int(told[FUSED])} if FUSED in told else {}
+
+
 def _session(model: Path, provider: Provider, request: LoadRequest, *, spinning: bool) -> Any:
     """A session; where it is profiled, one that also writes the graph as it runs."""
     directory = request.profile_dir
     if directory is None:
         return open_session(
-            model, provider, request.threads, request.scratch_dir, spinning=spinning
+            model,
+            provider,
+            request.threads,
+            request.scratch_dir,
+            spinning=spinning,
+            tf32=request.tf32,
         )
     optimized = directory / OPTIMIZED_FILE
     session = open_session(
@@ -170,6 +183,7 @@ def _session(model: Path, provider: Provider, request: LoadRequest, *, spinning:
         request.threads,
         request.scratch_dir,
         spinning=spinning,
+        tf32=request.tf32,
         profile=str(directory / "onnxruntime"),
         optimized=optimized,
     )
@@ -194,12 +208,10 @@ def _fed(session: Any, arrays: Mapping[str, NDArray[generic]]) -> dict[str, NDAr
 
 def _array_of(name: str, arrays: Mapping[str, NDArray[generic]]) -> NDArray[generic]:
     """The array of a graph's input, which the exporter renames where an output has its name."""
-    for known in (name, name.removesuffix(_RENAMED)):
-        if known in arrays:
-            return arrays[known]
-    raise MeasureError(
-        f"The graph has an input {name!r}; the model's are {', '.join(arrays)}.", kind="input_name"
-    )
+    known = own_name(name, arrays)
+    if known is None:
+        raise unknown_input(name, arrays)
+    return arrays[known]
 
 
 def _counts(
@@ -211,5 +223,6 @@ def _counts(
         return placed
     inputs = _fed(session, request.example.arrays)
     with refused("ONNX Runtime cannot profile the graph"):
-        ran = executed(directory / MODEL_FILE, provider, request.threads, inputs)
+        graph, threads = directory / MODEL_FILE, request.threads
+        ran = executed(graph, provider, threads, inputs, tf32=request.tf32)
     return {**placed, **ran}

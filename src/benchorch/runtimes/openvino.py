@@ -39,6 +39,11 @@ class OpenVino(Runtime):
     precision: Literal["float32", "bfloat16", "float16", "device"] = "float32"
 
     @property
+    def requested_precision(self) -> str:
+        """The hint; none where the device chooses."""
+        return "" if self.precision == "device" else self.precision
+
+    @property
     def tolerance_ratio(self) -> float:
         """Error of that precision."""
         return _TOLERANCE_RATIOS[self.precision]

@@ -40,7 +40,8 @@ def compiled_facts(compiled: Any) -> dict[str, Json]:
     """Types, threads and operators of an ``openvino.CompiledModel``."""
     nodes = [node.get_rt_info() for node in compiled.get_runtime_model().get_ops()]
     working = [node for node in nodes if _kind(node) not in _NO_WORK]
-    types = [dtype_name(_told(node, "runtimePrecision")) for node in working]
+    computing = [node for node in working if _kind(node) not in _CASTS]
+    types = [dtype_name(_told(node, "runtimePrecision")) for node in computing]
     hint = dtype_name(_type_word(compiled.get_property("INFERENCE_PRECISION_HINT")))
     return {
         "dtype": _floating(working) or hint,
@@ -49,6 +50,7 @@ def compiled_facts(compiled: Any) -> dict[str, Json]:
         "precision_hint": hint,
         "executed_nodes": len(working),
         "executed_dtypes": dict(Counter(types)),
+        "casts": len(working) - len(computing),
         "executed_kinds": dict(Counter(_kind(node) for node in working)),
         "quantized_share": _quantized_share(working),
         "kernels": dict(Counter(_told(node, "primitiveType") for node in working)),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import MeasureError
+from benchorch.frameworks.onnx_files import own_name, unknown_input
 from benchorch.frameworks.tensorrt_support import ELSEWHERE
 from benchorch.frameworks.torch_call import Bound, TorchExecutable, missing_torch, tensors_of
 from benchorch.frameworks.upstream_errors import wrap_errors
@@ -31,6 +32,8 @@ _TYPES = {
     "UINT8": "uint8",
     "INT32": "int32",
     "INT64": "int64",
+    "FP8": "float8_e4m3fn",
+    "E8M0": "float8_e8m0fnu",
 }
 
 
@@ -82,12 +85,15 @@ def _prepare(engine: Any, outputs: tuple[str, ...], tensors: Mapping[str, torch.
 
     context = engine.create_execution_context()
     names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
-    buffers = {
-        name: _output(engine, name) if name in outputs else _input(engine, name, tensors)
-        for name in names
-    }
+    inputs = [name for name in names if name not in outputs]
+    buffers = {name: _input(engine, context, name, tensors) for name in inputs}
+    # Sizes of outputs follow from those of all inputs.
+    buffers |= {name: _output(engine, context, name) for name in outputs}
     for name, buffer in buffers.items():
-        context.set_tensor_address(name, buffer.data_ptr())
+        if not context.set_tensor_address(name, buffer.data_ptr()):
+            raise MeasureError(
+                f"TensorRT refused the memory of {name}; its log contains the reason."
+            )
     results = [buffers[name] for name in outputs]
     # On the default stream TensorRT would wait for the GPU around every call.
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -103,28 +109,53 @@ def _prepare(engine: Any, outputs: tuple[str, ...], tensors: Mapping[str, torch.
     return call
 
 
-def _input(engine: Any, name: str, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """The input in the engine's type; MeasureError where the engine is for another shape."""
-    tensor = tensors[name].to(_dtype(engine, name)).contiguous()
-    wanted = tuple(engine.get_tensor_shape(name))
-    if tuple(tensor.shape) != wanted:
-        raise MeasureError(
-            f"The engine was built for {name} of shape {wanted}, not {tuple(tensor.shape)}."
-        )
+def _input(
+    engine: Any, context: Any, name: str, tensors: Mapping[str, torch.Tensor]
+) -> torch.Tensor:
+    """The input in the engine's type; MeasureError where the engine is for other shapes."""
+    known = own_name(name, tensors)
+    if known is None:
+        raise unknown_input(name, tensors)
+    tensor = tensors[known].to(_dtype(engine, name)).contiguous()
+    found, wanted = tuple(tensor.shape), tuple(engine.get_tensor_shape(name))
+    if min(wanted, default=0) < 0:
+        _set_shape(engine, context, name, found)
+    elif found != wanted:
+        raise MeasureError(f"The engine was built for {name} of shape {wanted}, not {found}.")
     return tensor
 
 
-def _output(engine: Any, name: str) -> torch.Tensor:
+def _set_shape(engine: Any, context: Any, name: str, shape: tuple[int, ...]) -> None:
+    """Fix the open sizes of an input; MeasureError where the engine's profile ends before."""
+    if not context.set_input_shape(name, shape):
+        low, _, high = (tuple(each) for each in engine.get_tensor_profile_shape(name, 0))
+        raise MeasureError(
+            f"The engine was built for {name} of shapes from {low} to {high}, not {shape}.",
+            kind="outside_profile",
+            remedy="a wider conversion.steps.tensorrt.profile",
+        )
+
+
+def _output(engine: Any, context: Any, name: str) -> torch.Tensor:
     import torch
 
-    shape = tuple(engine.get_tensor_shape(name))
+    shape = tuple(context.get_tensor_shape(name))
     if min(shape, default=0) < 0:
         raise MeasureError(f"The size of output {name} depends on the data: {shape}.")
     return torch.empty(shape, dtype=_dtype(engine, name), device="cuda")
 
 
 def _dtype(engine: Any, name: str) -> torch.dtype:
+    """The type of an input or output; MeasureError where torch has none that is laid out alike."""
     import torch
 
-    found: torch.dtype = getattr(torch, _TYPES[engine.get_tensor_dtype(name).name])
+    called = engine.get_tensor_dtype(name).name
+    found = getattr(torch, _TYPES.get(called, ""), None)
+    if not isinstance(found, torch.dtype):
+        raise MeasureError(
+            f"The engine has {name} in {called}, and torch {torch.__version__} has no tensor like "
+            f"it. It has {', '.join(_TYPES)}.",
+            kind="io_type",
+            remedy="a cast to float16 or float32 at the graph's inputs and outputs",
+        )
     return found

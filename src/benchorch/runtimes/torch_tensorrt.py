@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 from zipfile import BadZipFile
 
@@ -12,7 +13,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
 from benchorch.frameworks.tensorrt_engines import engine_cache
-from benchorch.frameworks.tensorrt_support import ELSEWHERE, products_ratio
+from benchorch.frameworks.tensorrt_support import ELSEWHERE
 from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
 from benchorch.frameworks.torch_compile_stats import compile_facts
 from benchorch.frameworks.torch_program import load_program
@@ -71,24 +72,18 @@ class TorchTensorRtJit(Runtime):
     """torch.compile with TensorRT's backend: traced in every process, engines built in the first.
 
     Args:
-        tf32: let float32 products be rounded to 10 bits of mantissa, as tensor cores want them.
         min_block_size: of how many operators an engine must consist at least.
         keep_engines: for the processes that follow, which takes engines whose weights can be
-            replaced; false builds them in every process, with the weights as constants.
+            replaced and that fuse less; false builds them in every process, with the weights as
+            constants, as people deploy them.
     """
 
     consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
     requires = ("torch", "torch-tensorrt")
-    version = 2  # 2: keeps its engines
+    version = 3  # 2: keeps its engines. 3: keeps none unless asked
 
-    tf32: bool = False
     min_block_size: int = 1
-    keep_engines: bool = True
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Error of such products, or of another order of the same operations."""
-        return products_ratio(tf32=self.tf32)
+    keep_engines: bool = False
 
     def unavailable(self, device: str) -> str | None:
         """Unavailable without torch, and except on NVIDIA GPUs."""
@@ -101,8 +96,9 @@ class TorchTensorRtJit(Runtime):
         torch.set_num_threads(request.threads)
         module = module_in(request)
         options: dict[str, Any] = {
-            "disable_tf32": not self.tf32,
+            "disable_tf32": not request.tf32,
             "min_block_size": self.min_block_size,
+            "immutable_weights": not self.keep_engines,  # what can be replaced alone is cached
             # Else the backend runs with PyTorch what it cannot build, and says so in a log alone.
             "pass_through_build_failures": True,
         }
@@ -123,7 +119,7 @@ class TorchTensorRtJit(Runtime):
                 module,
                 compiled,
                 "TensorRT under torch.compile",
-                counts=compile_facts(request.device),
+                counts=partial(self._facts, compile_facts(request.device)),
                 resources=kept,
             )
             with raised_by_backend():
@@ -131,12 +127,14 @@ class TorchTensorRtJit(Runtime):
             kept.push(loading.pop_all())
         return executable
 
+    def _facts(self, compiled: Callable[[], Mapping[str, Json]]) -> Mapping[str, Json]:
+        return {"refittable": self.keep_engines, **compiled()}
+
 
 def _kept(engines: Any) -> dict[str, Any]:
     """Options of the backend that make it keep and reuse engines."""
     return {
         "cache_built_engines": True,
         "reuse_cached_engines": True,
-        "immutable_weights": False,  # else nothing is cached
         "custom_engine_cache": engines,
     }

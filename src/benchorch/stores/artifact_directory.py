@@ -59,7 +59,7 @@ from benchorch.stores.manifest import (
 MARKER = "benchorch-store"
 _MARKER_TEXT = "benchorch keeps artifacts here: python -m benchorch cache list\n"
 _SHOWN = ("artifacts", "failed", QUARANTINE, "dropped")
-_FOLDERS = (*_SHOWN, "scratch", "uses", "staging", "locks")
+_FOLDERS = (*_SHOWN, "scratch", "stamps", "uses", "staging", "locks")
 _EVICTED = "evicted to stay within store.quota_gib"
 _GIB = 2**30
 _OWNER_ONLY = 0o700
@@ -98,6 +98,10 @@ class DirectoryStore(Store):
     def scratch(self, key: str) -> Path:
         """A directory below the root for a compiler's cache."""
         return self.directory.scratch(key)
+
+    def stamps(self) -> Path:
+        """A directory below the root for notes on what loading models found."""
+        return self.directory.stamps()
 
     def in_use(self) -> AbstractContextManager[None]:
         """Until it ends, what is found stays in the directory; then the quota is enforced."""
@@ -293,6 +297,11 @@ class ArtifactDirectory:
         with disk.store_errors(place):
             place.mkdir(mode=_OWNER_ONLY, exist_ok=True)
         return place
+
+    def stamps(self) -> Path:
+        """A directory below the root for notes on what loading models found."""
+        self._prepare()
+        return self.root / "stamps"
 
     def entries(self) -> Sequence[Entry]:
         """Everything kept, newest first; nothing is verified here."""

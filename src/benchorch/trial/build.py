@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-import copy
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from benchorch.config.components import make
 from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.artifact import Artifact, BuildKey, Format
-from benchorch.domain.codec import decode, encode
-from benchorch.domain.result import BuildRecord, ModelCounts
+from benchorch.domain.result import BuildRecord
 from benchorch.domain.session import Session
-from benchorch.domain.trial import ConfigNode
 from benchorch.errors import BuildError, StoreError
-from benchorch.files import write_json
-from benchorch.frameworks.flop_counter import count_model
-from benchorch.frameworks.module_fingerprint import state_digest
-from benchorch.host.environment import available_memory_bytes
 from benchorch.interfaces.conversion import BuildRequest, FileStep, ModuleStep, StateStep, Step
-from benchorch.interfaces.runtime import LoadRequest, Runtime
 from benchorch.interfaces.store import Store
 from benchorch.trial.build_keys import Keys, Unknown
+from benchorch.trial.identity_stamps import Stamps
+from benchorch.trial.reference import compared_sets, read_reference, write_reference
 from benchorch.trial.stages import Built
+from benchorch.trial.tf32 import apply_tf32
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
-
-# What every conversion is compared with: the module itself, on the CPU.
-_REFERENCE_RUNTIME: ConfigNode = {"_target_": "benchorch.runtimes.eager.Eager"}
-_MODEL_FILE = "model.json"
-# Outputs in float64 are kept up to this size for each input, and made where this many times the
-# model's size is free.
-_REFEREE_BYTES = 64 * 2**20
-_REFEREE_FACTOR = 6
 
 
 def build(
@@ -51,6 +34,7 @@ def build(
     inputs: int,
     threads: int,
     say: Callable[[str], None],
+    data: str | None = None,
 ) -> Built:
     """Everything a trial needs before it can be measured, from the store where it is there.
 
@@ -62,15 +46,25 @@ def build(
         inputs: how many seeded input sets the reference covers.
         threads: threads per call, which some compilers fix in what they build.
         say: called with a short phrase before each slow thing.
+        data: the user's own, which the reference covers too.
     """
+    apply_tf32(setup)
     load = _loader(setup, say)
-    keys = Keys(setup, threads=threads, directory=session.directory, load=load)
+    folder = store.stamps()
+    keys = Keys(
+        setup,
+        threads=threads,
+        directory=session.directory,
+        load=load,
+        stamps=Stamps(folder=folder) if folder else None,
+    )
     keys.find_out()
     job = _Job(
         setup=setup,
         name=name,
         keys=keys,
         inputs=inputs,
+        data=data,
         threads=threads,
         load=load,
         say=say,
@@ -79,7 +73,14 @@ def build(
 
 
 def find(
-    setup: TrialSetup, *, name: str, store: Store, session: Session, inputs: int, threads: int
+    setup: TrialSetup,
+    *,
+    name: str,
+    store: Store,
+    session: Session,
+    inputs: int,
+    threads: int,
+    data: str | None = None,
 ) -> Built | None:
     """What `build` would answer, where the store has all of it and nothing has to be found out.
 
@@ -88,7 +89,7 @@ def find(
     if session.rebuild == "always":
         return None
     keys = Keys(setup, threads=threads, directory=session.directory, load=None)
-    job = _Job(setup=setup, name=name, keys=keys, inputs=inputs, threads=threads)
+    job = _Job(setup=setup, name=name, keys=keys, inputs=inputs, data=data, threads=threads)
     try:
         return job.run(_Find(store=store))
     except (Unknown, StoreError):
@@ -107,6 +108,7 @@ class _Job:
     name: str
     keys: Keys
     inputs: int
+    data: str | None
     threads: int
     load: Callable[[], torch.nn.Module] = _not_here
     say: Callable[[str], None] = _not_here
@@ -114,10 +116,16 @@ class _Job:
     def run(self, obtain: _Source) -> Built:
         """Each artifact from `obtain`, in the order of the chain."""
         reference, _ = obtain(
-            self.keys.reference(self.inputs),
+            self.keys.reference(self.inputs, self.data),
             Format.REFERENCE,
             f"{self.name} reference",
-            lambda out: _write_reference(self.setup, self.load, out, self.inputs, self.threads),
+            lambda out: write_reference(
+                self.setup,
+                self.load,
+                out,
+                sets=compared_sets(self.setup, self.inputs, self.data),
+                threads=self.threads,
+            ),
         )
         made = _Made(setup=self.setup, load=self.load)
         for index, (step_name, step) in enumerate(self.setup.steps, start=1):
@@ -126,15 +134,16 @@ class _Job:
                 write = self._writer(index, made, obtain.store, key)
                 name = f"{self.name} {step_name}"
                 made.take(step_name, step, *obtain(key, step.produces, name, write))
-        told = json.loads((reference.path / _MODEL_FILE).read_text())
+        told = read_reference(reference.path)
         return Built(
-            record=_record(made.artifacts, str(told["state"])),
+            record=_record(made.artifacts, told.state),
             source=made.source.path if made.source else None,
             sources=made.sources,
             states=made.states,
             reference=reference.path,
             scratch=obtain.store.scratch(made.last.key if made.last else reference.key),
-            counts=decode(ModelCounts, told["counts"]),
+            counts=told.counts,
+            refused=tuple(int(number) for number in told.refused),
         )
 
     def _writer(self, index: int, made: _Made, store: Store, key: BuildKey) -> Writer:
@@ -155,6 +164,7 @@ class _Job:
                 scratch_dir=store.scratch(key.digest),
                 device=type(setup.hardware).device,
                 threads=self.threads,
+                tf32=setup.protocol.tf32,
             )
             step.build(request)
 
@@ -281,6 +291,7 @@ def _loader(setup: TrialSetup, say: Callable[[str], None]) -> Callable[[], torch
 
         say("loading the model")
         module = setup.model.load(setup.workload.seed)
+        apply_tf32(setup)  # the model's code may have set it
         return module.to(getattr(torch, setup.workload.dtype))
 
     return load
@@ -309,64 +320,3 @@ def _transformed(
 def module_of(setup: TrialSetup, states: Mapping[str, Path]) -> Callable[[], torch.nn.Module]:
     """Makes the live module with all its steps applied, for a runtime that needs it."""
     return _transformed(setup, setup.steps, _loader(setup, lambda _: None), states)
-
-
-def _write_reference(
-    setup: TrialSetup, load: Callable[[], torch.nn.Module], out: Path, inputs: int, threads: int
-) -> None:
-    import numpy as np
-
-    example = setup.example(setup.workload.seed)
-    module = load()
-    size = 0
-    for index, outputs in enumerate(_eager_outputs(setup, load, out, inputs, threads)):
-        np.savez(out / f"{index}.npz", **dict(outputs))  # type: ignore[arg-type]
-        size = max(size, sum(array.size * 8 for array in outputs.values()))
-    if size <= _REFEREE_BYTES:
-        _write_referee(setup, module, out, inputs, threads)
-    told = {"state": state_digest(load()), "counts": encode(count_model(load(), example))}
-    write_json(out / _MODEL_FILE, told)
-
-
-def _eager_outputs(
-    setup: TrialSetup, load: Callable[[], torch.nn.Module], out: Path, inputs: int, threads: int
-) -> Iterator[Mapping[str, NDArray[generic]]]:
-    runtime = make(_REFERENCE_RUNTIME, Runtime, "reference")
-    request = LoadRequest(
-        module=load,
-        source=None,
-        sources={},
-        example=setup.example(setup.workload.seed),
-        device="cpu",
-        threads=threads,
-        scratch_dir=out,
-    )
-    executable = runtime.load(request)
-    for index in range(inputs):
-        batch = setup.example(setup.workload.seed + index).arrays
-        yield executable.outputs(executable.bind(batch)())
-    executable.close()
-
-
-def referee_file(reference: Path, index: int) -> Path:
-    """Where eager's float64 outputs of an input are, if there are any."""
-    return reference / f"{index}.float64.npz"
-
-
-def _write_referee(
-    setup: TrialSetup, module: torch.nn.Module, out: Path, inputs: int, threads: int
-) -> None:
-    """What a copy of the model computes in float64, where it can and memory allows it."""
-    import numpy as np
-
-    state = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))
-    if available_memory_bytes() < _REFEREE_FACTOR * state:
-        return
-    try:
-        wide = copy.deepcopy(module).double()
-        found = list(_eager_outputs(setup, lambda: wide, out, inputs, threads))
-    except Exception:  # a model may hold to its dtype in as many ways as there are models
-        return
-    for index, outputs in enumerate(found):
-        if all(array.dtype != np.float32 for array in outputs.values()):
-            np.savez(referee_file(out, index), **dict(outputs))  # type: ignore[arg-type]

@@ -9,19 +9,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, final
+from uuid import uuid4
 
 from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.artifact import BuildKey, digest_of
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import write_json
-from benchorch.frameworks.module_fingerprint import content_identity
+from benchorch.frameworks.identity.compilers import COMPILED_FACTS, compiled_facts
+from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
+from benchorch.host.environment import package_versions
+from benchorch.interfaces.model import Model
+from benchorch.models.parity_data import data_digest, data_sets
+from benchorch.trial.identity_stamps import Stamps
 
 if TYPE_CHECKING:
     import torch
@@ -31,8 +38,8 @@ if TYPE_CHECKING:
 NOTES = "notes"
 """Where in an invocation's directory they are; gone with everything else that it found out."""
 
-# 2: with the model's counts. 3: with float64 beside it.
-_REFERENCE_VERSION = 3
+# 2: with the model's counts. 3: with float64 beside it. 4: with how it differs from itself.
+_REFERENCE_VERSION = 4
 
 
 class Unknown(Exception):
@@ -49,6 +56,7 @@ class Keys:
         directory: the invocation's own.
         load: loads the model; None where nothing may be found out, and `Unknown` is raised for
             what nobody has noted.
+        stamps: identities that earlier invocations found by loading; None for no memory of them.
     """
 
     def __init__(
@@ -58,19 +66,21 @@ class Keys:
         threads: int,
         directory: Path,
         load: Callable[[], torch.nn.Module] | None,
+        stamps: Stamps | None = None,
     ) -> None:
         self._setup = setup
         self._threads = threads
         self._notes = directory / NOTES
         self._load = load
+        self._stamps = stamps
         self._request: ConfigNode = {"model": repr(setup.model), "workload": repr(setup.workload)}
 
     def find_out(self) -> None:
         """Note what all trials of this model and machine will ask for."""
         _ = self._identity, self._facts
 
-    def reference(self, inputs: int) -> BuildKey:
-        """Of the outputs that conversions are compared with, for so many seeded inputs."""
+    def reference(self, inputs: int, data: str | None = None) -> BuildKey:
+        """Of the outputs that conversions are compared with: of seeded inputs, and of data."""
         plain = replace(self._setup, steps=(), nodes={"steps": {}})
         seed = self._setup.workload.seed
         fields: dict[str, Json] = {
@@ -80,6 +90,10 @@ class Keys:
                 "inputs", inputs, lambda index: self._setup.example(seed + index).arrays
             ),
         }
+        if data:
+            fields["data"] = self._known(
+                "data", {**self._request, "data": data}, lambda: _data(self._setup, data)
+            )
         return BuildKey(fields=fields)
 
     def after(self, n_steps: int) -> BuildKey:
@@ -101,7 +115,17 @@ class Keys:
     def _facts(self) -> ConfigNode:
         request = {"hardware": repr(self._setup.hardware)}
         found = self._known("hardware", request, lambda: dict(self._setup.hardware.facts()))
-        return {**cast(ConfigNode, found), "threads": self._threads}
+        return {**cast(ConfigNode, found), **self._compiled_facts, "threads": self._threads}
+
+    @cached_property
+    def _compiled_facts(self) -> ConfigNode:
+        """What compiled code depends on besides hardware, for those chains that hold any."""
+        steps = (step for _, step in self._setup.steps)
+        if not any(set(COMPILED_FACTS) & set(type(step).depends_on) for step in steps):
+            return {}
+        device = type(self._setup.hardware).device
+        found = self._known("compilers", {"device": device}, lambda: compiled_facts(device))
+        return cast(ConfigNode, found)
 
     def _find_identity(self) -> Json:
         """What the model is; found by loading it where it cannot be told, once an invocation."""
@@ -110,9 +134,44 @@ class Keys:
             return dict(declared)
         with suppress(Unknown):
             return self._noted("identity", self._request)
+        stamped = self._stamps.identity(self._stamped_request()) if self._stamps else None
+        return dict(stamped) if stamped is not None else self._find_content()
+
+    def _find_content(self) -> Json:
+        """What the loaded module is; together with what was requested, to name a difference."""
+        from benchorch.frameworks.identity.consulted import evidence, recorded
+
         assert self._load is not None  # nothing is found out without it
-        # Together with what was requested: not everything a module computes shows in its state.
-        return {**content_identity(self._load()), "asked": self._request}
+        model = self._setup.model
+        with recorded() as record:
+            module = self._load()
+            makers = model.makers()
+        content = content_of(module, makers)
+        identity: dict[str, Json] = {**content.fields, "asked": dict(model.requested())}
+        untracked = {*record.untracked, *(f"its code uses {name}" for name in content.clocks)}
+        if UNHASHABLE in identity:
+            identity["invocation"] = uuid4().hex  # so that no other invocation finds what is built
+            untracked.add("it holds what cannot be hashed")
+        if self._stamps:
+            self._stamps.take(
+                self._stamped_request(),
+                identity,
+                consulted=evidence(record, content.files, (*content.texts, *_texts(model))),
+                untracked=sorted(untracked),
+            )
+        return identity
+
+    def _stamped_request(self) -> ConfigNode:
+        """What a load follows: all options, the seed and the dtype."""
+        workload = self._setup.workload
+        return {
+            **self._request,
+            "seed": workload.seed,
+            "dtype": workload.dtype,
+            "threads": self._threads,
+            "packages": dict(package_versions(("benchorch", "torch"))),
+            "class": type(self._setup.model).__qualname__,
+        }
 
     def _digests(
         self, kind: str, count: int, make: Callable[[int], Mapping[str, NDArray[generic]]]
@@ -152,6 +211,15 @@ class Keys:
 
     def _note(self, kind: str, request: ConfigNode) -> Path:
         return self._notes / f"{kind}-{digest_of(request)}.json"
+
+
+def _texts(model: Model) -> Iterator[str]:
+    """Texts among a model's options that may name files."""
+    yield from re.findall(r"'([^'\n]{1,300})'", repr(model))
+
+
+def _data(setup: TrialSetup, data: str) -> Json:
+    return data_digest(data_sets(data, setup.model.specs(), setup.workload))
 
 
 def _values_digest(arrays: Mapping[str, NDArray[generic]]) -> str:

@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from benchorch.config.trial_setup import TrialSetup, open_trial, parity_inputs
-from benchorch.domain.artifact import Format
+from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.measurement import Conditions, Memory, Paired, ProcessRecord
+from benchorch.domain.protocol import INPUT_SETS
 from benchorch.domain.result import EnergyRecord
-from benchorch.domain.trial import ConfigNode
-from benchorch.domain.verdict import Verdict
 from benchorch.host.interference import Interference
 from benchorch.host.memory import own_peak_bytes, own_rss_bytes, reset_own_peak
 from benchorch.host.pinning import pin
 from benchorch.host.reference_workload import reference_ns
-from benchorch.interfaces.conversion import ModuleStep, StateStep
 from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.stats.pairs import ALTERNATED
-from benchorch.trial.build import module_of, referee_file
-from benchorch.trial.divergence import first_divergence
+from benchorch.trial.build import module_of
 from benchorch.trial.energy import measure_energy
 from benchorch.trial.interleave import interleave
 from benchorch.trial.measure import ProcessMeasurement, measure
 from benchorch.trial.stages import Baseline, BuiltTrial, MeasureRequest
+from benchorch.trial.tf32 import apply_tf32, tf32_facts
 from benchorch.trial.transfer_breakdown import transfer_breakdown
-from benchorch.trial.verify import verify
 from benchorch.units import ns_to_s
 
 if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
 
-# Distinct inputs rotate through the calls, so that neither caches nor branch history replay one.
-INPUT_SETS = 8
+    Arrays = Mapping[str, NDArray[generic]]
 
 Say = Callable[[str], None]
 
@@ -75,6 +69,7 @@ def load(
     """
     # Before anything starts threads, as numpy does: they keep the processors they were born with.
     cpus = pin(trial.threads, cpus) if trial.pin else ()
+    apply_tf32(setup)
     clock = setup.hardware.clock()
     start_bytes = own_rss_bytes()
     say("loading")
@@ -82,7 +77,7 @@ def load(
     executable = setup.runtime.load(load_request(trial, setup))
     with ExitStack() as failing:
         failing.callback(executable.close)
-        batches = inputs_of(setup)
+        batches = inputs_of(setup, trial.built.refused)
         first = executable.bind(batches[0])
         clock.drain()
         loaded_ns = clock.now_ns()
@@ -140,7 +135,7 @@ def observe(loaded: LoadedTrial, say: Say) -> ProcessRecord:
         steady_from=measured.steady_from,
         calibration=measured.calibration,
         peak_rss_bytes=max(memory.peak, memory.loaded),
-        facts=loaded.executable.facts(),
+        facts={**loaded.executable.facts(), **tf32_facts(setup)},
         conditions=conditions,
         memory=memory,
         split=passes,
@@ -241,66 +236,10 @@ def energy(trial: BuiltTrial, say: Say) -> EnergyRecord:
         )
 
 
-def check(trial: BuiltTrial, loaded: LoadedTrial) -> Verdict:
-    """The outputs of a few inputs against the reference's; outside the timed region."""
-    setup, executable, built = loaded.setup, loaded.executable, trial.built
-    requested = cast(ConfigNode, trial.spec["parity"])
-    count = parity_inputs(trial.spec)
-    inputs = _first_inputs(loaded, count)
-    files = [referee_file(built.reference, index) for index in range(count)]
-    verdict = verify(
-        [_copied(executable.outputs(executable.bind(arrays)())) for arrays in inputs],
-        [_saved(built.reference / f"{index}.npz") for index in range(count)],
-        # No conversion can agree better than the dtype that the baseline itself computes in.
-        max(setup.tolerance_ratio, _finest(setup)),
-        referees=[_saved(file) for file in files if file.exists()],
-        inputs=inputs,
-        metric=cast("str | None", requested.get("metric")),
-        least_score=cast("float | None", requested.get("least_score")),
-    )
-    if verdict.passed:
-        reset_own_peak()  # outputs and references were here for a moment
-        return verdict
-    divergence = first_divergence(
-        original=module_of(replace(setup, steps=()), {}),
-        converted=module_of(setup, built.states),
-        changed=any(isinstance(step, ModuleStep | StateStep) for _, step in setup.steps),
-        program=built.sources.get(Format.EXPORTED_PROGRAM),
-        example=setup.example(setup.workload.seed),
-        tolerance_ratio=verdict.tolerance_ratio,
-    )
-    reset_own_peak()  # two more models were here for a moment
-    return replace(verdict, first_divergence=divergence)
-
-
-def inputs_of(setup: TrialSetup) -> list[Mapping[str, NDArray[generic]]]:
-    """The inputs that calls rotate through."""
-    return [setup.example(setup.workload.seed + i).arrays for i in range(INPUT_SETS)]
-
-
-def _first_inputs(loaded: LoadedTrial, count: int) -> list[Mapping[str, NDArray[generic]]]:
-    """Those that the calls are bound to, and further ones where more are compared."""
-    setup, bound = loaded.setup, list(loaded.batches[:count])
-    more = range(len(bound), count)
-    return bound + [setup.example(setup.workload.seed + index).arrays for index in more]
-
-
-def _copied(outputs: Mapping[str, NDArray[generic]]) -> dict[str, NDArray[generic]]:
-    """Copies: some backends write every call's outputs into the same memory."""
-    return {name: array.copy() for name, array in outputs.items()}
-
-
-def _saved(file: Path) -> Mapping[str, NDArray[generic]]:
-    import numpy as np
-
-    with np.load(file, allow_pickle=False) as saved:
-        return {name: saved[name] for name in saved.files}
-
-
-def _finest(setup: TrialSetup) -> float:
-    import numpy as np
-
-    return float(np.finfo(setup.workload.dtype).eps)
+def inputs_of(setup: TrialSetup, refused: Container[int] = ()) -> list[Arrays]:
+    """The inputs that calls rotate through, without those that eager does not take."""
+    numbers = (number for number in range(INPUT_SETS) if number not in refused)
+    return [setup.example(setup.workload.seed + number).arrays for number in numbers]
 
 
 def _items_per_call(setup: TrialSetup) -> int:
@@ -318,4 +257,5 @@ def load_request(trial: BuiltTrial, setup: TrialSetup) -> LoadRequest:
         device=type(setup.hardware).device,
         threads=trial.threads,
         scratch_dir=built.scratch,
+        tf32=setup.protocol.tf32,
     )

@@ -13,6 +13,7 @@ from benchorch.interfaces.profiler import Profiler
 from benchorch.trial.measuring_process import inputs_of, load_request
 from benchorch.trial.profile import profile_calls, write_operator_graph
 from benchorch.trial.stages import ProfileRequest
+from benchorch.trial.tf32 import apply_tf32
 
 
 def profile(request: ProfileRequest, say: Callable[[str], None]) -> ProfileRecord:
@@ -25,12 +26,13 @@ def profile(request: ProfileRequest, say: Callable[[str], None]) -> ProfileRecor
     folder.mkdir(parents=True, exist_ok=True)
     if trial.pin:
         pin(trial.threads)
+    apply_tf32(setup)
     captured = profile_calls(
         make(request.profiler, Profiler, "profiler"),
         lambda profile_dir: setup.runtime.load(
             replace(load_request(trial, setup), profile_dir=profile_dir)
         ),
-        batches=inputs_of(setup),
+        batches=inputs_of(setup, request.trial.built.refused),
         clock=setup.hardware.clock(),
         device=type(setup.hardware).device,
         directory=folder,

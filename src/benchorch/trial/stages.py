@@ -86,6 +86,7 @@ class Built:
         reference: directory of the reference outputs, ``0.npz``, ``1.npz``, ...
         scratch: the compiler's own cache for this artifact.
         counts: of the model as it was loaded, before any step changed it.
+        refused: numbers of the input sets that eager does not take, which nobody is called with.
     """
 
     record: BuildRecord
@@ -95,6 +96,7 @@ class Built:
     reference: Path
     scratch: Path
     counts: ModelCounts
+    refused: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchorch.config.components import make
-from benchorch.config.trial_setup import TrialSetup, open_trial, parity_inputs
+from benchorch.config.parity_setup import parity_setup
+from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.codec import Json
+from benchorch.domain.execution import Execution
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.protocol import Protocol
 from benchorch.domain.result import EnergyRecord, Failure, Outcome, TrialResult
@@ -28,6 +30,7 @@ from benchorch.interfaces.store import Store
 from benchorch.journal.run_directory import trial_directory
 from benchorch.trial import stages
 from benchorch.trial.build import find
+from benchorch.trial.execution import execution_of
 from benchorch.trial.profile_stage import profiled
 from benchorch.trial.repetitions import Repetitions
 from benchorch.trial.stage_runner import LOG, StageRunner
@@ -74,6 +77,7 @@ class _TrialRun:
         self._grade = ""
         self._energy: EnergyRecord | None = None
         self._profile: ProfileRecord | None = None
+        self._execution: Execution | None = None
 
     def attempt(self) -> Failure | None:
         """Run all stages; why the trial has no result, or None."""
@@ -109,6 +113,7 @@ class _TrialRun:
             counts=self._built.counts if self._built else None,
             energy=self._energy,
             profile=self._profile,
+            execution=self._execution,
         )
 
     def _run(self) -> None:
@@ -140,6 +145,7 @@ class _TrialRun:
             say=lambda message: self._say("measure", message),
         )
         self._stop_reason = self._repetitions.run(lambda: self._stages.stages_s["measure"])
+        self._execution = execution_of(setup, self._repetitions.records[-1].facts)
         self._stop_alpha = setup.stopping.alpha(self._stop_reason, len(self._repetitions.valid))
         if setup.protocol.energy_windows:
             self._energy = self._measure_energy(built)
@@ -163,7 +169,8 @@ class _TrialRun:
             name=name,
             store=self._store,
             session=self._session,
-            inputs=parity_inputs(self._trial.spec),
+            inputs=parity_setup(self._trial.spec).inputs,
+            data=parity_setup(self._trial.spec).data,
             threads=threads,
         )
         self._stages.add_time("build", time.monotonic() - started_s)

@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from benchorch.domain.verdict import Verdict
+from benchorch.domain import parity_task
+from benchorch.domain.noise import Noise
+from benchorch.domain.parity_task import Naming
+from benchorch.domain.verdict import Kind, Verdict
 from benchorch.errors import MeasureError
 from benchorch.models.callables import UserCode, resolve_callable
-from benchorch.results.metrics.parity import parity
+from benchorch.results.parity.judge import parity
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -27,22 +30,30 @@ def verify(
     *,
     referees: Sequence[Arrays] = (),
     inputs: Sequence[Arrays] = (),
+    noise: Noise | None = None,
+    task: str = parity_task.AUTO,
+    naming: Naming | None = None,
     metric: str | None = None,
     least_score: float | None = None,
+    data_from: int = 0,
 ) -> Verdict:
-    """The verdict on a conversion's outputs for the same seeded inputs as the references'.
+    """The verdict on a conversion's outputs for the same inputs as the references'.
 
     A wrong number is a `Verdict`, never an error: the trial goes on and is shown as disqualified.
 
     Args:
-        outputs: of each seeded input.
+        outputs: of each input.
         references: eager's.
         tolerance_ratio: the relative L2 error allowed.
         referees: eager's in float64, where they were kept.
         inputs: what was computed on.
+        noise: how far eager differs from itself; a model that is not deterministic never passes.
+        task: as ``parity.task``.
+        naming: what the model calls itself and its outputs.
         metric: ``package.module:callable`` of the user, called with outputs and references, and
             with inputs where it has a parameter of that name; it returns a number.
         least_score: with it the metric decides, and how far numbers may differ does not.
+        data_from: the number of the first input that the metric sees.
 
     Raises:
         BuildError, MeasureError: of kind ``user_code``, where the metric gives no number.
@@ -53,21 +64,51 @@ def verify(
         tolerance_ratio,
         referees=referees,
         inputs=inputs,
+        task=task,
+        naming=naming,
         judged=least_score is None,
     )
-    if not metric:
+    if noise is not None:
+        verdict = _with_noise(verdict, noise)
+    if verdict.kind is Kind.NOT_DETERMINISTIC or not metric:
         return verdict
-    score = _score(metric, outputs, references, inputs)
+    seen = slice(data_from, None)
+    score = _score(metric, outputs[seen], references[seen], inputs[seen])
     reasons = [*verdict.reasons]
     if least_score is not None and not score >= least_score:
         reasons.append(f"{metric} gave {score:.6g}, less than {least_score:.6g}.")
     return replace(
         verdict,
         passed=not reasons,
+        kind=None,
         reasons=tuple(reasons),
         metric=metric,
         score=score if math.isfinite(score) else None,
         least_score=least_score,
+    )
+
+
+def _with_noise(verdict: Verdict, noise: Noise) -> Verdict:
+    """The same, or that the model is not deterministic, whatever else was found."""
+    if noise.is_random:
+        return not_deterministic(verdict, noise.sentence, noise.ratio)
+    if not noise.where:
+        return replace(verdict, noise_ratio=0.0)
+    note = (
+        f"the baseline differs from itself by {noise.ratio:.2g} ({noise.where}), which is "
+        "float32's rounding in another order"
+    )
+    return replace(verdict, noise_ratio=noise.ratio, notes=(*verdict.notes, note))
+
+
+def not_deterministic(verdict: Verdict, reason: str, noise_ratio: float | None = None) -> Verdict:
+    """The verdict on a model with which nothing can be compared."""
+    return replace(
+        verdict,
+        passed=False,
+        kind=Kind.NOT_DETERMINISTIC,
+        reasons=(reason,),
+        noise_ratio=noise_ratio,
     )
 
 

@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchorch.config.components import make
-from benchorch.config.trial_setup import open_trial, parity_inputs
+from benchorch.config.parity_setup import parity_setup
+from benchorch.config.trial_setup import open_trial
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import EnergyRecord, Failure
@@ -26,6 +27,7 @@ from benchorch.interfaces.store import Store
 from benchorch.results.metrics.single_process import provisional
 from benchorch.trial import measuring_process, stages
 from benchorch.trial.build import build
+from benchorch.trial.check import check
 from benchorch.trial.stages import Built, MeasureReply, Reporter
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ def _build(request: stages.BuildStageRequest, report: Reporter) -> Built:
         name=request.name,
         store=make(request.session.store, Store, "store"),
         session=request.session,
-        inputs=parity_inputs(request.spec),
+        inputs=parity_setup(request.spec).inputs,
+        data=parity_setup(request.spec).data,
         threads=request.threads,
         say=report.send_message,
     )
@@ -70,7 +73,7 @@ def _measure_alone(
     setup = open_trial(request.trial.spec)
     loaded = measuring_process.load(request.trial, setup, say, cpus=request.cpus)
     with closing(loaded.executable):
-        verdict = measuring_process.check(request.trial, loaded) if request.verify else None
+        verdict = check(request.trial, loaded) if request.verify else None
         record = measuring_process.observe(loaded, say)
         if verdict is not None:
             say(_first_estimate(record))

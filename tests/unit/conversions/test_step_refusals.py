@@ -12,13 +12,11 @@ import torch
 from benchorch.conversions.cast import Cast
 from benchorch.conversions.export import Export
 from benchorch.conversions.inductor_cache import InductorCompile
-from benchorch.conversions.memory_format import ChannelsLast
 from benchorch.conversions.mkldnn import Mkldnn
 from benchorch.conversions.onnx_export import OnnxExport
 from benchorch.conversions.torchscript import TorchScript
 from benchorch.domain.tensors import Example, TensorSpec
 from benchorch.errors import BuildError, MeasureError
-from benchorch.frameworks.tensorrt_support import refuse_open_sizes
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 from support import conversions as lab
 
@@ -182,11 +180,6 @@ def test_a_factory_that_fails_is_not_a_refusal(tmp_path: Path) -> None:
         Export().build(job)
 
 
-def test_channels_last_is_refused_where_no_weight_has_channels() -> None:
-    with pytest.raises(BuildError, match="4-D weights"):
-        ChannelsLast().transform(torch.nn.Linear(4, 4), example())
-
-
 def test_an_opset_that_the_exporter_cannot_write_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match=r"at least 18.*got 9"):
         OnnxExport(opset=9)
@@ -203,9 +196,3 @@ def test_a_dtype_that_a_backend_cannot_compute_in_is_refused_in_a_sentence(tmp_p
     with pytest.raises((BuildError, MeasureError), match="bfloat16") as caught:
         lab.converted(lab.chain_of("bf16+onnxruntime", "Convolution"), tmp_path)
     assert "\n" not in str(caught.value)
-
-
-def test_tensorrt_refuses_a_size_that_is_left_open() -> None:
-    with pytest.raises(BuildError, match="TensorRT needs bounds for open sizes") as caught:
-        refuse_open_sizes(replace(example(), dynamic=("batch_size",)))
-    assert caught.value.remedy == "workload.dynamic=[]"

@@ -1,10 +1,6 @@
-import math
-import sys
-from pathlib import Path
-
 import torch
 
-from benchorch.frameworks.module_fingerprint import content_identity, state_digest
+from benchorch.frameworks.module_fingerprint import content_of, state_digest
 
 
 class Net(torch.nn.Module):
@@ -21,49 +17,83 @@ class Net(torch.nn.Module):
         return self.act(self.linear(x)) * self._private
 
 
-def test_the_same_module_has_the_same_identity():
-    assert content_identity(Net()) == content_identity(Net())
+class Knot:
+    def __init__(self):
+        self.itself = self
+        self.deep = []
+        for _ in range(1000):
+            self.deep = [self.deep]
 
 
-def test_whatever_changes_what_is_computed_changes_the_identity():
-    plain = content_identity(Net())
-    others = [Net(act=torch.cos), Net(scales=(1, 3)), Net(private=2.0), Net(act=math.sqrt)]
-    assert all(content_identity(other) != plain for other in others)
+def test_the_same_module_has_the_same_content():
+    assert content_of(Net()).fields == content_of(Net()).fields
+
+
+def test_whatever_changes_what_is_computed_changes_the_content():
+    plain = content_of(Net()).fields
+    others = [Net(act=torch.cos), Net(scales=(1, 3)), Net(private=2.0), Net(act=abs)]
+    assert all(content_of(other).fields != plain for other in others)
 
 
 def test_one_weight_in_the_middle_changes_the_state():
     module, other = torch.nn.Linear(512, 512), torch.nn.Linear(512, 512)
     other.load_state_dict(module.state_dict())
     assert state_digest(module) == state_digest(other)
+    assert content_of(module).fields == content_of(other).fields
     with torch.no_grad():
         other.weight[256, 256] += 1e-6
     assert state_digest(module) != state_digest(other)
+    assert content_of(module).fields != content_of(other).fields
 
 
-def test_the_users_own_code_enters_with_every_module_it_loaded(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    helper = tmp_path / "a_helper_of_mine.py"
-    helper.write_text("SCALE = 1\n")
-    __import__("a_helper_of_mine")
-    before = content_identity(Net())
-    helper.write_text("SCALE = 2\n")
-    after = content_identity(Net())
-    del sys.modules["a_helper_of_mine"]
-    assert before["code"].keys() == after["code"].keys()
-    assert "a_helper_of_mine" in before["code"]
-    assert before != after
+def test_packages_count_by_version_and_content_and_the_users_code_by_what_is_reached():
+    fields = content_of(Net()).fields
+    assert set(fields["packages"]) == {"torch"}
+    assert all(name.endswith(("Net.__init__", "Net.forward")) for name in fields["code"])
 
 
-def test_what_an_installed_package_generates_is_not_the_users_code(tmp_path, monkeypatch):
-    generated = tmp_path / "generated.py"
-    generated.write_text("x = 1\n")
-    module = type(sys)("torch._inductor.generated_by_a_compiler")
-    module.__file__ = str(generated)
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    assert module.__name__ not in content_identity(Net())["code"]
+def test_cycles_end_and_what_is_too_deep_is_not_hashable():
+    module = Net()
+    module.knot = Knot()
+    assert any("deep" in path for path in content_of(module).fields["unhashable"])
 
 
-def test_installed_packages_are_told_by_their_versions_and_not_by_their_files():
-    code = content_identity(Net())["code"]
-    assert not any(name.partition(".")[0] in ("torch", "numpy", "benchorch") for name in code)
-    assert all(Path(sys.modules[name].__file__).exists() for name in code)
+def test_tensors_of_every_layout_are_read():
+    dense = torch.eye(3)
+    kinds = [
+        dense,
+        dense.to_sparse(),
+        dense.to_sparse_csr(),
+        dense.bfloat16(),
+        dense.to(torch.complex64).conj(),
+        dense[:, 1:],
+        torch.quantize_per_tensor(dense, 0.1, 0, torch.qint8),
+        torch.quantize_per_channel(dense, torch.ones(3), torch.zeros(3), 0, torch.qint8),
+        torch.tensor(1.0),
+        torch.empty(0),
+    ]
+    found = [content_of(Net(private=kind)).fields for kind in kinds]
+    assert all("unhashable" not in one for one in found)
+    assert len({str(one["module"]) for one in found}) == len(kinds)
+    copies = [content_of(Net(private=kind.clone())).fields for kind in kinds[:5]]
+    assert [one["module"] for one in copies] == [one["module"] for one in found[:5]]
+
+
+def test_a_tensor_without_values_is_not_hashable():
+    module = Net(private=torch.empty(3, device="meta"))
+    assert "unhashable" in content_of(module).fields
+
+
+def test_a_scripted_module_and_a_traced_graph_are_told_by_what_they_compute():
+    class Twice(torch.nn.Module):
+        def __init__(self, k):
+            super().__init__()
+            self.k = k
+
+        def forward(self, x):
+            return x * self.k
+
+    for make in (torch.fx.symbolic_trace, lambda m: torch.jit.trace(m, torch.ones(2))):
+        first, other = (content_of(make(Twice(k))).fields for k in (2.0, 3.0))
+        assert first != other
+        assert "unhashable" not in first

@@ -199,3 +199,7 @@ def test_hub_weights_are_identified_only_by_a_commit() -> None:
     identity = bert(**hub, revision="0" * 40).identity()
     assert identity is not None
     assert identity["revision"] == "0" * 40
+
+
+def test_a_folder_is_identified_by_loading_whatever_revision_is_named(tmp_path: Path) -> None:
+    assert bert(pretrained=True, hub_id=str(tmp_path), revision="0" * 40).identity() is None

@@ -190,7 +190,7 @@ def test_a_plan_holds_no_password(composer, monkeypatch):
 
 def test_a_chain_whose_links_do_not_join_is_refused(composer):
     job = ["model=mlp", "conversion=eager", "conversion.runtime._target_=" + ONNX]
-    with pytest.raises(ConfigError, match="consumes onnx, but the model produces module"):
+    with pytest.raises(ConfigError, match="expects an ONNX model; the model gives a torch module"):
         planned(composer, job)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import onnxruntime
 import pytest
@@ -18,7 +21,19 @@ from support import conversions as lab
 
 
 class FakeSession:
-    def __init__(self, *_: object, **__: object) -> None: ...
+    """With the parameters of onnxruntime 1.31's ``InferenceSession``."""
+
+    made: ClassVar[list[object]] = []
+
+    def __init__(
+        self,
+        path_or_bytes: object,
+        sess_options: object = None,
+        providers: object = None,
+        provider_options: object = None,
+        **kwargs: object,
+    ) -> None:
+        self.made.append(providers)
 
     def get_providers(self) -> list[str]:
         return ["CPUExecutionProvider"]
@@ -122,3 +137,58 @@ def test_whether_waiting_threads_keep_processors_busy_is_as_asked_and_a_fact(
     model = made.sources[Format.ONNX] / onnx_files.MODEL_FILE
     session = open_session(model, PROVIDERS["cpu"], 2, tmp_path, spinning=spinning)
     assert OnnxExecutable(session=session, place="cpu").facts()["spinning"] is spinning
+
+
+def test_the_fake_session_has_the_parameters_of_the_real_one() -> None:
+    real = inspect.signature(onnxruntime.InferenceSession.__init__).parameters
+    assert list(real) == list(inspect.signature(FakeSession.__init__).parameters)
+
+
+@pytest.mark.parametrize(("tf32", "said"), [(False, "0"), (True, "1")])
+@pytest.mark.parametrize("name", ["cuda", "tensorrt"])
+def test_products_are_rounded_only_where_the_protocol_lets_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, said: str, *, tf32: bool
+) -> None:
+    """``use_tf32`` is 1 by default and "0" turns it off; what TensorRT leaves goes to CUDA too.
+
+    https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html#use_tf32. The
+    TensorRT provider of onnxruntime-gpu 1.31.1 has no such option and obeys the environment.
+    """
+    monkeypatch.setattr(onnxruntime, "InferenceSession", FakeSession)
+    monkeypatch.setattr(FakeSession, "made", [])
+    with pytest.raises(MeasureError):
+        open_session(Path("model.onnx"), PROVIDERS[name], 1, tmp_path, tf32=tf32)
+    (providers,) = FakeSession.made
+    options = dict(providers)  # type: ignore[call-overload]
+    assert options["CUDAExecutionProvider"] == {"use_tf32": said}
+    assert not any("tf32" in key for key in options.get("TensorrtExecutionProvider", {}))
+
+
+def test_engines_with_and_without_tf32_are_kept_apart(tmp_path: Path) -> None:
+    """ONNX Runtime knows its cached engines by the graph alone."""
+    with_it, without = (PROVIDERS["tensorrt"].options(1, tmp_path, tf32=on) for on in (True, False))
+    assert with_it["trt_engine_cache_path"] != without["trt_engine_cache_path"]
+
+
+def test_cuda_libraries_are_loaded_before_a_session_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """``preload_dlls(cuda, cudnn, msvc, directory)``, all with defaults, of onnxruntime 1.31."""
+    did: list[str] = []
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: did.append("preloaded"))
+    monkeypatch.setattr(
+        onnxruntime, "InferenceSession", lambda *_, **__: did.append("session") or FakeSession("m")
+    )
+    for name in ("cuda", "cpu"):
+        with suppress(MeasureError):
+            open_session(Path("model.onnx"), PROVIDERS[name], 1, tmp_path)
+    assert did == ["preloaded", "session", "session"]
+
+
+def test_a_onnx_runtime_that_cannot_preload_is_used_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delattr(onnxruntime, "preload_dlls")
+    monkeypatch.setattr(onnxruntime, "InferenceSession", FakeSession)
+    with pytest.raises(MeasureError, match="instead of"):
+        open_session(Path("model.onnx"), PROVIDERS["cuda"], 1, tmp_path)

@@ -12,6 +12,7 @@ from benchorch.domain.result import ModelCounts
 from benchorch.domain.session import Session
 from benchorch.stores.local import LocalStore
 from benchorch.trial import build as stage
+from benchorch.trial import reference
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def test_counts_are_kept_with_the_reference_and_counted_once(
     def count_again(*_: Any) -> ModelCounts:
         raise AssertionError("a hit counts nothing")
 
-    monkeypatch.setattr(stage, "count_model", count_again)
+    monkeypatch.setattr(reference, "count_model", count_again)
     assert built(chain, tmp_path).counts == first.counts
 
 

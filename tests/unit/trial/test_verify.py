@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from benchorch.domain.verdict import Verdict
 from benchorch.errors import TrialError
-from benchorch.trial import measuring_process
 from benchorch.trial.divergence import first_divergence
+from benchorch.trial.reference import outputs_of
 from benchorch.trial.verify import verify
 from support import conversions as lab
 
@@ -154,8 +155,9 @@ def test_float64_is_kept_beside_the_reference(tmp_path: Path) -> None:
 
 def test_outputs_that_share_memory_are_kept_apart() -> None:
     buffer = np.zeros(2, dtype=np.float32)
-    kept = []
+    executable = mock.Mock(outputs=lambda _: {"0": buffer})
+    kept: list[Mapping[str, np.ndarray]] = []
     for value in (1.0, 2.0):
         buffer[:] = value  # as OpenVINO does under torch.compile
-        kept.append(measuring_process._copied({"0": buffer}))
+        kept += outputs_of(executable, [{}])
     assert [each["0"].tolist() for each in kept] == [[1, 1], [2, 2]]

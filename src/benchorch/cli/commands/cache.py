@@ -6,6 +6,7 @@ import argparse
 import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -19,6 +20,7 @@ from benchorch.errors import StoreError
 from benchorch.files import write_text
 from benchorch.formatting import plural
 from benchorch.interfaces.store import Entry, Store
+from benchorch.trial.identity_stamps import Stamps
 
 _PROGRAM = "python -m benchorch cache"
 _DESCRIPTION = "List, explain and delete builds."
@@ -175,7 +177,9 @@ def _description(entry: Entry) -> str:
 def _explain(options: argparse.Namespace, store: Store) -> Reply:
     entries = store.entries()
     if options.key is None:
-        return cache_explain.explain_all(entries)
+        reply, folder = cache_explain.explain_all(entries), store.stamps()
+        more = cache_explain.explain_stamps(Stamps(folder=folder)) if folder and entries else ""
+        return replace(reply, text=f"{reply.text}\n{more}".rstrip())
     found = _resolve(options.key, entries)
     complete = [entry for entry in found if entry.state == "complete"]
     return cache_explain.explain_one((complete or found)[0], entries, store)

@@ -9,10 +9,14 @@ from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.formatting import plural
 from benchorch.interfaces.store import Entry, Store
+from benchorch.trial.identity_stamps import Stamps
 
 SHORT_KEY = 12
 _LONGEST_VALUE = 70
 _ABSENT = "(absent)"
+_NEVER = "model.unhashable."
+_SHOWN_NEVER = 3
+_LONGEST_GROUP = 24
 
 
 def flatten(value: Json, path: str = "") -> dict[str, Json]:
@@ -59,7 +63,7 @@ def explain_one(entry: Entry, entries: Sequence[Entry], store: Store) -> Reply:
     fields = flatten(entry.fields)
     other = next((e for e in entries if e.name == entry.name and e.artifact.key != key), None)
     lines = [f"{key[:SHORT_KEY]}  {entry.name}", "", _why(entry, hit), "", "Determined by:"]
-    lines += [f"  {name}: {_show(value)}" for name, value in sorted(fields.items())]
+    lines += [f"  {line}" for line in _field_lines(fields)]
     if other:
         lines += ["", *_difference_lines(other, entry)]
     data: Json = {
@@ -73,7 +77,31 @@ def explain_one(entry: Entry, entries: Sequence[Entry], store: Store) -> Reply:
     return Reply(text="\n".join(lines), data=data)
 
 
+def explain_stamps(stamps: Stamps) -> str:
+    """Which models are known without loading them, and why others are not; empty for none."""
+    lines = [f"  {model}: {verdict}" for model, verdict in stamps.verdicts()]
+    return "\n".join(["", "Models that only loading can identify:", *lines]) if lines else ""
+
+
+def _field_lines(fields: Mapping[str, Json]) -> Iterator[str]:
+    """Each field; of a group that is too long to read, its size."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted(fields):
+        groups.setdefault(".".join(name.split(".")[:2]), []).append(name)
+    for group, names in groups.items():
+        if len(names) > _LONGEST_GROUP:
+            yield f"{group}: {len(names)} values (--json lists them)"
+        else:
+            yield from (f"{name}: {_show(fields[name])}" for name in names)
+
+
 def _why(entry: Entry, hit: bool) -> str:
+    never = [name for name in flatten(entry.fields) if name.startswith(_NEVER)]
+    if never:
+        return (
+            "Never a hit in another invocation: the model holds what cannot be hashed "
+            f"({', '.join(name.removeprefix(_NEVER) for name in never[:_SHOWN_NEVER])})."
+        )
     if hit:
         return (
             "A hit: a later run reuses it if all of the fields below are the same "

@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import cast
 
 from benchorch.config.components import TARGET, make
-from benchorch.config.conversion_aliases import Names, RetiredName, other_names, read_yaml
+from benchorch.config.conversion_aliases import Names, RetiredName
+from benchorch.config.conversion_chains import ConversionFiles, joined
 from benchorch.config.trial_setup import EAGER, chain_problems
 from benchorch.domain.artifact import Format
-from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode, node_of
-from benchorch.errors import Problems
+from benchorch.errors import ConfigError, Problems
 from benchorch.host.environment import is_installed
 from benchorch.interfaces.conversion import FileStep, Step
 from benchorch.interfaces.runtime import Runtime
-
-FOLDER = "conversion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,35 +78,38 @@ class Catalog:
 
     def __init__(self, directories: Sequence[Path]) -> None:
         """Look into ``conversion`` in each; the last directory is the one with names.yaml."""
-        folders = [directory / FOLDER for directory in directories]
-        paths = [path for folder in folders for path in sorted(folder.glob("*.yaml"))]
-        self._paths = {path.stem: path for path in reversed(paths)}
-        self.other: Names = other_names(directories[-1])
+        self._files = ConversionFiles(directories)
+        self.other: Names = self._files.names
 
     @property
     def names(self) -> tuple[str, ...]:
         """Those that a file spells out, sorted."""
-        return tuple(sorted(name for name in self._paths if not name.startswith("_")))
+        return tuple(sorted(name for name in self._files.paths if not name.startswith("_")))
 
     def path(self, name: str) -> Path | None:
         """The file of a name, where there is one."""
-        return self._paths.get(name)
+        return self._files.paths.get(name)
 
     def open(self, name: str) -> Conversion:
         """The conversion of a name; the result has its problems."""
-        gone = None if name in self._paths else self.other.retirement(name)
+        gone = None if name in self._files.paths else self.other.retirement(name)
         if gone:
             return Conversion(name=name, parts=(), description="", node={}, retired=gone)
-        parts = (name,) if name in self._paths else self.other.parts(name)
-        missing = [part for part in parts if part not in self._paths]
+        parts = self._files.parts(name)
+        missing = [part for part in parts if part not in self._files.paths]
         if missing or not parts:
             problems = tuple(f"there is no conversion {part!r}." for part in missing or [name])
             return Conversion(name=name, parts=parts, description="", node={}, problems=problems)
-        nodes = [self._node(part) for part in parts]
-        node = _merged(nodes)
+        nodes = [(part, self._files.node(part)) for part in parts]
+        try:
+            node = joined(nodes)
+        except ConfigError as error:
+            return Conversion(
+                name=name, parts=parts, description="", node={}, problems=error.problems
+            )
         described = str(node.get("description", ""))
         if len(parts) > 1:
-            described = "; then ".join(str(each["description"]).rstrip(".") for each in nodes) + "."
+            described = "; then ".join(str(n["description"]).rstrip(".") for _, n in nodes) + "."
         steps, runtime, problems = _links(node)
         return Conversion(
             name=name,
@@ -119,32 +120,6 @@ class Catalog:
             runtime=runtime,
             problems=problems,
         )
-
-    def _node(self, name: str) -> ConfigNode:
-        """A file over those that its defaults list names."""
-        content = dict(_read(self._paths[name]))
-        extended = cast("list[str]", content.pop("defaults", []))
-        own = "_self_" if "_self_" in extended else None
-        order = extended if own else [*extended, "_self_"]
-        return _merged([content if each == "_self_" else self._node(each) for each in order])
-
-
-@cache
-def _read(path: Path) -> ConfigNode:
-    return cast(ConfigNode, read_yaml(path) or {})
-
-
-def _merged(nodes: Sequence[ConfigNode]) -> ConfigNode:
-    """Later values win; mappings are merged key by key, as Hydra does."""
-    merged: dict[str, Json] = {}
-    for node in nodes:
-        for key, value in node.items():
-            before = merged.get(key)
-            both = isinstance(before, Mapping) and isinstance(value, Mapping)
-            merged[key] = (
-                _merged([cast(ConfigNode, before), cast(ConfigNode, value)]) if both else value
-            )
-    return merged
 
 
 def _links(

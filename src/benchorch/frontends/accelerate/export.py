@@ -15,7 +15,7 @@ from benchorch.frontends.accelerate.arguments import (
     placeholders,
 )
 from benchorch.frontends.api.live_model import error_summary
-from benchorch.results.metrics.parity import parity
+from benchorch.results.parity.judge import parity
 
 if TYPE_CHECKING:
     import torch

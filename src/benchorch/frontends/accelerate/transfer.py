@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.codec import Json
+from benchorch.domain.protocol import INPUT_SETS
 from benchorch.files import write_text
 from benchorch.frontends.accelerate.arguments import CallArguments
 from benchorch.frontends.accelerate.capture import RecordedCall, RecordedGraph
 from benchorch.frontends.accelerate.export import check_same, exported, takes
 from benchorch.frontends.api.live_model import common_rows, write_inputs, write_program
+from benchorch.models.input_variation import varied
 
 if TYPE_CHECKING:
     import torch
@@ -103,7 +105,7 @@ class GraphExporter:
             "_target_": "benchorch.models.exported.ExportedModel",
             **node,
             "checkpoint": None,
-            "inputs": write_inputs(arrays, self.directory / name),
+            "inputs": write_inputs(varied([arrays], INPUT_SETS), self.directory / name),
             "kwargs": {},
         }
         path = self.configs / "model" / f"{name}.yaml"

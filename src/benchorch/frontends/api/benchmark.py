@@ -7,13 +7,14 @@ import importlib.util
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.config.composer import Composer, config_loader
 from benchorch.config.overrides import keyword_overrides, spelled
+from benchorch.domain.protocol import INPUT_SETS
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, ExecutorError, Problems
 from benchorch.frontends.api.results import Results
@@ -64,7 +65,7 @@ class _Request:
     composer: Composer
     model: _Model
     words: tuple[str, ...]
-    arrays: Arrays = field(default_factory=dict)
+    sets: tuple[Arrays, ...] = ()
     program: torch.export.ExportedProgram | None = None
 
 
@@ -83,8 +84,11 @@ def benchmark(
     Args:
         model: a live module, a callable that makes one, ``"path.py:callable"``,
             ``"package.module:callable"``, or a name such as ``"bert"``.
-        inputs: of forward: tensors or arrays by name, or in forward's order. A named model has
-            its own inputs.
+        inputs: of forward: tensors or arrays by name, or in forward's order; or a list of such
+            sets by name. A named model has its own inputs. Calls rotate through several sets, and
+            all of them are compared: where fewer are given, the others are variations of those
+            (reversed, scaled, negated, permuted). With more rows than ``workload.batch_size``,
+            the rows are taken in turn.
         conversions: their names; None for the hardware's default ones.
         hardware: its name, or several.
         directory: of the run; None for a new one under ``runs``.
@@ -126,18 +130,19 @@ def _checked(
     for group, names in (("conversion", conversions), ("hardware", hardware)):
         words += problems.attempt(partial(_choice, group, names, composer)) or []
     given = problems.attempt(lambda: keyword_overrides(overrides, _OWN)) or []
-    arrays = problems.attempt(lambda: _arrays_of(checked, inputs)) or {}
+    sets = problems.attempt(lambda: _sets_of(checked, inputs)) or []
     if checked is not None:
         problems.add(composer.problems([f"model={checked.choice}", *given], sweep=False))
-        problems.add(_row_problems(arrays, given))
+        problems.add(_row_problems(sets, given))
     problems.stop()
     assert checked is not None  # otherwise there is a problem
-    request = _Request(composer=composer, model=checked, words=(*words, *given), arrays=arrays)
+    sets = _rotated(sets, given)
+    request = _Request(composer=composer, model=checked, words=(*words, *given), sets=tuple(sets))
     if checked.module is None:
         return request
     from benchorch.frontends.api.live_model import export
 
-    return replace(request, program=export(checked.module, arrays))
+    return replace(request, program=export(checked.module, sets[0]))
 
 
 def _run(invocation: Invocation, request: _Request) -> None:
@@ -274,28 +279,42 @@ def _choice(group: str, names: str | Sequence[str] | None, composer: Composer) -
     return [f"{group}={spelled(listed)}" if len(listed) > 1 else f"{group}={spelled(listed[0])}"]
 
 
-def _arrays_of(model: _Model | None, inputs: object) -> Arrays:
-    from benchorch.frontends.api.live_model import named_arrays
+def _sets_of(model: _Model | None, inputs: object) -> list[Arrays]:
+    from benchorch.frontends.api.live_model import input_sets
 
     if model is None or (inputs is None and model.choice not in ("factory", "exported")):
-        return {}
+        return []
     if inputs is None:
         takes = f" It takes: {', '.join(model.names)}." if model.names else ""
         raise ConfigError([f"inputs: give the tensors that forward is called with.{takes}"])
-    return named_arrays(inputs, model.names)
+    return input_sets(inputs, model.names)
 
 
-def _row_problems(arrays: Arrays, given: Sequence[str]) -> list[str]:
-    """Why a batch size differs from that of the inputs."""
+def _rotated(sets: Sequence[Arrays], given: Sequence[str]) -> list[Arrays]:
+    """As many sets as calls rotate through: the given ones first, then variations of them."""
+    from benchorch.frontends.api.live_model import in_batches
+    from benchorch.models.input_variation import varied
+
+    if not sets:
+        return []
+    rows = _requested_rows(given)
+    batches = in_batches(sets, int(rows) if rows else None)
+    return varied(batches, max(INPUT_SETS, len(batches)))
+
+
+def _row_problems(sets: Sequence[Arrays], given: Sequence[str]) -> list[str]:
+    """Why the inputs do not fill a batch."""
     from benchorch.frontends.api.live_model import common_rows
 
-    requested = next(
-        (word.partition("=")[2] for word in given if word.startswith(f"{_ROWS}=")), None
-    )
-    rows = common_rows(arrays) if arrays else None
-    if requested is None or rows is None or requested == str(rows):
+    requested = _requested_rows(given)
+    rows = common_rows(sets[0]) if sets else None
+    if requested is None or rows is None or (requested.isdigit() and 0 < int(requested) <= rows):
         return []
-    return [f"{_ROWS}: is {requested}, but the inputs have {rows} rows; give inputs of that size."]
+    return [f"{_ROWS}: is {requested}, but the inputs have {rows} rows; give at least as many."]
+
+
+def _requested_rows(given: Sequence[str]) -> str | None:
+    return next((word.partition("=")[2] for word in given if word.startswith(f"{_ROWS}=")), None)
 
 
 def _written(request: _Request, directory: Path) -> list[str]:
@@ -306,9 +325,9 @@ def _written(request: _Request, directory: Path) -> list[str]:
     if request.program is not None:
         node: ConfigNode = write_program(request.program, directory)
         words += [f"model.{key}={spelled(value)}" for key, value in node.items()]
-    if not request.arrays:
+    if not request.sets:
         return words
-    words.append(f"++model.inputs={spelled(write_inputs(request.arrays, directory))}")
-    rows = common_rows(request.arrays)
+    words.append(f"++model.inputs={spelled(write_inputs(request.sets, directory))}")
+    rows = common_rows(request.sets[0])
     requested = any(word.startswith(f"{_ROWS}=") for word in request.words)
     return words if requested or rows is None else [*words, f"{_ROWS}={rows}"]

@@ -32,7 +32,7 @@ FACTORY_REMEDY = (
     "Give a function that makes the module instead, as 'path.py:function': it is imported where "
     "it is measured, not exported."
 )
-_OPTIONS = ("file", "shapes")
+_OPTIONS = ("file", "further", "shapes")
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -131,25 +131,68 @@ def common_rows(arrays: Arrays) -> int | None:
     return rows.pop() if len(rows) == 1 else None
 
 
-def write_inputs(arrays: Arrays, directory: Path) -> dict[str, Json]:
-    """Write the inputs to the directory; the node ``model.inputs`` that reads them."""
+def input_sets(inputs: object, names: Sequence[str] | None) -> list[Arrays]:
+    """The inputs by their names: one set, or each of a list of mappings; ConfigError otherwise."""
+    several = isinstance(inputs, tuple | list) and all(isinstance(x, Mapping) for x in inputs)
+    if not several or not inputs:
+        return [named_arrays(inputs, names)]
+    sets = [named_arrays(each, names) for each in inputs]  # type: ignore[attr-defined]
+    kinds = [{name: (a.shape, a.dtype.name) for name, a in each.items()} for each in sets]
+    problems = [
+        f"inputs[{number}]: holds {_spelled(kind)}; inputs[0] holds {_spelled(kinds[0])}. All "
+        "sets must be alike."
+        for number, kind in enumerate(kinds)
+        if kind != kinds[0]
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return sets
+
+
+def _spelled(kind: Mapping[str, tuple[tuple[int, ...], str]]) -> str:
+    return ", ".join(f"{name} {list(shape)} {dtype}" for name, (shape, dtype) in kind.items())
+
+
+def in_batches(sets: Sequence[Arrays], rows: int | None) -> list[Arrays]:
+    """Sets of so many rows each, where the given ones have more; None leaves them as they are."""
+    if rows is None or common_rows(sets[0]) in (None, rows):
+        return list(sets)
+    return [
+        {name: array[start : start + rows] if array.ndim else array for name, array in one.items()}
+        for one in sets
+        for start in range(0, (common_rows(one) or 0) - rows + 1, rows)
+    ]
+
+
+def write_inputs(sets: Sequence[Arrays], directory: Path) -> dict[str, Json]:
+    """Write the input sets to the directory; the node ``model.inputs`` that reads them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path, *further = (_write_set(arrays, directory) for arrays in sets)
+    more: dict[str, Json] = {"further": further} if further else {}
+    return {"file": path, **more, **_declared(sets[0])}
+
+
+def _write_set(arrays: Arrays, directory: Path) -> str:
     import numpy as np
     from safetensors.numpy import save_file
 
-    directory.mkdir(parents=True, exist_ok=True)
     # Named by its content, so runs with equal inputs have equal names.
     path = (directory / f"{digest_of_arrays(arrays)[:16]}.safetensors").resolve()
     # Not ascontiguousarray, which makes a single number an array of one.
     save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
+    return str(path)
+
+
+def _declared(arrays: Arrays) -> dict[str, Json]:
+    """Each tensor's shape and dtype, with the batch size where all share it."""
     batch: list[Json] = [] if common_rows(arrays) is None else ["batch_size"]
-    declared = {
+    return {
         name: {
             "shape": [*(batch if array.ndim else []), *array.shape[len(batch) :]],
             "dtype": array.dtype.name,
         }
         for name, array in arrays.items()
     }
-    return {"file": str(path), **declared}
 
 
 def module_problems(module: torch.nn.Module) -> list[str]:

@@ -210,6 +210,7 @@ def _record(row: ResultRow) -> dict[str, object]:
         "speedup_ratio_high": speedup.high if speedup else None,
         "verdict": row.verdict,
         "same_model": row.parity.passed if row.parity else None,
+        "parity_kind": str(row.parity.kind) if row.parity else None,
         "failure": f"{row.failure.kind}: {row.failure.message}" if row.failure else None,
         "directory": str(row.directory),
     }

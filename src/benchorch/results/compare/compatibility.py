@@ -45,6 +45,7 @@ _FACTOR_OF = (
     ("conversion.tolerance_ratio", None),
     ("protocol.pin", "protocol"),
     ("protocol.cold_caches", "protocol"),
+    ("protocol.tf32", "protocol"),
     ("environment.host", "host"),
     ("environment.packages", "packages"),
     ("environment.python", "packages"),

@@ -7,10 +7,11 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from benchorch.domain.estimate import Estimate
+from benchorch.domain.execution import Execution
 from benchorch.domain.measurement import Observations, ProcessRecord
 from benchorch.domain.profile import DILATION_LIMIT_RATIO, ProfileRecord
 from benchorch.domain.result import TrialResult
-from benchorch.formatting import interval_text
+from benchorch.formatting import interval_text, plural
 from benchorch.results.metrics.latency import median_ms, preempted_ratio, queries_ms
 from benchorch.results.metrics.load_warnings import load_warnings
 from benchorch.stats.autocorrelation import independent_n, lag_one
@@ -85,6 +86,21 @@ def _of_the_machine(result: TrialResult) -> Iterator[str]:
     yield from _pairing(result.pairing)
     yield from _position(seen)
     yield from _few(seen, result.stop_reason)
+    yield from _executed(result.execution)
+
+
+def _executed(ran: Execution | None) -> Iterator[str]:
+    """Steps that changed nothing, and arithmetic in another precision than requested."""
+    if ran is None:
+        return
+    yield from (f"No effect of {reason}: leave the step out." for reason in ran.no_effect)
+    if ran.differs:
+        share = "" if ran.executed_ratio is None else f" {_percent(ran.executed_ratio)} of the"
+        casts = f", with {plural(ran.casts, 'cast')} around them" if ran.casts else ""
+        yield (
+            f"{ran.requested} was requested, and{share} operators ran in {ran.executed}{casts}: "
+            "try another conversion or device for that precision."
+        )
 
 
 def _unsteady(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:

@@ -113,6 +113,11 @@ def _error(row: ReportRow) -> Cell:
     return max((one.relative_l2_ratio for one in parity.outputs), default=None) if parity else None
 
 
+def _no_effect(row: ReportRow) -> Cell:
+    ran = None if row.result is None else row.result.execution
+    return " | ".join(ran.no_effect) if ran else None
+
+
 OURS: Mapping[str, Callable[[ReportRow], Cell]] = {
     "plan_id": lambda row: row.run.plan_id,
     "trial_id": lambda row: row.stored.trial.trial_id,
@@ -127,7 +132,12 @@ OURS: Mapping[str, Callable[[ReportRow], Cell]] = {
     "failure_kind": _result("failure.kind"),
     "failure_message": _result("failure.message"),
     "remedy": _result("failure.remedy"),
+    "requested_precision": _result("execution.requested"),
+    "executed_precision": _result("execution.executed"),
+    "executed_ratio": _result("execution.executed_ratio"),
+    "no_effect": _no_effect,
     "same_model": _result("parity.passed"),
+    "parity_kind": _result("parity.kind"),
     "relative_l2_ratio": _error,
     "disagreement": lambda row: row.stored.disagreement,
     "verdict": _speedup("verdict"),

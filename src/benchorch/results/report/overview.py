@@ -9,6 +9,7 @@ from typing import NamedTuple
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.domain.verdict import Kind
 from benchorch.results.report.tables import fastest, serving_case
 
 HEADERS = ("model", "hardware", "scenario", "trials", "best figure", "shown to beat its baseline")
@@ -44,7 +45,7 @@ def _states(trials: Sequence[Trial], results: Mapping[str, TrialResult]) -> str:
     return ", ".join(f"{found[state]} {state}" for state in _STATES if found[state])
 
 
-_STATES = ("ok", "not the same model", "failed", "not run")
+_STATES = ("ok", "not the same model", "not deterministic", "failed", "not run")
 
 
 def _state(result: TrialResult | None) -> str:
@@ -52,8 +53,10 @@ def _state(result: TrialResult | None) -> str:
         return "not run"
     if result.outcome is not Outcome.OK:
         return "failed"
-    wrong = result.parity is not None and not result.parity.passed
-    return "not the same model" if wrong else "ok"
+    if result.parity is None or result.parity.passed:
+        return "ok"
+    random = result.parity.kind is Kind.NOT_DETERMINISTIC
+    return "not deterministic" if random else "not the same model"
 
 
 def _winners(

@@ -9,7 +9,9 @@ from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.price import Market
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.domain.verdict import Kind
 from benchorch.formatting import cell_name, interval_text, plural, varying_labels
+from benchorch.results.report.execution_text import execution_matters, precision_text
 from benchorch.units import format_bytes, format_ms, format_seconds
 
 
@@ -47,6 +49,9 @@ HEADERS = (
 
 COST = "USD per 1M [95 %]"
 """Column of tables with paid machines: the on-demand cost of a million items."""
+
+PRECISION = "ran in"
+"""Column of tables in which a trial ran in another precision than float32, or changed nothing."""
 
 LIMIT = "limited by"
 """Column of tables with a profiled trial."""
@@ -93,7 +98,10 @@ def table_rows(
     varying = varying_labels([trial.labels for trial in plan.trials])
     profiled = any(result.profile is not None for result in results.values())
     paid = any(result.prices for result in results.values())
-    more = ((COST,) if paid else ()) + ((LIMIT,) if profiled else ())
+    told = any(map(execution_matters, results.values()))
+    more = tuple(
+        header for header, wanted in ((PRECISION, told), (COST, paid), (LIMIT, profiled)) if wanted
+    )
     rows: list[tuple[str, ...]] = [(*HEADERS, *more)]
     for trial in ranked(plan, results, summaries):
         name = cell_name(trial.labels, varying)
@@ -102,9 +110,10 @@ def table_rows(
             cells: tuple[str, ...] = ("not run", *("–",) * 6)
         else:
             cells = _cells(result, summaries[trial.trial_id])
+        ran_in = (precision_text(result),) if told else ()
         cost = (cost_text(summaries.get(trial.trial_id)),) if paid else ()
         limit = (limit_text(result),) if profiled else ()
-        rows.append((name, *cells, *cost, *limit))
+        rows.append((name, *cells, *ran_in, *cost, *limit))
     return rows
 
 
@@ -167,10 +176,12 @@ def _build_text(result: TrialResult) -> str:
 
 
 def parity_text(result: TrialResult) -> str:
-    """``yes 2e-07`` or ``NO 0.3``: the worst relative error over all outputs."""
+    """``yes 2e-07`` or ``NO 0.3``: the worst relative error over all outputs; or no such word."""
     if result.parity is None:
         return "–"
     worst = max((o.relative_l2_ratio for o in result.parity.outputs), default=float("nan"))
+    if result.parity.kind is Kind.NOT_DETERMINISTIC:
+        return "not deterministic"
     return f"{'yes' if result.parity.passed else 'NO'} {worst:.1g}"
 
 

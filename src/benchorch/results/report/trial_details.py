@@ -10,6 +10,7 @@ from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.domain.result import BuildRecord, TrialResult
 from benchorch.domain.verdict import Verdict
 from benchorch.formatting import interval_text
+from benchorch.results.report.execution_text import execution_facts
 from benchorch.results.report.rows import ReportRow
 from benchorch.results.report.tables import limit_text
 from benchorch.stats.position_effect import position_effect
@@ -98,6 +99,8 @@ def facts_of(row: ReportRow) -> Iterator[Fact]:
         price = row.price
         yield "cost", f"{cost_text(row)} USD a million items at {price.usd_per_hour:g} USD an hour"
     yield "ran on", f"{row.runtime} on {row.device}"
+    if row.result.execution is not None:
+        yield from execution_facts(row.result.execution)
     yield from ((name, _metric_text(name, found)) for name, found in row.metrics.items())
     if row.stored.summary is not None:
         yield from (("warning", warning) for warning in row.stored.summary.warnings)
@@ -124,10 +127,12 @@ def _verdict(speedup: Comparison) -> Iterator[Fact]:
 
 def _parity(parity: Verdict) -> Iterator[Fact]:
     outcome = "the outputs agree" if parity.passed else parity.explanation
+    judged = f", judged as {parity.task.replace('_', ' ')}" if parity.task else ""
     yield (
         "same model?",
-        f"{outcome} (relative L2 error up to {parity.tolerance_ratio:g} is allowed)",
+        f"{outcome} (relative L2 error up to {parity.tolerance_ratio:g} is allowed{judged})",
     )
+    yield from (("same model?", note) for note in parity.notes)
     for output in parity.outputs:
         finite = f", {output.not_finite} values are not finite" if output.not_finite else ""
         agree = output.argmax_agreement_ratio

@@ -139,7 +139,7 @@ def travelled(tmp_path: Path) -> ExportedModel:
         module.linear.weight.fill_(1.0)
         module.linear.bias.zero_()
     node = live_model.write_program(live_model.export(module, arrays), tmp_path)
-    return ExportedModel(**node, inputs=live_model.write_inputs(arrays, tmp_path))  # type: ignore[arg-type]
+    return ExportedModel(**node, inputs=live_model.write_inputs([arrays], tmp_path))  # type: ignore[arg-type]
 
 
 def test_a_module_arrives_as_it_left(travelled: ExportedModel) -> None:
@@ -199,7 +199,7 @@ def test_inputs_keep_their_dtypes_and_share_the_batch_size(tmp_path: Path) -> No
     arrays = live_model.named_arrays(
         {"ids": np.ones((3, 5), np.int64), "t": torch.tensor(2.0)}, None
     )
-    node = live_model.write_inputs(arrays, tmp_path)
+    node = live_model.write_inputs([arrays], tmp_path)
     assert live_model.common_rows(arrays) == 3
     assert node["ids"] == {"shape": ["batch_size", 5], "dtype": "int64"}
     assert node["t"] == {"shape": [], "dtype": "float32"}
@@ -208,7 +208,7 @@ def test_inputs_keep_their_dtypes_and_share_the_batch_size(tmp_path: Path) -> No
 def test_inputs_that_differ_in_their_first_size_have_no_batch_size(tmp_path: Path) -> None:
     arrays = live_model.named_arrays({"a": np.ones((3, 5)), "b": np.ones(4)}, None)
     assert live_model.common_rows(arrays) is None
-    assert live_model.write_inputs(arrays, tmp_path)["b"] == {"shape": [4], "dtype": "float64"}
+    assert live_model.write_inputs([arrays], tmp_path)["b"] == {"shape": [4], "dtype": "float64"}
 
 
 def test_what_a_caller_does_to_a_tensor_later_does_not_reach_the_measurement() -> None:
@@ -276,7 +276,7 @@ def test_kinds_of_parameters_and_wrapped_tensors_travel(
     assert live_model.module_problems(module) == []
     arrays = live_model.named_arrays(X, ("input",))
     node = live_model.write_program(live_model.export(module, arrays), tmp_path)
-    inputs = live_model.write_inputs(arrays, tmp_path)
+    inputs = live_model.write_inputs([arrays], tmp_path)
     loaded = ExportedModel(inputs=inputs, **node).load(seed=0)  # type: ignore[arg-type]
     (answer,) = loaded(input=X)
     assert torch.equal(answer, module(X))

@@ -1,0 +1,189 @@
+"""Digest of a function's code: independent of comments, formatting, docstrings and its place."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import hashlib
+import tokenize
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType
+from typing import TypeAlias
+
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_SILENT = frozenset({"NOP", "RESUME", "CACHE", "EXTENDED_ARG", "PRECALL"})
+_GUARDS = ("TYPE_CHECKING", "__main__")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A parsed file.
+
+    Attributes:
+        functions: by name and first line; None where several share both.
+        compiled: the code objects that it holds, by the same.
+        body: module-level statements with effects besides binding a constant or a definition.
+        decorated: names of decorated definitions: a decorator may have effects.
+        imports: every import statement of the module's own level.
+    """
+
+    functions: Mapping[tuple[str, int], _Function | None]
+    compiled: Mapping[tuple[str, int], CodeType]
+    body: ast.Module
+    decorated: tuple[str, ...]
+    imports: tuple[ast.Import | ast.ImportFrom, ...]
+
+
+def parse(path: Path) -> Source | None:
+    """The file, parsed once while it stays the same; None where it is no Python source."""
+    try:
+        status = path.stat()
+        return _parse(path, (status.st_ino, status.st_size, status.st_mtime_ns))
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=512)
+def _parse(path: Path, _: object) -> Source:
+    with tokenize.open(path) as file:
+        text = file.read()
+    tree = ast.parse(text)
+    compiled = compile(text, str(path), "exec", dont_inherit=True)
+    statements = list(_executed(tree.body))
+    return Source(
+        functions=_functions(tree),
+        compiled={(code.co_name, code.co_firstlineno): code for code in nested(compiled)},
+        body=ast.Module(body=[one for one in statements if _has_effects(one)], type_ignores=[]),
+        decorated=tuple(
+            one.name
+            for one in statements
+            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            and one.decorator_list
+        ),
+        imports=tuple(
+            node
+            for one in statements
+            if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+            for node in ast.walk(one)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        ),
+    )
+
+
+def _executed(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that run on import; those for type checkers and for ``python -m`` do not."""
+    for one in body:
+        if not (isinstance(one, ast.If) and any(word in ast.dump(one.test) for word in _GUARDS)):
+            yield one
+
+
+def _has_effects(one: ast.stmt) -> bool:
+    definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom
+    if isinstance(one, definition) or _is_text(one):
+        return False
+    if isinstance(one, ast.Assign | ast.AnnAssign):
+        targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+        named = all(isinstance(target, ast.Name) for target in targets)
+        return not named or any(isinstance(part, ast.Call) for part in ast.walk(one))
+    return True
+
+
+def _functions(tree: ast.Module) -> dict[tuple[str, int], _Function | None]:
+    found: dict[tuple[str, int], _Function | None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            decorators = getattr(node, "decorator_list", [])
+            line = min([node.lineno, *(each.lineno for each in decorators)])
+            key = (getattr(node, "name", "<lambda>"), line)
+            found[key] = None if key in found else node
+    return found
+
+
+def nested(code: CodeType) -> Iterator[CodeType]:
+    """A code object and all that it holds."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from nested(constant)
+
+
+def code_digest(code: CodeType) -> str:
+    """SHA-256 (hex): of the source where the file still has it, else of the instructions."""
+    source = parse(Path(code.co_filename))
+    key = (code.co_name, code.co_firstlineno)
+    node = source.functions.get(key) if source else None
+    if source is not None and node is not None and source.compiled.get(key) == code:
+        return syntax_digest(node)
+    return hashlib.sha256(_instructions(code).encode()).hexdigest()
+
+
+def file_syntax_digest(path: Path) -> str:
+    """SHA-256 (hex) of a file's code; of its bytes where it is none."""
+    try:
+        return syntax_digest(ast.parse(path.read_bytes()))
+    except (SyntaxError, ValueError):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def syntax_digest(node: ast.AST) -> str:
+    """SHA-256 (hex) of a syntax tree without texts that do nothing, such as docstrings."""
+    lines: list[str] = []
+    _spell(node, lines)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _spell(node: object, lines: list[str]) -> None:
+    if isinstance(node, ast.AST):
+        lines.append(f"({type(node).__name__}")
+        for name, value in ast.iter_fields(node):
+            if name not in ("type_comment", "type_ignores", "kind"):
+                lines.append(name)
+                _spell(value, lines)
+        lines.append(")")
+    elif isinstance(node, list):
+        lines.append("[")
+        for one in node:
+            if not _is_text(one) and not isinstance(one, ast.Pass):
+                _spell(one, lines)
+        lines.append("]")
+    else:
+        lines.append(spell_constant(node))
+
+
+def _is_text(node: object) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def _instructions(code: CodeType) -> str:
+    kept = [one for one in dis.get_instructions(code) if one.opname not in _SILENT]
+    numbers = {one.offset: number for number, one in enumerate(kept)}
+    jumps = set(dis.hasjrel) | set(dis.hasjabs)
+
+    def target(offset: int) -> int:
+        return min((number for at, number in numbers.items() if at >= offset), default=len(kept))
+
+    lines = [
+        f"{one.opname} {target(one.argval) if one.opcode in jumps else spell_constant(one.argval)}"
+        for one in kept
+    ]
+    names = (code.co_varnames, code.co_freevars, code.co_cellvars)
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    return "\n".join([*lines, repr(names), repr(counts), code.co_exceptiontable.hex()])
+
+
+def spell_constant(value: object) -> str:
+    """A constant of the language as text: another one for 1, 1.0 and True."""
+    if isinstance(value, CodeType):
+        return f"code {hashlib.sha256(_instructions(value).encode()).hexdigest()}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(spell_constant, value))})"
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(map(spell_constant, value)))}}}"
+    return f"{type(value).__name__} {value!r}"

@@ -1,0 +1,315 @@
+"""What a load consulted: files, folders, environment variables; and whether it is as it was.
+
+Python reports each file that it opens. The few native readers that open files themselves are
+wrapped while a load is recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from benchorch.domain.artifact import digest_of
+from benchorch.frameworks.identity.distributions import file_digest
+
+_UNTRACKED: Final = {
+    "socket.connect": "it opens a network connection",
+    "socket.getaddrinfo": "it looks up a network address",
+    "socket.bind": "it opens a network port",
+    "subprocess.Popen": "it starts a process",
+    "os.system": "it starts a process",
+    "os.exec": "it starts a process",
+    "os.posix_spawn": "it starts a process",
+    "os.spawn": "it starts a process",
+    "sqlite3.connect": "it opens a database",
+}
+_NATIVE_READERS = {
+    "safetensors": (("safe_open", 0),),
+    "torch._C": (("PyTorchFileReader", 0), ("import_ir_module", 1)),
+    "torch": (("from_file", 0),),
+}
+"""Callables that open a file without Python, and which argument names it."""
+
+_UNSEEN_READERS = ("h5py", "pyarrow", "lmdb", "cv2", "tables", "netCDF4", "sentencepiece", "polars")
+"""Packages that read files without Python."""
+
+_OWN_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONPATH")
+_OWN_PREFIX = "BENCHORCH"
+_NO_FILES = ("/proc/", "/sys/", "/dev/", "<")
+_LARGEST_DIGESTED_BYTES = 64 * 2**20
+_STDLIB = sysconfig.get_paths()["stdlib"]
+
+
+@dataclass(slots=True)
+class Record:
+    """What one load consulted.
+
+    Attributes:
+        files: that were opened for reading, found or not.
+        folders: whose names were listed.
+        variables: environment variables that were read.
+        untracked: why nobody can tell whether the load would be the same again.
+        environment: before the load, which may set variables itself.
+    """
+
+    files: set[str] = field(default_factory=set)
+    folders: set[str] = field(default_factory=set)
+    variables: set[str] = field(default_factory=set)
+    untracked: set[str] = field(default_factory=set)
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+
+_active: list[Record] = []
+_installed = threading.Event()
+
+
+@contextmanager
+def recorded() -> Iterator[Record]:
+    """Record what everything in this process consults meanwhile."""
+    if not _installed.is_set():
+        _installed.set()
+        sys.addaudithook(_hear)
+    record = Record()
+    before = set(sys.modules)
+    with ExitStack() as undo:
+        undo.enter_context(_variables_into(record))
+        undo.enter_context(_native_into(record))
+        _active.append(record)
+        undo.callback(_active.remove, record)
+        yield record
+    for name in sorted(set(_UNSEEN_READERS) & (set(sys.modules) - before)):
+        record.untracked.add(f"it imports {name}, which reads files unseen")
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _active:
+        return
+    if event == "open":
+        _hear_open(*arguments)
+    elif event in ("os.listdir", "os.scandir"):
+        _hear_list(arguments[0])
+    elif event in _UNTRACKED and not _is_harmless(event):
+        for record in _active:
+            record.untracked.add(_UNTRACKED[event])
+
+
+def _hear_open(path: object, mode: object, flags: object) -> None:
+    reads = not (isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR))
+    if reads and isinstance(path, str | bytes | os.PathLike):
+        _note_file(path)
+
+
+def _note_file(path: Any) -> None:
+    text = os.path.abspath(os.fsdecode(path))
+    if not text.startswith(_NO_FILES) and "__pycache__" not in text:
+        for record in _active:
+            record.files.add(text)
+
+
+def _hear_list(path: object) -> None:
+    """Of a folder that code listed; importing lists folders too, which are looked at by name."""
+    importing = sys._getframe(2).f_code.co_filename.startswith("<frozen importlib")
+    if isinstance(path, str | bytes | os.PathLike) and not importing:
+        text = os.path.abspath(os.fsdecode(path))
+        if not text.startswith(_NO_FILES) and not text.startswith(_STDLIB):
+            for record in _active:
+                record.folders.add(text)
+
+
+def _is_harmless(event: str) -> bool:
+    """Whether a package looks for its own tools while it is imported, as many do."""
+    if not event.startswith("subprocess"):
+        return False
+    frame: Any = sys._getframe(2)
+    installed = False
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith("<frozen importlib"):
+            return installed
+        if not name.startswith(_STDLIB) or "site-packages" in name:
+            if "site-packages" not in name:
+                return False
+            installed = True
+        frame = frame.f_back
+    return False
+
+
+@contextmanager
+def _variables_into(record: Record) -> Iterator[None]:
+    kind: Any = type(os.environ)
+    original = kind.__getitem__
+
+    def read(self: Any, name: Any) -> Any:
+        if isinstance(name, str) and not name.startswith(_OWN_PREFIX):
+            record.variables.add(name)
+        return original(self, name)
+
+    kind.__getitem__ = read
+    try:
+        yield
+    finally:
+        kind.__getitem__ = original
+
+
+@contextmanager
+def _native_into(record: Record) -> Iterator[None]:
+    """Native readers, wherever they were imported to, replaced by ones that tell the path."""
+    with ExitStack() as undo:
+        for module_name, readers in _NATIVE_READERS.items():
+            try:
+                module = import_module(module_name)
+            except ImportError:
+                continue
+            for name, position in readers:
+                original = getattr(module, name, None)
+                if original is not None:
+                    _replace(original, _telling(original, position), name, undo)
+        yield
+
+
+def _replace(original: Any, other: Any, name: str, undo: ExitStack) -> None:
+    for module in list(sys.modules.values()):
+        if getattr(module, "__dict__", {}).get(name) is original:
+            setattr(module, name, other)
+            undo.callback(setattr, module, name, original)
+
+
+def _telling(original: Callable[..., Any], position: int) -> Callable[..., Any]:
+    def reader(*args: Any, **kwargs: Any) -> Any:
+        given = [*args, *kwargs.values()]
+        if len(given) > position and isinstance(given[position], str | os.PathLike):
+            _note_file(given[position])
+        return original(*args, **kwargs)
+
+    return reader
+
+
+def evidence(record: Record, files: Iterable[Path], texts: Iterable[str]) -> dict[str, Any]:
+    """What a record consulted as it is now, as JSON.
+
+    Args:
+        record: of the load.
+        files: of the user's code.
+        texts: of the user's code that may name files.
+    """
+    users = set(map(str, files))
+    loaded = sorted({str(each) for each in _module_files()} - users)
+    own = sorted(users | ({*record.files, *_named(texts, files)} - set(loaded)))
+    places = sorted({*filter(_is_place, sys.path), *(str(path.parent) for path in files)})
+    variables = sorted(record.variables - set(_OWN_VARIABLES))
+    return {
+        "python": sys.version,
+        "path": _import_path(),
+        "variables": {name: _variable(record.environment, name) for name in variables},
+        "files": {name: _status(name, digest=True) for name in own},
+        "loaded": {"names": loaded, "digest": _loaded_digest(loaded)},
+        "places": {name: _importable(name) for name in places},
+        "folders": {name: _names(name) for name in sorted(record.folders)},
+    }
+
+
+def holds(seen: Mapping[str, Any]) -> bool:
+    """Whether everything that was consulted is as it was; False for anything unreadable."""
+    try:
+        return (
+            seen["python"] == sys.version
+            and seen["path"] == _import_path()
+            and all(_variable(os.environ, name) == was for name, was in seen["variables"].items())
+            and all(_importable(name) == was for name, was in seen["places"].items())
+            and all(_names(name) == was for name, was in seen["folders"].items())
+            and all(_is_as_it_was(name, was) for name, was in seen["files"].items())
+            and _loaded_digest(seen["loaded"]["names"]) == seen["loaded"]["digest"]
+        )
+    except (KeyError, TypeError, AttributeError, ValueError, OSError):
+        return False
+
+
+def _module_files() -> Iterator[str]:
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and os.path.isabs(file):
+            yield file
+
+
+def _named(texts: Iterable[str], files: Iterable[Path]) -> Iterator[str]:
+    """Files that texts of the code may name: they may be read, or appear later on."""
+    folders = {os.getcwd(), *(str(path.parent) for path in files)}
+    for text in texts:
+        yield from (os.path.normpath(os.path.join(folder, text)) for folder in folders)
+
+
+def _is_place(name: str) -> bool:
+    return os.path.isabs(name) and os.path.isdir(name) and not name.startswith(_STDLIB + "/lib-dyn")
+
+
+def _import_path() -> list[str]:
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    places = (os.path.abspath(each) for each in ("", *filter(None, given)))
+    return [*dict.fromkeys(places), sys.prefix]
+
+
+def _variable(environment: Mapping[str, str], name: str) -> str | None:
+    value = environment.get(name)
+    return None if value is None else sha256(value.encode(errors="replace")).hexdigest()
+
+
+def _status(name: str, *, digest: bool) -> list[Any] | None:
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    small = digest and found.st_size <= _LARGEST_DIGESTED_BYTES and os.path.isfile(name)
+    content = file_digest(Path(name)) if small else ""
+    return [found.st_size, found.st_mtime_ns, found.st_ino, content]
+
+
+def _is_as_it_was(name: str, was: list[Any] | None) -> bool:
+    now = _status(name, digest=False)
+    if was is None or now is None:
+        return was is now
+    if now[:3] == was[:3]:
+        return True
+    return bool(was[3]) and now[0] == was[0] and file_digest(Path(name)) == was[3]
+
+
+def _loaded_digest(names: list[str]) -> str:
+    """Over size, time and inode of every file that a loaded module is from."""
+    return digest_of([_status(name, digest=False) for name in names])
+
+
+def _names(folder: str) -> str:
+    try:
+        return digest_of(sorted(os.listdir(folder)))
+    except OSError:
+        return ""
+
+
+def _importable(folder: str) -> str:
+    """Names in a folder that an import could find there; results of runs are none."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return ""
+    return digest_of(sorted(entry.name for entry in entries if _can_import(entry)))
+
+
+def _can_import(entry: os.DirEntry[str]) -> bool:
+    if not entry.is_dir():
+        return entry.name.endswith((".py", ".so", ".pth"))
+    if entry.name.endswith((".dist-info", ".egg-info")):
+        return True
+    if not entry.name.isidentifier() or entry.name == "__pycache__":
+        return False
+    try:
+        return any(name.endswith((".py", ".so")) for name in os.listdir(entry.path))
+    except OSError:
+        return False

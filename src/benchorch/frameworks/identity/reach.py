@@ -1,0 +1,449 @@
+"""Code that is reachable from a module: functions, classes, the files and packages they are from.
+
+A user's function enters by its code and by the values of what it names. A package's enters by the
+package, and is followed to the other packages that it names.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import importlib.util
+import os
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from importlib.metadata import Distribution
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+from benchorch.domain.artifact import digest_of
+from benchorch.frameworks.identity.code import (
+    Source,
+    code_digest,
+    file_syntax_digest,
+    nested,
+    parse,
+    syntax_digest,
+)
+from benchorch.frameworks.identity.distributions import describe, file_digest, is_closed
+from benchorch.frameworks.identity.leaves import Leaves
+from benchorch.frameworks.identity.owners import (
+    BENCHORCH,
+    PYTHON,
+    USER,
+    Owner,
+    Owners,
+    module_label,
+)
+
+_CLASS_NOISE = frozenset(
+    {"__module__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__qualname__"}
+    | {"__firstlineno__", "__static_attributes__", "__orig_bases__", "__parameters__"}
+    | {"__abstractmethods__", "_abc_impl", "__dataclass_fields__", "__dataclass_params__"}
+    | {"__match_args__", "__slots__", "__annotate__", "__annotate_func__", "__members__"}
+    | {"__annotations_cache__", "_member_map_", "_value2member_map_", "_member_names_"}
+)
+_ENVIRONMENT_WORDS = frozenset({"environ", "getenv", "environb", "getenvb"})
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
+_FILE = re.compile(r"[\w./~-]*[./][\w./~-]+")
+_CLOCKS = frozenset({"time", "datetime", "secrets", "uuid"})
+_OWN_SCOPE = frozenset({"globals", "eval", "exec", "vars"})
+_ANY_ATTRIBUTE = frozenset({"getattr", "attrgetter", "vars", "__dict__", "methodcaller"})
+_ANY_MODULE = frozenset({"import_module", "__import__"})
+_MOST_FUNCTIONS = 50_000
+_LONGEST_SCALAR = 200
+
+
+class Reach:
+    """What code is reached; worked through by `run`.
+
+    Attributes:
+        value: looks at a value of the user's; set by whoever joins both walks.
+        clocks: Python modules that a user's reached code may take another value from each time.
+        files: of the user's modules that were reached.
+        texts: in the user's code that may name files.
+    """
+
+    def __init__(self, leaves: Leaves) -> None:
+        self.value: Callable[[str, object], None] = lambda path, value: None
+        self.clocks: set[str] = set()
+        self.files: set[Path] = set()
+        self.texts: set[str] = set()
+        self._leaves = leaves
+        self._owners = Owners()
+        self._queue: deque[tuple[object, str]] = deque()
+        self._seen: set[int] = set()
+        self._modules: set[str] = set()
+        self._wholes: set[str] = set()
+        self._attributes: set[tuple[str, str]] = set()
+        self._kept: list[object] = []
+        self._packages: dict[str, tuple[Distribution, set[Path]]] = {}
+        self._code: dict[str, set[str]] = {}
+        self._functions = 0
+
+    def add(self, found: object, path: str) -> None:
+        """Look at a function, class or Python module later on."""
+        if id(found) not in self._seen:
+            self._seen.add(id(found))
+            self._kept.append(found)
+            self._queue.append((found, path))
+
+    def run(self) -> None:
+        """Look at everything that was added, and at what that leads to."""
+        while self._queue:
+            found, path = self._queue.popleft()
+            if isinstance(found, FunctionType):
+                self._function(found, path)
+            elif isinstance(found, type):
+                self._class(found, path)
+            elif isinstance(found, ModuleType):
+                self._module(found)
+            elif isinstance(found, BuiltinFunctionType):
+                self._owned(getattr(found, "__module__", None) or "builtins")
+
+    def finish(self) -> None:
+        """Put what was reached."""
+        for label, digests in self._code.items():
+            self._leaves.put(f"code.{label}", digest_of(sorted(digests))[:32])
+        for name, (distribution, files) in self._packages.items():
+            self._leaves.put(f"packages.{name}", describe(distribution, files))
+
+    def _owned(self, module: str) -> Owner:
+        """The owner of a module, noted where it is a package."""
+        owner = self._owners.of_module(module)
+        file = getattr(sys.modules.get(module), "__file__", None)
+        return self._noted(owner, file)
+
+    def _noted(self, owner: Owner, file: str | None) -> Owner:
+        if isinstance(owner, Distribution):
+            files = self._packages.setdefault(owner.name, (owner, set()))[1]
+            if file and not file.endswith(".so"):
+                files.add(Path(file))
+        elif owner == USER and file:
+            self._user_file(Path(file))
+        return owner
+
+    def _user_file(self, path: Path) -> None:
+        self.files.add(path)
+        if path.suffix != ".py" and path.is_file():
+            self._code.setdefault(path.name.partition(".")[0], set()).add(file_digest(path))
+
+    def _owner_of_function(self, function: FunctionType) -> Owner:
+        """By the file of its code; for generated code by the module that it was generated in."""
+        file = function.__code__.co_filename
+        if Path(file).is_file():
+            return self._noted(self._owners.of_file(file), file)
+        if file.startswith("<frozen"):
+            return PYTHON
+        name = function.__globals__.get("__name__")
+        return self._owned(name) if isinstance(name, str) and name in sys.modules else USER
+
+    def _function(self, function: FunctionType, path: str) -> None:
+        self._functions += 1
+        if self._functions > _MOST_FUNCTIONS:
+            self._leaves.refuse(path, "reaches more functions than can be followed")
+            return
+        owner = self._owner_of_function(function)
+        label = f"{module_label(function.__module__)}.{function.__qualname__}"
+        if owner == USER or "<locals>" in function.__qualname__ or "__wrapped__" in vars(function):
+            # A package's own are in its files. The path is that of this one function: others of
+            # the same name may carry other values.
+            self._values(path or f"globals.{label}", function)
+        if owner == USER:
+            self._code.setdefault(label, set()).add(code_digest(function.__code__))
+            self._user_code(function.__code__, function.__globals__)
+        elif isinstance(owner, Distribution) and not is_closed(owner):
+            self._package_code(function.__code__, function.__globals__)
+
+    def _values(self, path: str, function: FunctionType) -> None:
+        """What a function carries with it, whoever wrote it."""
+        for name, one in zip(
+            function.__code__.co_freevars, function.__closure__ or (), strict=False
+        ):
+            try:
+                content = one.cell_contents
+            except ValueError:  # not yet bound
+                continue
+            if content is not function and name != "__class__":
+                self.value(f"{path}.{name}", content)
+        if function.__defaults__:
+            self.value(f"{path}.<defaults>", function.__defaults__)
+        if function.__kwdefaults__:
+            self.value(f"{path}.<keyword defaults>", function.__kwdefaults__)
+        for name, one in sorted(vars(function).items()):
+            if not name.startswith("__") or name == "__wrapped__":
+                self.value(f"{path}.{name}", one)
+
+    def _user_code(self, code: CodeType, scope: dict[str, Any]) -> None:
+        """The values of what a user's code names."""
+        module = str(scope.get("__name__", ""))
+        if module in sys.modules and vars(sys.modules[module]) is scope:
+            self.add(sys.modules[module], "")
+        for part in nested(code):
+            self._variables(part, scope)
+            self._local_imports(part, scope)
+            self.texts.update(text for text in _texts(part.co_consts) if _FILE.fullmatch(text))
+        names = sorted({name for part in nested(code) for name in part.co_names})
+        self._by_text(names, scope)
+        for name in names:
+            if name in scope:
+                self._named(f"globals.{module_label(module)}.{name}", scope[name], names)
+
+    def _by_text(self, names: list[str], scope: dict[str, Any]) -> None:
+        """What code may reach by a name that is put together as it runs: all there is."""
+        found = set(names)
+        if found & _OWN_SCOPE:
+            self._whole(str(scope.get("__name__", "")))
+        if found & _ANY_MODULE:
+            for name in list(sys.modules):
+                self._whole(name)
+        if found & _ANY_ATTRIBUTE:
+            for name in names:
+                if isinstance(scope.get(name), ModuleType):
+                    self._whole(scope[name].__name__)
+
+    def _whole(self, name: str) -> None:
+        """All functions and classes of a user's module."""
+        module = sys.modules.get(name)
+        if name in self._wholes or module is None or self._owners.of_module(name) != USER:
+            return
+        self._wholes.add(name)
+        self.add(module, "")
+        for key, value in sorted(vars(module).items()):
+            if isinstance(value, FunctionType | type):
+                self.value(f"globals.{module_label(module)}.{key}", value)
+
+    def _named(self, path: str, value: object, names: list[str]) -> None:
+        """A global: a value, or a module of which only what is named counts."""
+        if isinstance(value, ModuleType):
+            self._module_attributes(value, names)
+        else:
+            self.value(path, value)
+
+    def _module_attributes(self, module: ModuleType, names: list[str]) -> None:
+        owner = self._owned(module.__name__)
+        if owner == PYTHON and module.__name__ in _CLOCKS:
+            self.clocks.add(module.__name__)
+        if owner in (PYTHON, BENCHORCH):
+            return
+        self.add(module, "")
+        for name in names:
+            key = (module.__name__, name)
+            if key in self._attributes or name not in vars(module):
+                continue
+            self._attributes.add(key)
+            value = vars(module)[name]
+            if isinstance(value, ModuleType):
+                self._module_attributes(value, names)
+            elif owner == USER:
+                self.value(f"globals.{module_label(module)}.{name}", value)
+            else:
+                self._package_value(f"globals.{module_label(module)}.{name}", value)
+
+    def _package_value(self, path: str, value: object) -> None:
+        """What a package's name stands for: its code, or a plain setting."""
+        value = getattr(value, "__wrapped__", value)
+        if isinstance(value, FunctionType | type | BuiltinFunctionType):
+            self.add(value, path)
+        elif isinstance(value, bool | int | float) or (
+            isinstance(value, str) and len(value) <= _LONGEST_SCALAR
+        ):
+            self.value(path, value)
+        elif callable(value) and not isinstance(value, ModuleType):
+            self.add(type(value), path)
+
+    def _package_code(self, code: CodeType, scope: dict[str, Any]) -> None:
+        """The packages that a package's function leads to."""
+        names = sorted({name for part in nested(code) for name in part.co_names})
+        for part in nested(code):
+            self._variables(part, scope)
+            self._local_imports(part, scope)
+        module = str(scope.get("__name__", ""))
+        for name in names:
+            if name not in scope:
+                continue
+            if isinstance(scope[name], ModuleType):
+                self._module_attributes(scope[name], names)
+            else:
+                self._package_value(f"globals.{module}.{name}", scope[name])
+
+    def _variables(self, code: CodeType, scope: dict[str, Any]) -> None:
+        """Environment variables that code names: every text in it that may be a name of one."""
+        if not _ENVIRONMENT_WORDS & {*code.co_names, *code.co_varnames, *code.co_freevars}:
+            return
+        texts = [*_texts(code.co_consts), *_texts([scope.get(name) for name in code.co_names])]
+        for text in texts:
+            if _VARIABLE.fullmatch(text):
+                value = os.environ.get(text)
+                self._leaves.put(
+                    f"environment.{text}",
+                    "(not set)" if value is None else digest_of(value)[:16],
+                )
+
+    def _local_imports(self, code: CodeType, scope: dict[str, Any]) -> None:
+        """Imports inside a function."""
+        recent: list[Any] = []
+        for one in dis.get_instructions(code):
+            if one.opname == "IMPORT_NAME":
+                level, names = recent[-2:]  # which the instruction takes from the stack
+                self._import(str(one.argval), level, scope)
+                self._imported_names(str(one.argval), names or (), scope, level, code)
+            if one.opname == "LOAD_CONST":
+                recent.append(one.argval)
+
+    def _imported_names(
+        self, name: str, wanted: tuple[Any, ...], scope: dict[str, Any], level: int, code: CodeType
+    ) -> None:
+        module = sys.modules.get(_absolute(name, level, scope))
+        if module is not None:
+            self._module_attributes(module, sorted({*map(str, wanted), *code.co_names}))
+
+    def _import(self, name: str, level: int, scope: dict[str, Any]) -> None:
+        """A module that an import statement of reached code names, and the packages it is in."""
+        absolute = _absolute(name, level, scope)
+        parts = absolute.split(".")
+        if not absolute or (parts[0] in sys.stdlib_module_names and parts[0] not in sys.modules):
+            return
+        if parts[0] not in sys.modules:
+            self._not_loaded(parts[0])
+            return
+        for depth in range(1, len(parts) + 1):
+            module = sys.modules.get(".".join(parts[:depth]))
+            if isinstance(module, ModuleType):
+                self.add(module, "")
+
+    def _not_loaded(self, name: str) -> None:
+        """A module that is imported later on, if at all: by its file or its package."""
+        try:
+            found = importlib.util.find_spec(name)
+        except (ImportError, ValueError):
+            found = None
+        if found is None or not found.origin:
+            self._leaves.put(f"packages.{name}", "(not installed)")
+            return
+        owner = self._noted(self._owners.of_file(found.origin), found.origin)
+        source = parse(Path(found.origin)) if owner == USER else None
+        if source is not None:
+            digest = file_syntax_digest(Path(found.origin))
+            self._code.setdefault(f"{name}.<file>", set()).add(digest)
+
+    def _module(self, module: ModuleType) -> None:
+        """A module that was imported: a user's by what it does beyond defining names."""
+        name = getattr(module, "__name__", "")
+        owner = self._owned(name)
+        file = getattr(module, "__file__", None)
+        if owner != USER or name in self._modules or not file:
+            return
+        self._modules.add(name)
+        for parent in _parents(name):
+            self.add(parent, "")
+        source = parse(Path(file))
+        if source is not None:
+            self._module_body(module, source)
+
+    def _module_body(self, module: ModuleType, source: Source) -> None:
+        label, scope = module_label(module), vars(module)
+        if source.body.body:
+            self._code.setdefault(f"{label}.<module>", set()).add(syntax_digest(source.body))
+            body = compile(ast.fix_missing_locations(source.body), "<module>", "exec")
+            self._user_code_of_body(body, scope)
+        for name in source.decorated:
+            if name in scope:
+                self.value(f"globals.{label}.{name}", scope[name])
+        for statement in source.imports:
+            for name, level in _imported_by(statement):
+                self._import(name, level, scope)
+
+    def _user_code_of_body(self, body: CodeType, scope: dict[str, Any]) -> None:
+        """Functions and classes that statements of a module call; their results count by use."""
+        for part in nested(body):
+            self._variables(part, scope)
+            self._local_imports(part, scope)
+        names = sorted({name for part in nested(body) for name in part.co_names})
+        for name in names:
+            value = scope.get(name)
+            if isinstance(value, ModuleType):
+                self._module_attributes(value, names)
+            elif isinstance(value, FunctionType | type):
+                self.add(value, f"globals.{module_label(str(scope.get('__name__')))}.{name}")
+
+    def _class(self, kind: type, path: str) -> None:
+        for base in kind.__mro__:
+            if base is object or (base is not kind and id(base) in self._seen):
+                continue
+            self._seen.add(id(base))
+            self._kept.append(base)
+            self._one_class(base, path)
+        if type(kind) is not type:
+            self.add(type(kind), "")
+
+    def _one_class(self, kind: type, path: str) -> None:
+        made_here = kind.__module__ not in sys.modules
+        owner: Owner = USER if made_here else self._owned(kind.__module__)
+        if owner in (PYTHON, BENCHORCH) or kind.__module__ == "pybind11_builtins":
+            return
+        if not path or "<" not in kind.__qualname__:  # there is only one class of that name
+            path = "globals"
+        path = f"{path}.{module_label(kind.__module__)}.{kind.__qualname__}"
+        if owner == USER and not made_here:
+            self.add(sys.modules[kind.__module__], "")
+        closed = isinstance(owner, Distribution) and is_closed(owner)
+        for name, one in sorted(vars(kind).items(), key=lambda item: str(item[0])):
+            if name in _CLASS_NOISE:
+                continue
+            if owner == USER and isinstance(one, FunctionType):
+                self.add(one, f"{path}.{name}")
+                continue
+            if owner == USER:
+                self.value(f"{path}.{name}", one)
+                continue
+            plain = getattr(one, "__func__", getattr(one, "fget", one))
+            if isinstance(plain, FunctionType) and (not closed or self._is_users(plain)):
+                self.add(plain, f"{path}.{name}")
+            elif isinstance(one, bool | int | float | str) and not (closed or name[:2] == "__"):
+                self._package_value(f"{path}.{name}", one)
+
+    def _is_users(self, function: FunctionType) -> bool:
+        """Whether a user's function was put in place of a package's."""
+        file = function.__code__.co_filename
+        return self._owners.of_file(file) == USER and Path(file).is_file()
+
+
+def _texts(values: Any) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, tuple | list | frozenset):
+            yield from _texts(value)
+
+
+def _absolute(name: str, level: int, scope: dict[str, Any]) -> str:
+    if not level:
+        return name
+    package = str(scope.get("__package__") or "")
+    try:
+        return importlib.util.resolve_name("." * level + name, package)
+    except ImportError:
+        return ""
+
+
+def _parents(name: str) -> Iterator[ModuleType]:
+    parts = name.split(".")
+    for depth in range(1, len(parts)):
+        module = sys.modules.get(".".join(parts[:depth]))
+        if isinstance(module, ModuleType):
+            yield module
+
+
+def _imported_by(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, int]]:
+    """Each module that a statement may import, with the dots before it."""
+    if isinstance(statement, ast.Import):
+        yield from ((alias.name, 0) for alias in statement.names)
+        return
+    base = statement.module or ""
+    yield base, statement.level
+    for alias in statement.names:
+        yield ".".join(filter(None, (base, alias.name))), statement.level

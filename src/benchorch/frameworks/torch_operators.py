@@ -1,0 +1,62 @@
+"""Precision of the operators of one eager call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from benchorch.domain.codec import Json
+
+if TYPE_CHECKING:
+    import torch
+
+_REFUSALS = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError)
+_CASTS = ("aten::_to_copy", "aten::to")
+_NO_ARITHMETIC = ("aten::detach", "aten::clone", "aten::copy_", "aten::empty", "aten::zeros")
+
+
+def operator_facts(
+    module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], keywords: Mapping[str, Json]
+) -> dict[str, Json]:
+    """Operators of one call by the dtype of what they compute, and casts between floating dtypes.
+
+    Views and copies compute nothing and are not counted. What a compiler makes of the module keeps
+    these dtypes. Nothing is counted where the module cannot be called so.
+    """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    computed: Counter[str] = Counter()
+    casts = 0
+
+    class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            nonlocal casts
+            made = func(*args, **(kwargs or {}))
+            first = made[0] if isinstance(made, tuple | list) and made else made
+            name = func._schema.name
+            if not isinstance(first, torch.Tensor) or func.is_view:
+                return made
+            if name in _CASTS:
+                casts += _is_cast(args, first)
+            elif name not in _NO_ARITHMETIC:
+                computed[str(first.dtype).removeprefix("torch.")] += 1
+            return made
+
+    try:
+        with torch.no_grad(), Counting():  # type: ignore[no-untyped-call]
+            module(**tensors, **keywords)
+    except _REFUSALS:
+        return {}  # a compiler may take what eager torch cannot run
+    return {"executed_dtypes": dict(computed), "casts": casts}
+
+
+def _is_cast(args: Any, made: torch.Tensor) -> bool:
+    """Whether one floating dtype became another."""
+    given = args[0]
+    return bool(
+        given.is_floating_point() and made.is_floating_point() and given.dtype != made.dtype
+    )

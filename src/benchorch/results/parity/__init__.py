@@ -1,0 +1,1 @@
+"""Parity: whether a conversion's outputs are still those of the same model."""

@@ -1,0 +1,151 @@
+"""Decisions that outputs stand for: which class, which token, which ids; near-ties are none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from benchorch.results.parity.limits import (
+    DISAGREEING_RATIO,
+    FLIPPED_MOST,
+    FLOAT32_EPSILON,
+    NEAR_TIE_FACTOR,
+    ROUNDING_EPSILONS,
+    Limits,
+)
+
+if TYPE_CHECKING:
+    from numpy import bool_, float64, generic
+    from numpy.typing import NDArray
+
+    Array = NDArray[generic]
+    Floats = NDArray[float64]
+    Pairs = Sequence[tuple[Array, Array]]
+
+
+# All pairs of a row's ids are compared.
+_LONGEST_ORDER = 256
+
+
+def margins(scores: Floats, limits: Limits) -> Floats:
+    """How close two scores of a row are to be a tie, shape (rows,).
+
+    Parameters
+    ----------
+    scores : ndarray, shape (rows, classes)
+        The reference's, finite.
+    """
+    import numpy as np
+
+    rounding = ROUNDING_EPSILONS * FLOAT32_EPSILON * np.abs(scores).max(axis=1, initial=0.0)
+    return np.asarray(NEAR_TIE_FACTOR * limits.tolerance_ratio * scores.std(axis=1) + rounding)
+
+
+def outvoted(y: Floats, ref: Floats, k: int, limits: Limits) -> NDArray[bool_]:
+    """Rows whose best `k` classes hold one that the reference clearly puts below its own.
+
+    Parameters
+    ----------
+    y, ref : ndarray, shape (rows, classes), finite
+    """
+    import numpy as np
+
+    k = min(k, ref.shape[1])
+    chosen = np.argpartition(y, -k, axis=1)[:, -k:]
+    least = np.partition(ref, -k, axis=1)[:, -k]
+    worst = np.take_along_axis(ref, chosen, axis=1).min(axis=1)
+    return np.asarray(worst < least - margins(ref, limits))
+
+
+def disagreement(wrong: NDArray[bool_], what: str) -> str:
+    """A sentence where too many rows decide otherwise; empty where they do not."""
+    import numpy as np
+
+    count = int(wrong.sum())
+    if count <= DISAGREEING_RATIO * wrong.size:
+        return ""
+    first = int(np.flatnonzero(wrong)[0])
+    return (
+        f"{what} is another one in {count} of {wrong.size} (first in number {first}), near-ties "
+        f"aside; {100 * DISAGREEING_RATIO:g} % may differ."
+    )
+
+
+def flipped(pairs: Pairs, ties: Sequence[NDArray[bool_] | None], limits: Limits) -> str:
+    """A sentence where too many whole numbers, booleans or texts are not equal.
+
+    Parameters
+    ----------
+    pairs : sequence of two ndarrays of one shape
+    ties : sequence of ndarray of that shape, or None
+        Where the reference itself could as well have had another value.
+    """
+    import numpy as np
+
+    unequal = [np.asarray(y != ref) for y, ref in pairs]
+    clear = [each if tie is None else each & ~tie for each, tie in zip(unequal, ties, strict=True)]
+    count, size = (sum(int(f(each)) for each in clear) for f in (np.sum, np.size))
+    share = min(limits.tolerance_ratio, FLIPPED_MOST) if limits.low_precision else 0.0
+    if count <= share * size:
+        return ""
+    number = next(i for i, each in enumerate(clear) if each.any())
+    allowed = f"; {100 * share:g} % may" if share else ""
+    return f"{count} of {size} values are not equal (first on input {number}){allowed}."
+
+
+def tied(y: Array, ids: Array, scores: Sequence[Array], limits: Limits) -> NDArray[bool_] | None:
+    """Where the ids `y` were as good a choice as the reference's; None without its scores.
+
+    Either ids of the largest score along the last axis, ``ids == scores.argmax(-1)``, or an
+    order such as topk's, with scores of the ids' own shape.
+
+    Parameters
+    ----------
+    y, ids : ndarray, shape (...)
+    scores : sequence of ndarray
+        The reference's other outputs for the same input.
+    """
+    import numpy as np
+
+    for each in scores:
+        if each.dtype.kind != "f" or not each.size or not np.isfinite(each).all():
+            continue
+        values = np.asarray(each, dtype=np.float64)
+        if each.shape[:-1] == ids.shape and each.shape[-1] > 1:
+            flat = values.reshape(-1, each.shape[-1])
+            if np.array_equal(flat.argmax(axis=1), ids.ravel()):
+                return _as_good(y.ravel(), flat, limits).reshape(ids.shape)
+        if each.shape == ids.shape and ids.ndim and ids.shape[-1] > 1:
+            found = _neighbours_tied(y, ids, values, limits)
+            if found is not None:
+                return found
+    return None
+
+
+def _as_good(chosen: Array, scores: Floats, limits: Limits) -> NDArray[bool_]:
+    """Rows whose chosen class scores nearly as much as the best one, shape (rows,)."""
+    import numpy as np
+
+    inside = (chosen >= 0) & (chosen < scores.shape[1])  # type: ignore[operator]
+    column = np.where(inside, chosen, 0).astype(np.int64)[:, None]
+    got = np.take_along_axis(scores, column, axis=1)[:, 0]
+    return np.asarray(inside & (got >= scores.max(axis=1) - margins(scores, limits)))
+
+
+def _neighbours_tied(
+    y: Array, ids: Array, ordered: Floats, limits: Limits
+) -> NDArray[bool_] | None:
+    """Where ids of a sorted row changed places with one too close; None for rows in no order."""
+    import numpy as np
+
+    flat = ordered.reshape(-1, ordered.shape[-1])
+    steps = np.diff(flat, axis=1)
+    if flat.shape[1] > _LONGEST_ORDER or not ((steps <= 0).all() or (steps >= 0).all()):
+        return None
+    close = np.abs(steps) <= margins(flat, limits)[:, None]
+    edge = np.zeros((len(flat), 1), dtype=bool)
+    near = np.hstack([edge, close]) | np.hstack([close, edge])
+    known = (y.reshape(flat.shape)[:, :, None] == ids.reshape(flat.shape)[:, None, :]).any(axis=2)
+    # What comes just after the last one is not known, and may have taken its place.
+    known[:, -1] = True
+    return np.asarray(near & known).reshape(ordered.shape)

@@ -1,0 +1,248 @@
+"""The verdict on a conversion's outputs, by all rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from benchorch.domain import parity_task
+from benchorch.domain.parity_task import Naming
+from benchorch.domain.verdict import OutputParity, Verdict
+from benchorch.results.parity.comparable import obstacle, real, unmatched
+from benchorch.results.parity.decisions import flipped, tied
+from benchorch.results.parity.figures import figures, finite
+from benchorch.results.parity.floats import Judged, judge_floats
+from benchorch.results.parity.limits import Limits
+from benchorch.results.parity.slices import Compared
+from benchorch.results.parity.tasks import task_of, violations
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+    Array = NDArray[generic]
+    Outputs = Sequence[Mapping[str, Array]]
+    Pairs = Sequence[tuple[Array, Array]]
+
+
+def parity(
+    outputs: Outputs,
+    references: Outputs,
+    tolerance_ratio: float,
+    *,
+    referees: Outputs = (),
+    inputs: Outputs = (),
+    task: str = parity_task.AUTO,
+    naming: Naming | None = None,
+    judged: bool = True,
+) -> Verdict:
+    """Agrees, or differs with a sentence for each violated rule.
+
+    Outputs are matched by name. Names, shapes and kinds (floating point, whole numbers, ...)
+    must agree, and NaN and infinities must be at the same places. Floating-point outputs are
+    judged as a whole, in what varies in them, and row by row, channel by channel and token by
+    token; all others must be equal, but for ties and, in low precision, a small share. What a
+    task adds is in `tasks`. docs/measuring/parity.md has every limit.
+
+    Parameters
+    ----------
+    outputs, references : sequence of mapping from name to ndarray of any shape
+        One mapping for each input, in the same order. No input at all fails.
+    tolerance_ratio : float
+        The relative L2 error of a whole output that is allowed, e.g. 1e-3, from which all other
+        limits follow. An error equal to it passes.
+    referees : sequence of mapping from name to ndarray, optional
+        The reference in float64, one mapping for each input.
+    inputs : sequence of mapping from name to ndarray, optional
+        What was computed on; shows which outputs are scores of tokens.
+    task : str
+        One of `parity_task.TASKS`.
+    naming : Naming, optional
+        What the model calls itself and its outputs.
+    judged : bool, default True
+        Whether values that differ are a reason to fail; if not, only outputs that cannot be
+        compared and values that are no numbers are.
+
+    Returns
+    -------
+    Verdict
+        Its numbers are finite: values that are not count as 0 in them, and a reason has their
+        number. Outputs that cannot be compared have a reason and no numbers.
+    """
+    judge = _Judge(
+        limits=Limits.of(tolerance_ratio),
+        referees=referees,
+        inputs=inputs,
+        task=task,
+        naming=naming or Naming(),
+        judged=judged,
+    )
+    if len(outputs) != len(references) or not references:
+        reasons = [f"{len(outputs)} outputs for {len(references)} references."]
+        return judge.verdict(reasons, [])
+    sides = list(zip(outputs, references, strict=True))
+    reasons = list(dict.fromkeys(reason for side in sides for reason in unmatched(*side)))
+    everywhere = set.intersection(*(set(side) for side in (*outputs, *references)))
+    names = [name for name in references[0] if name in everywhere]
+    return judge.verdict(reasons, [judge.output(name, sides) for name in names])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Output:
+    """What was found about one output."""
+
+    reasons: tuple[str, ...]
+    figures: OutputParity | None = None
+    excused: bool = False
+    task: str = parity_task.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judge:
+    """Everything that outputs are judged by."""
+
+    limits: Limits
+    referees: Outputs
+    inputs: Outputs
+    task: str
+    naming: Naming
+    judged: bool
+
+    def verdict(self, reasons: Sequence[str], found: Sequence[_Output]) -> Verdict:
+        """All of it together."""
+        everything = [*reasons, *(reason for each in found for reason in each.reasons)]
+        tasks = dict.fromkeys(each.task for each in found if each.task != parity_task.NONE)
+        if self._is_asked and not tasks:
+            everything.append(_unfit(self.task))
+        return Verdict(
+            passed=not everything,
+            reasons=tuple(everything),
+            outputs=tuple(each.figures for each in found if each.figures is not None),
+            tolerance_ratio=self.limits.asked_ratio,
+            referee=tuple(
+                each.figures.name for each in found if each.excused and each.figures is not None
+            ),
+            task="+".join(tasks),
+        )
+
+    @property
+    def _is_asked(self) -> bool:
+        return self.judged and self.task not in (parity_task.AUTO, parity_task.NONE)
+
+    def output(self, name: str, sides: Sequence[tuple[Mapping[str, Array], ...]]) -> _Output:
+        """One output over all inputs."""
+        label = self.naming.labels.get(name, "")
+        called = f"output {name} ({label})" if label else f"output {name}"
+        pairs = [(real(y[name]), real(ref[name])) for y, ref in sides]
+        wrong = next(filter(None, (obstacle(name, *pair) for pair in pairs)), None)
+        if wrong:
+            return _Output(reasons=(wrong,))
+        numeric = pairs[0][1].dtype.kind in "fiub"
+        referees = [real(each[name]) for each in self.referees if name in each]
+        told = figures(name, pairs, referees, self.inputs) if numeric else _bare(name, pairs)
+        told = replace(told, label=label)
+        reasons = list(_strange(told, pairs))
+        if not self.judged:
+            return _Output(reasons=tuple(f"{called}: {r}" for r in reasons), figures=told)
+        task = self._task(name, pairs)
+        if pairs[0][1].dtype.kind == "f":
+            judged = self._floats(told, pairs, referees)
+        else:
+            judged = self._others(name, pairs, [ref for _, ref in sides])
+        told = replace(told, centred_ratio=judged.centred_ratio, slices=judged.slices)
+        reasons += judged.reasons
+        if not reasons:
+            reasons += violations(task, pairs, self._limits_for(told, judged))
+        return _Output(
+            reasons=tuple(f"{called}: {reason}" for reason in reasons),
+            figures=told,
+            excused=judged.excused,
+            task=task,
+        )
+
+    def _task(self, name: str, pairs: Pairs) -> str:
+        inputs = self.inputs[0] if len(self.inputs) >= len(pairs) else {}
+        return task_of(self.task, name, pairs[0][1], inputs, self.naming)
+
+    def _limits_for(self, told: OutputParity, judged: Judged) -> Limits:
+        baseline = told.baseline_error_ratio
+        return self.limits.excused(baseline) if judged.excused and baseline else self.limits
+
+    def _floats(self, told: OutputParity, pairs: Pairs, referees: Sequence[Array]) -> Judged:
+        exact = list(referees) if [r.shape for r in referees] == [r.shape for _, r in pairs] else []
+        parts = list(_parts(pairs, exact, self.limits.asked_ratio))
+        return judge_floats(
+            parts,
+            self.limits,
+            ours_ratio=told.referee_error_ratio,
+            baseline_ratio=told.baseline_error_ratio,
+        )
+
+    def _others(self, name: str, pairs: Pairs, references: Outputs) -> Judged:
+        ties = [
+            tied(y, ref, [other for key, other in side.items() if key != name], self.limits)
+            if ref.dtype.kind in "iu"
+            else None
+            for (y, ref), side in zip(pairs, references, strict=True)
+        ]
+        said = flipped(pairs, ties, self.limits)
+        return Judged(reasons=(said,) if said else (), centred_ratio=None, slices=())
+
+
+def _unfit(task: str) -> str:
+    shapes = {
+        parity_task.LANGUAGE_MODEL: "of shape (batch, length, vocabulary)",
+        parity_task.IDS: "of whole numbers",
+        parity_task.REGRESSION: "of floating-point numbers",
+        parity_task.DETECTION: "of floating-point numbers with two axes",
+    }
+    needed = shapes.get(task, "of shape (rows, at least 2)")
+    return f"parity.task={task} needs an output {needed}, and there is none."
+
+
+def _bare(name: str, pairs: Pairs) -> OutputParity:
+    """The figures of outputs that are no numbers."""
+    unequal = any(bool((y != ref).any()) for y, ref in pairs)
+    return OutputParity(
+        name=name,
+        shape=pairs[0][1].shape,
+        dtype=str(pairs[0][1].dtype),
+        max_abs=0.0,
+        relative_l2_ratio=float(unequal),
+        cosine_ratio=float(not unequal),
+        argmax_agreement_ratio=None,
+    )
+
+
+def _strange(told: OutputParity, pairs: Pairs) -> Iterator[str]:
+    if told.not_finite:
+        size = sum(ref.size for _, ref in pairs)
+        yield (
+            f"{told.not_finite} of {size} values are NaN or infinite on one side only, or not "
+            "the same infinity."
+        )
+
+
+def _parts(pairs: Pairs, exact: Sequence[Array], tolerance_ratio: float) -> Iterator[Compared]:
+    """Inputs of one shape together; a single number is a row of one."""
+    import numpy as np
+
+    shapes: dict[tuple[int, ...], list[int]] = {}
+    for number, (_, ref) in enumerate(pairs):
+        shapes.setdefault(ref.shape, []).append(number)
+    for shape, numbers in shapes.items():
+        if not all(shape):
+            continue
+        shaped = (len(numbers), *(shape or (1,)))
+        ours, theirs = (
+            np.stack([finite(pairs[n][side]) for n in numbers]).reshape(shaped) for side in (0, 1)
+        )
+        wide = np.stack([finite(exact[n]) for n in numbers]).reshape(shaped) if exact else None
+        yield Compared(
+            ours=ours,
+            theirs=theirs,
+            exact=wide,
+            tolerance_ratio=tolerance_ratio,
+            inputs=tuple(numbers),
+        )

@@ -1,0 +1,151 @@
+"""Every constant of the comparison, and the limits that follow from a conversion's tolerance.
+
+docs/measuring/parity.md has them in a table, with what each was calibrated on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+FLOAT32_EPSILON = 2.0**-23
+
+LOW_PRECISION_RATIO = 1e-3
+"""A conversion that allows more than this computes in less than float32."""
+
+ROUNDING_EPSILONS = 8.0
+"""So many float32 epsilons of a tensor's usual magnitude are never a reason to fail."""
+
+SAME_ROUNDING_RATIO = 1e-5
+"""Two runs of the baseline that differ by more than this do not differ by rounding."""
+
+CENTRED_FACTOR = 5.0
+"""The error against what varies may be so many times the tolerance ..."""
+
+CENTRED_MOST = 0.7
+"""... and never more than this: at 1 nothing of what varies is left."""
+
+LEAST_VARYING = 8
+"""An output of fewer values varies within itself by chance alone."""
+
+SURVIVING_FACTOR = 25.0
+"""The error of how channels vary from row to row may be so many times the tolerance: such
+variation may be small beside what all rows share ..."""
+
+SURVIVING_MOST = 0.7
+"""... but most of it must survive."""
+
+LOST_FACTOR = 5.0
+"""The error of a single channel's variation may be so many times that of the usual channel, where
+that is beyond the limit of any slice."""
+
+TENTH_FACTOR = 4.0
+"""The worst tenth of the slices may start at so many times the tolerance ..."""
+
+TENTH_MOST = 0.7
+"""... and never beyond this."""
+
+WORST_FACTOR = 10.0
+"""A single slice may be so many times the tolerance away ..."""
+
+WORST_MOST = 0.75
+"""... and never as wrong as this: zeros have 1, unrelated values 1.41, negated ones 2."""
+
+WORST_MOST_OF_MANY = 1.2
+"""Channels of single rows are so many and so small that one may be this wrong by chance."""
+
+FAINT_RATIO = 0.1
+"""Slices fainter than this part of the usual one are measured against that part of it."""
+
+FAINT_SIGNAL_RATIO = 2.0**-16
+"""In low precision, what varies by less than this part of its offset is no signal."""
+
+GROUP_GAP = 8.0
+"""Neighbouring channels that differ by such a factor in size belong to different groups."""
+
+GROUP_SHARE = 0.05
+"""A group of fewer channels than this counts only where it is hardly ever exactly zero."""
+
+REFEREE_FACTOR = 2.0
+"""How much further from float64 than the baseline's float32 an output may be: its rounding errors
+are another draw from the same distribution."""
+
+REFEREE_MOST = 10.0
+"""With float64's excuse an error may be so many times the tolerance ..."""
+
+REFEREE_MOST_RATIO = 1e-2
+"""... and never more than this: only float32's rounding is excused."""
+
+NEAR_TIE_FACTOR = 4.0
+"""Scores closer than so many tolerances of their row's spread may change places."""
+
+DISAGREEING_RATIO = 0.01
+"""So large a share of clear decisions may be another one."""
+
+FLIPPED_MOST = 0.05
+"""In low precision a share of whole numbers as large as the tolerance may flip, at most this."""
+
+DIVERGENCE_FACTOR = 3.0
+"""Next-token distributions may diverge as far as logits that are so many tolerances away."""
+
+RANK_LEAST = 0.9
+"""Least rank correlation between the similarities of all pairs of embeddings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a conversion of a tolerance may cost.
+
+    Attributes:
+        tolerance_ratio: relative L2 of a whole tensor.
+        asked_ratio: the conversion's own tolerance; smaller where float64 excuses more.
+    """
+
+    tolerance_ratio: float
+    asked_ratio: float
+
+    @classmethod
+    def of(cls, tolerance_ratio: float) -> Limits:
+        """Without any excuse."""
+        return cls(tolerance_ratio=tolerance_ratio, asked_ratio=tolerance_ratio)
+
+    def excused(self, baseline_error_ratio: float) -> Limits:
+        """Where the baseline's own float32 is so far from float64; never beyond the factor."""
+        # Two draws of the baseline's rounding: its own and the conversion's.
+        wanted = (1 + REFEREE_FACTOR) * baseline_error_ratio
+        most = max(self.asked_ratio, min(REFEREE_MOST * self.asked_ratio, REFEREE_MOST_RATIO))
+        return replace(self, tolerance_ratio=min(max(self.asked_ratio, wanted), most))
+
+    @property
+    def low_precision(self) -> bool:
+        """Whether the conversion computes in less than float32."""
+        return self.asked_ratio > LOW_PRECISION_RATIO
+
+    @property
+    def centred_ratio(self) -> float:
+        """Error against what varies within an output."""
+        return self._limit(CENTRED_FACTOR, CENTRED_MOST)
+
+    @property
+    def surviving_ratio(self) -> float:
+        """Error against what varies from row to row."""
+        return self._limit(SURVIVING_FACTOR, SURVIVING_MOST)
+
+    @property
+    def tenth_ratio(self) -> float:
+        """Error of nine slices of ten."""
+        return self._limit(TENTH_FACTOR, TENTH_MOST)
+
+    @property
+    def worst_ratio(self) -> float:
+        """Error of any slice."""
+        return self._limit(WORST_FACTOR, WORST_MOST)
+
+    @property
+    def worst_of_many_ratio(self) -> float:
+        """Error of any channel of a single row."""
+        return self._limit(WORST_FACTOR, WORST_MOST_OF_MANY)
+
+    def _limit(self, factor: float, most: float) -> float:
+        """So many tolerances, at most that; a larger tolerance is the user's own word for all."""
+        tolerance = self.tolerance_ratio
+        return 2 * tolerance if tolerance > most else min(factor * tolerance, most)

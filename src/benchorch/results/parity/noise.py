@@ -1,0 +1,66 @@
+"""How far two runs of the baseline are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from benchorch.domain.noise import Noise
+from benchorch.results.parity.comparable import real
+from benchorch.results.parity.figures import finite, relative_l2_ratio, usable
+from benchorch.results.parity.limits import FLOAT32_EPSILON, SAME_ROUNDING_RATIO
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+    Array = NDArray[generic]
+
+
+def noise_between(
+    first: Sequence[Mapping[str, Array]],
+    again: Sequence[Mapping[str, Array]],
+    *,
+    epsilon: float = FLOAT32_EPSILON,
+) -> Noise:
+    """The difference of two runs on the same inputs, without a cause.
+
+    A value differs by rounding where the difference is small beside itself or beside the usual
+    value of its output, for sums are rounded as their largest terms are.
+
+    Parameters
+    ----------
+    first, again : sequence of mapping from name to ndarray
+        One mapping for each input, in the same order.
+    epsilon : float
+        Of the dtype that the baseline computes in.
+    """
+    found = Noise()
+    for number, (one, other) in enumerate(zip(first, again, strict=True)):
+        for name in dict.fromkeys((*one, *other)):
+            where = f"output {name} on input {number}"
+            if name not in one or name not in other:
+                return Noise(ratio=1.0, beyond_rounding=True, where=where)
+            here = _difference(real(one[name]), real(other[name]), where, epsilon)
+            worse = (here.beyond_rounding, here.ratio) > (found.beyond_rounding, found.ratio)
+            found = here if worse or (here.where and not found.where) else found
+    return found
+
+
+def _difference(one: Array, other: Array, where: str, epsilon: float) -> Noise:
+    import numpy as np
+
+    if one.shape != other.shape or one.dtype.kind != other.dtype.kind:
+        return Noise(ratio=1.0, beyond_rounding=True, where=where)
+    if one.dtype.kind != "f":
+        share = float(np.mean(one != other)) if one.size else 0.0
+        return Noise(ratio=share, beyond_rounding=share > 0, where=where if share else "")
+    if np.array_equal(one, other, equal_nan=True):
+        return Noise()
+    ours, theirs = finite(one), finite(other)
+    usual = float(np.sqrt((ours**2).mean()))
+    allowed = SAME_ROUNDING_RATIO * max(epsilon / FLOAT32_EPSILON, 1.0)
+    far = np.abs(ours - theirs) > allowed * (np.abs(ours) + usual)
+    told = Noise(ratio=relative_l2_ratio(theirs.ravel(), ours.ravel()), where=where)
+    return replace(told, beyond_rounding=bool(far.any() or not usable(one, other).all()))

@@ -1,0 +1,340 @@
+"""Errors of an output as a whole and of each row, channel and token of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from benchorch.results.parity.limits import (
+    FAINT_RATIO,
+    FAINT_SIGNAL_RATIO,
+    FLOAT32_EPSILON,
+    GROUP_GAP,
+    GROUP_SHARE,
+    LEAST_VARYING,
+    ROUNDING_EPSILONS,
+)
+
+if TYPE_CHECKING:
+    from numpy import float64, int64
+    from numpy.typing import NDArray
+
+    Floats = NDArray[float64]
+
+
+OF_A_ROW = " of a row"
+"""How the name of a cut ends whose slices are channels, or tokens, of single rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """Sums over the elements of each slice; all of shape (slices,), float64.
+
+    Attributes:
+        size: number of elements in each slice.
+        error, error_squares: of ``y - ref``.
+        value, value_squares: of ``ref``.
+        noise_squares: of the reference's own error against float64; zeros where it is unknown.
+    """
+
+    size: int
+    error: Floats
+    error_squares: Floats
+    value: Floats
+    value_squares: Floats
+    noise_squares: Floats
+
+    @property
+    def centred(self) -> Sums:
+        """The same with each slice's own mean taken out of error and reference."""
+        import numpy as np
+
+        zeros = np.zeros_like(self.error)
+        return Sums(
+            size=self.size,
+            error=zeros,
+            error_squares=_without_mean(self.error, self.error_squares, self.size),
+            value=zeros,
+            value_squares=_without_mean(self.value, self.value_squares, self.size),
+            noise_squares=self.noise_squares,
+        )
+
+
+def _without_mean(total: Floats, squares: Floats, size: int) -> Floats:
+    """``sum((x - mean)^2)``, from ``sum(x)`` and ``sum(x^2)``; 0 for what is cancelled."""
+    import numpy as np
+
+    if size < 2:
+        return np.zeros_like(squares)
+    found = squares - total**2 / size
+    return np.where(found > 1e-12 * squares, found, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slices:
+    """All slices of one cut.
+
+    Attributes:
+        cut: for people: ``row``, ``channel``, ``position on axis 1 of a row``.
+        sums: of each.
+        groups: which slices are alike in size, a number each, shape (slices,).
+        shape: of the slices' own numbers, the input first where they are not pooled.
+        axes: what a place on each axis is called, e.g. ``row {}``.
+        numbers: which slices of that shape these are; None for all of them.
+    """
+
+    cut: str
+    sums: Sums
+    groups: NDArray[int64]
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    numbers: NDArray[int64] | None = None
+
+    def named(self, index: int) -> str:
+        """``row 3 of input 0``."""
+        import numpy as np
+
+        number = index if self.numbers is None else int(self.numbers[index])
+        place = [int(each) for each in np.unravel_index(number, self.shape)]
+        told = [name.format(number) for name, number in zip(self.axes, place, strict=True)]
+        return " of ".join(reversed(told))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Compared:
+    """One output over all inputs of one shape.
+
+    Attributes:
+        ours, theirs: shape (inputs, *shape), float64, finite.
+        exact: the reference in float64, or None.
+        inputs: the number of each input, for people.
+        tolerance_ratio: what is asked for; nobody is granted more rounding than that.
+    """
+
+    ours: Floats
+    theirs: Floats
+    tolerance_ratio: float
+    exact: Floats | None = None
+    inputs: tuple[int, ...]
+
+    @cached_property
+    def _terms(self) -> tuple[Floats, Floats, Floats, Floats, Floats | None]:
+        noise = None if self.exact is None else (self.theirs - self.exact) ** 2
+        error = self.ours - self.theirs
+        return error, error**2, self.theirs, self.theirs**2, noise
+
+    @cached_property
+    def rounding(self) -> float:
+        """Error of one element that float32 rounding alone explains."""
+        import numpy as np
+
+        usual = float(np.sqrt(self._terms[3].mean())) if self.theirs.size else 0.0
+        return min(ROUNDING_EPSILONS * FLOAT32_EPSILON, self.tolerance_ratio) * (usual or 1.0)
+
+    def sums(self, kept: tuple[int, ...]) -> Sums:
+        """Over all axes but those kept; slices in the order of the kept axes."""
+        import numpy as np
+
+        others = tuple(axis for axis in range(self.theirs.ndim) if axis not in kept)
+        added = [
+            np.asarray(term.sum(axis=others)).ravel()
+            for term in self._terms[:4]
+            if term is not None
+        ]
+        noise = self._terms[4]
+        size = int(np.prod([self.theirs.shape[axis] for axis in others], dtype=np.int64))
+        return Sums(
+            size=size,
+            error=added[0],
+            error_squares=added[1],
+            value=added[2],
+            value_squares=added[3],
+            noise_squares=np.zeros_like(added[0])
+            if noise is None
+            else np.asarray(noise.sum(axis=others)).ravel(),
+        )
+
+    @cached_property
+    def whole(self) -> Sums:
+        """Each input's output as a whole."""
+        return self.sums((0,))
+
+    def channel_axes(self) -> tuple[int, ...]:
+        """Axes of channels: the last one, and the first after rows where there are three."""
+        ndim = self.theirs.ndim - 1  # the first axis here is the input
+        return {0: (), 1: (), 2: (2,)}.get(ndim, (2, ndim))
+
+    def groups_along(self, axis: int) -> NDArray[int64]:
+        """Channels of one axis in groups of like size, shape (channels,)."""
+        return self._groups[axis]
+
+    @cached_property
+    def _groups(self) -> dict[int, NDArray[int64]]:
+        return {axis: self._grouped(axis) for axis in self.channel_axes()}
+
+    def _grouped(self, axis: int) -> NDArray[int64]:
+        import numpy as np
+
+        sums = self.sums((axis,))
+        usual = np.sqrt(sums.value_squares / max(sums.size, 1))
+        others = tuple(other for other in range(self.theirs.ndim) if other != axis)
+
+        def is_dense(members: NDArray[int64]) -> bool:
+            part = np.take(self.theirs, members, axis=axis)
+            return bool((part != 0).mean(axis=others).min() > 0.5)
+
+        return grouped(usual, self.rounding, is_dense)
+
+    def cuts(self) -> Iterator[Slices]:
+        """Every way to cut it, rows first."""
+        import numpy as np
+
+        shape, last = self.theirs.shape, self.theirs.ndim - 1
+        if last < 1:
+            return
+        rows = self.sums((0, 1))
+        yield self._slices("row", rows, np.zeros(len(rows.error), np.int64), (0, 1))
+        for axis in self.channel_axes():
+            groups = self.groups_along(axis)
+            yield self._slices(self._axis_name(axis), self.sums((axis,)), groups, (axis,))
+        for axis in self.channel_axes() if last > 2 else ():
+            kept = (0, 1, axis)
+            groups = np.tile(self.groups_along(axis), shape[0] * shape[1])
+            yield self._slices(f"{self._axis_name(axis)}{OF_A_ROW}", self.sums(kept), groups, kept)
+
+    def variations(self, *, low_precision: bool) -> Iterator[Slices]:
+        """What varies: of each input's output as a whole, and of each channel over the rows."""
+        import numpy as np
+
+        ones = np.zeros(len(self.inputs), dtype=np.int64)
+        cuts = [self._slices("output", self.whole, ones, (0,))]
+        cuts = cuts if self.whole.size >= LEAST_VARYING else []
+        cuts += [
+            self._slices(
+                self._axis_name(axis), self.sums((axis,)), self.groups_along(axis), (axis,)
+            )
+            for axis in self.channel_axes()
+        ]
+        for cut in cuts:
+            offsets = cut.sums.value / max(cut.sums.size, 1)
+            centred = replace(cut, sums=cut.sums.centred)
+            found = carrying(centred, offsets, self.rounding, low_precision=low_precision)
+            if found.sums.error.size:
+                yield found
+
+    def _axis_name(self, axis: int) -> str:
+        """Of what has a number on that axis, be it a channel or a token."""
+        return "channel" if self.theirs.ndim < 4 else f"position on axis {axis - 1}"
+
+    def _place(self, axis: int) -> str:
+        channel = "channel {}" if self.theirs.ndim < 4 else f"position {{}} on axis {axis - 1}"
+        return {0: "input {}", 1: "row {}"}.get(axis, channel)
+
+    def _slices(
+        self, cut: str, sums: Sums, groups: NDArray[int64], kept: tuple[int, ...]
+    ) -> Slices:
+        return Slices(
+            cut=cut,
+            sums=sums,
+            groups=groups,
+            shape=tuple(self.theirs.shape[axis] for axis in kept),
+            axes=tuple(map(self._place, kept)),
+        )
+
+
+def grouped(usual: Floats, rounding: float, is_dense: object) -> NDArray[int64]:
+    """Numbers of groups: channels in order of size, cut where the next one is much larger.
+
+    Parameters
+    ----------
+    usual : ndarray, shape (channels,)
+        Root mean square of each.
+    rounding : float
+        Channels no larger than this are dead and join the smallest group.
+    is_dense : callable
+        Of the indices of a small group, whether it is hardly ever exactly zero; otherwise it
+        joins the next larger one.
+    """
+    import numpy as np
+
+    found = np.zeros(len(usual), dtype=np.int64)
+    order = np.argsort(usual)
+    order = order[usual[order] > rounding]
+    if len(order) < 2:
+        return found
+    jumps = np.flatnonzero(usual[order][1:] > GROUP_GAP * usual[order][:-1]) + 1
+    number = 0
+    for members in np.split(order, jumps):
+        found[members] = number
+        large = len(members) >= GROUP_SHARE * len(usual)
+        number += int(large or is_dense(members))  # type: ignore[operator]
+    return found
+
+
+def errors(slices: Slices, rounding: float) -> Floats:
+    """Each slice's error against its own size, shape (slices,).
+
+    A slice is measured against its own norm; one that is much fainter than those of its group,
+    against a part of theirs, the larger the fewer elements it has: few numbers may all be near
+    zero by chance. An error that rounding explains is none.
+
+    Parameters
+    ----------
+    rounding : float
+        Of one element.
+    """
+    import numpy as np
+
+    sums = slices.sums
+    part = FAINT_RATIO**2 + 1 / max(sums.size, 1)
+    norms = np.sqrt(sums.value_squares + part * _usual_squares(slices))
+    found = np.sqrt(sums.error_squares)
+    left = np.where(found > rounding * sums.size**0.5, found, 0.0)
+    # An error against nothing is as large as one can be told.
+    with np.errstate(over="ignore"):
+        return np.minimum(left / np.maximum(norms, np.finfo(float).tiny), np.finfo(np.float32).max)
+
+
+def _usual_squares(slices: Slices) -> Floats:
+    """The median square of each slice's group, shape (slices,)."""
+    import numpy as np
+
+    squares = slices.sums.value_squares
+    usual = np.zeros_like(squares)
+    for group in np.unique(slices.groups):
+        members = slices.groups == group
+        live = squares[members]
+        usual[members] = np.median(live) if live.size else 0.0
+    return usual
+
+
+def carrying(slices: Slices, offsets: Floats, rounding: float, *, low_precision: bool) -> Slices:
+    """Only those slices that vary by more than rounding does.
+
+    Parameters
+    ----------
+    slices : Slices
+        Each without its own mean.
+    offsets : ndarray, shape (slices,)
+        The mean of each that was taken out.
+    """
+    import numpy as np
+
+    sums = slices.sums
+    deviations = np.sqrt(sums.value_squares / max(sums.size, 1))
+    explained = rounding + 4 * np.sqrt(sums.noise_squares / max(sums.size, 1))
+    if low_precision:
+        explained = explained + FAINT_SIGNAL_RATIO * np.abs(offsets)
+    kept = np.flatnonzero(deviations > explained)
+    fields = ("error", "error_squares", "value", "value_squares", "noise_squares")
+    few = replace(sums, **{name: getattr(sums, name)[kept] for name in fields})
+    return replace(slices, sums=few, groups=slices.groups[kept], numbers=kept)
+
+
+def tenth(values: Floats) -> float:
+    """Where the worst tenth begins: nine values of ten are no larger; the largest of few."""
+    import numpy as np
+
+    return float(np.quantile(values, 0.9, method="higher")) if values.size else 0.0

@@ -1,0 +1,150 @@
+"""The check of a loaded trial: are its outputs still eager's? Outside the timed region."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchorch.config.parity_setup import ParitySetup, parity_setup
+from benchorch.config.trial_setup import TrialSetup
+from benchorch.domain.artifact import Format
+from benchorch.domain.verdict import Kind, Verdict
+from benchorch.host.memory import reset_own_peak
+from benchorch.interfaces.conversion import SAME_ARITHMETIC_RATIO, ModuleStep, StateStep
+from benchorch.interfaces.runtime import Executable
+from benchorch.trial.build import module_of
+from benchorch.trial.divergence import first_divergence
+from benchorch.trial.measuring_process import LoadedTrial
+from benchorch.trial.reference import (
+    Reference,
+    compared_sets,
+    eager,
+    model_inputs,
+    outputs_file,
+    outputs_of,
+    read_reference,
+    referee_file,
+)
+from benchorch.trial.stages import BuiltTrial
+from benchorch.trial.verify import not_deterministic, verify
+
+if TYPE_CHECKING:
+    import torch
+    from numpy import generic
+    from numpy.typing import NDArray
+
+    Arrays = Mapping[str, NDArray[generic]]
+
+
+def check(trial: BuiltTrial, loaded: LoadedTrial) -> Verdict:
+    """The outputs of every compared input against the reference's.
+
+    Where they differ, eager itself runs in this process: a model that answers otherwise in each
+    process differs from itself, whatever its conversion did.
+    """
+    setup, asked = loaded.setup, parity_setup(trial.spec)
+    told = read_reference(trial.built.reference)
+    everything = dict(enumerate(compared_sets(setup, asked.inputs, asked.data)))
+    sets = {n: one for n, one in everything.items() if str(n) not in told.refused}
+    verdict = _judged(trial, setup, asked, told, sets, loaded.executable)
+    verdict = replace(verdict, notes=(*verdict.notes, *_refusals(told)))
+    if verdict.kind is Kind.DIFFERS:
+        verdict = _explained(trial, setup, verdict, sets)
+    reset_own_peak()  # outputs and references, perhaps further models, were here for a moment
+    return verdict
+
+
+def _judged(
+    trial: BuiltTrial,
+    setup: TrialSetup,
+    asked: ParitySetup,
+    told: Reference,
+    sets: Mapping[int, Arrays],
+    executable: Executable,
+) -> Verdict:
+    reference = trial.built.reference
+    files = [referee_file(reference, number) for number in sets]
+    return verify(
+        outputs_of(executable, [model_inputs(setup, one) for one in sets.values()]),
+        [saved(outputs_file(reference, number)) for number in sets],
+        # No conversion can agree better than the dtype that the baseline itself computes in.
+        max(setup.tolerance_ratio, _finest(setup)),
+        referees=[saved(file) for file in files] if all(file.exists() for file in files) else (),
+        inputs=list(sets.values()),
+        noise=told.noise,
+        task=asked.task,
+        naming=told.naming,
+        metric=asked.metric,
+        least_score=asked.least_score,
+        data_from=sum(number < asked.inputs for number in sets) if asked.data else 0,
+    )
+
+
+def _refusals(told: Reference) -> list[str]:
+    return [
+        f"eager does not take input {number}, which was left out: {why}"
+        for number, why in told.refused.items()
+    ]
+
+
+def _explained(
+    trial: BuiltTrial, setup: TrialSetup, verdict: Verdict, sets: Mapping[int, Arrays]
+) -> Verdict:
+    """The verdict with where it begins, or that eager too differs in this process."""
+    plain = replace(setup, steps=())
+    original = module_of(plain, {})
+    given = [model_inputs(setup, one) for one in sets.values()]
+    again = _eager_again(plain, original, trial, given)
+    if again:
+        references = [saved(outputs_file(trial.built.reference, number)) for number in sets]
+        same = max(SAME_ARITHMETIC_RATIO, _finest(setup))
+        other = verify(again, references, same, task="none")
+        if not other.passed:
+            return not_deterministic(
+                verdict,
+                "the model is not deterministic: in another process the baseline itself answers "
+                f"otherwise ({other.reasons[0].rstrip('.')}): perhaps Python's hash seed, time, "
+                "addresses or files.",
+            )
+    divergence = first_divergence(
+        original=module_of(plain, {}),
+        converted=module_of(setup, trial.built.states),
+        changed=any(isinstance(step, ModuleStep | StateStep) for _, step in setup.steps),
+        program=trial.built.sources.get(Format.EXPORTED_PROGRAM),
+        example=setup.example(setup.workload.seed),
+        tolerance_ratio=verdict.tolerance_ratio,
+    )
+    return replace(verdict, first_divergence=divergence)
+
+
+def _eager_again(
+    plain: TrialSetup,
+    load: Callable[[], torch.nn.Module],
+    trial: BuiltTrial,
+    given: Sequence[Arrays],
+) -> list[Arrays]:
+    """Eager's outputs in this process; empty where it cannot run here."""
+    try:
+        with closing(eager(plain, load, trial.built.scratch, trial.threads)) as executable:
+            return outputs_of(executable, given)
+    except MemoryError:
+        raise
+    except Exception:  # it must not cost the verdict
+        return []
+
+
+def saved(file: Path) -> Arrays:
+    """The arrays of an .npz file."""
+    import numpy as np
+
+    with np.load(file, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def _finest(setup: TrialSetup) -> float:
+    import numpy as np
+
+    return float(np.finfo(setup.workload.dtype).eps)

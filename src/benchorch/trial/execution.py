@@ -1,0 +1,72 @@
+"""What a trial's runtime did, read from its facts and from what the chain's links ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from benchorch.config.trial_setup import TrialSetup
+from benchorch.domain.codec import Json
+from benchorch.domain.execution import Execution
+
+Facts = Mapping[str, Json]
+
+_FLOATS = ("float64", "float32", "float16", "bfloat16")
+_FEW_BITS = ("int", "uint", "float8")
+
+
+def execution_of(setup: TrialSetup, facts: Facts) -> Execution:
+    """What ran, as far as the facts of an executable tell.
+
+    Args:
+        setup: whose links know what they ask for, and when they changed nothing.
+        facts: of one loaded executable.
+    """
+    requested = _requested(setup)
+    executed, ratio = _executed(requested, facts)
+    return Execution(
+        requested=requested,
+        executed=executed,
+        executed_ratio=ratio,
+        casts=_count(facts, "casts"),
+        autotuned_kernels=_count(facts, "autotuned_kernels"),
+        packed_layers=_count(facts, "packed_layers"),
+        delegated_subgraphs=_count(facts, "delegated_subgraphs"),
+        delegate=str(facts.get("delegate") or ""),
+        no_effect=tuple(_without_effect(setup, facts)),
+    )
+
+
+def _requested(setup: TrialSetup) -> str:
+    """The precision that the chain names: of its steps' the fewest bits, else its runtime's."""
+    asked = [step.requested_precision for _, step in setup.steps]
+    quantised = [word for word in asked if word.startswith(_FEW_BITS)]
+    floats = [word for word in (*asked, setup.runtime.requested_precision) if word in _FLOATS]
+    return next(iter((*quantised[-1:], *floats[-1:])), "")
+
+
+def _executed(requested: str, facts: Facts) -> tuple[str, float | None]:
+    """The precision of most operators, and their share."""
+    quantised = facts.get("quantized_share")
+    if requested.startswith(_FEW_BITS) and isinstance(quantised, float) and quantised > 0:
+        return requested, quantised
+    counted = cast("Mapping[str, int]", facts.get("executed_dtypes") or {})
+    floats = {word: n for word, n in counted.items() if word in _FLOATS}
+    if floats:
+        most = max(floats, key=lambda word: floats[word])
+        return most, round(floats[most] / sum(floats.values()), 4)
+    told = str(facts.get("autocast") or facts.get("dtype") or "")
+    return ("" if told == "none" else told), None
+
+
+def _without_effect(setup: TrialSetup, facts: Facts) -> Iterator[str]:
+    """For each link that changed nothing, its name and why."""
+    for name, step in setup.steps:
+        reason = step.without_effect(facts, type(setup.hardware).device)
+        if reason:
+            yield f"{name}: {reason}"
+
+
+def _count(facts: Facts, name: str) -> int | None:
+    value = facts.get(name)
+    return value if isinstance(value, int) else None

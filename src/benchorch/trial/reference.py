@@ -1,0 +1,210 @@
+"""What a conversion is compared with: eager's outputs, how far it differs from itself, float64."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchorch.config.components import make
+from benchorch.config.trial_setup import TrialSetup
+from benchorch.domain.codec import decode, encode
+from benchorch.domain.noise import Noise
+from benchorch.domain.parity_task import Naming
+from benchorch.domain.result import ModelCounts
+from benchorch.domain.trial import ConfigNode
+from benchorch.errors import MeasureError
+from benchorch.files import write_json
+from benchorch.frameworks.flop_counter import count_model
+from benchorch.frameworks.module_fingerprint import state_digest
+from benchorch.frameworks.module_state import changes, snapshot
+from benchorch.frameworks.output_names import output_labels
+from benchorch.host.environment import available_memory_bytes
+from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
+from benchorch.models.parity_data import data_sets
+from benchorch.results.parity.noise import noise_between
+
+if TYPE_CHECKING:
+    import torch
+    from numpy import generic
+    from numpy.typing import NDArray
+
+    Arrays = Mapping[str, NDArray[generic]]
+
+# The module itself, on the CPU.
+_RUNTIME: ConfigNode = {"_target_": "benchorch.runtimes.eager.Eager"}
+_MODEL_FILE = "model.json"
+# Outputs in float64 are kept up to this size for each input, made where this many times the
+# model's size is free, and not where float32 took longer than this for all of them.
+_REFEREE_BYTES = 64 * 2**20
+_REFEREE_FACTOR = 6
+_REFEREE_MOST_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """What is known about the baseline besides its outputs.
+
+    Attributes:
+        state: digest of the model's weights.
+        counts: of the model as it was loaded.
+        noise: of two runs in one process.
+        naming: what the model calls itself and its outputs.
+        refused: why, by the number of each input set that eager does not take.
+    """
+
+    state: str
+    counts: ModelCounts
+    noise: Noise = field(default_factory=Noise)
+    naming: Naming = field(default_factory=Naming)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_reference(directory: Path) -> Reference:
+    """What `write_reference` told."""
+    return decode(Reference, json.loads((directory / _MODEL_FILE).read_bytes()))
+
+
+def outputs_file(directory: Path, index: int) -> Path:
+    """Where eager's outputs of an input set are."""
+    return directory / f"{index}.npz"
+
+
+def referee_file(directory: Path, index: int) -> Path:
+    """Where eager's float64 outputs of an input set are, if there are any."""
+    return directory / f"{index}.float64.npz"
+
+
+def compared_sets(setup: TrialSetup, inputs: int, data: str | None) -> list[Arrays]:
+    """Everything that outputs are compared on: so many seeded sets, then the user's data."""
+    seed = setup.workload.seed
+    seeded = [setup.example(seed + index).arrays for index in range(inputs)]
+    more = data_sets(data, setup.model.specs(), setup.workload) if data else []
+    return [*seeded, *more]
+
+
+def model_inputs(setup: TrialSetup, one: Arrays) -> Arrays:
+    """Only what the model is called with: data may hold labels besides."""
+    names = {spec.name for spec in setup.model.specs()}
+    return {name: array for name, array in one.items() if not names or name in names}
+
+
+def write_reference(
+    setup: TrialSetup,
+    load: Callable[[], torch.nn.Module],
+    out: Path,
+    *,
+    sets: Sequence[Arrays],
+    threads: int,
+) -> None:
+    """Fill the directory with eager's outputs of each set.
+
+    Eager answers all of them, and then again from the last to the first: whatever period a
+    model's state has, some input meets it in another phase. Nothing is seeded in between.
+    """
+    import numpy as np
+
+    given = [model_inputs(setup, one) for one in sets]
+    with closing(eager(setup, load, out, threads)) as executable:
+        before = snapshot(load())
+        started_s = time.monotonic()
+        first, refused = _tolerant(executable, given)
+        took_s = time.monotonic() - started_s
+        again = outputs_of(executable, [given[index] for index in reversed(first)])
+        labels = output_labels(executable.bind(given[0])())
+        changed = changes(load(), before, snapshot(load()))
+    for index, outputs in first.items():
+        np.savez(outputs_file(out, index), **dict(outputs))  # type: ignore[arg-type]
+    noise = noise_between(list(first.values()), again[::-1], epsilon=_epsilon(setup))
+    size = max(sum(array.size * 8 for array in outputs.values()) for outputs in first.values())
+    if size <= _REFEREE_BYTES and took_s <= _REFEREE_MOST_S:
+        kept = {index: given[index] for index in first}
+        _write_referee(setup, load(), out, kept, threads)
+    told = Reference(
+        state=state_digest(load()),
+        counts=count_model(load(), setup.example(setup.workload.seed)),
+        noise=replace(noise, causes=changed if noise.where else ()),
+        naming=Naming(model=type(load()).__name__, labels=labels),
+        refused=refused,
+    )
+    write_json(out / _MODEL_FILE, encode(told))
+
+
+def eager(
+    setup: TrialSetup, load: Callable[[], torch.nn.Module], scratch: Path, threads: int
+) -> Executable:
+    """The baseline, ready to be called."""
+    runtime = make(_RUNTIME, Runtime, "reference")
+    return runtime.load(
+        LoadRequest(
+            module=load,
+            source=None,
+            sources={},
+            example=setup.example(setup.workload.seed),
+            device="cpu",
+            threads=threads,
+            scratch_dir=scratch,
+        )
+    )
+
+
+def _tolerant(
+    executable: Executable, given: Sequence[Arrays]
+) -> tuple[dict[int, Arrays], dict[str, str]]:
+    """Outputs by number; and why eager refuses others, which is no reason to fail but the first."""
+    first: dict[int, Arrays] = {}
+    refused = {}
+    for index, arrays in enumerate(given):
+        try:
+            first[index] = outputs_of(executable, [arrays])[0]
+        except MemoryError:
+            raise
+        except Exception as error:  # a user's model may refuse in any way
+            if index == 0 or isinstance(error, MeasureError):
+                raise
+            lines = str(error).strip().splitlines()
+            refused[str(index)] = f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+    return first, refused
+
+
+def outputs_of(executable: Executable, given: Sequence[Arrays]) -> list[Arrays]:
+    """Copies of each set's outputs: some backends write every call's into the same memory."""
+    return [
+        {name: array.copy() for name, array in executable.outputs(executable.bind(one)()).items()}
+        for one in given
+    ]
+
+
+def _epsilon(setup: TrialSetup) -> float:
+    import numpy as np
+
+    return float(np.finfo(setup.workload.dtype).eps)
+
+
+def _write_referee(
+    setup: TrialSetup,
+    module: torch.nn.Module,
+    out: Path,
+    given: Mapping[int, Arrays],
+    threads: int,
+) -> None:
+    """What a copy of the model computes in float64, where it can and memory allows it."""
+    import numpy as np
+
+    state = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))
+    if available_memory_bytes() < _REFEREE_FACTOR * state:
+        return
+    try:
+        wide = copy.deepcopy(module).double()
+        with closing(eager(setup, lambda: wide, out, threads)) as executable:
+            found = dict(zip(given, outputs_of(executable, list(given.values())), strict=True))
+    except Exception:  # a model may hold to its dtype in as many ways as there are models
+        return
+    for index, outputs in found.items():
+        if all(array.dtype != np.float32 for array in outputs.values()):
+            np.savez(referee_file(out, index), **dict(outputs))  # type: ignore[arg-type]

@@ -1,0 +1,195 @@
+"""The product's own build key of ``model=factory``, for a folder of user code, in a fresh process.
+
+A server process imports torch once and forks for each request, so a case costs well under a second
+and sees no module of the case before it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+THREADS = 1
+INPUTS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Key of an artifact.
+
+    Attributes:
+        key: its digest; None where the model is unhashable, which is never a hit.
+        why: every field that determines the key, one ``path: value`` a line.
+    """
+
+    key: str | None
+    why: str
+
+
+def identity_of(
+    folder: Path,
+    target: str,
+    *,
+    arguments: dict[str, Any] | None = None,
+    env: dict[str, str] | None = None,
+    site: Path | None = None,
+    conversion: str = "eager",
+) -> Identity:
+    """The key of a conversion's artifact; of eager that of its reference outputs.
+
+    Args:
+        folder: the current directory, first in the import path.
+        target: ``module:callable`` or ``file.py:callable``.
+        arguments: keywords of the factory.
+        env: environment variables to set.
+        site: a site-packages directory, before the other ones.
+        conversion: as after ``conversion=``.
+    """
+    request = {
+        "folder": str(Path(folder).resolve()),
+        "target": target,
+        "arguments": arguments or {},
+        "env": env or {},
+        "site": None if site is None else str(Path(site).resolve()),
+        "conversion": conversion,
+    }
+    server = _server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(json.dumps(request) + "\n")
+    server.stdin.flush()
+    line = server.stdout.readline()
+    if not line:
+        raise RuntimeError("the identity server ended")
+    answer = json.loads(line)
+    if "error" in answer:
+        raise RuntimeError(answer["error"])
+    return Identity(**answer)
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    tests = Path(__file__).resolve().parents[1]
+    path = os.pathsep.join(filter(None, (str(tests), os.environ.get("PYTHONPATH", ""))))
+    server = subprocess.Popen(
+        [sys.executable, "-m", "support.identity_lab"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+    )
+    atexit.register(server.kill)
+    return server
+
+
+def _serve() -> None:
+    """Answer each line of standard input by a forked child's line."""
+    import torch
+
+    from benchorch.models.factory import FactoryModel  # noqa: F401  imported before forking
+    from benchorch.trial import build  # noqa: F401
+
+    torch.set_num_threads(1)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what user code prints is no answer
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            setup = _setup(request["conversion"])
+            answer = _forked(lambda request=request, setup=setup: _answer(request, setup))
+        except Exception:
+            answer = {"error": traceback.format_exc()}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _forked(work: Callable[[], Any]) -> Any:
+    """What a forked child returns, as JSON."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        try:
+            answer = work()
+        except BaseException:
+            answer = {"error": traceback.format_exc()}
+        with os.fdopen(write, "w") as pipe:
+            pipe.write(json.dumps(answer))
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return json.loads(text) if text else {"error": "the child process died"}
+
+
+@cache
+def _setup(conversion: str) -> Any:
+    from benchorch.config.trial_setup import open_trial
+    from support.conversions import spec_of
+
+    return open_trial(spec_of(conversion))
+
+
+def _answer(request: Mapping[str, Any], setup: Any) -> dict[str, Any]:
+    from benchorch.models.factory import FactoryModel
+
+    os.chdir(request["folder"])
+    os.environ.update(request["env"])
+    sys.path[:0] = [str(place) for place in (request["folder"], request["site"]) if place]
+    names = _forked(lambda: _input_names(request))
+    if not isinstance(names, list):
+        return dict(names)
+    model = FactoryModel(
+        factory=request["target"],
+        arguments=request["arguments"],
+        inputs={name: {"shape": ["batch_size", 4], "generator": "normal"} for name in names},
+    )
+    return asdict(_identity(replace(setup, model=model)))
+
+
+def _input_names(request: Mapping[str, Any]) -> list[str]:
+    """The arguments that the module's forward requires; found in a process that ends then."""
+    from benchorch.models.callables import resolve_callable
+    from benchorch.models.seeding import seeded
+
+    with seeded(0):
+        module: Any = resolve_callable(request["target"])(**request["arguments"])
+    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    try:
+        parameters = inspect.signature(module.forward).parameters.values()
+    except (TypeError, ValueError):
+        return ["x"]
+    required = [one for one in parameters if one.default is inspect.Parameter.empty]
+    return [one.name for one in required if one.kind in plain] or ["x"]
+
+
+def _identity(setup: Any) -> Identity:
+    from benchorch.cli.commands.cache_explain import flatten
+    from benchorch.trial.build import _loader
+    from benchorch.trial.build_keys import Keys
+
+    with tempfile.TemporaryDirectory() as place:
+        load = _loader(setup, lambda _: None)
+        keys = Keys(setup, threads=THREADS, directory=Path(place), load=load)
+        count = len(setup.steps)
+        key = keys.after(count) if count else keys.reference(INPUTS)
+    fields = flatten(dict(key.fields))
+    why = "\n".join(f"{name}: {value}" for name, value in sorted(fields.items()))
+    never = any(name.startswith("model.unhashable") for name in fields)
+    return Identity(key=None if never else key.digest, why=why)
+
+
+if __name__ == "__main__":
+    _serve()

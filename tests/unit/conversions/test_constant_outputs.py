@@ -1,0 +1,120 @@
+"""Strings, numbers and None among a model's outputs survive what no format has a type for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchorch.conversions.export import Export
+from benchorch.conversions.onnx_export import OnnxExport
+from benchorch.conversions.torchscript import TorchScript
+from benchorch.domain.artifact import Format
+from benchorch.domain.tensors import Example, TensorSpec
+from benchorch.frameworks.torch_call import arrays_in
+from benchorch.frameworks.torch_program import CONSTANTS_FILE, load_program
+from benchorch.interfaces.conversion import BuildRequest
+from benchorch.interfaces.runtime import LoadRequest
+from benchorch.runtimes.eager import Eager
+
+
+class Nested(torch.nn.Module):
+    """Tensors between strings, numbers, None and a size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> dict[str, Any]:
+        y = self.linear(x)
+        about = {"name": "mine", "n": 3, "nothing": None, "ok": True, "share": 0.5}
+        return {"about": about, "logits": y, "a": [y + 1, [y * 2, "s"]], "rows": x.shape[0]}
+
+
+CONSTANTS = {
+    "about.name": "mine",
+    "about.n": 3,
+    "about.nothing": None,
+    "about.ok": True,
+    "about.share": 0.5,
+    "a.1.1": "s",
+}
+X = np.random.default_rng(0).standard_normal((2, 4), dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def module() -> torch.nn.Module:
+    return Nested().eval().requires_grad_(False)
+
+
+def request(module: torch.nn.Module, out: Path, dynamic: tuple[str, ...] = ()) -> BuildRequest:
+    spec = TensorSpec(name="x", shape=("rows", 4), dtype="float32")
+    return BuildRequest(
+        module=lambda: module,
+        source=None,
+        sources={},
+        example=Example(arrays={"x": X}, keywords={}, specs=(spec,), dynamic=dynamic),
+        calibration=lambda _: {"x": X},
+        out_dir=out,
+        scratch_dir=out,
+        device="cpu",
+    )
+
+
+def assert_tensors_alone(found: list[Any], module: torch.nn.Module) -> None:
+    expected = list(arrays_in(module(torch.from_numpy(X))).values())
+    assert len(found) == len(expected) == 3
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_exported_program_keeps_tensors_and_records_the_rest(
+    strict: bool, module: torch.nn.Module, tmp_path: Path
+) -> None:
+    Export(strict=strict).build(request(module, tmp_path))
+    found = load_program(tmp_path).module()(x=torch.from_numpy(X))
+    assert_tensors_alone([each.numpy() for each in found], module)
+    assert json.loads((tmp_path / CONSTANTS_FILE).read_text()) == {**CONSTANTS, "rows": 2}
+
+
+def test_a_size_that_is_open_is_no_constant(module: torch.nn.Module, tmp_path: Path) -> None:
+    Export().build(request(module, tmp_path, ("rows",)))
+    assert json.loads((tmp_path / CONSTANTS_FILE).read_text()) == {**CONSTANTS, "rows": None}
+
+
+def test_what_runs_a_program_reports_its_constants(module: torch.nn.Module, tmp_path: Path) -> None:
+    built = request(module, tmp_path)
+    Export().build(built)
+    executable = Eager().load(
+        LoadRequest(
+            module=built.module,
+            source=tmp_path,
+            sources={Format.EXPORTED_PROGRAM: tmp_path},
+            example=built.example,
+            device="cpu",
+            threads=1,
+            scratch_dir=tmp_path,
+        )
+    )
+    assert executable.facts()["constant_outputs"] == {**CONSTANTS, "rows": 2}
+
+
+def test_an_onnx_graph_keeps_the_tensors(module: torch.nn.Module, tmp_path: Path) -> None:
+    import onnxruntime
+
+    OnnxExport().build(request(module, tmp_path))
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    assert_tensors_alone(session.run(None, {"x": X}), module)
+
+
+def test_a_trace_keeps_the_tensors_and_makes_none_of_a_size(
+    module: torch.nn.Module, tmp_path: Path
+) -> None:
+    TorchScript().build(request(module, tmp_path))
+    script = torch.jit.load(str(tmp_path / "model.pt"))  # type: ignore[no-untyped-call]
+    assert_tensors_alone([each.numpy() for each in script(torch.from_numpy(X))], module)

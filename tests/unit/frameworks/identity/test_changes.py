@@ -1,0 +1,423 @@
+"""What changes the build key of a user's model, what does not, and what is never a hit."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from support.identity_lab import Identity, identity_of
+
+NET = """
+import torch
+
+{top}
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        {init}
+
+    def forward(self, x):
+        {forward}
+
+
+def make():
+    {make}
+    return Net()
+"""
+
+
+def net(
+    *, top: str = "", init: str = "pass", forward: str = "return self.linear(x)", make: str = "pass"
+) -> dict[str, str]:
+    return {"mm.py": NET.format(top=textwrap.dedent(top), init=init, forward=forward, make=make)}
+
+
+def write(folder: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def site_with(
+    folder: Path, version: str, files: Mapping[str, str], name: str = "vendorlib"
+) -> Path:
+    """A site-packages folder with one distribution, as an installer leaves it."""
+    write(folder, files)
+    rows = []
+    for path, text in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=")
+        rows.append(f"{path},sha256={digest.decode()},{len(text)}")
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    record = "\n".join([*rows, f"{info}/METADATA,,", f"{info}/RECORD,,", ""])
+    write(folder, {f"{info}/METADATA": metadata, f"{info}/RECORD": record})
+    return folder
+
+
+def both(
+    place: Path, before: Mapping[str, str], after: Mapping[str, str], **options: object
+) -> tuple[Identity, Identity]:
+    first, second = write(place / "a", before), write(place / "b", after)
+    return (
+        identity_of(first, "mm:make", **options),  # type: ignore[arg-type]
+        identity_of(second, "mm:make", **options),  # type: ignore[arg-type]
+    )
+
+
+CONFIGS = """
+import types, dataclasses, functools, numpy as np
+@dataclasses.dataclass
+class Config:
+    scale: float = 1.0
+import collections
+plus, minus = (lambda x: x), (lambda x: -x)
+def scaled(k):
+    return lambda x: x * k
+def made(k):
+    class Made:
+        scale = k
+    return Made
+"""
+ATTRIBUTES = [
+    ("types.SimpleNamespace(scale=1.0)", "types.SimpleNamespace(scale=2.0)"),
+    ("Config(1.0)", "Config(2.0)"),
+    ("torch.tensor([1.0, 2.0])", "torch.tensor([1.0, 3.0])"),
+    ("np.array([1.0, 2.0])", "np.array([1.0, 3.0])"),
+    ("functools.partial(torch.mul, other=2)", "functools.partial(torch.mul, other=3)"),
+    ("{1, 2}", "{1, 3}"),
+    ("torch.float32", "torch.float64"),
+    ("(lambda k: lambda x: x * k)(2)", "(lambda k: lambda x: x * k)(3)"),
+    ("1", "1.0"),
+    ("1", "True"),
+    ("{'a': 1, 'b': 2}", "{'b': 2, 'a': 1}"),
+    ("[torch.nn.Linear(2, 2), 1]", "[torch.nn.Linear(2, 2), 2]"),
+    ("b'ab'", "b'ac'"),
+    ("torch.Generator().manual_seed(1)", "torch.Generator().manual_seed(2)"),
+    ("np.random.default_rng(1)", "np.random.default_rng(2)"),
+    ("list(range(500))", "list(range(499)) + [7]"),
+    ("torch.nn.functional.relu", "torch.nn.functional.gelu"),
+    ("[scaled(2), scaled(2), scaled(3)]", "[scaled(2), scaled(3), scaled(3)]"),
+    ("[made(2)(), made(2)(), made(3)()]", "[made(2)(), made(3)(), made(3)()]"),
+    ("[plus, minus]", "[minus, plus]"),
+    ("collections.defaultdict(lambda: 1)", "collections.defaultdict(lambda: 2)"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), ATTRIBUTES)
+def test_another_value_of_an_attribute_is_another_model(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    # It is read from a file, so that the code is the same.
+    made = "import os; self.held = eval(open('value.txt').read(), globals())"
+    files = net(top=CONFIGS, init=made)
+    first, second = both(tmp_path, {**files, "value.txt": before}, {**files, "value.txt": after})
+    assert first.key is not None
+    assert second.key is not None
+    assert first.key != second.key
+    assert "model.module.held" in first.why
+
+
+CALLS_HELPER = net(top="import helper", forward="return helper.f(x)")
+LOGS = net(
+    top="import logging\nlog = logging.getLogger(__name__)", forward="log.debug(1); return x"
+)
+
+
+CODE = {
+    "operator": (net(), net(forward="return -self.linear(x)")),
+    "constant": (net(forward="return x * 2"), net(forward="return x * 2.0")),
+    "global": (
+        net(top="SCALE = 2", forward="return x * SCALE"),
+        net(top="SCALE = 3", forward="return x * SCALE"),
+    ),
+    "function of a function": (
+        net(top="def f(x):\n    return g(x)\ndef g(x):\n    return x", forward="return f(x)"),
+        net(top="def f(x):\n    return g(x)\ndef g(x):\n    return -x", forward="return f(x)"),
+    ),
+    "default": (
+        net(top="def f(x, k=1):\n    return x * k", forward="return f(x)"),
+        net(top="def f(x, k=2):\n    return x * k", forward="return f(x)"),
+    ),
+    "helper module": (
+        {
+            **CALLS_HELPER,
+            "helper.py": "def f(x): return x",
+        },
+        {
+            **CALLS_HELPER,
+            "helper.py": "def f(x): return -x",
+        },
+    ),
+    "helper of a local import": (
+        {**net(forward="from helper import f; return f(x)"), "helper.py": "def f(x): return x"},
+        {**net(forward="from helper import f; return f(x)"), "helper.py": "def f(x): return -x"},
+    ),
+    "base class": (
+        {
+            **net(top="from base import B", init="self.b = B()", forward="return self.b(x)"),
+            "base.py": "class A:\n    def __call__(self, x): return x\nclass B(A):\n    pass",
+        },
+        {
+            **net(top="from base import B", init="self.b = B()", forward="return self.b(x)"),
+            "base.py": "class A:\n    def __call__(self, x): return -x\nclass B(A):\n    pass",
+        },
+    ),
+    "function named by a text": (
+        {
+            **net(top="import helper", forward="return getattr(helper, 'f' + 'g')(x)"),
+            "helper.py": "def fg(x): return x",
+        },
+        {
+            **net(top="import helper", forward="return getattr(helper, 'f' + 'g')(x)"),
+            "helper.py": "def fg(x): return -x",
+        },
+    ),
+    "class attribute": (
+        net(top="class C:\n    k = 1", init="self.c = C()", forward="return x * self.c.k"),
+        net(top="class C:\n    k = 2", init="self.c = C()", forward="return x * self.c.k"),
+    ),
+    "hook": (
+        net(init="self.register_forward_hook(lambda m, i, o: o)"),
+        net(init="self.register_forward_hook(lambda m, i, o: -o)"),
+    ),
+    "patch of torch": (
+        {**net(top="import patches", forward="return torch.relu(x)"), "patches.py": ""},
+        {
+            **net(top="import patches", forward="return torch.relu(x)"),
+            "patches.py": "import torch\ntorch.relu = torch.sigmoid\n",
+        },
+    ),
+    "method put into a class of torch": (
+        net(top="def f(self, x): return x", make="torch.nn.Linear.forward = f"),
+        net(top="def f(self, x): return -x", make="torch.nn.Linear.forward = f"),
+    ),
+    "parametrization": (
+        net(
+            top="class P(torch.nn.Module):\n    def forward(self, w): return w",
+            init="torch.nn.utils.parametrize.register_parametrization(self.linear, 'weight', P())",
+        ),
+        net(
+            top="class P(torch.nn.Module):\n    def forward(self, w): return -w",
+            init="torch.nn.utils.parametrize.register_parametrization(self.linear, 'weight', P())",
+        ),
+    ),
+    "order of the parts": (
+        net(init="self.s = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Tanh())"),
+        net(init="self.s = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.ReLU())"),
+    ),
+    "setting of torch": (net(), net(make="torch.set_float32_matmul_precision('medium')")),
+    "registered operator": (
+        net(
+            top="@torch.library.custom_op('lab::f', mutates_args=())\n"
+            "def f(x: torch.Tensor) -> torch.Tensor:\n    return x * 1",
+            forward="return torch.ops.lab.f(x)",
+        ),
+        net(
+            top="@torch.library.custom_op('lab::f', mutates_args=())\n"
+            "def f(x: torch.Tensor) -> torch.Tensor:\n    return x * 2",
+            forward="return torch.ops.lab.f(x)",
+        ),
+    ),
+    "one negated weight": (
+        net(),
+        net(init="torch.nn.init.zeros_(self.linear.bias)"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CODE)
+def test_other_code_or_state_is_another_model(tmp_path: Path, case: str) -> None:
+    first, second = both(tmp_path, *CODE[case])
+    assert first.key is not None
+    assert first.key != second.key
+
+
+SAME = {
+    "comment": (net(), net(forward="return self.linear(x)  # as before")),
+    "docstring": (net(), net(forward="'''Says it.'''\n        return self.linear(x)")),
+    "formatting": (net(), net(forward="return (\n            self.linear( x )\n        )")),
+    "unrelated file": (net(), {**net(), "other.py": "X = 1\n"}),
+    "unrelated function": (net(), net(top="def unused(x):\n    return 7\n")),
+    "unrelated constant": (net(top="A = 1"), net(top="A = 2")),
+    "path of a file": (
+        net(top="from pathlib import Path\nHERE = Path(__file__).parent", init="self.here = HERE"),
+        net(top="from pathlib import Path\nHERE = Path(__file__).parent", init="self.here = HERE"),
+    ),
+    "comment in a helper": (
+        {
+            **CALLS_HELPER,
+            "helper.py": "def f(x): return x",
+        },
+        {
+            **CALLS_HELPER,
+            "helper.py": "# new\ndef f(x):\n    return x",
+        },
+    ),
+    "what only runs as a script": (net(), net(top="if __name__ == '__main__':\n    print(1)")),
+    "logger": (LOGS, LOGS),
+    "graph": (
+        net(make="return torch.fx.symbolic_trace(Net())"),
+        net(make="return torch.fx.symbolic_trace(Net())"),
+    ),
+    "TorchScript": (
+        net(make="return torch.jit.trace(Net(), torch.ones(1, 4))"),
+        net(make="return torch.jit.trace(Net(), torch.ones(1, 4))"),
+    ),
+    "set of texts": (
+        net(init="self.names = {'a', 'b', 'c', 'd', 'e'}"),
+        net(init="self.names = {'a', 'b', 'c', 'd', 'e'}"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_what_changes_nothing_is_the_same_model(tmp_path: Path, case: str) -> None:
+    first, second = both(tmp_path, *SAME[case])
+    assert first.key is not None
+    assert first.why == second.why
+    assert first.key == second.key
+
+
+NEVER = {
+    "open file": "self.f = open(__file__)",
+    "generator": "self.g = (i for i in (1, 2))",
+    "lock": "import threading; self.lock = threading.Lock()",
+    "socket": "import socket; self.s = socket.socket()",
+}
+
+
+@pytest.mark.parametrize("case", NEVER)
+def test_what_cannot_be_looked_into_is_never_a_hit(tmp_path: Path, case: str) -> None:
+    folder = write(tmp_path, net(init=NEVER[case]))
+    found = identity_of(folder, "mm:make")
+    assert found.key is None
+    assert "model.unhashable.module." in found.why
+
+
+VENDOR = net(top="import vendorlib", forward="return vendorlib.op(self.linear(x))")
+
+
+def test_an_upgraded_package_is_another_model(tmp_path: Path) -> None:
+    folder = write(tmp_path / "user", VENDOR)
+    keys = [
+        identity_of(folder, "mm:make", site=site_with(tmp_path / name, version, {file: text}))
+        for name, version, file, text in (
+            ("one", "1.0", "vendorlib/__init__.py", "def op(x): return x\n"),
+            ("two", "2.0", "vendorlib/__init__.py", "def op(x): return x * 3\n"),
+            ("three", "1.0", "vendorlib/__init__.py", "def op(x): return x * 3\n"),
+            ("four", "1.0", "vendorlib/__init__.py", "def op(x): return x\n"),
+        )
+    ]
+    assert "model.packages.vendorlib: 1.0 " in keys[0].why
+    assert "model.packages.vendorlib: 2.0 " in keys[1].why
+    assert len({one.key for one in keys[:3]}) == 3
+    assert keys[3].key == keys[0].key
+
+
+def test_a_package_edited_in_place_is_another_model(tmp_path: Path) -> None:
+    folder = write(tmp_path / "user", VENDOR)
+    site = site_with(tmp_path / "site", "1.0", {"vendorlib/__init__.py": "def op(x): return x\n"})
+    first = identity_of(folder, "mm:make", site=site)
+    (site / "vendorlib/__init__.py").write_text("def op(x): return -x\n")
+    assert identity_of(folder, "mm:make", site=site).key != first.key
+
+
+def test_a_package_of_a_package_counts_and_an_unused_one_does_not(tmp_path: Path) -> None:
+    folder = write(tmp_path / "user", VENDOR)
+    vendor = {"vendorlib/__init__.py": "import deplib\ndef op(x): return deplib.scale(x)\n"}
+
+    def found(name: str, dep: str, other: str) -> Identity:
+        site = site_with(tmp_path / name, "1.0", vendor)
+        site_with(site, dep, {"deplib.py": "def scale(x): return x\n"}, "deplib")
+        site_with(site, other, {"otherlib.py": "X = 1\n"}, "otherlib")
+        return identity_of(folder, "mm:make", site=site)
+
+    first = found("one", "1.0", "1.0")
+    assert "model.packages.deplib" in first.why
+    assert found("two", "2.0", "1.0").key != first.key
+    assert found("three", "1.0", "2.0").key == first.key
+
+
+def test_an_environment_variable_that_the_code_names_counts(tmp_path: Path) -> None:
+    text = "return x * float(os.environ.get('LAB_SCALE', '1'))"
+    folder = write(tmp_path, net(top="import os", forward=text))
+    keys = [
+        identity_of(folder, "mm:make", env=env).key
+        for env in ({"LAB_SCALE": "1"}, {"LAB_SCALE": "2"}, {"LAB_SCALE": "1", "LAB_OTHER": "3"})
+    ]
+    assert keys[0] != keys[1]
+    assert keys[0] == keys[2]
+
+
+def test_arguments_of_the_factory_count(tmp_path: Path) -> None:
+    text = NET.format(top="", init="pass", forward="return x", make="pass")
+    folder = write(tmp_path, {"mm.py": text.replace("def make():", "def make(k=1):")})
+    assert (
+        identity_of(folder, "mm:make", arguments={"k": 1}).key
+        != identity_of(folder, "mm:make", arguments={"k": 2}).key
+    )
+
+
+def test_the_place_of_a_file_does_not_count_when_it_is_named_by_its_path(tmp_path: Path) -> None:
+    first, second = (write(tmp_path / name, net()) for name in ("a", "b"))
+    assert identity_of(first, "mm.py:make").key == identity_of(second, "mm.py:make").key
+
+
+def test_a_value_of_a_transformers_configuration_counts(tmp_path: Path) -> None:
+    text = """
+import json, torch, transformers
+
+def make():
+    config = transformers.Gemma2Config(
+        vocab_size=32, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=4, **json.load(open('config.json')),
+    )
+    return transformers.Gemma2ForCausalLM(config)
+"""
+    found = [
+        identity_of(write(tmp_path / str(cap), {"mm.py": text, "config.json": values}), "mm:make")
+        for cap, values in (
+            (30, '{"final_logit_softcapping": 30.0}'),
+            (0.5, '{"final_logit_softcapping": 0.5}'),
+        )
+    ]
+    assert found[0].key is not None
+    assert found[0].key != found[1].key
+    assert "model.module.config.final_logit_softcapping: 0.5" in found[1].why
+
+
+def test_compiled_code_depends_on_its_compiler_and_on_options_in_the_environment(
+    tmp_path: Path,
+) -> None:
+    folder = write(tmp_path, net())
+    compilers = []
+    for version in ("12.2", "13.1"):
+        compilers.append(tmp_path / f"c++-{version}")
+        compilers[-1].write_text(f"#!/bin/sh\necho g++ {version}\n")
+        compilers[-1].chmod(0o700)
+    environments = [
+        {},
+        *({"CXX": str(compiler)} for compiler in compilers),
+        {"TORCHINDUCTOR_CPP_WRAPPER": "1"},
+        {"CXXFLAGS": "-O1"},
+        {"ATEN_CPU_CAPABILITY": "default"},
+    ]
+    found = [identity_of(folder, "mm:make", env=env, conversion="inductor") for env in environments]
+    assert len({one.key for one in found}) == len(environments)
+    assert "hardware.compiler.c++: g++ 13.1 at" in found[2].why
+    elsewhere = {"TORCHINDUCTOR_CACHE_DIR": "/elsewhere"}
+    again = identity_of(folder, "mm:make", env=elsewhere, conversion="inductor")
+    assert again.key == found[0].key
+    plain = {
+        identity_of(folder, "mm:make", env=one, conversion="export").key for one in environments
+    }
+    assert len(plain) == 1

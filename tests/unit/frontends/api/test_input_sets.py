@@ -1,0 +1,60 @@
+"""From Python as many inputs are judged as are timed: several examples, and rows in turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchorch.domain.tensors import Workload
+from benchorch.errors import ConfigError
+from benchorch.frontends.api import benchmark, live_model
+from benchorch.models.file_inputs import FileInputs
+
+X = np.arange(24, dtype=np.float32).reshape(8, 3)
+
+
+def test_a_list_of_mappings_is_several_examples() -> None:
+    sets = live_model.input_sets([{"x": X}, {"x": X + 1}], ("x",))
+    assert [each["x"][0, 0] for each in sets] == [0, 1]
+    assert len(live_model.input_sets({"x": X}, ("x",))) == 1
+    assert len(live_model.input_sets((X,), ("x",))) == 1
+
+
+def test_examples_that_are_not_alike_are_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        live_model.input_sets([{"x": X}, {"x": X[:2]}], ("x",))
+    assert "inputs[1]: holds x [2, 3] float32" in str(caught.value)
+
+
+def test_rows_are_taken_in_turn_where_there_are_more_than_the_batch_size() -> None:
+    sets = benchmark._rotated([{"x": X}], ["workload.batch_size=2"])
+    assert [each["x"].tolist() for each in sets[:4]] == [
+        X[i : i + 2].tolist() for i in (0, 2, 4, 6)
+    ]
+    assert len(sets) == 8
+    assert len({each["x"].tobytes() for each in sets}) == 8
+
+
+def test_too_few_rows_are_told() -> None:
+    (said,) = benchmark._row_problems([{"x": X}], ["workload.batch_size=16"])
+    assert said == "workload.batch_size: is 16, but the inputs have 8 rows; give at least as many."
+    assert benchmark._row_problems([{"x": X}], ["workload.batch_size=4"]) == []
+
+
+def test_files_are_taken_in_turn(tmp_path: Path) -> None:
+    node = live_model.write_inputs([{"x": X}, {"x": X + 1}], tmp_path)
+    inputs, workload = FileInputs(node=node), Workload(symbols={"batch_size": 8})
+    assert inputs.problems(workload) == []
+    firsts = [inputs.batch(workload, seed)["x"].ravel()[0] for seed in range(3)]
+    assert firsts == [0, 1, 0]
+
+
+def test_a_further_file_of_other_tensors_is_told(tmp_path: Path) -> None:
+    node = live_model.write_inputs([{"x": X}, {"x": X[:2]}], tmp_path)
+    workload = Workload(symbols={"batch_size": 8})
+    assert "holds another 'x'" in FileInputs(node=node).problems(workload)[0]
+    gone = {**node, "further": ["nowhere.npz"]}
+    assert "is no file" in FileInputs(node=gone).problems(workload)[0]
+    assert "must be a list" in FileInputs(node={**node, "further": 3}).problems(workload)[0]

@@ -1,0 +1,134 @@
+"""What outputs are for decides too: classes, next tokens, embeddings, ids, targets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from benchorch.domain import parity_task
+from benchorch.domain.parity_task import Naming
+from benchorch.domain.verdict import Verdict
+from benchorch.results.parity.judge import parity
+from benchorch.results.parity.limits import Limits
+from benchorch.results.parity.tasks import divergence, rank_correlation, task_of, violations
+
+Array = NDArray[np.generic]
+
+RNG = np.random.default_rng(0)
+TOKENS = {"ids": RNG.integers(2, 50, (2, 16))}
+
+
+def normal(*shape: int) -> NDArray[np.float32]:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def judged(y: Array, ref: Array, tolerance_ratio: float, task: str = "auto") -> Verdict:
+    return parity([{"0": y}], [{"0": ref}], tolerance_ratio, task=task)
+
+
+@pytest.mark.parametrize(
+    ("reference", "naming", "inputs", "task"),
+    [
+        (normal(2, 16, 50), Naming(), TOKENS, parity_task.LANGUAGE_MODEL),
+        (normal(2, 5), Naming(labels={"0": "logits"}), {}, parity_task.CLASSIFICATION),
+        (normal(2, 5), Naming(model="ViTForImageClassification"), {}, parity_task.CLASSIFICATION),
+        (np.full((2, 4), 0.25), Naming(), {}, parity_task.CLASSIFICATION),
+        (normal(2, 5), Naming(labels={"0": "text_embeds"}), {}, parity_task.EMBEDDING),
+        (np.arange(4), Naming(), {}, parity_task.IDS),
+        (normal(2, 5), Naming(), {}, parity_task.NONE),
+        (normal(5), Naming(labels={"0": "logits"}), {}, parity_task.NONE),
+    ],
+)
+def test_tasks_are_inferred(
+    reference: Array, naming: Naming, inputs: dict[str, Array], task: str
+) -> None:
+    assert task_of("auto", "0", reference, inputs, naming) == task
+    assert task_of("none", "0", reference, inputs, naming) == parity_task.NONE
+
+
+def test_another_class_is_told_with_how_often() -> None:
+    ref = normal(50, 10)
+    y = ref.copy()
+    rows = np.arange(5)
+    y[rows, ref[:5].argmin(1)] = ref[:5].max(1) + 1
+    (said, *_) = violations("classification", [(y, ref)], Limits.of(5e-2))
+    assert said.startswith("the likeliest class is another one in 5 of 50")
+
+
+def test_near_ties_may_change_places_and_clear_decisions_may_not() -> None:
+    ref = np.tile(np.linspace(0, 1, 10, dtype=np.float32), (8, 1))
+    ref[:, 8] = ref[:, 9] - 0.01
+    y = ref.copy()
+    y[:, 8] += 0.02
+    assert judged(y, ref, 5e-2, "classification").passed
+    y = ref.copy()
+    y[:, 7], y[:, 9] = 1.1, 0.7
+    assert not list(violations("classification", [(ref, ref)], Limits.of(5e-2)))
+    assert list(violations("classification", [(y, ref)], Limits.of(5e-2)))
+
+
+def test_the_last_token_decides_as_well() -> None:
+    ref = normal(4, 64, 30)
+    y = ref.copy()
+    y[:, -1] = -y[:, -1]
+    said = " ".join(violations("language_model", [(y, ref)], Limits.of(0.15)))
+    assert "the likeliest token after the last one" in said
+    assert "nats after the last token" in said
+
+
+def test_divergence_is_that_of_the_hand() -> None:
+    ref, y = np.log([[0.5, 0.5]]), np.log([[0.25, 0.75]])
+    expected = 0.5 * np.log(0.5 / 0.25) + 0.5 * np.log(0.5 / 0.75)
+    assert divergence(y, ref)[0] == pytest.approx(expected)
+
+
+def test_embeddings_keep_their_angle_and_order() -> None:
+    ref = normal(12, 32)
+    assert judged(ref + 0.01 * normal(12, 32), ref, 5e-2, "embedding").passed
+    turned = ref.copy()
+    turned[3] = -turned[3]
+    (said, *_) = violations("embedding", [(turned, ref)], Limits.of(5e-2))
+    assert "row 3 has a cosine of -1" in said
+
+
+def test_rank_correlation_is_one_for_the_same_order_and_minus_one_for_the_opposite() -> None:
+    values = normal(20).astype(np.float64)
+    assert rank_correlation(values, np.exp(values)) == pytest.approx(1)
+    assert rank_correlation(values, -values) == pytest.approx(-1)
+
+
+def test_a_target_is_judged_against_its_own_spread() -> None:
+    ref = np.stack([1000 * normal(40), 0.1 * normal(40)], axis=1)
+    y = ref.copy()
+    y[:, 1] += 0.08
+    (said,) = violations("regression", [(y, ref)], Limits.of(5e-2))
+    assert said.startswith("target 1 is off by 0.08")
+
+
+def test_a_task_that_no_output_fits_is_told() -> None:
+    verdict = judged(np.arange(3), np.arange(3), 1e-4, "classification")
+    assert verdict.reasons == (
+        "parity.task=classification needs an output of shape (rows, at least 2), and there is "
+        "none.",
+    )
+
+
+def test_few_ids_may_flip_in_low_precision_and_none_in_float32() -> None:
+    ids = RNG.integers(0, 50, (1000, 10))
+    y = ids.copy()
+    y[3, 3] += 1
+    assert judged(y, ids, 5e-2).passed
+    assert not judged(y, ids, 1e-4).passed
+    assert not judged(RNG.permutation(ids), ids, 0.2).passed
+
+
+def test_ids_that_come_from_ties_may_flip() -> None:
+    scores = np.tile(np.linspace(0, 1, 10, dtype=np.float32), (8, 1))
+    scores[:, 8] = scores[:, 9] - 0.01
+    ids = scores.argmax(-1)
+    flipped = np.where(np.arange(8) < 4, 8, ids)
+    sides = {"scores": scores, "ids": ids}
+    assert parity([{**sides, "ids": flipped}], [sides], 5e-2).passed
+    assert not parity([{**sides, "ids": flipped}], [sides], 1e-4).passed
+    assert not parity([{**sides, "ids": np.zeros_like(ids)}], [sides], 5e-2).passed

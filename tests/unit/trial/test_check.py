@@ -1,0 +1,192 @@
+"""Models that do not answer twice alike, through build, reference, load and check."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from benchorch.domain.verdict import Kind
+from support.parity_lab import judge_model
+
+torch = pytest.importorskip("torch")
+
+X = {"x": np.random.default_rng(0).standard_normal((4, 16)).astype(np.float32)}
+
+
+class Base(torch.nn.Module):  # type: ignore[misc,name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(16, 8)
+
+
+class Plain(Base):
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        return self.linear(x)
+
+
+class Random(Base):
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        return self.linear(x) + torch.randn(8)
+
+
+class OwnGenerator(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = np.random.default_rng(0)
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        return self.linear(x) + float(self.generator.random())
+
+
+class PythonRandom(Base):
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        return self.linear(x) * random.random()
+
+
+class Dropping(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = torch.nn.Dropout(0.3)
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        self.drop.train()
+        return self.drop(self.linear(x))
+
+
+class Counting(Base):
+    """By less than every tolerance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        self.calls += 1
+        return self.linear(x) + 1e-6 * self.calls
+
+
+class Toggling(Base):
+    """Every second call is right, which an even number of inputs alone would not show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on = False
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        self.on = not self.on
+        return self.linear(x) if self.on else -self.linear(x)
+
+
+class Deep(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = {"a": [{"n": itertools.count()}]}
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        return self.linear(x) + next(self.config["a"][0]["n"])
+
+
+class Elsewhere(Base):
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        return self.linear(x) * os.urandom(4)[0]
+
+
+class Harmless(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        self.calls += 1
+        torch.rand(1)
+        return self.linear(x)
+
+
+class InPlace(Base):
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        x.mul_(2)
+        return self.linear(x)
+
+
+class Particular(Base):
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        if x.sum() < 0:
+            raise ValueError("negative")
+        return self.linear(x)
+
+
+class Branching(Base):
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        return self.linear(x) if x.mean() > 0 else -self.linear(x)
+
+
+@pytest.mark.parametrize("conversion", ["eager", "bf16", "torchscript"])
+@pytest.mark.parametrize(
+    ("model", "cause"),
+    [
+        (Random, "torch's random generator advanced"),
+        (OwnGenerator, "the Python attribute 'generator' changed"),
+        (PythonRandom, "Python's random generator advanced"),
+        (Dropping, "dropout is active in 'drop'"),
+        (Counting, "buffer 'calls' changed"),
+        (Toggling, "the Python attribute 'on' changed"),
+        (Deep, "the Python attribute 'config' changed"),
+        (Elsewhere, "cause unknown"),
+    ],
+)
+def test_a_model_that_differs_from_itself_is_not_deterministic(
+    model: Callable[[], object], cause: str, conversion: str
+) -> None:
+    verdict = judge_model(model, X, conversion)  # type: ignore[arg-type]
+    assert verdict.kind is Kind.NOT_DETERMINISTIC
+    assert not verdict.passed
+    assert cause in verdict.explanation
+
+
+@pytest.mark.parametrize("conversion", ["eager", "torchscript"])
+@pytest.mark.parametrize("model", [Harmless, InPlace])
+def test_what_changes_without_effect_is_fine(model: Callable[[], object], conversion: str) -> None:
+    verdict = judge_model(model, X, conversion)  # type: ignore[arg-type]
+    assert verdict.kind is Kind.AGREES
+    assert verdict.noise_ratio == 0
+
+
+def test_a_model_that_is_made_otherwise_each_time_is_not_deterministic() -> None:
+    made = itertools.count(1)
+
+    def scaled() -> torch.nn.Module:
+        module = Plain()
+        with torch.no_grad():
+            module.linear.weight.mul_(next(made))
+        return module
+
+    verdict = judge_model(scaled, X, "eager")
+    assert verdict.kind is Kind.NOT_DETERMINISTIC
+    assert "in another process" in verdict.explanation
+
+
+def test_inputs_that_eager_refuses_are_left_out_and_told() -> None:
+    verdict = judge_model(Particular, X, "eager")
+    assert verdict.kind is Kind.AGREES
+    assert any("ValueError: negative" in note for note in verdict.notes)
+
+
+def test_a_branch_that_tracing_froze_is_found_by_variations_of_the_one_example() -> None:
+    verdict = judge_model(Branching, X, "torchscript")
+    assert verdict.kind is Kind.DIFFERS
+    assert "on input" in verdict.explanation
+
+
+def test_outputs_are_called_what_the_model_calls_them() -> None:
+    class Named(Base):
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            return {"logits": self.linear(x), "more": [x]}
+
+    verdict = judge_model(Named, X, "eager")
+    assert [output.label for output in verdict.outputs] == ["logits", "more.0"]
+    assert verdict.task == "classification"

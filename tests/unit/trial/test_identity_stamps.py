@@ -1,0 +1,235 @@
+"""An identity found by loading is believed while nothing that the load consulted changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchorch.frameworks.identity.consulted import evidence, holds, recorded
+from benchorch.models.factory import FactoryModel
+from benchorch.trial.build_keys import Keys
+from benchorch.trial.identity_stamps import Stamps
+from support import conversions as lab
+
+FACTORY = """
+import os
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.scale = scale
+
+    def forward(self, x):
+        return self.linear(x) * self.scale
+
+def make():
+    {before}
+    return Net({scale})
+"""
+_numbers = count()
+
+
+class Place:
+    """A folder with a factory, and a store's stamps; each identity is found by new `Keys`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = f"stamped_{next(_numbers)}"
+        self.stamps = Stamps(folder=folder / "stamps")
+        self.loads = 0
+
+    def write(self, scale: str = "2", before: str = "pass") -> None:
+        path = self.folder / f"{self.name}.py"
+        path.write_text(FACTORY.format(scale=scale, before=before))
+
+    def identity(self) -> Any:
+        sys.modules.pop(self.name, None)
+        model = FactoryModel(factory=f"{self.name}:make", inputs={"x": {"shape": ["n", 4]}})
+        setup = replace(lab.chain_of("export"), model=model)
+
+        def load() -> Any:
+            self.loads += 1
+            return model.load(0)
+
+        keys = Keys(
+            setup,
+            threads=1,
+            directory=self.folder / f"run{next(_numbers)}",
+            load=load,
+            stamps=self.stamps,
+        )
+        return keys._identity
+
+    def identities(self, times: int = 3) -> list[Any]:
+        return [self.identity() for _ in range(times)]
+
+    def verdict(self) -> str:
+        return self.stamps.verdicts()[0][1]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    made = Place(tmp_path)
+    yield made
+    sys.modules.pop(made.name, None)
+
+
+def test_two_loads_that_agree_save_the_third(place: Place) -> None:
+    place.write()
+    found = [place.identity() for _ in range(4)]
+    assert place.loads == 2
+    assert found[1:] == found[:-1]
+    assert "known without loading" in place.verdict()
+
+
+def test_other_code_is_loaded_again_and_a_comment_is_the_same_model(place: Place) -> None:
+    place.write()
+    first, *_ = place.identities()
+    place.write(scale="3")
+    assert place.identity() != first
+    assert place.loads == 3
+    place.write(before="pass  # as before")
+    assert place.identity() == first
+
+
+def test_a_touched_file_is_the_same_and_no_load(place: Place) -> None:
+    place.write()
+    first, *_ = place.identities()
+    os.utime(place.folder / f"{place.name}.py", ns=(1, 1))
+    assert place.identity() == first
+    assert place.loads == 2
+
+
+def test_a_data_file_that_the_factory_reads_counts(place: Place) -> None:
+    (place.folder / "scale.txt").write_text("2")
+    place.write(scale="float(open('scale.txt').read())")
+    first, *_ = place.identities()
+    assert place.loads == 2
+    (place.folder / "scale.txt").write_text("3")
+    assert place.identity() != first
+
+
+def test_a_file_that_appears_counts(place: Place) -> None:
+    place.write(scale="3 if os.path.exists('override.txt') else 2")
+    first, *_ = place.identities()
+    (place.folder / "override.txt").write_text("")
+    assert place.identity() != first
+
+
+def test_a_variable_that_the_factory_reads_counts(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write(scale="float(os.environ['LAB_' + 'SCALE'])")
+    monkeypatch.setenv("LAB_SCALE", "2")
+    first, *_ = place.identities()
+    monkeypatch.setenv("LAB_OTHER", "2")
+    assert place.identity() == first
+    assert place.loads == 2
+    monkeypatch.setenv("LAB_SCALE", "3")
+    assert place.identity() != first
+
+
+def test_a_variable_that_the_load_itself_sets_is_as_it_was_before(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write(before="os.environ['LAB_SET'] = 'x'; os.environ['LAB_SET']")
+    for _ in range(3):
+        monkeypatch.delenv("LAB_SET", raising=False)
+        place.identity()
+    monkeypatch.delenv("LAB_SET", raising=False)
+    assert place.loads == 2
+
+
+def test_a_module_that_shadows_another_counts(place: Place) -> None:
+    place.write(before="import colorsys")
+    for _ in range(3):
+        place.identity()
+    (place.folder / "colorsys.py").write_text("")
+    place.identity()
+    assert place.loads == 3
+
+
+@pytest.mark.parametrize(
+    ("before", "why"),
+    [
+        ("import time; time.time()", "its code uses time"),
+        ("import subprocess; subprocess.run(['true'])", "starts a process"),
+        ("import socket; socket.getaddrinfo('127.0.0.1', 80)", "looks up a network address"),
+    ],
+)
+def test_what_cannot_be_tracked_is_loaded_each_time(place: Place, before: str, why: str) -> None:
+    place.write(before=before)
+    for _ in range(3):
+        place.identity()
+    assert place.loads == 3
+    assert why in place.verdict()
+
+
+def test_a_factory_that_is_never_the_same_is_loaded_each_time(place: Place) -> None:
+    place.write(scale="int.from_bytes(os.urandom(8), 'big')")
+    found = [str(place.identity()) for _ in range(3)]
+    assert len(set(found)) == 3
+    assert place.loads == 3
+    assert "differed in module.scale" in place.verdict()
+
+
+def test_what_cannot_be_hashed_is_never_the_same(place: Place) -> None:
+    place.write(scale="(i for i in (1, 2))")
+    found = [place.identity() for _ in range(3)]
+    assert place.loads == 3
+    assert found[0] != found[1] != found[2]
+    assert "module.scale" in found[0]["unhashable"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', "null"])
+def test_a_stamp_that_makes_no_sense_is_found_out_anew(place: Place, text: str) -> None:
+    place.write()
+    first, *_ = place.identities()
+    for path in (place.folder / "stamps").glob("*.json"):
+        path.write_text(text)
+    assert place.identity() == first
+    assert place.loads == 3
+
+
+def test_files_that_native_code_opens_are_seen(tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    path = tmp_path / "w.safetensors"
+    save_file({"w": torch.ones(2)}, path)
+    with recorded() as record:
+        load_file(path)
+    seen = evidence(record, [], [])
+    assert str(path) in seen["files"]
+    assert holds(seen)
+    save_file({"w": torch.zeros(2)}, path)
+    assert not holds(seen)
+
+
+def test_the_console_script_finds_modules_in_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(FACTORY.format(scale="1", before="pass"))
+    script = tmp_path / "bin" / "benchorch"
+    script.parent.mkdir()
+    script.write_text("from benchorch.cli.main import main\nmain()\n")
+    words = ["plan", "model=factory", "model.factory=mine:make", "conversion=eager"]
+    inputs = "model.inputs={x: {shape: [batch_size, 4], generator: normal}}"
+    answer = subprocess.run(
+        [sys.executable, str(script), *words, inputs],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
