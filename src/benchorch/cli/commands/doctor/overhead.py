@@ -25,7 +25,7 @@ from benchorch.host.advice import BAD, GOOD, NOTE
 from benchorch.trial.supervisor import run_trial
 from benchorch.units import ns_to_s
 
-# What is asked for: of a process's time, and of a timed call.
+# Goals: shares of a process's time, and of a timed call.
 MOST_OWN_RATIO = 0.25
 MOST_TIMING_RATIO = 0.01
 

@@ -148,30 +148,30 @@ def _experiments(examined: Examination) -> Iterator[tuple[str, str, str]]:
 
 
 def _outcomes(examined: Examination) -> Iterator[tuple[str, str, str]]:
-    """How each experiment ended, its name, and its result beside what is asked for."""
+    """How each experiment ended, its name, and its result beside the goal."""
     bare, controls, own = examined.bare_loop, examined.controls, examined.overhead
     if bare is not None:
         seen = (
-            f"{_ratio(bare.ratio, 4)} of a bare loop's time, asked for 1 ± {GOAL_RATIO:.0%}; the "
+            f"{_ratio(bare.ratio, 4)} of a bare loop's time, goal: 1 ± {GOAL_RATIO:.0%}; the "
             f"loop against itself {_ratio(bare.bare_ratio, 4)}"
         )
         yield bare.weight, "a timed call", seen
     if controls is not None:
         same, slower = controls.same, controls.slower
-        seen = f"{same.verdict}, {_ratio(same.ratio)}, asked for equivalent, 1 ± 1%"
+        seen = f"{same.verdict}, {_ratio(same.ratio)}, goal: equivalent, 1 ± 1%"
         yield controls.same_weight, "identical work", seen
-        seen = f"{slower.verdict}, {_ratio(slower.ratio)}, asked for slower, 0.909"
+        seen = f"{slower.verdict}, {_ratio(slower.ratio)}, goal: slower, 0.909"
         yield controls.slower_weight, "10 % more work", seen
     if own is not None:
         seen = (
             f"{format_seconds(own.process_s)}: {format_seconds(own.calls_s)} calls of the model, "
             f"{format_seconds(own.floor_s)} as in a bare process, "
-            f"{_percent(own.share)} benchorch's own, asked for 0% to {MOST_OWN_RATIO:.0%}"
+            f"{_percent(own.share)} benchorch's own, goal: 0% to {MOST_OWN_RATIO:.0%}"
         )
         yield own.weight, "one process", seen
         within = own.timed_call_ratio <= MOST_TIMING_RATIO
         seen = (
-            f"{own.timed_call_ratio:.2%} for the clock and the loop, asked for at most "
+            f"{own.timed_call_ratio:.2%} for the clock and the loop, goal: at most "
             f"{MOST_TIMING_RATIO:.0%}"
         )
         yield GOOD if within else BAD, "inside a call", seen

@@ -186,9 +186,9 @@ def test_an_own_share_below_zero_or_above_the_goal_is_not_ticked(
     assert replace(found, share=share).weight == mark
 
 
-def test_every_line_says_what_is_asked_for(sound) -> None:
+def test_every_line_has_its_goal(sound) -> None:
     text = " ".join(as_text(sound).split())
-    assert text.count("asked for") == 5
+    assert text.count("goal:") == 5
 
 
 def test_overhead_is_all_but_the_models_calls_and_what_a_bare_process_takes() -> None:
