@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from benchorch.domain.estimate import Estimate
 from benchorch.units import format_ms
@@ -10,12 +10,34 @@ from benchorch.units import format_ms
 _VARYING = ("model", "workload", "hardware", "hardware_kind", "scenario", "axes")
 
 
-def interval_text(estimate: Estimate) -> str:
-    """``12.3 [12.1, 12.5]``, or the value alone where n allows no interval."""
+WIDEST = 2.0
+"""An interval whose ends are further apart, as a ratio, is no knowledge of a number."""
+
+
+def is_known(estimate: Estimate) -> bool:
+    """Whether it has an interval whose ends are within a factor of `WIDEST`."""
+    low, high = estimate.low, estimate.high
+    return low is not None and high is not None and (low <= 0 or high <= WIDEST * low)
+
+
+def interval_text(estimate: Estimate, form: Callable[[float], str] = format_ms) -> str:
+    """``12.3 [12.1, 12.5]``; else what is known: the value, the values seen, or a lower limit."""
+    value = form(estimate.value)
+    if estimate.at_least:
+        return f"≥ {value if estimate.low is None else form(estimate.low)}"
     if estimate.low is None or estimate.high is None:
-        return format_ms(estimate.value)
-    low, high = format_ms(estimate.low), format_ms(estimate.high)
-    return f"{format_ms(estimate.value)} [{low}, {high}]"
+        return f"{value} ({seen_text(estimate, form)})" if estimate.n == 2 else value
+    if not is_known(estimate):
+        return f"not known yet ({seen_text(estimate, form)})"
+    return f"{value} [{form(estimate.low)}, {form(estimate.high)}]"
+
+
+def seen_text(estimate: Estimate, form: Callable[[float], str] = format_ms) -> str:
+    """``0.44 to 0.49 seen, n = 2``, or n alone where the values are not kept."""
+    count = f"n = {estimate.n}"
+    if estimate.seen is None:
+        return count
+    return f"{form(estimate.seen[0])} to {form(estimate.seen[1])} seen, {count}"
 
 
 def varying_labels(labels: Sequence[Mapping[str, str]]) -> tuple[str, ...]:

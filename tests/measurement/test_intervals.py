@@ -13,6 +13,7 @@ import pytest
 
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.results.metrics.latency import latency_metrics
+from benchorch.stats.clustered_quantiles import pooled_quantile
 from benchorch.stats.heavy_tailed_mean import mean_over_processes
 from support.simulated_samples import (
     CORRELATED,
@@ -86,7 +87,22 @@ def test_p99_is_never_given_below_368_queries() -> None:
     for n in (1, 36, 183):
         metrics = latency_metrics(processes_of(normal(rng, (2, n))))
         assert "latency_ms/p99" not in metrics
-    assert latency_metrics(processes_of(normal(rng, (2, 184))))["latency_ms/p99"].n == 368
+    assert "latency_ms/p99" not in latency_metrics(processes_of(normal(rng, (4, 367))))
+    assert latency_metrics(processes_of(normal(rng, (20, 300))))["latency_ms/p99"].n >= 368
+
+
+def test_calls_that_resemble_their_process_count_for_less() -> None:
+    rng = np.random.default_rng(0)
+    covered = given = 0
+    for _ in range(300):
+        effects = np.exp(0.09 * rng.standard_normal((8, 1)))
+        samples = list(np.exp(0.3 * rng.standard_normal((8, 60))) * effects)
+        found = pooled_quantile(samples, 0.9, unit="ms")
+        if found is not None:
+            given += 1
+            covered += found.low <= math.exp(1.2816 * math.hypot(0.3, 0.09)) <= found.high  # type: ignore[operator]
+    assert given >= 150
+    assert covered / given >= 0.935 - 2 * standard_error(0.935, given)
 
 
 @pytest.mark.parametrize("rho", [0.5, 0.9])
@@ -152,11 +168,11 @@ def test_a_mean_of_a_light_tail_is_given_with_students_interval() -> None:
 
 
 @pytest.mark.parametrize("processes", [5, 10, 20])
-def test_the_headline_is_hardly_wider_than_that_of_one_who_knows_the_spread(
+def test_the_headline_is_not_much_wider_than_that_of_one_who_knows_the_spread(
     processes: int,
 ) -> None:
-    # The median of 4000 widths is known to within 1 %; Student's own is 1.30 at 5.
-    assert headline_width(processes, 4000) <= 1.3 * 1.01
+    # The median of 4000 widths is known to within 1 %. A median takes 1.25 where a mean takes 1.
+    assert headline_width(processes, 4000) <= {5: 1.6, 10: 1.35, 20: 1.3}[processes] * 1.01
 
 
 @pytest.mark.parametrize("n", [30, 100, 500])

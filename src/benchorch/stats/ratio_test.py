@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from benchorch.domain.estimate import Comparison, Estimate
-from benchorch.stats.between_processes import bounded_exp, student_t
+from benchorch.stats.between_processes import bounded_exp
 from benchorch.stats.pairs import SEQUENTIAL, Pair
 from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO
 from benchorch.stats.sequential_testing import LEAST_PAIRS
 from benchorch.stats.significance import cliffs_delta, sign_flip_p, student_p
+from benchorch.stats.student import student_t
 
 DELTA_RATIO = 0.01
 WELCH = "ratio of medians; Welch t on logarithms of independent processes"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -24,6 +26,7 @@ LEAST_STEADY_NS = 250_000_000
 _CLOCK_NOISE_RATIO = 0.001
 _CLIP_SIGMAS = 3.0
 _TREND_SIGMAS = 3.5
+_WITHIN_RATIO = 0.95
 
 
 class Shape(StrEnum):
@@ -101,7 +104,7 @@ def stability(
     start = first * group
     steady = durations[start:]
     lasts = steady.size >= LEAST_SHARE_RATIO * durations.size and steady.sum() >= least_steady_ns
-    if not lasts or _drifts(calm[first:], sigma):
+    if not lasts or _drifts(calm[first:], sigma) or _is_stair(calm / sigma, ends, first):
         return unsettled
     return Stability(start=start, shape=_shape(points, first))
 
@@ -135,11 +138,23 @@ def _medians(durations: NDArray[float64], group: int) -> NDArray[float64]:
 
 
 def _noise(points: NDArray[float64]) -> float:
-    """Standard deviation of a point about its level, never below what the clock allows."""
+    """Standard deviation of a point about its level, never below what the clock allows.
+
+    Estimator: from first differences, the larger of the robust one (median absolute deviation)
+    and the root of half their mean square without the excess of the largest twentieth. Of calls
+    that take one of two values most differences are 0, and the robust one sees one value's scatter
+    only.
+
+    Source: von Neumann, *Distribution of the ratio of the mean square successive difference to the
+    variance*, 1941.
+    """
     import numpy as np
 
     steps = np.diff(points)
-    spread = 1.4826 * float(median(np.abs(steps - median(steps)))) / math.sqrt(2.0)
+    robust = 1.4826 * float(median(np.abs(steps - median(steps))))
+    sizes = np.sort(np.abs(steps))
+    within = np.minimum(sizes, sizes[math.ceil(_WITHIN_RATIO * sizes.size) - 1])
+    spread = max(robust, float(np.sqrt((within**2).mean()))) / math.sqrt(2.0)
     return max(spread, _CLOCK_NOISE_RATIO * abs(float(median(points))), np.finfo(float).tiny)
 
 
@@ -215,6 +230,38 @@ def _drifts(points: NDArray[float64], sigma: float) -> bool:
     change = abs(float(places @ points)) / float(places @ places) * (n - 1)
     explained = _TREND_SIGMAS * sigma * math.sqrt(12.0 / n)
     return change > max(SAME_RATIO * abs(float(median(points))), explained)
+
+
+def _is_stair(points: NDArray[float64], ends: Sequence[int], first: int) -> bool:
+    """Whether the last level is a stair of a slope: a straight line says more than the levels.
+
+    Estimator: over the points from any earlier shift on, the sum of squares about a line, and
+    about the levels with `ln n` for each parameter that these have more; in units of the
+    noise. Within the last level the line must fall or rise by more than half of 1 %.
+    """
+    last = points.size - first
+    for place, start in enumerate(ends[:-2]):
+        if start >= first:
+            break
+        rest = points[start:]
+        levels = [points[low:high] for low, high in itertools.pairwise(ends[place:])]
+        about_levels = sum(float(((part - part.mean()) ** 2).sum()) for part in levels)
+        slope, about_line = _line(rest)
+        more = 2 * len(levels) - 1 - 2
+        moves = abs(slope) * last > SAME_RATIO * abs(float(median(rest))) / 2
+        if moves and about_line < about_levels + more * math.log(rest.size):
+            return True
+    return False
+
+
+def _line(points: NDArray[float64]) -> tuple[float, float]:
+    """Slope of the line of least squares, and the sum of squares about it."""
+    import numpy as np
+
+    places = np.arange(points.size) - (points.size - 1) / 2.0
+    slope = float(places @ points) / float(places @ places)
+    rest = points - points.mean() - slope * places
+    return slope, float(rest @ rest)
 
 
 def _restarted(rest: Stability, durations: NDArray[float64], by: int) -> Stability:

@@ -57,6 +57,6 @@ class Fixed(Stopping):
         """``fixed`` once all processes have run."""
         return "fixed" if len(medians_ns) >= self.processes else None
 
-    def alpha(self, reason: str, processes: int | None = None) -> float:
+    def alpha(self, reason: str) -> float:
         """Without interim analyses, the usual error rate."""
         return ALPHA

@@ -146,7 +146,7 @@ class _TrialRun:
         )
         self._stop_reason = self._repetitions.run(lambda: self._stages.stages_s["measure"])
         self._execution = execution_of(setup, self._repetitions.records[-1].facts)
-        self._stop_alpha = setup.stopping.alpha(self._stop_reason, len(self._repetitions.valid))
+        self._stop_alpha = setup.stopping.alpha(self._stop_reason)
         if setup.protocol.energy_windows:
             self._energy = self._measure_energy(built)
         if self._session.profiler:

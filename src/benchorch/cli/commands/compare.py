@@ -1,4 +1,8 @@
-"""``benchorch compare A B``: faster, slower or equivalent, trial by trial."""
+"""``benchorch compare A B``: faster, slower or equivalent, trial by trial.
+
+Exit codes: 0, at least one verdict; 2, wrong arguments; 3, nothing could be compared; 4, cannot
+tell: all that was compared is inconclusive.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from benchorch.cli.commands.comparison_arguments import (
     REFERENCE,
+    SESSION,
     Side,
     alone_data,
     factors,
@@ -26,6 +31,7 @@ from benchorch.errors import ConfigError
 from benchorch.progress import Say, silent
 from benchorch.results.compare.matching import Match, Unmatched, match
 from benchorch.results.compare.verdicts import (
+    INCONCLUSIVE,
     REFUSED,
     MetricVerdict,
     all_metrics,
@@ -59,12 +65,24 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
     if not matches:
         raise ConfigError([_nothing_in_common(alone)])
     cases = [(one, metric) for one in matches for metric in _chosen(one, names, options.all)]
-    verdicts = compare_cases(cases, across=across, delta_ratio=options.delta)
+    verdicts = compare_cases(
+        cases,
+        across=across,
+        delta_ratio=options.delta,
+        sessions=[open_side(name, say).trials for name in options.session],
+    )
     notes = side_notes(matches)
     return Reply(
         text=tidy("\n".join(_text(a, b, verdicts, alone, notes, across))),
         data=_data(a, b, verdicts, alone, notes, sorted(across)),
+        exit_code=_exit_code({one.verdict for one in verdicts}),
     )
+
+
+def _exit_code(verdicts: Collection[str]) -> int:
+    if set(verdicts) - {REFUSED, INCONCLUSIVE}:
+        return 0
+    return 4 if INCONCLUSIVE in verdicts else 3
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FACTOR",
         help="what may differ because it is what you compare: hardware, packages, ...",
     )
+    parser.add_argument("--session", action="append", default=[], metavar="RUN", help=SESSION)
     parser.add_argument(
         "--delta", type=share, metavar="SHARE", help="differences up to 1%% do not matter"
     )
@@ -158,7 +177,8 @@ def _row(one: MetricVerdict) -> tuple[str, ...]:
 def _how(one: MetricVerdict) -> str:
     if one.drift_ratio is None:
         return one.design or "–"
-    return f"{one.design}, drift {percent_text(one.drift_ratio)}"
+    sessions = "" if one.session_ratio is None else f", sessions {percent_text(one.session_ratio)}"
+    return f"{one.design}, drift {percent_text(one.drift_ratio)}{sessions}"
 
 
 def _conclusion(verdicts: Sequence[MetricVerdict]) -> str:

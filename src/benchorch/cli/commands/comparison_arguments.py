@@ -11,6 +11,7 @@ from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Estimate
 from benchorch.errors import ConfigError
+from benchorch.formatting import interval_text
 from benchorch.progress import Say, silent
 from benchorch.results.compare import metric_kinds
 from benchorch.results.compare.compatibility import FACTORS, differences, excused_by
@@ -22,6 +23,7 @@ from benchorch.units import format_bytes
 SELECTOR = "::"
 _CASES_NAMED = 3
 _FACTORS = ", ".join(FACTORS)
+SESSION = "an earlier run of the baseline's code; two or more show how much sessions differ"
 REFERENCE = "a run's directory, its plan id, its MLflow run id, or a file of `report --json`"
 
 
@@ -114,18 +116,14 @@ def value_text(estimate: Estimate | None) -> str:
         return "–"
     if estimate.unit == "bytes":
         return format_bytes(estimate.value)
-    if estimate.low is None or estimate.high is None:
-        return f"{estimate.value:.4g}"
-    return f"{estimate.value:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
+    return interval_text(estimate, "{:.4g}".format)
 
 
 def ratio_text(ratio: Estimate | None) -> str:
     """``1.31 [1.22, 1.41]``, with three decimals."""
     if ratio is None:
         return "–"
-    if ratio.low is None or ratio.high is None:
-        return f"{ratio.value:.3f}"
-    return f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+    return interval_text(ratio, "{:.3f}".format)
 
 
 def percent_text(value: float) -> str:

@@ -2,7 +2,7 @@
 
 Exit codes: 0, no regression; 1, a regression, or with --strict one that is not ruled out; 2, wrong
 arguments; 3, not comparable: another machine or definition, a trial that fails, disagrees or is
-missing.
+missing; 4, cannot tell: a regression is neither shown nor ruled out.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from benchorch.cli.commands import gate_report
 from benchorch.cli.commands.comparison_arguments import (
     REFERENCE,
+    SESSION,
     Side,
     factors,
     metric_names,
@@ -29,7 +30,7 @@ from benchorch.progress import Say, silent
 from benchorch.results.compare.gate import gate
 from benchorch.results.compare.metric_kinds import higher_is_better
 
-_EXIT_CODES = {"pass": 0, "unclear": 0, "regression": 1, "refused": 3}
+_EXIT_CODES = {"pass": 0, "unclear": 4, "regression": 1, "refused": 3}
 _REMEMBERED = 100
 
 
@@ -51,6 +52,7 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
         limit_ratio=options.max_regression,
         metrics=names,
         across=factors(options.across, baseline, candidate),
+        sessions=[open_side(name, say).trials for name in options.session],
     )
     report = gate_report.GateReport(found, baseline.run.reference, candidate.run.reference)
     if options.markdown is not None:
@@ -76,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--across", action="append", default=[], metavar="FACTOR", help="what may differ"
     )
+    parser.add_argument("--session", action="append", default=[], metavar="RUN", help=SESSION)
     parser.add_argument("--strict", action="store_true", help="unclear evidence fails, too")
     parser.add_argument("--markdown", metavar="FILE", type=Path, help="a summary for reviewers")
     parser.add_argument("--json", action="store_true", help="for programs")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchorch.cli.commands.comparison_arguments import (
     alone_data,
@@ -19,6 +19,7 @@ from benchorch.results.compare.gate import Gate, Gated
 from benchorch.results.compare.metric_kinds import higher_is_better
 from benchorch.results.compare.stored_run import StoredTrial
 from benchorch.results.report.console_table import table_text, tidy
+from benchorch.stats.pairs import SEQUENTIAL
 
 SCHEMA_VERSION = 1
 _HEADERS = ("trial", "metric", "baseline", "candidate", "ratio [95 %]", "limit", "verdict")
@@ -56,7 +57,7 @@ def text(report: GateReport) -> str:
     found = report.gate
     lines = [f"A  baseline   {report.baseline}", f"B  candidate  {report.candidate}", ""]
     if found.cases:
-        lines += [table_text([_HEADERS, *map(_row, found.cases)]), ""]
+        lines += [table_text([_HEADERS, *_rows(found.cases)]), ""]
     lines += [*_remarks(report), "", report.title, f"next  {report.next_command}"]
     return tidy("\n".join(lines))
 
@@ -67,7 +68,7 @@ def markdown(report: GateReport) -> str:
     lines = [f"## benchorch gate: {report.title}", "", *_counts(found), ""]
     if found.cases:
         lines += [_markdown_row(_HEADERS), "|---|---|---:|---:|---:|---:|---|"]
-        lines += [_markdown_row(_row(one, bold=True)) for one in found.cases]
+        lines += [_markdown_row(row) for row in _rows(found.cases, bold=True)]
         lines.append("")
     lines += [f"- {_escaped(remark)}" for remark in _remarks(report)]
     lines += ["", "<details><summary>How to read this, and where it was measured</summary>", ""]
@@ -79,8 +80,10 @@ def markdown(report: GateReport) -> str:
 _LEGEND = (
     "A is the baseline, B the candidate. ratio: B over A, with an interval that holds for all rows "
     "together.",
-    "sequential, measured one after the other: the interval is widened by the drift of a reference "
-    "workload on the machine.",
+    "sequential, measured one after the other: the interval also holds the ratio less what a "
+    "reference workload on the machine changed by.",
+    "latency_ms/p01, the floor: it decides where the median cannot, and sees only what every call "
+    "has to do.",
     "REGRESSION: the whole interval lies beyond the limit. pass: the whole interval lies within "
     "it. unclear: the interval includes the limit. REFUSED: there is nothing to compare.",
 )
@@ -102,6 +105,14 @@ def data(report: GateReport, exit_code: int) -> Json:
         "also_different": list(side_notes(found.matches)),
         "next": report.next_command,
     }
+
+
+def _rows(cases: Sequence[Gated], bold: bool = False) -> Iterator[tuple[str, ...]]:
+    """A row for each case, and one for its floor."""
+    for one in cases:
+        yield _row(one, bold)
+        if one.floor is not None:
+            yield (*_row(replace(one, judged=one.floor, floor=None))[:-1], "")
 
 
 def _row(one: Gated, bold: bool = False) -> tuple[str, ...]:
@@ -129,13 +140,25 @@ def _counts(found: Gate) -> Iterator[str]:
 def _remarks(report: GateReport) -> Iterator[str]:
     """Everything that is not a number: reasons, missing trials, trials left out."""
     found = report.gate
+    yield from (f"{one.judged.name}: {one.remark}" for one in found.cases if one.remark)
     yield from reasons(one.judged for one in found.cases if one.state != "pass")
+    yield from _session_remark(found)
     yield from (f"missing: {one.name}: {one.reason}" for one in found.missing)
     yield from (f"not judged: {line}" for line in _exempt(found))
     new = {"A": "only in the baseline, which has no result of it", "B": "new: no baseline has it"}
     yield from (f"not judged: {one.name}: {new[one.side]}" for one in found.alone)
     if not found.cases and not found.missing:
         yield "the baseline has no trial that ran correctly, so there is nothing to compare"
+
+
+def _session_remark(found: Gate) -> Iterator[str]:
+    """That how much sessions differ is not in the intervals, where it is not."""
+    apart = [one.judged for one in found.cases if one.judged.design == SEQUENTIAL]
+    if apart and all(one.session_ratio is None for one in apart):
+        yield (
+            "what sessions of the same code differ by is not known, and not in these intervals: "
+            "name two or more earlier ones with --session RUN"
+        )
 
 
 def _exempt(found: Gate) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from benchorch.results.compare.matching import Match, Unmatched, match
-from benchorch.results.compare.metric_kinds import higher_is_better
+from benchorch.results.compare.metric_kinds import FLOOR, LATENCY, higher_is_better
 from benchorch.results.compare.stored_run import StoredTrial
 from benchorch.results.compare.verdicts import (
     REFUSED,
@@ -15,6 +16,9 @@ from benchorch.results.compare.verdicts import (
     compare_cases,
     primary_metric,
 )
+
+MOST_PROCESSES = 200
+"""Nobody waits for more."""
 
 PASS, REGRESSION, UNCLEAR = "pass", "regression", "unclear"
 _GRAVEST_FIRST = (REGRESSION, REFUSED, UNCLEAR, PASS)
@@ -29,11 +33,19 @@ class Gated:
             whole interval lies beyond it; ``unclear`` where it includes the limit, or is no
             evidence; ``refused`` where there is nothing to compare.
         limit: what B / A may be at most; at least, where more is better.
+        floor: the same trial by its floor, which decides where the median cannot; None where
+            there is none, and where a metric was asked for.
+        remark: what decided, and what would where nothing did; empty where the interval did.
+        processes_needed: of each side, after which the case would be clear, were nothing else to
+            change; None where it is clear, and where no number would do.
     """
 
     judged: MetricVerdict
     state: str
     limit: float
+    floor: MetricVerdict | None = None
+    remark: str = ""
+    processes_needed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +75,7 @@ def gate(
     limit_ratio: float,
     metrics: Sequence[str] = (),
     across: Collection[str] = (),
+    sessions: Sequence[Sequence[StoredTrial]] = (),
 ) -> Gate:
     """Compare every trial of the baseline that ran correctly.
 
@@ -70,6 +83,8 @@ def gate(
         limit_ratio: by which share the candidate may be worse.
         metrics: of each trial; its primary metric where there are none.
         across: factors that may differ.
+        sessions: trials of other sessions of the baseline's code, which show how much sessions
+            differ.
     """
     matches, alone = match(baseline, candidate, across)
     exempt = tuple(one for one in matches if not _had_result(one.a))
@@ -80,7 +95,13 @@ def gate(
         for metric in metrics or (primary_metric(one),)
         if applies(one, metric)
     ]
-    cases = tuple(_gated(one, limit_ratio) for one in compare_cases(requested, across=across))
+    by_default = [] if metrics else requested
+    floors = [(one, FLOOR) for one, metric in by_default if _has_floor(one, metric)]
+    judged = compare_cases([*requested, *floors], across=across, sessions=sessions)
+    by_floor = {one.name: one for one in judged[len(requested) :]}
+    cases = tuple(
+        _gated(one, by_floor.get(one.name), limit_ratio) for one in judged[: len(requested)]
+    )
     missing = tuple(one for one in alone if one.side == "A" and _had_result(one.stored))
     states = {one.state for one in cases} | ({REFUSED} if missing or not cases else set())
     return Gate(
@@ -98,10 +119,74 @@ def _had_result(stored: StoredTrial) -> bool:
     return not (stored.failure or stored.disagreement)
 
 
-def _gated(judged: MetricVerdict, limit_ratio: float) -> Gated:
+def _has_floor(one: Match, metric: str) -> bool:
+    summaries = (one.a.summary, one.b.summary)
+    return metric == LATENCY and all(s is not None and FLOOR in s.metrics for s in summaries)
+
+
+def _gated(judged: MetricVerdict, floor: MetricVerdict | None, limit_ratio: float) -> Gated:
     more_is_better = bool(higher_is_better(judged.metric))
     limit = 1 / (1 + limit_ratio) if more_is_better else 1 + limit_ratio
-    return Gated(judged=judged, state=_state(judged, limit, more_is_better), limit=limit)
+    own = _state(judged, limit, more_is_better)
+    by_floor = UNCLEAR if floor is None else _state(floor, limit, more_is_better)
+    state, remark = _decided(own, by_floor)
+    needed = None
+    if state == UNCLEAR and not remark:
+        known = [one for one in (judged, floor) if one is not None and one.is_evidence]
+        counts = [count for one in known if (count := _needed(one, limit))]
+        needed = min(counts, default=None)
+        remark = _advice(needed)
+    return Gated(
+        judged=judged,
+        state=state,
+        limit=limit,
+        floor=floor,
+        remark=remark,
+        processes_needed=needed,
+    )
+
+
+def _decided(own: str, by_floor: str) -> tuple[str, str]:
+    """The state of a case by its metric and by the floor, and what to say of it.
+
+    The floor decides where the metric cannot; where the two contradict each other nothing does.
+    """
+    if own == REFUSED or by_floor in (UNCLEAR, REFUSED, own):
+        return own, ""
+    if own == UNCLEAR:
+        return by_floor, (
+            f"by the floor: {FLOOR}; the median cannot tell, and a change of part of the calls "
+            "is not in the floor"
+        )
+    slower, other = ("median", "floor") if own == REGRESSION else ("floor", "median")
+    return UNCLEAR, (
+        f"the {slower} is beyond the limit and the {other} is not: either the machine was not the "
+        "same, or only part of the calls changed. Measure both interleaved, or with more processes"
+    )
+
+
+def _needed(judged: MetricVerdict, limit: float) -> int | None:
+    """Processes a side with which the interval would end at the limit; None for too many."""
+    ratio = judged.ratio
+    if ratio is None or not ratio.low or not ratio.high or ratio.value == limit:
+        return None
+    distance = math.log(limit / ratio.value)
+    reach = math.log(ratio.high / ratio.value if distance > 0 else ratio.value / ratio.low)
+    fixed = math.log1p(judged.session_ratio or 0.0)
+    left = distance**2 - fixed**2
+    if left <= 0:
+        return None
+    count = math.ceil(ratio.n * max(reach**2 - fixed**2, 0.0) / left)
+    return count if ratio.n < count <= MOST_PROCESSES else None
+
+
+def _advice(needed: int | None) -> str:
+    if needed is None:
+        return (
+            "no number of processes would tell on a machine like this: measure both interleaved, "
+            "or on a quieter one"
+        )
+    return f"some {needed} processes of each side would tell, if the machine stays as it is"
 
 
 def _state(judged: MetricVerdict, limit: float, more_is_better: bool) -> str:

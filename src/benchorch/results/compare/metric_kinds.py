@@ -5,6 +5,9 @@ from __future__ import annotations
 from benchorch.domain.estimate import METRICS
 
 LATENCY = "latency_ms/p50"
+FLOOR = "latency_ms/p01"
+"""It repeats between sessions where the median does not; see `floor_ms`."""
+
 SPEEDUP = "speedup_ratio/p50"
 """A trial's gain over its own baseline: drift of a session cancels out."""
 
@@ -52,7 +55,8 @@ def drifts(metric: str) -> bool:
 
 def needs_steady_state(metric: str) -> bool:
     """Whether it is of the calls after warming up."""
-    return (is_time(metric) or is_rate(metric) or metric == SPEEDUP) and metric not in _COLD
+    timed = is_time(metric) or is_rate(metric) or metric == SPEEDUP
+    return timed and metric not in _COLD and metric != FLOOR
 
 
 def higher_is_better(metric: str) -> bool | None:

@@ -7,14 +7,23 @@ few calls, is compared by the two sides' own intervals.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.results.compare import metric_kinds
+from benchorch.results.compare.machine_change import (
+    Difference,
+    reference_change,
+    reference_floor_change,
+    reference_level,
+    session_spread,
+)
 from benchorch.results.compare.matching import Match
+from benchorch.results.compare.matching import match as pair_up
 from benchorch.results.compare.ratio_interval import ratio_interval
 from benchorch.results.compare.stored_run import StoredTrial
+from benchorch.stats.between_processes import bounded_exp
 from benchorch.stats.pairs import SEQUENTIAL, Pair
 from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO
 from benchorch.stats.ratio_test import DELTA_RATIO, INCONCLUSIVE, compare, compare_pairs
@@ -29,8 +38,10 @@ class Samples:
         pairs: B as the candidate and A as its baseline; empty where they are not paired.
         b, a: one value a process where there are no pairs; each over its own baseline's where
             both are paired with the same one.
-        intervals: B's and A's own, where single processes have no value.
-        drift_ratio: by how much the machine may have changed between the two.
+        intervals: B's and A's own medians, where the two were measured apart.
+        machine: A's over B's speed of the machine, as the reference workloads show it; None where
+            it does not count.
+        session: what else sessions differ by; None where it is not known.
     """
 
     design: str
@@ -38,7 +49,13 @@ class Samples:
     b: tuple[float, ...] = ()
     a: tuple[float, ...] = ()
     intervals: tuple[Estimate, Estimate] | None = None
-    drift_ratio: float = 0.0
+    machine: Difference | None = None
+    session: Difference | None = None
+
+    @property
+    def drift_ratio(self) -> float:
+        """By which share the machine may have changed between the two, at most."""
+        return 0.0 if self.machine is None else self.machine.largest_ratio
 
     def compare(self, *, delta_ratio: float, alpha: float) -> Comparison | None:
         """B as the candidate and A as its baseline; None where a value is not positive."""
@@ -55,26 +72,26 @@ class Samples:
         self, b: Estimate, a: Estimate, *, delta_ratio: float, alpha: float
     ) -> Comparison | None:
         """A's value over B's, as in `compare`."""
-        ends = ratio_interval(a, b, alpha=alpha)
-        if ends is None:
+        found = ratio_interval(a, b, alpha=alpha, machine=self.machine, session=self.session)
+        if found is None:
             return None
-        drift, delta = math.log1p(self.drift_ratio), math.log1p(delta_ratio)
-        low, high = ends[0] - drift, ends[1] + drift
+        low, high, delta = found.low, found.high, math.log1p(delta_ratio)
         within = -delta < low and high < delta
         verdict = "faster" if low > 0 else "slower" if high < 0 else "equivalent" if within else ""
         return Comparison(
             ratio=Estimate(
                 value=a.value / b.value,
-                low=math.exp(low),
-                high=math.exp(high),
+                low=bounded_exp(low),
+                high=bounded_exp(high),
                 level_ratio=LEVEL_RATIO,
                 n=min(a.n, b.n),
                 unit="ratio",
-                method="ratio of the two values; from their intervals",
+                method="ratio of the two values; MOVER from their intervals",
             ),
             verdict=verdict or INCONCLUSIVE,
             reason="" if verdict else "the interval includes no difference and one that matters",
             design=self.design,
+            p_value=found.p_value,
         )
 
 
@@ -104,31 +121,49 @@ def speedup_samples(match: Match) -> Samples | None:
     return Samples(design=design, b=b, a=a) if a and b else None
 
 
-def unpaired_samples(match: Match, metric: str, drift_ratio: float) -> Samples | None:
-    """Values of the processes, else the two intervals; None where a side has neither."""
-    b, a = (side.evidence.values.get(metric, ()) for side in (match.b, match.a))
-    if a and b:
-        return Samples(design=SEQUENTIAL, b=b, a=a, drift_ratio=drift_ratio)
+def unpaired_samples(
+    match: Match, metric: str, machine: Difference | None, session: Difference | None = None
+) -> Samples | None:
+    """The two medians with their intervals, else values of the processes; None without either."""
+    if machine is not None and metric_kinds.is_rate(metric):
+        machine = replace(machine, centre=-machine.centre)
     b_own, a_own = (
         side.summary and side.summary.metrics.get(metric) for side in (match.b, match.a)
     )
-    if b_own and a_own and None not in (b_own.low, a_own.low):
-        return Samples(design=SEQUENTIAL, intervals=(b_own, a_own), drift_ratio=drift_ratio)
-    return None
+    if b_own and a_own and None not in (b_own.high, a_own.high):
+        own = b_own, a_own
+        return Samples(design=SEQUENTIAL, intervals=own, machine=machine, session=session)
+    b, a = (side.evidence.values.get(metric, ()) for side in (match.b, match.a))
+    return Samples(design=SEQUENTIAL, b=b, a=a, machine=machine) if a and b else None
 
 
-def drift_ratio(match: Match, across: Collection[str]) -> float | None:
-    """The slowest over the fastest reference workload of both sides, less 1; None without one.
+def machine_change(match: Match, metric: str, across: Collection[str]) -> Difference | None:
+    """A's over B's speed of the machine by its reference workloads; None without any.
 
-    Where machines are compared, only what each drifted by itself counts.
+    Where machines are compared, that they differ is the point, and only how well each is known
+    counts.
     """
-    sides = [reference_ns(side) for side in (match.a, match.b)]
-    if not all(sides):
-        return None
-    if "hardware" in across:
-        return math.prod(max(times) / min(times) for times in sides) - 1
-    times = [time for side in sides for time in side]
-    return max(times) / min(times) - 1
+    a, b = (side.evidence.canaries_ns for side in (match.a, match.b))
+    change = reference_floor_change if metric == metric_kinds.FLOOR else reference_change
+    found = change(a, b)
+    return found and (replace(found, centre=0.0) if "hardware" in across else found)
+
+
+def session_change(
+    match: Match, metric: str, sessions: Sequence[Sequence[StoredTrial]], across: Collection[str]
+) -> Difference | None:
+    """What sessions of A's code differ by, from A's and others of it; None for fewer than three."""
+    same = [one.b for trials in sessions for one in pair_up([match.a], trials, across)[0]]
+    found = [
+        (one.summary.metrics[metric], reference_level(one.evidence.canaries_ns))
+        for one in (match.a, *same)
+        if one.summary is not None and metric in one.summary.metrics
+    ]
+    levels = [level for _, level in found if level is not None]
+    usable = len(levels) == len(found) and metric != metric_kinds.FLOOR
+    sign = -1.0 if metric_kinds.is_rate(metric) else 1.0
+    references = [sign * level for level in levels] if usable else []
+    return session_spread([estimate for estimate, _ in found], references)
 
 
 def reference_ns(stored: StoredTrial) -> list[float]:
@@ -142,17 +177,18 @@ def delta_ratio(match: Match) -> float:
     return max(DELTA_RATIO if result is None else result.delta_ratio for result in results)
 
 
-def alpha(match: Match, family: int) -> float:
+def alpha(match: Match, samples: Samples, family: int) -> float:
     """The error rate of one of `family` comparisons that are read together.
 
-    Bonferroni's, after the interim analyses of each side.
+    Bonferroni's, after the interim analyses of each side's ratios; intervals of medians hold in
+    spite of them.
     """
-    return _alpha_left(match) / family
+    return (ALPHA if samples.intervals else _alpha_left(match)) / family
 
 
-def after_interim_analyses(match: Match, p_value: float | None) -> float | None:
+def after_interim_analyses(match: Match, samples: Samples, p_value: float | None) -> float | None:
     """A p-value scaled so that 5 % stays 5 % in spite of each side's interim analyses."""
-    return None if p_value is None else min(1.0, p_value * ALPHA / _alpha_left(match))
+    return None if p_value is None else min(1.0, p_value * ALPHA / alpha(match, samples, 1))
 
 
 def _alpha_left(match: Match) -> float:

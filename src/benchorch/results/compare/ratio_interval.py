@@ -3,19 +3,43 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from statistics import NormalDist
 
 from benchorch.domain.estimate import Estimate
+from benchorch.results.compare.machine_change import Difference
 from benchorch.stats.quantiles import ALPHA
 
 
-def ratio_interval(above: Estimate, below: Estimate, *, alpha: float) -> tuple[float, float] | None:
-    """Ends of ``log(above / below)``; None where a side has no interval, or one with a zero in it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioInterval:
+    """Ends of a logarithm of a ratio, and the p-value of the ratio being 1."""
+
+    low: float
+    high: float
+    p_value: float
+
+
+def ratio_interval(
+    above: Estimate,
+    below: Estimate,
+    *,
+    alpha: float,
+    machine: Difference | None = None,
+    session: Difference | None = None,
+) -> RatioInterval | None:
+    """The interval of ``log(above / below)``; None where a side has none, or one with a zero in it.
 
     Estimator: the distances from each estimate to the end that matters, on logarithms, added as
     independent standard errors are; for another error rate than that of the two intervals, scaled
     as a normal's would be. It keeps whatever asymmetry the two intervals have. Swapping the two
-    mirrors it.
+    mirrors it. What the machine changed by may be in the ratio wholly or not at all: the interval
+    holds both the ratio as it is and the ratio less that change. Where several sessions show which
+    of the two repeats better, it holds that one.
+
+    Args:
+        machine: ``log(above / below)`` of the machine's own speed; None where it does not count.
+        session: what else sessions differ by; None where it is not known.
 
     Source
     ------
@@ -26,10 +50,43 @@ def ratio_interval(above: Estimate, below: Estimate, *, alpha: float) -> tuple[f
         return None
     low, mid, high, other_low, other_mid, other_high = (math.log(end or 1) for end in ends)
     scale = _z(alpha) / _z(ALPHA)
-    centre = mid - other_mid
-    down = scale * math.hypot(mid - low, other_high - other_mid)
-    up = scale * math.hypot(high - mid, other_mid - other_low)
-    return centre - down, centre + up
+    among = 0.0 if session is None else session.reach(alpha)
+    down = math.hypot(scale * (mid - low), scale * (other_high - other_mid), among)
+    up = math.hypot(scale * (high - mid), scale * (other_mid - other_low), among)
+    found = [_Shifted(mid - other_mid, down, up)]
+    if machine is not None and (session is None or session.explained):
+        more = machine.reach(alpha)
+        shifted = mid - other_mid - machine.centre
+        found.append(_Shifted(shifted, math.hypot(down, more), math.hypot(up, more)))
+        found = found if session is None else found[1:]
+    return RatioInterval(
+        low=min(one.centre - one.down for one in found),
+        high=max(one.centre + one.up for one in found),
+        p_value=_p_value(found, alpha),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shifted:
+    """A centre with the distances of its interval's ends."""
+
+    centre: float
+    down: float
+    up: float
+
+    def deviations(self) -> float:
+        """How many half-widths it is away from 0, with its sign."""
+        towards = self.down if self.centre > 0 else self.up
+        if towards == 0:
+            return math.copysign(math.inf, self.centre) if self.centre else 0.0
+        return self.centre / towards
+
+
+def _p_value(found: list[_Shifted], alpha: float) -> float:
+    away = [one.deviations() for one in found]
+    if min(away) <= 0 <= max(away):
+        return 1.0
+    return 2 * NormalDist().cdf(-min(map(abs, away)) * _z(alpha))
 
 
 def _z(alpha: float) -> float:

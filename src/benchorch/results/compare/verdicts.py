@@ -2,8 +2,9 @@
 
 Every case has a verdict at the table's own error rate, or a reason why there is none. Two sides
 measured in the same processes are compared by their pairs. All others are unpaired: between them
-the machine may have changed, so their interval is widened by the drift of the reference workloads
-of both sides; without reference workloads there is no verdict.
+the machine may have changed, so their interval also holds the ratio less what the reference
+workloads changed by, and what sessions of the same code differ by, where that is known; without
+reference workloads there is no verdict.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from benchorch.results.compare.compatibility import (
     baseline_differences,
     differences,
 )
+from benchorch.results.compare.machine_change import Difference
 from benchorch.results.compare.matching import Match
 from benchorch.results.compare.pairing import Samples
 from benchorch.results.compare.stored_run import StoredTrial
@@ -47,6 +49,8 @@ class MetricVerdict:
         design: ``alternated``, ``adjacent``, either of them ``via baseline``, ``sequential``,
             ``exact`` or empty.
         drift_ratio: the drift of the reference workloads, where that counts.
+        session_ratio: by which share sessions of the same code may differ besides; None where
+            fewer than three are known.
         p_value, adjusted_p_value: of no difference beyond the drift; after Holm over the table.
         refused_for: the fields in which the two differ and must not.
         is_evidence: whether the interval is conclusive; not where a side never reached a steady
@@ -63,6 +67,7 @@ class MetricVerdict:
     remedy: str = ""
     design: str = ""
     drift_ratio: float | None = None
+    session_ratio: float | None = None
     p_value: float | None = None
     adjusted_p_value: float | None = None
     refused_for: tuple[FieldDifference, ...] = ()
@@ -92,6 +97,7 @@ def compare_cases(
     *,
     across: Collection[str] = (),
     delta_ratio: float | None = None,
+    sessions: Sequence[Sequence[StoredTrial]] = (),
 ) -> tuple[MetricVerdict, ...]:
     """The verdict of each case; together they err no more often than one comparison would.
 
@@ -99,8 +105,11 @@ def compare_cases(
         cases: two trials and the metric to compare them by.
         across: factors that may differ: they are the point of the comparison.
         delta_ratio: the equivalence margin; None takes the trials' own.
+        sessions: trials of other sessions of A's code on the same machine.
     """
-    opened = [_Case(match, metric, frozenset(across), delta_ratio) for match, metric in cases]
+    opened = [
+        _Case(match, metric, frozenset(across), delta_ratio, sessions) for match, metric in cases
+    ]
     refused = [case.refusal() for case in opened]
     estimated = [
         refusal is None and not pairing.is_exact(case.match, case.metric)
@@ -126,6 +135,7 @@ class _Case:
     metric: str
     across: frozenset[str]
     delta_ratio: float | None
+    sessions: Sequence[Sequence[StoredTrial]] = ()
 
     def refusal(self) -> MetricVerdict | None:
         """Why these two cannot be compared at all, or None where they can."""
@@ -145,7 +155,7 @@ class _Case:
             )
         if self._a is None or self._b is None:
             return self._outcome(reason=_missing(self.metric, self._a, self._b))
-        if self._is_unpaired() and metric_kinds.drifts(self.metric) and self._drift_ratio() is None:
+        if self._is_unpaired() and metric_kinds.drifts(self.metric) and self._machine() is None:
             return self._outcome(
                 ratio=_bare_ratio(self._a, self._b),
                 reason=_no_reference_workload(self.match),
@@ -160,7 +170,7 @@ class _Case:
             return self._exact()
         samples = self._samples()
         found = samples and samples.compare(
-            delta_ratio=self._delta_ratio(), alpha=pairing.alpha(self.match, family)
+            delta_ratio=self._delta_ratio(), alpha=pairing.alpha(self.match, samples, family)
         )
         if not samples or not found:
             return self._outcome(
@@ -177,7 +187,8 @@ class _Case:
             remedy=remedy or (_more(self.match) if verdict == INCONCLUSIVE else ""),
             design=samples.design,
             drift_ratio=samples.drift_ratio or None,
-            p_value=pairing.after_interim_analyses(self.match, found.p_value),
+            session_ratio=None if samples.session is None else samples.session.largest_ratio,
+            p_value=pairing.after_interim_analyses(self.match, samples, found.p_value),
             is_evidence=not warning,
         )
 
@@ -217,16 +228,19 @@ class _Case:
         if self.metric == metric_kinds.SPEEDUP:
             return pairing.speedup_samples(self.match)
         paired = pairing.paired_samples(self.match) if self.metric == metric_kinds.LATENCY else None
-        drift = self._drift_ratio() if metric_kinds.drifts(self.metric) else None
-        return paired or pairing.unpaired_samples(self.match, self.metric, drift or 0.0)
+        machine = session = None
+        if metric_kinds.drifts(self.metric):
+            machine = self._machine()
+            session = pairing.session_change(self.match, self.metric, self.sessions, self.across)
+        return paired or pairing.unpaired_samples(self.match, self.metric, machine, session)
 
     def _is_unpaired(self) -> bool:
         exact = pairing.is_exact(self.match, self.metric)
         samples = None if exact else self._samples()
         return samples is not None and samples.design == SEQUENTIAL
 
-    def _drift_ratio(self) -> float | None:
-        return pairing.drift_ratio(self.match, self.across)
+    def _machine(self) -> Difference | None:
+        return pairing.machine_change(self.match, self.metric, self.across)
 
     def _delta_ratio(self) -> float:
         return pairing.delta_ratio(self.match) if self.delta_ratio is None else self.delta_ratio

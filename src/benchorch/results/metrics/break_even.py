@@ -9,7 +9,6 @@ from dataclasses import replace
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.result import TrialResult
 from benchorch.stats.between_processes import over_processes, primary_ns
-from benchorch.stats.mean_of_processes import mean
 from benchorch.stats.pairs import pairs
 from benchorch.units import ns_to_s
 
@@ -46,8 +45,15 @@ def break_even_warnings(result: TrialResult, baseline: TrialResult | None) -> It
     took = f"The {built_s:.3g} s of its build"
     if saved.value <= 0:
         yield f"{took} never pay off: it is not faster than the baseline."
-    elif saved.low is not None and saved.low <= 0:
+    elif _least(saved) <= 0:
         yield f"{took} may never pay off: what a query saves cannot be told from nothing."
+
+
+def _least(saved: Estimate) -> float:
+    """What is saved at least: by the interval, or where there is none by what was seen."""
+    if saved.low is not None:
+        return saved.low
+    return saved.value if saved.seen is None else saved.seen[0]
 
 
 def _built_s(result: TrialResult) -> float | None:
@@ -65,7 +71,7 @@ def _saved_s(result: TrialResult, baseline: TrialResult | None) -> Estimate | No
     met = pairs(result.valid)
     if met:
         saved = [ns_to_s(pair.theirs - pair.ours) for pair in met]
-        return mean(saved, of="paired differences", unit="s", alpha=result.stop_alpha)
+        return over_processes(saved, unit="s")
     if baseline is None or baseline.trial_id == result.trial_id:
         return None
     if not (_steady(result) and _steady(baseline)):
@@ -79,7 +85,7 @@ def _steady(result: TrialResult) -> bool:
 
 def _headline_s(result: TrialResult) -> Estimate | None:
     headlines = [ns_to_s(primary_ns(process)) for process in result.valid]
-    return over_processes(headlines, unit="s", alpha=result.stop_alpha)
+    return over_processes(headlines, unit="s")
 
 
 def _difference(first: Estimate | None, second: Estimate | None) -> Estimate | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy import float64
@@ -12,61 +13,75 @@ from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.stats.autocorrelation import independent, independent_n
 from benchorch.stats.between_processes import over_processes, steady_queries_ns
-from benchorch.stats.heavy_tailed_mean import mean_over_processes
-from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO, minimum_n, quantile, sample_quantile
+from benchorch.stats.clustered_quantiles import pooled_quantile
+from benchorch.stats.heavy_tailed_mean import is_heavy, mean_over_processes
+from benchorch.stats.quantiles import LEVEL_RATIO, minimum_n, sample_quantile
 from benchorch.stats.steady_state import median
 from benchorch.units import NS_PER_MS, ns_to_s
 
 TAILS = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 LEAST_UNDISTURBED = 30
+FLOOR = 0.01
+LEAST_FOR_FLOOR = 10
 
 
-def latency_metrics(
-    processes: Sequence[ProcessRecord], alpha: float = ALPHA
-) -> Mapping[str, Estimate]:
+def latency_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estimate]:
     """Every estimate that the steady blocks of these processes allow, by its metric's name.
 
     Processes that observed nothing do not count; without any there is no metric. Blocks whose
     calls were all there at once have a throughput and no latency of single queries.
-
-    Parameters
-    ----------
-    alpha : float
-        Error rate of intervals over processes: see `over_processes`.
     """
     seen = [process for process in processes if process.observations.durations_ns]
     if not seen:
         return {}
-    found = dict(_shared(seen, alpha))
+    found = dict(_shared(seen))
     if not any(process.observations.at_once for process in seen):
-        found.update(_of_queries(seen, alpha))
+        found.update(_of_queries(seen))
     return {name: estimate for name, estimate in found.items() if estimate is not None}
 
 
-def _shared(
-    processes: Sequence[ProcessRecord], alpha: float
-) -> Iterator[tuple[str, Estimate | None]]:
+def _shared(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estimate | None]]:
     """What every closed scenario has."""
     for name in ("cpu", "device", "issue"):
-        yield f"{name}_ms/p50", beside_ms(processes, f"{name}_ns", alpha)
-    rates = throughput(processes)
-    yield (
-        "throughput_items_per_s/mean",
-        over_processes(rates, unit="items_per_s", alpha=alpha),
-    )
+        yield f"{name}_ms/p50", beside_ms(processes, f"{name}_ns")
+    yield "throughput_items_per_s/mean", _rate(processes)
     yield "time_to_steady_s/p50", time_to_steady_s(processes)
 
 
-def _of_queries(
-    processes: Sequence[ProcessRecord], alpha: float
-) -> Iterator[tuple[str, Estimate | None]]:
+def _of_queries(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estimate | None]]:
     """What needs one query after the other."""
-    yield "latency_ms/p50", over_processes(median_ms(processes), unit="ms", alpha=alpha)
-    yield from ((f"latency_ms/{name}", tail) for name, tail in tails_ms(processes, alpha))
-    yield "latency_ms/best", best_ms(processes)
     samples = [queries_ms(process) for process in processes]
-    yield "latency_ms/mean", mean_over_processes(samples, unit="ms", alpha=alpha)
-    yield "undisturbed_latency_ms/p50", undisturbed_ms(processes, alpha)
+    yield "latency_ms/p50", over_processes(median_ms(processes), unit="ms")
+    yield from ((f"latency_ms/{name}", tail) for name, tail in tails_ms(processes))
+    yield "latency_ms/p01", floor_ms(samples)
+    yield "latency_ms/best", best_ms(processes)
+    yield "latency_ms/mean", mean_over_processes(samples, unit="ms")
+    yield "undisturbed_latency_ms/p50", undisturbed_ms(processes)
+
+
+def _rate(processes: Sequence[ProcessRecord]) -> Estimate | None:
+    """Items per second; without an interval where the calls have no mean that could have one."""
+    found = over_processes(throughput(processes), unit="items_per_s")
+    if found is None or any(process.observations.at_once for process in processes):
+        return found
+    if not is_heavy([queries_ms(process) for process in processes]):
+        return found
+    return replace(found, low=None, high=None, method="items over time; its tail has no mean")
+
+
+def floor_ms(samples: Sequence[NDArray[float64]]) -> Estimate | None:
+    """The floor: the median over processes of the first percentile of each one's queries.
+
+    It moves with what every query has to do and hardly with what disturbs some of them, so that it
+    repeats from session to session where the median does not; what slows a share of the queries
+    only is not in it. None where a process has fewer than `LEAST_FOR_FLOOR` queries.
+
+    Source: Chen and Revels, *Robust benchmarking in noisy environments*, 2016, on the minimum; the
+    percentile depends less on how many queries there are.
+    """
+    if min(sample.size for sample in samples) < LEAST_FOR_FLOOR:
+        return None
+    return over_processes([sample_quantile(sample, FLOOR) for sample in samples], unit="ms")
 
 
 def median_ms(processes: Sequence[ProcessRecord]) -> list[float]:
@@ -79,15 +94,13 @@ def queries_ms(process: ProcessRecord) -> NDArray[float64]:
     return steady_queries_ns(process.observations, process.steady_from) / NS_PER_MS
 
 
-def tails_ms(
-    processes: Sequence[ProcessRecord], alpha: float = ALPHA
-) -> Iterator[tuple[str, Estimate | None]]:
+def tails_ms(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estimate | None]]:
     """Each tail quantile of single queries, by its name; None where it cannot be estimated.
 
     Where every one of several processes has as many independent queries as its own quantile
     needs, they are combined as processes. Otherwise all queries are pooled, if they may be counted
-    as independent: within processes, and of the process they come from. Blocks of several queries
-    have no quantile per query.
+    as independent within processes, and count for what they are worth between them. Blocks of
+    several queries have no quantile per query.
     """
     if any(process.observations.queries_per_block != 1 for process in processes):
         return
@@ -97,13 +110,9 @@ def tails_ms(
     for name, ratio in TAILS.items():
         if len(samples) > 1 and least >= minimum_n(ratio):
             own = [sample_quantile(sample, ratio) for sample in samples]
-            yield name, over_processes(own, unit="ms", alpha=alpha)
+            yield name, over_processes(own, unit="ms")
         else:
-            yield name, _pooled(samples, ratio) if poolable else None
-
-
-def _pooled(samples: Sequence[NDArray[float64]], quantile_ratio: float) -> Estimate | None:
-    return quantile(np.concatenate(samples), quantile_ratio, unit="ms")
+            yield name, pooled_quantile(samples, ratio, unit="ms") if poolable else None
 
 
 def best_ms(processes: Sequence[ProcessRecord]) -> Estimate:
@@ -123,7 +132,7 @@ def best_ms(processes: Sequence[ProcessRecord]) -> Estimate:
     )
 
 
-def undisturbed_ms(processes: Sequence[ProcessRecord], alpha: float = ALPHA) -> Estimate | None:
+def undisturbed_ms(processes: Sequence[ProcessRecord]) -> Estimate | None:
     """The headline over the blocks in which the process was never switched out.
 
     None where a process has fewer than 30 of them: long calls are nearly always interrupted.
@@ -135,12 +144,10 @@ def undisturbed_ms(processes: Sequence[ProcessRecord], alpha: float = ALPHA) -> 
         if calm.size < LEAST_UNDISTURBED:
             return None
         medians.append(float(median(calm)))
-    return over_processes(medians, unit="ms", alpha=alpha)
+    return over_processes(medians, unit="ms")
 
 
-def beside_ms(
-    processes: Sequence[ProcessRecord], field: str, alpha: float = ALPHA
-) -> Estimate | None:
+def beside_ms(processes: Sequence[ProcessRecord], field: str) -> Estimate | None:
     """The median per query of what was read beside each block: CPU, device or issue time.
 
     None where a process has not read it.
@@ -152,7 +159,7 @@ def beside_ms(
         if not series:
             return None
         medians.append(float(median(series)) / observed.queries_per_block / NS_PER_MS)
-    return over_processes(medians, unit="ms", alpha=alpha)
+    return over_processes(medians, unit="ms")
 
 
 def time_to_steady_s(processes: Sequence[ProcessRecord]) -> Estimate | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy import float64, int64
@@ -15,8 +17,9 @@ from benchorch.stats.binomial_bound import ExceedanceCount, Target, TargetStatus
 from benchorch.stats.correlated_quantiles import correlated_quantile, correlation_time
 from benchorch.stats.peak_rate import LEVEL_RATIO as BELIEF_LEVEL_RATIO
 from benchorch.stats.peak_rate import Belief, belief, never, probe
-from benchorch.stats.quantiles import ALPHA, minimum_n
+from benchorch.stats.quantiles import ALPHA, minimum_n, sample_quantile
 from benchorch.stats.queueing import LoadPhase, overloaded, stretches
+from benchorch.stats.student import student_t
 from benchorch.units import NS_PER_MS
 
 TAILS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
@@ -24,12 +27,13 @@ P50_AND_P99 = {"p50": 0.5, "p99": 0.99}
 
 WRONG_OVERLOADS = 0.01
 
+LONG_TIMES = 100
+"""Correlation times from which a process's own quantile is of the queue and not of its start."""
+
 CAPACITY, OFFERED, CONFIRMATION = "capacity", "offered", "confirmation"
 
 
-def load_metrics(
-    processes: Sequence[ProcessRecord], alpha: float = ALPHA
-) -> Mapping[str, Estimate]:
+def load_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estimate]:
     """Every estimate of responses under load that these processes allow, by its metric's name.
 
     Responses count from when a query was due. They, and what they consist of, are given where each
@@ -40,17 +44,15 @@ def load_metrics(
     ----------
     processes : sequence of ProcessRecord
         Those without loads do not count.
-    alpha : float
-        Error rate of intervals over processes: see `over_processes`.
     """
     seen = seen_under_load(processes)
     mains = at_one_rate(seen)
     found: dict[str, Estimate | None] = {
-        "capacity_per_s/mean": over_processes(_capacities(seen), unit="per_s", alpha=alpha),
-        "target_rate_per_s/max": _target_rate(seen, alpha),
+        "capacity_per_s/mean": over_processes(_capacities(seen), unit="per_s"),
+        "target_rate_per_s/max": _target_rate(seen),
     }
     if mains:
-        found.update(_of_one_rate(mains, alpha))
+        found.update(_of_one_rate(mains))
     return {name: estimate for name, estimate in found.items() if estimate is not None}
 
 
@@ -68,40 +70,71 @@ def at_one_rate(seen: Sequence[Observations]) -> list[LoadPhase]:
     return [one[0] for one in found] if all(len(one) == 1 for one in found) else []
 
 
-def _of_one_rate(mains: Sequence[LoadPhase], alpha: float) -> Iterator[tuple[str, Estimate | None]]:
+def _of_one_rate(mains: Sequence[LoadPhase]) -> Iterator[tuple[str, Estimate | None]]:
     settled = [main.settled() for main in mains]
     offered = [rate for s in settled if (rate := s.offered_per_s())]
     achieved = [rate for s in settled if (rate := s.achieved_per_s())]
-    yield "offered_per_s/mean", over_processes(offered, unit="per_s", alpha=alpha)
-    yield "achieved_per_s/mean", over_processes(achieved, unit="per_s", alpha=alpha)
+    yield "offered_per_s/mean", over_processes(offered, unit="per_s")
+    yield "achieved_per_s/mean", over_processes(achieved, unit="per_s")
     for name, ratio in P50_AND_P99.items():
         served = [[to_ms(s.duration_ns)] for s in settled]
-        yield f"service_ms/{name}", quantile_over(served, ratio, alpha)
+        yield f"service_ms/{name}", quantile_over(served, ratio)
     if unstable(mains):
         return
     for name, ratio in P50_AND_P99.items():
         waited = [[to_ms(s.queueing_ns)] for s in settled]
-        yield f"queueing_ms/{name}", quantile_over(waited, ratio, alpha)
+        yield f"queueing_ms/{name}", quantile_over(waited, ratio)
     for name, ratio in TAILS.items():
         responses = [[to_ms(s.response_ns)] for s in settled]
-        yield f"response_ms/{name}", quantile_over(responses, ratio, alpha)
+        yield f"response_ms/{name}", quantile_over(responses, ratio)
 
 
 def quantile_over(
-    processes: Sequence[Sequence[NDArray[float64]]], quantile_ratio: float, alpha: float = ALPHA
+    processes: Sequence[Sequence[NDArray[float64]]], quantile_ratio: float
 ) -> Estimate | None:
     """A quantile, in milliseconds, of several processes' runs; None where n does not allow one.
 
-    Where every one of several processes has queries enough for its own quantile, they are combined
-    as processes. Otherwise all runs are taken together, as far as their correlation allows.
+    Where every one of three or more processes has queries enough for its own, they are combined
+    as processes; with an interval where each of them is `LONG_TIMES` correlation times long. In a
+    shorter one a queue has not been as long as it can get: every process is low in the same way,
+    and there is a lower limit only. Otherwise all runs are taken together, as far as their
+    correlation allows.
     """
     pooled = [np.concatenate(runs) for runs in processes if runs]
     enough = minimum_n(quantile_ratio)
-    if len(pooled) > 1 and min(values.size for values in pooled) >= enough:
-        own = [float(np.quantile(values, quantile_ratio)) for values in pooled]
-        return over_processes(own, unit="ms", alpha=alpha)
-    runs = [run for process in processes for run in process]
-    return correlated_quantile(runs, quantile_ratio, unit="ms") if runs else None
+    if len(pooled) > 2 and min(values.size for values in pooled) >= enough:
+        own = [sample_quantile(values, quantile_ratio) for values in pooled]
+        found = over_processes(own, unit="ms")
+        shortest = min(_times(runs, quantile_ratio) for runs in processes if runs)
+        if found is None or shortest >= LONG_TIMES:
+            return found
+    else:
+        runs = [run for process in processes for run in process]
+        found = correlated_quantile(runs, quantile_ratio, unit="ms") if runs else None
+        if found is None or found.low is not None:
+            return found
+    return _at_least(found, [run for runs in processes for run in runs], quantile_ratio)
+
+
+def _times(runs: Sequence[NDArray[float64]], quantile_ratio: float) -> float:
+    """How many correlation times of a quantile a process lasted."""
+    return sum(run.size for run in runs) / correlation_time(runs, quantile_ratio)
+
+
+def _at_least(found: Estimate, runs: Sequence[NDArray[float64]], quantile_ratio: float) -> Estimate:
+    """The same with a lower limit only.
+
+    Estimator: the quantile at the lower end of the interval of its share (Woodruff), for one
+    observation in each correlation time.
+    """
+    values = np.concatenate(runs)
+    count = max(values.size / correlation_time(runs, quantile_ratio), 1.0)
+    spread = math.sqrt(quantile_ratio * (1 - quantile_ratio) / count)
+    low = sample_quantile(values, max(quantile_ratio - student_t(ALPHA, count) * spread, 0.0))
+    method = f"{found.method}; too few correlation times for more than a lower limit"
+    return replace(
+        found, low=min(low, found.value), high=None, seen=None, at_least=True, method=method
+    )
 
 
 def unstable(mains: Sequence[LoadPhase]) -> bool:
@@ -126,7 +159,7 @@ def capacity_of(observed: Observations) -> LoadPhase | None:
     return found[-1] if found else None
 
 
-def _target_rate(seen: Sequence[Observations], alpha: float) -> Estimate | None:
+def _target_rate(seen: Sequence[Observations]) -> Estimate | None:
     """The highest rate at which the target holds; None where nobody looked at several."""
     found = [peak for observed in seen if (peak := peak_of(observed)) is not None]
     if len(found) == 1:
@@ -140,7 +173,7 @@ def _target_rate(seen: Sequence[Observations], alpha: float) -> Estimate | None:
             unit="per_s",
             method="probabilistic bisection; credible interval",
         )
-    return over_processes([peak.value for peak in found], unit="per_s", alpha=alpha)
+    return over_processes([peak.value for peak in found], unit="per_s")
 
 
 def peak_of(observed: Observations) -> Belief | None:

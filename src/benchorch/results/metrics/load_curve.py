@@ -133,7 +133,7 @@ def _point(group: Group, *, unstable: bool) -> LoadPoint:
 
 
 def _with_interval(estimate: Estimate | None) -> Estimate | None:
-    return None if estimate is None or estimate.low is None else estimate
+    return None if estimate is None or estimate.high is None else estimate
 
 
 def _responses_ms(s: LoadPhase) -> NDArray[float64]:

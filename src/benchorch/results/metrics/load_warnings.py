@@ -22,7 +22,7 @@ from benchorch.results.metrics.load import (
 )
 from benchorch.stats.binomial_bound import Target, TargetStatus, target_of
 from benchorch.stats.peak_rate import never
-from benchorch.stats.quantiles import minimum_n
+from benchorch.stats.quantiles import minimum_n, sample_quantile
 from benchorch.stats.queueing import LoadPhase, disagreement_ratio, lateness_ns, steady, stretches
 from benchorch.units import NS_PER_MS, NS_PER_US, format_ms
 
@@ -136,7 +136,7 @@ def _late(seen: Sequence[Observations]) -> Iterator[str]:
     limited = 0.0
     offered = [s for o in seen for s in stretches(o) if s.load.purpose != CAPACITY]
     for s in offered:
-        late_ns = float(np.quantile(lateness_ns(s), 0.99))
+        late_ns = sample_quantile(lateness_ns(s), 0.99)
         typical_ns = float(np.median(s.settled().response_ns))
         if late_ns > min(MOST_LATE_NS, MOST_LATE_RATIO * typical_ns):
             limited = max(limited, late_ns)
@@ -167,11 +167,10 @@ def _few(mains: Sequence[LoadPhase]) -> Iterator[str]:
             f"There is no p99: it takes {minimum_n(0.99)} queries after the first tenth of the "
             "time: try a longer scenario.duration_s."
         )
-    elif p99.low is None:
+    elif p99.at_least:
         yield (
-            "p99 has no interval: waiting times of neighbours resemble each other, and too few "
-            "are independent: try a longer scenario.duration_s, or several processes with "
-            "stopping=quick."
+            "p99 is a lower limit: waiting times of neighbours resemble each other, and the runs "
+            "are too short for how long: try a longer scenario.duration_s, or a lower rate."
         )
 
 

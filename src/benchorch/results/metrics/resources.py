@@ -99,7 +99,7 @@ def _overlap(splits: Sequence[TransferBreakdown]) -> Estimate | None:
         value=1.0 - left.value,
         low=None if left.high is None else 1.0 - left.high,
         high=None if left.low is None else 1.0 - left.low,
-        method="1 less end to end over the sum of stages; t on logarithms of that ratio",
+        method="1 less end to end over the sum of stages; order statistics",
     )
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.stats.autocorrelation import independent, integrated_time
-from benchorch.stats.between_processes import steady_queries_ns, student_t
+from benchorch.stats.between_processes import steady_queries_ns
 from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO, quantile
+from benchorch.stats.student import student_t
 from benchorch.units import NS_PER_MS
 
 if TYPE_CHECKING:

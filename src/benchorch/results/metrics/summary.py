@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from benchorch.domain.estimate import Estimate, Summary
+from benchorch.domain.estimate import Comparison, Estimate, Summary
 from benchorch.domain.result import TrialResult
 from benchorch.progress import Say, counted, silent
 from benchorch.results.metrics.cost import usd_per_million_items
-from benchorch.results.metrics.latency import latency_metrics
+from benchorch.results.metrics.latency import latency_metrics, median_ms, throughput
 from benchorch.results.metrics.load import load_metrics
 from benchorch.results.metrics.resources import resource_metrics, resource_warnings
 from benchorch.results.metrics.speedup import Question, answered_alone, question, speedups
 from benchorch.results.metrics.warnings import profile_warnings, trial_warnings
 from benchorch.stats.between_processes import over_processes
+from benchorch.stats.moderated_variance import UsualSpread, usual_spread
 from benchorch.stats.quantiles import LEVEL_RATIO
+
+LATENCY, RATE = "latency_ms/p50", "throughput_items_per_s/mean"
+FEW_PROCESSES = (3, 4)
+"""Their intervals are moderated by the spreads of the other trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +32,16 @@ class TrialFindings:
         summary: everything but the comparison.
         asked: what is to be compared; None where nothing is.
         baseline_id: the trial it is to be compared with, or None.
+        machine: where it ran; trials of one machine lend each other their spread.
+        medians_ms, rates_per_s: of each process that counts, where queries come one by one.
     """
 
     summary: Summary
     asked: Question | None
     baseline_id: str | None
+    machine: str = ""
+    medians_ms: Sequence[float] = ()
+    rates_per_s: Sequence[float] = ()
 
     def alone(self) -> Summary:
         """With its comparison, as if that were the only one."""
@@ -42,7 +52,11 @@ class TrialFindings:
 def finding(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
     """What follows from these two; from the same two always the same."""
     metrics = metrics_of(result, baseline)
+    one_by_one = LATENCY in metrics
     return TrialFindings(
+        machine=str(result.environment.get("host", "")),
+        medians_ms=median_ms(result.valid) if one_by_one else (),
+        rates_per_s=throughput(result.valid) if one_by_one else (),
         summary=Summary(
             metrics=metrics,
             speedup=None,
@@ -116,15 +130,59 @@ def together(findings: Mapping[str, TrialFindings]) -> dict[str, Summary]:
     one question, which conversion is best. The more of them, the wider their intervals, so that a
     table of identical candidates has a winner no more often than a single comparison has.
     """
-    found = {name: one.summary for name, one in findings.items()}
+    usual = _usual_spreads(findings.values())
+    found = {name: _moderated(one, usual[one.machine]) for name, one in findings.items()}
     families: dict[str, dict[str, Question]] = {}
     for name, one in findings.items():
         if one.asked is not None and one.baseline_id is not None:
             families.setdefault(one.baseline_id, {})[name] = one.asked
-    for family in families.values():
+    for baseline_id, family in families.items():
         for name, comparison in speedups(family).items():
-            found[name] = replace(found[name], speedup=comparison)
+            own, baseline = found[name], found.get(baseline_id)
+            more = tuple(_irreconcilable(own, baseline, comparison)) if baseline else ()
+            found[name] = replace(own, speedup=comparison, warnings=(*own.warnings, *more))
     return found
+
+
+def _irreconcilable(own: Summary, baseline: Summary, comparison: Comparison) -> Iterator[str]:
+    """That the ratio is not the quotient of the two medians beside it, where a reader would see."""
+    ratio, medians = comparison.ratio, [one.metrics.get(LATENCY) for one in (baseline, own)]
+    if ratio.low is None or ratio.high is None or medians[0] is None or medians[1] is None:
+        return
+    quotient = medians[0].value / medians[1].value
+    if not ratio.low <= quotient <= ratio.high:
+        yield (
+            f"The two medians have a quotient of {quotient:.3g}, the pairs a ratio of "
+            f"{ratio.value:.3g}: medians are measured minutes apart and pairs together, so the "
+            "ratio is the better number. For medians that agree with it, try a quieter machine."
+        )
+
+
+def _usual_spreads(findings: Iterable[TrialFindings]) -> dict[str, UsualSpread]:
+    """How much processes of one trial usually differ, on each machine."""
+    medians: dict[str, list[Sequence[float]]] = {}
+    for one in findings:
+        medians.setdefault(one.machine, []).append(one.medians_ms)
+    return {machine: usual_spread(trials) for machine, trials in medians.items()}
+
+
+def _moderated(one: TrialFindings, usual: UsualSpread) -> Summary:
+    """The summary, the intervals of three or four processes moderated by the other trials."""
+    summary = one.summary
+    if usual.assumed or len(one.medians_ms) not in FEW_PROCESSES:
+        return summary
+    metrics = dict(summary.metrics)
+    for name, values in ((LATENCY, one.medians_ms), (RATE, one.rates_per_s)):
+        old = metrics[name]
+        new = over_processes(values, unit=old.unit, usual=usual)
+        if new is not None and old.low is not None:
+            metrics[name] = new
+    rate = metrics[RATE]
+    for name, cost in summary.metrics.items():
+        if cost.unit == "usd" and rate.low and rate.high:
+            by = cost.value * rate.value
+            metrics[name] = replace(cost, low=by / rate.high, high=by / rate.low)
+    return replace(summary, metrics=metrics)
 
 
 def metrics_of(result: TrialResult, baseline: TrialResult | None) -> dict[str, Estimate]:
@@ -149,7 +207,12 @@ def _rehearsal(result: TrialResult) -> Iterator[str]:
 
 def _timings(result: TrialResult) -> Mapping[str, Estimate]:
     loaded = any(process.observations.loads for process in result.valid)
-    return (load_metrics if loaded else latency_metrics)(result.valid, result.stop_alpha)
+    found = dict((load_metrics if loaded else latency_metrics)(result.valid))
+    seen = [process for process in result.processes if process.observations.durations_ns]
+    if LATENCY in found and len(seen) > len(result.valid):
+        every = over_processes(median_ms(seen), unit="ms")
+        found |= {"unrejected_latency_ms/p50": every} if every else {}
+    return found
 
 
 def _costs(result: TrialResult) -> Mapping[str, Estimate]:

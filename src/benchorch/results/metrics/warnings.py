@@ -15,19 +15,22 @@ from benchorch.formatting import interval_text, plural
 from benchorch.results.metrics.latency import median_ms, preempted_ratio, queries_ms
 from benchorch.results.metrics.load_warnings import load_warnings
 from benchorch.stats.autocorrelation import independent_n, lag_one
-from benchorch.stats.between_processes import primary_ns
+from benchorch.stats.between_processes import over_processes, primary_ns
+from benchorch.stats.modes import levels
 from benchorch.stats.pairs import pairs
 from benchorch.stats.periodicity import LEAST_PERIODS, slow_period
 from benchorch.stats.position_effect import position_effect
 from benchorch.stats.quantiles import minimum_n
 from benchorch.stats.variance_components import calls_worth_taking, components
-from benchorch.units import NS_PER_MS, ns_to_s
+from benchorch.units import NS_PER_MS, format_ms, ns_to_s
 
 FIXED = "fixed"
 LEAST_PROCESSES = 5
 MOST_PREEMPTED_RATIO = 0.1
 MOST_OVERHEAD_RATIO = 0.01
 READS_PER_BLOCK = 1000
+MOST_STOLEN_RATIO = 0.02
+MOST_INTERRUPTED_RATIO = 0.5
 WIDE_RATIO = 0.05
 _KNOWN_RATIO = 0.01
 
@@ -51,6 +54,9 @@ def trial_warnings(result: TrialResult, metrics: Mapping[str, Estimate]) -> tupl
         return (*load_warnings(seen), *_of_the_machine(result))
     return (
         *_unsteady(seen, result.stop_reason),
+        *_levels(seen),
+        *_disturbed_inside(seen),
+        *_rejected(metrics),
         *_swinging(seen, result.stop_reason),
         *_of_the_machine(result),
         *_wide(result, metrics),
@@ -110,6 +116,56 @@ def _unsteady(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[
         yield (
             f"No steady state in {unsteady} of {len(processes)} processes, whose every call "
             f"counts: try stopping.{key}, or a quieter machine."
+        )
+
+
+def _levels(processes: Sequence[ProcessRecord]) -> Iterator[str]:
+    """That processes fall into modes: their median is then the one of the commoner."""
+    found = levels(median_ms(processes))
+    if len(found) > 1:
+        shown = ", ".join(f"{level.processes} at {format_ms(level.median)} ms" for level in found)
+        yield (
+            f"Processes run at {len(found)} levels: {shown}. The median is of all of them: try "
+            "more processes, or look for what differs between them, such as memory layout."
+        )
+
+
+def _disturbed_inside(processes: Sequence[ProcessRecord]) -> Iterator[str]:
+    """Processes slowed within their window, which reference workloads around it cannot see.
+
+    By limits that are the same for every process and every trial, whatever the others took.
+    """
+    slowed = [reason for process in processes if (reason := _slowed_by(process))]
+    calm = [process for process in processes if not _slowed_by(process)]
+    if not slowed:
+        return
+    without = over_processes(median_ms(calm), unit="ms")
+    figure = f"without them p50 is {interval_text(without)} ms" if without else "no other is calm"
+    yield (
+        f"{len(slowed)} of {len(processes)} processes were slowed while they measured "
+        f"({', '.join(dict.fromkeys(slowed))}), and count; {figure}: try a quieter machine."
+    )
+
+
+def _slowed_by(process: ProcessRecord) -> str:
+    """What took the processor away within the window, or an empty string."""
+    conditions = process.conditions
+    if (conditions.steal_ratio or 0.0) > MOST_STOLEN_RATIO:
+        return f"more than {_percent(MOST_STOLEN_RATIO)} of the time went to other guests"
+    if conditions.throttled_periods:
+        return "the control group was held back"
+    if preempted_ratio([process]) > MOST_INTERRUPTED_RATIO:
+        return f"more than {_percent(MOST_INTERRUPTED_RATIO)} of the blocks were interrupted"
+    return ""
+
+
+def _rejected(metrics: Mapping[str, Estimate]) -> Iterator[str]:
+    """The headline with the rejected repetitions, beside the one without."""
+    every, counted = metrics.get("unrejected_latency_ms/p50"), metrics.get("latency_ms/p50")
+    if every is not None and counted is not None:
+        yield (
+            f"p50 is {interval_text(counted)} ms without the rejected repetitions and "
+            f"{interval_text(every)} ms with them: where the two differ, try a quieter machine."
         )
 
 

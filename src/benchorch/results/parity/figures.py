@@ -162,7 +162,7 @@ def _ulp_quantiles(pairs: Pairs) -> tuple[float | None, float | None]:
     if any(ref.dtype.kind != "f" or y.dtype != ref.dtype for y, ref in pairs):
         return None, None
     found = [ulp_distances(_sample(y), _sample(ref)) for y, ref in pairs]
-    quantiles = [np.quantile(each, (0.5, 0.99)) for each in found if each.size]
+    quantiles = [np.quantile(each, (0.5, 0.99), method="hazen") for each in found if each.size]
     if not quantiles:
         return None, None
     return float(max(each[0] for each in quantiles)), float(max(each[1] for each in quantiles))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
+from benchorch.formatting import interval_text
 from benchorch.pages.charts import (
     CHARACTER_PX,
     Axis,
@@ -68,12 +69,7 @@ def _cells(point: LoadPoint) -> tuple[str, ...]:
 
 
 def _interval_text(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "–"
-    if estimate.low is None or estimate.high is None:
-        return format_ms(estimate.value)
-    low, high = format_ms(estimate.low), format_ms(estimate.high)
-    return f"{format_ms(estimate.value)} [{low}, {high}]"
+    return "–" if estimate is None else interval_text(estimate)
 
 
 def load_chart(

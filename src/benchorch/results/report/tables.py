@@ -10,9 +10,9 @@ from benchorch.domain.price import Market
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import Kind
-from benchorch.formatting import cell_name, interval_text, plural, varying_labels
+from benchorch.formatting import cell_name, interval_text, is_known, plural, varying_labels
 from benchorch.results.report.execution_text import execution_matters, precision_text
-from benchorch.units import format_bytes, format_ms, format_seconds
+from benchorch.units import format_bytes, format_seconds
 
 
 def plan_text(plan: Plan) -> str:
@@ -38,8 +38,8 @@ def plan_text(plan: Plan) -> str:
 HEADERS = (
     "conversion",
     "p50 ms [95 %]",
-    "p99 ms",
-    "items/s",
+    "p99 ms [95 %]",
+    "items/s [95 %]",
     "build",
     "peak memory",
     "same model?",
@@ -148,7 +148,7 @@ def _cells(result: TrialResult, summary: Summary) -> tuple[str, ...]:
         return (f"{result.failure.kind}", "–", "–", build, "–", "–", "–")
     return (
         interval_text(p50) if p50 else "–",
-        format_ms(p99.value) if p99 else "–",
+        interval_text(p99) if p99 else "–",
         _rate_text(metrics),
         build,
         format_bytes(memory.value) if memory else "–",
@@ -165,7 +165,7 @@ def _rate_text(metrics: Mapping[str, Estimate]) -> str:
     if target is not None:
         return f"≤ {target.value:.4g} in target"
     rate = items or achieved or metrics.get("capacity_per_s/mean")
-    return "–" if rate is None else f"{rate.value:.4g}"
+    return "–" if rate is None else interval_text(rate, "{:.4g}".format)
 
 
 def _build_text(result: TrialResult) -> str:
@@ -194,6 +194,8 @@ def speedup_text(summary: Summary, result: TrialResult) -> str:
     ratio = summary.speedup.ratio
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.3g}×"
+    if not is_known(ratio):
+        return f"not known yet ({plural(ratio.n, 'pair')}) {summary.speedup.verdict}"
     return f"{ratio.value:.3g}× [{ratio.low:.3g}, {ratio.high:.3g}] {summary.speedup.verdict}"
 
 

@@ -8,6 +8,11 @@ import numpy as np
 import pytest
 
 from benchorch.domain.estimate import Estimate
+from benchorch.results.compare.machine_change import (
+    Difference,
+    reference_change,
+    session_spread,
+)
 from benchorch.results.compare.ratio_interval import ratio_interval
 
 
@@ -22,8 +27,8 @@ def test_distances_add_as_standard_errors_do() -> None:
     )
     found = ratio_interval(above, below, alpha=0.05)
     assert found is not None
-    assert found[0] == pytest.approx(math.log(2) - 0.5)  # 0.3 below and 0.4 above
-    assert found[1] == pytest.approx(math.log(2) + 1.0)  # 0.6 above and 0.8 below
+    assert found.low == pytest.approx(math.log(2) - 0.5)  # 0.3 below and 0.4 above
+    assert found.high == pytest.approx(math.log(2) + 1.0)  # 0.6 above and 0.8 below
 
 
 def test_swapping_the_two_mirrors_the_interval() -> None:
@@ -31,7 +36,8 @@ def test_swapping_the_two_mirrors_the_interval() -> None:
     there, back = (ratio_interval(*pair, alpha=0.01) for pair in ((one, other), (other, one)))
     assert there is not None
     assert back is not None
-    assert there == pytest.approx((-back[1], -back[0]))
+    assert (there.low, there.high) == pytest.approx((-back.high, -back.low))
+    assert there.p_value == pytest.approx(back.p_value)
 
 
 def test_a_smaller_error_rate_is_a_wider_interval() -> None:
@@ -39,7 +45,60 @@ def test_a_smaller_error_rate_is_a_wider_interval() -> None:
     wide, narrow = (ratio_interval(*sides, alpha=alpha) for alpha in (0.01, 0.05))
     assert wide is not None
     assert narrow is not None
-    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_what_the_machine_changed_by_may_be_in_the_ratio_or_not() -> None:
+    sides = estimate(1.1, 1.09, 1.11), estimate(1, 0.99, 1.01)
+    still = ratio_interval(*sides, alpha=0.05)
+    changed = ratio_interval(*sides, alpha=0.05, machine=Difference(centre=0.1))
+    assert still is not None
+    assert changed is not None
+    assert still.low > 0
+    assert changed.low == pytest.approx(still.low - 0.1)
+    assert changed.high == pytest.approx(still.high)
+    assert changed.p_value > 0.05 > still.p_value
+
+
+def test_sessions_that_differ_widen_the_interval_on_both_sides() -> None:
+    sides = estimate(1, 0.99, 1.01), estimate(1, 0.99, 1.01)
+    spread = session_spread([estimate(v, v * 0.999, v * 1.001) for v in (1, 1.03, 0.98, 1.01)])
+    assert spread is not None
+    assert spread.freedom == 3
+    assert spread.spread == pytest.approx(math.sqrt(2) * 0.0208, rel=0.02)
+    wide = ratio_interval(*sides, alpha=0.05, session=spread)
+    assert wide is not None
+    assert wide.high == pytest.approx(-wide.low)
+    assert wide.high > spread.reach(0.05)
+
+
+def test_sessions_show_whether_the_reference_workloads_explain_what_they_differ_by() -> None:
+    machine = [0.0, 0.03, -0.02, 0.01]
+    sessions = [estimate(v, v * 0.999, v * 1.001) for v in map(math.exp, machine)]
+    spread = session_spread(sessions, machine)
+    assert spread is not None
+    assert spread.explained
+    sides = estimate(1.05, 1.045, 1.055), estimate(1, 0.995, 1.005)
+    change = Difference(centre=0.03)
+    alone = ratio_interval(*sides, alpha=0.05, machine=change)
+    among = ratio_interval(*sides, alpha=0.05, machine=change, session=spread)
+    assert alone is not None
+    assert among is not None
+    assert among.high < alone.high
+    assert not session_spread(sessions, [0.0, -0.03, 0.02, -0.01]).explained  # type: ignore[union-attr]
+
+
+def test_two_sessions_show_no_spread_of_sessions() -> None:
+    assert session_spread([estimate(1, 0.9, 1.1)] * 2 + [estimate(1, None, None)]) is None
+
+
+@pytest.mark.parametrize("n", [8, 40])
+def test_the_change_of_the_reference_workloads_is_known_better_from_more_of_them(n: int) -> None:
+    rng = np.random.default_rng(n)
+    a, b = (np.exp(0.01 * rng.standard_normal((n, 2))).tolist() for _ in "ab")
+    found = reference_change(a, b)
+    assert found is not None
+    assert found.largest_ratio <= 0.05 / math.sqrt(n)
 
 
 @pytest.mark.parametrize("other", [estimate(1, None, None), estimate(1, 0, 2), estimate(-1, -2, 1)])
@@ -61,5 +120,5 @@ def test_the_ratio_of_two_p90_is_covered() -> None:
         assert below is not None
         found = ratio_interval(above, below, alpha=0.05)
         assert found is not None
-        covered += found[0] <= truth <= found[1]
+        covered += found.low <= truth <= found.high
     assert covered / 2000 >= 0.935

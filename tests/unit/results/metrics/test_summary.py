@@ -152,7 +152,7 @@ def noisy(rng: np.random.Generator, n: int, level_ns: float = 1e6) -> list[int]:
     return [int(x) for x in level_ns * (1 + 0.02 * rng.standard_normal(n))]
 
 
-@pytest.mark.parametrize(("n", "given"), [(73, False), (74, True)])
+@pytest.mark.parametrize(("n", "given"), [(73, False), (300, True)])
 def test_p99_needs_368_independent_steady_calls_over_the_processes(n: int, given: bool) -> None:
     rng = np.random.default_rng(2)
     result = trial(*(process(noisy(rng, n)) for _ in range(5)))
@@ -367,16 +367,19 @@ def test_disturbed_processes_count_nowhere_and_are_told() -> None:
     clean = met(1_000_000, 2_000_000)
     summary = summarise(trial(disturbed, *clean), None)
     assert summary.speedup == summarise(trial(*clean), None).speedup
-    assert summary.metrics == summarise(trial(*clean), None).metrics
+    metrics = dict(summary.metrics)
+    every = metrics.pop("unrejected_latency_ms/p50")
+    assert metrics == summarise(trial(*clean), None).metrics
+    assert every.n == len(clean) + 1
+    assert any("with them" in warning for warning in summary.warnings)
     assert any("measured again" in warning for warning in summary.warnings)
 
 
-def test_the_looks_that_were_taken_widen_every_interval() -> None:
+def test_the_looks_that_were_taken_widen_the_ratio_and_no_median() -> None:
     once = summarise(trial(*met(1_000_000, 2_000_000)), None)
     looked = summarise(trial(*met(1_000_000, 2_000_000), stop_alpha=0.0115), None)
     for name in ("latency_ms/p50", "throughput_items_per_s/mean"):
-        assert looked.metrics[name].value == once.metrics[name].value
-        assert looked.metrics[name].high > once.metrics[name].high  # type: ignore[operator]
+        assert looked.metrics[name] == once.metrics[name]
     assert looked.speedup.ratio.high > once.speedup.ratio.high  # type: ignore[operator, union-attr]
     assert looked.speedup.p_value == once.speedup.p_value  # type: ignore[union-attr]
     assert looked.speedup.adjusted_p_value == pytest.approx(  # type: ignore[union-attr]
@@ -498,7 +501,7 @@ def test_a_clean_trial_leaves_no_doubt() -> None:
         (trial(*five(10**6)[:3], stop_reason="fixed"), "stopping.processes=5"),
         (trial(*five(10**6)[:3]), "Only 3 processes"),
         (trial(*five(10**6), stop_reason="budget_exhausted"), "stopping.budget_s"),
-        (trial(process([10**6] * 9), process([2 * 10**6] * 9)), "known to within"),
+        (trial(*five(10**6), *five(2 * 10**6)), "known to within"),
         (trial(*five(10**6, preempted=[True] * 60)), "interrupted 100 %"),
         (trial(*five(10**5, calls_per_block=7)), "blocks of 7 calls"),
         (trial(*five(10**4)), "reading the clock"),
@@ -565,3 +568,35 @@ def test_a_summary_can_be_stored_and_is_the_same_every_time() -> None:
     again = dataclasses.replace(candidate, processes=tuple(reversed(candidate.processes)))
     other = summarise(again, baseline).metrics["latency_ms/p50"]
     assert other.value == summarise(candidate, baseline).metrics["latency_ms/p50"].value
+
+
+def test_a_ratio_that_is_not_the_quotient_of_the_two_medians_says_why() -> None:
+    candidate = trial(*met(1_000_000, 2_000_000))
+    fits, other = (trial(*five(level), name="baseline") for level in (2_000_000, 5_000_000))
+    for baseline, said in ((fits, False), (other, True)):
+        named = dataclasses.replace(candidate, baseline_id=baseline.trial_id)
+        found = summarise_all({named.trial_id: named, baseline.trial_id: baseline})
+        warnings = found[named.trial_id].warnings
+        assert any("quotient of 5" in warning for warning in warnings) is said
+
+
+def test_a_process_that_was_slowed_inside_its_window_is_told_with_the_median_without_it() -> None:
+    calm, slowed = five(10**6), five(16 * 10**6, preempted=[True] * 60)[:1]
+    warnings = summarise(trial(*calm, *slowed), None).warnings
+    assert any("1 of 6 processes were slowed" in one and "without them p50" in one
+               for one in warnings)  # fmt: skip
+
+
+def test_processes_at_two_levels_are_told_with_their_numbers() -> None:
+    warnings = summarise(trial(*five(10**6), *five(12 * 10**5)), None).warnings
+    assert any("2 levels: 5 at 1.002 ms, 5 at 1.202 ms" in warning for warning in warnings)
+
+
+def test_three_processes_take_the_spread_of_the_other_trials_of_their_machine() -> None:
+    few = trial(*five(10**6)[:3])
+    others = [trial(*five(10**6 * i), name=f"other {i}") for i in (2, 3, 4)]
+    together = summarise_all({one.trial_id: one for one in (few, *others)})
+    among, alone = together[few.trial_id].metrics, summarise(few, None).metrics
+    for name in ("latency_ms/p50", "throughput_items_per_s/mean"):
+        assert among[name].value == alone[name].value
+        assert among[name].high < alone[name].high  # type: ignore[operator]

@@ -1,0 +1,125 @@
+"""How much a machine, and what else differs between sessions, may have changed between two."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchorch.domain.estimate import Estimate
+from benchorch.stats.quantiles import ALPHA
+from benchorch.stats.student import student_t
+
+LEAST_SESSIONS = 3
+"""Fewer sessions show nothing of how much sessions differ."""
+
+_Z = statistics.NormalDist().inv_cdf(1 - ALPHA / 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A difference of logarithms with its standard error.
+
+    Attributes:
+        centre: of A's less B's.
+        spread: standard error.
+        freedom: degrees of freedom of the spread; 0 where that is 0 by definition.
+        explained: of sessions, whether their reference workloads were subtracted.
+    """
+
+    centre: float = 0.0
+    spread: float = 0.0
+    freedom: float = 0.0
+    explained: bool = False
+
+    def reach(self, alpha: float) -> float:
+        """How far its interval goes from its centre."""
+        return student_t(alpha, self.freedom) * self.spread if self.spread else 0.0
+
+    @property
+    def largest_ratio(self) -> float:
+        """The far end of its interval, as a share."""
+        return math.expm1(abs(self.centre) + self.reach(ALPHA))
+
+
+def reference_change(
+    a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]
+) -> Difference | None:
+    """The difference of the reference workloads of two sessions; None where one has none.
+
+    Estimator: Welch's, of one mean logarithm a process.
+
+    Source: Welch, *The generalization of Student's problem*, 1947.
+    """
+    if not (any(a) and any(b)):
+        return None
+    sides = [[statistics.fmean(map(math.log, times)) for times in side if times] for side in (a, b)]
+    means = [statistics.fmean(side) for side in sides]
+    shares = [statistics.variance(s) / len(s) if len(s) > 1 else 0.0 for s in sides]
+    total = sum(shares)
+    freedom = 0.0
+    if total > 0:
+        weights = [(v / total) ** 2 / (len(s) - 1) for v, s in zip(shares, sides, strict=True) if v]
+        freedom = 1 / sum(weights)
+    return Difference(centre=means[0] - means[1], spread=math.sqrt(total), freedom=freedom)
+
+
+def reference_floor_change(
+    a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]
+) -> Difference | None:
+    """The difference of the fastest reference workloads of two sessions; None where one has none.
+
+    A change of the clock's frequency is in it; what disturbs now and then is not.
+    """
+    if not (any(a) and any(b)):
+        return None
+    fastest = [min(time for times in side for time in times) for side in (a, b)]
+    return Difference(centre=math.log(fastest[0] / fastest[1]))
+
+
+def session_spread(
+    sessions: Sequence[Estimate], references: Sequence[float] = ()
+) -> Difference | None:
+    """What two sessions of the same code differ by beyond their processes; None for too few.
+
+    Estimator: variance of the sessions' logarithms, less the mean of what their own intervals
+    explain of it, not below 0; twice that for a difference of two. Of the logarithms as they are,
+    or less those of the reference workloads where these explain more than they add: then
+    `explained` is so.
+
+    Parameters
+    ----------
+    sessions : sequence of Estimate
+        Of one trial, one a session; those without an interval do not count.
+    references : sequence of float
+        The mean logarithm of each session's reference workloads; none where they do not count.
+
+    Source
+    ------
+    Kalibera and Jones, *Rigorous benchmarking in reasonable time*, 2013: the highest level of
+    repetition.
+    """
+    machine = references or [0.0] * len(sessions)
+    known = [
+        (each.low, math.log(each.value), each.high, change)
+        for each, change in zip(sessions, machine, strict=True)
+        if each.low and each.high and each.value > 0
+    ]
+    if len(known) < LEAST_SESSIONS:
+        return None
+    within = statistics.fmean((math.log(high / low) / (2 * _Z)) ** 2 for low, _, high, _ in known)
+    plain = statistics.variance(value for _, value, _, _ in known)
+    less = statistics.variance(value - change for _, value, _, change in known)
+    between = max(min(plain, less) - within, 0.0)
+    return Difference(
+        spread=math.sqrt(2 * between),
+        freedom=len(known) - 1,
+        explained=bool(references) and less < plain,
+    )
+
+
+def reference_level(times: Sequence[Sequence[float]]) -> float | None:
+    """The mean logarithm of a session's reference workloads, one mean a process."""
+    means = [statistics.fmean(map(math.log, around)) for around in times if around]
+    return statistics.fmean(means) if means else None
