@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import math
+import random
 import sys
 import types
 from collections import Counter, defaultdict
@@ -148,6 +149,24 @@ def test_timed_blocks_agree_with_a_bare_loop(monkeypatch: pytest.MonkeyPatch) ->
     found = agreement_on(monkeypatch)
     assert found.agrees
     assert found.ratio.value == pytest.approx(1 + 9 / 10_000 + 40 / 40_000, abs=1e-4)
+
+
+def test_both_loops_time_blocks_of_one_length_when_the_machine_has_become_faster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of noisy calls, the lowest tenth of short blocks lies below that of long ones."""
+    clock, rng, made = VirtualClock(), random.Random(1), itertools.count()
+
+    def noisy() -> None:
+        slow = 10 if next(made) < 60 else 1
+        clock.spend(3000 * slow * (1 + rng.expovariate(2)))
+
+    def bare_blocks_ns(call: Call, repeats: int, slice_ns: float) -> list[int]:
+        return [clock.time_block(call, repeats).wall for _ in range(100)]
+
+    monkeypatch.setattr(timer_accuracy, "CpuClock", lambda: clock)
+    monkeypatch.setattr(timer_accuracy, "bare_blocks_ns", bare_blocks_ns)
+    assert agreement(noisy, pairs=60).ratio.value == pytest.approx(1.0, abs=0.03)
 
 
 @pytest.mark.parametrize("excess_ratio", [0.1, 0.05, -0.05])

@@ -129,6 +129,12 @@ class Paired:
             the process's own observations are meant.
         theirs: the baseline's blocks.
         ours_from, theirs_from: index of the first block that counts in each.
+        ours_alone, theirs_alone: each side's blocks in the same process while the other was idle,
+            one half before all slices and the other after them; None where `design` is
+            ``adjacent``, and where they were not measured.
+        candidate_first: whether the candidate came first: loaded and run alone before the
+            baseline, or its process before the baseline's; None where nobody noted it.
+        seed: of the order of slices, or None where there are none.
     """
 
     baseline_id: str
@@ -137,6 +143,10 @@ class Paired:
     theirs: Observations
     ours_from: int = 0
     theirs_from: int = 0
+    ours_alone: Observations | None = None
+    theirs_alone: Observations | None = None
+    candidate_first: bool | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchorch.host.cgroup import ROOT, read_text
 from benchorch.host.environment import allowed_cpus
 
-_TASKS = Path("/proc/self/task")
+_PROC = Path("/proc")
+_TASKS = _PROC / "self/task"
+_LOOK_S = 0.1
 _CPUS = "sys/devices/system/cpu"
 _NODES = "sys/devices/system/node"
 
@@ -39,30 +43,35 @@ class _Core:
     Attributes:
         cpu: its first hyperthread that is allowed here.
         whole: whether all its hyperthreads are; nobody else is then put on the others.
+        siblings: all its hyperthreads, of whomever.
     """
 
     cpu: int
     node: int
     whole: bool
+    siblings: frozenset[int]
 
 
-def pin(threads: int) -> tuple[int, ...]:
+def pin(threads: int, cpus: tuple[int, ...] = ()) -> tuple[int, ...]:
     """Keep this process, with all threads it has or will have, to as many physical cores.
 
     For a child that measures; `pinned` is for a thread that goes on to other things. Where
     libraries ask for the number of processors, they see this many from now on.
 
+    Args:
+        cpus: which; empty for those of `placement` on which the least goes on.
+
     Returns:
         The processors; empty where the platform cannot, or where there are not so many cores.
     """
-    cpus = placement(threads).cpus
+    cpus = cpus or placement(threads, crowded=crowded_cpus).cpus
     return cpus if cpus and all(_confine(thread, cpus) for thread in _own_threads()) else ()
 
 
 @contextlib.contextmanager
 def pinned(threads: int) -> Iterator[tuple[int, ...]]:
     """Keep the calling thread to some processors for a while; empty where it cannot be done."""
-    cpus = placement(threads).cpus
+    cpus = placement(threads, crowded=crowded_cpus).cpus
     if not cpus:
         yield ()
         return
@@ -73,7 +82,11 @@ def pinned(threads: int) -> Iterator[tuple[int, ...]]:
         _confine(0, tuple(before))
 
 
-def placement(threads: int, root: Path = ROOT) -> PinnedCpus:
+def placement(
+    threads: int,
+    root: Path = ROOT,
+    crowded: Callable[[], Mapping[int, int]] = dict,
+) -> PinnedCpus:
     """Whole cores of one memory node where they suffice, and rather not processor 0.
 
     The first hyperthread of each core; the others stay idle. Processor 0 comes last, as it is
@@ -82,30 +95,70 @@ def placement(threads: int, root: Path = ROOT) -> PinnedCpus:
 
     Args:
         root: where ``sys`` is.
+        crowded: how much goes on on which processors; asked where there is a choice.
     """
     if not hasattr(os, "sched_setaffinity"):
         return PinnedCpus(reason="this platform does not let a process choose its processors")
     cores = _cores(root)
     if not 1 <= threads <= len(cores):
         return PinnedCpus(reason=f"{threads} threads need as many cores; there are {len(cores)}")
-    chosen = _nearest(cores, threads)
+    chosen = _nearest(cores, threads, crowded() if threads < len(cores) else {})
     return PinnedCpus(cpus=tuple(sorted(core.cpu for core in chosen)))
 
 
-def _nearest(cores: Sequence[_Core], count: int) -> list[_Core]:
+def crowded_cpus(proc: Path = _PROC) -> dict[int, int]:
+    """How much goes on on each processor: who is pinned there, and whether it is mostly busy.
+
+    Whoever is kept to fewer processors than this process counts with each of them, idle for the
+    moment or not: another measuring process will be busy in a moment. Being busy for more than
+    half of a tenth of a second counts once; finer degrees would move processes about for nothing.
+    """
+    found = Counter(cpu for cpus in _kept_to(proc, allowed_cpus()) for cpu in cpus)
+    before = _busy_ticks(proc)
+    time.sleep(_LOOK_S)
+    for cpu, (busy, every) in _busy_ticks(proc).items():
+        busy_before, every_before = before.get(cpu, (busy, every))
+        found[cpu] += 2 * (busy - busy_before) > every - every_before
+    return dict(found)
+
+
+def _kept_to(proc: Path, allowed: frozenset[int]) -> Iterator[frozenset[int]]:
+    """The processors of each other program that may use only some of those of this process."""
+    for file in proc.glob("[0-9]*/status"):
+        found = dict(line.partition(":")[::2] for line in read_text(file).splitlines())
+        cpus = cpu_list(found.get("Cpus_allowed_list", "").strip())
+        program = "VmSize" in found  # a kernel's own thread has no memory
+        if program and cpus < allowed and file.parent.name != str(os.getpid()):
+            yield cpus
+
+
+def _busy_ticks(proc: Path) -> dict[int, tuple[int, int]]:
+    """Ticks of each processor since the start, those it worked and all of them."""
+    found = {}
+    for line in read_text(proc / "stat").splitlines():
+        name, *ticks = line.split()
+        if name.startswith("cpu") and name != "cpu":
+            user, nice, system, idle, waiting, *more = map(int, ticks[:8])
+            busy = user + nice + system + sum(more)
+            found[int(name.removeprefix("cpu"))] = (busy, busy + idle + waiting)
+    return found
+
+
+def _nearest(cores: Sequence[_Core], count: int, crowded: Mapping[int, int]) -> list[_Core]:
     """The best so many cores, of as few memory nodes as can be."""
+
+    def flaws(core: _Core) -> tuple[int, bool, bool, int]:
+        there = sum(crowded.get(cpu, 0) for cpu in core.siblings)
+        return there, not core.whole, core.cpu == 0, core.cpu
+
     nodes: dict[int, list[_Core]] = {}
-    for core in sorted(cores, key=_flaws):
+    for core in sorted(cores, key=flaws):
         nodes.setdefault(core.node, []).append(core)
     enough = [found[:count] for found in nodes.values() if len(found) >= count]
     if enough:
-        return min(enough, key=lambda found: [_flaws(core) for core in reversed(found)])
+        return min(enough, key=lambda found: [flaws(core) for core in reversed(found)])
     largest_first = sorted(nodes.values(), key=len, reverse=True)
     return [core for found in largest_first for core in found][:count]
-
-
-def _flaws(core: _Core) -> tuple[bool, bool, int]:
-    return not core.whole, core.cpu == 0, core.cpu
 
 
 def _cores(root: Path) -> list[_Core]:
@@ -115,7 +168,7 @@ def _cores(root: Path) -> list[_Core]:
     for cpu in sorted(allowed):
         listed = read_text(root / _CPUS / f"cpu{cpu}/topology/thread_siblings_list")
         siblings = cpu_list(listed) or frozenset({cpu})
-        core = _Core(cpu=cpu, node=nodes.get(cpu, 0), whole=siblings <= allowed)
+        core = _Core(cpu=cpu, node=nodes.get(cpu, 0), whole=siblings <= allowed, siblings=siblings)
         cores.setdefault(siblings, core)
     return list(cores.values())
 

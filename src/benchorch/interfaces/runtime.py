@@ -98,18 +98,24 @@ class Runtime(ABC):
         consumes: the formats it loads.
         requires: distributions it imports; torch by default.
         version: raised whenever the same artifact begins to be called in another way.
-        cohabits: whether it can be interleaved with another runtime inside one process.
     """
 
     consumes: ClassVar[tuple[Format, ...]]
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1
-    cohabits: ClassVar[bool] = True
 
     @property
     def tolerance_ratio(self) -> float:
         """Relative L2 error of outputs that this runtime alone may cause."""
         return SAME_ARITHMETIC_RATIO
+
+    def cohabits(self, device: str, threads: int) -> bool:
+        """Whether it may be interleaved with another runtime inside one process.
+
+        No where a setting or a pool of threads is the process's, and where its threads spin while
+        it is idle: they would take time from the other one. It is then measured back to back.
+        """
+        return True
 
     @property
     def requested_precision(self) -> str:

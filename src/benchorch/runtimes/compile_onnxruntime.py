@@ -59,7 +59,10 @@ class CompileOnnxRuntime(Runtime):
 
     consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
     requires = ("torch", "onnx", "onnxscript", runtime_distribution())
-    cohabits = False  # its setting of Dynamo is the process's
+
+    def cohabits(self, device: str, threads: int) -> bool:
+        """No: its setting of Dynamo is the process's."""
+        return False
 
     def unavailable(self, device: str) -> str | None:
         """Torch or the provider of this device is missing."""

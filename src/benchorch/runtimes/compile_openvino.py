@@ -38,7 +38,6 @@ class CompileOpenVino(Runtime):
 
     consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
     requires = ("torch", "openvino")
-    cohabits = False  # the backend keeps its graphs in the process
 
     precision: Literal["float32", "device"] = "float32"
 
@@ -51,6 +50,10 @@ class CompileOpenVino(Runtime):
     def tolerance_ratio(self) -> float:
         """Error of that precision."""
         return _TOLERANCE_RATIOS[self.precision]
+
+    def cohabits(self, device: str, threads: int) -> bool:
+        """No: the backend keeps its graphs in the process."""
+        return False
 
     def unavailable(self, device: str) -> str | None:
         """Unavailable without torch, and on NVIDIA GPUs."""

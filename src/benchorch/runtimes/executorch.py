@@ -35,7 +35,10 @@ class Executorch(Runtime):
 
     consumes = (Format.EXECUTORCH_PROGRAM,)
     requires = ("torch", "executorch")
-    cohabits = False  # one pool of threads for all programs of a process
+
+    def cohabits(self, device: str, threads: int) -> bool:
+        """No: one pool of threads for all programs of a process."""
+        return False
 
     def unavailable(self, device: str) -> str | None:
         """Unavailable without torch, and on NVIDIA GPUs."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
 
+SPINNING = "session.intra_op.allow_spinning"
 _RECORD = "session.record_ep_graph_assignment_info"
 _WEIGHTS_FILE = "session.optimized_model_external_initializers_file_name"
 _ERRORS_ONLY = 3
@@ -113,6 +114,7 @@ def open_session(
     threads: int,
     scratch: Path,
     *,
+    spinning: bool = True,
     tf32: bool = False,
     profile: str = "",
     optimized: Path | None = None,
@@ -124,6 +126,7 @@ def open_session(
         provider: where all of it ought to run.
         threads: how many threads one operator may use.
         scratch: where a provider may keep compiled engines.
+        spinning: whether threads that wait for work keep their processors busy.
         tf32: whether a GPU may round the operands of float32 products.
         profile: how the file that tells every node's time begins; empty for none.
         optimized: where the graph is written as it runs, its weights in a file beside it.
@@ -138,6 +141,7 @@ def open_session(
     options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
     options.add_session_config_entry(_RECORD, "1")
+    options.add_session_config_entry(SPINNING, str(int(spinning)))
     if profile:
         options.enable_profiling = True
         options.profile_file_prefix = profile

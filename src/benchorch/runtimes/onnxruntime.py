@@ -23,6 +23,7 @@ from benchorch.frameworks.onnx_files import (
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.runtimes.onnx_session import (
     PROVIDERS,
+    SPINNING,
     Provider,
     assignment,
     executed,
@@ -51,6 +52,8 @@ class OnnxRuntime(Runtime):
 
     Args:
         provider: where the graph runs; ``device`` means where the hardware says.
+        spinning: whether threads that wait for work keep their processors busy: calls are
+            shorter, and whatever else runs on the machine is slowed down.
     """
 
     consumes = (Format.ONNX,)
@@ -58,6 +61,15 @@ class OnnxRuntime(Runtime):
     version = 2
 
     provider: Literal["device", "cpu", "cuda", "tensorrt", "openvino"] = "device"
+    spinning: bool = True
+
+    def cohabits(self, device: str, threads: int) -> bool:
+        """On a processor with one thread only: a pool's threads go on spinning between calls.
+
+        Interleaved with two threads each, torch lost a third of its speed to them; its own
+        threads wait busily too, so that it does not do to stop these alone.
+        """
+        return threads == 1 or self._chosen(device).device != "cpu"
 
     def unavailable(self, device: str) -> str | None:
         """A missing package, or a provider that this device has not."""
@@ -68,7 +80,7 @@ class OnnxRuntime(Runtime):
         provider = self._chosen(request.device)
         directory = request.sources[Format.ONNX]
         model = directory / MODEL_FILE
-        session = _session(model, provider, request)
+        session = _session(model, provider, request, spinning=self.spinning)
         return OnnxExecutable(
             session=session,
             place=provider.device,
@@ -126,10 +138,12 @@ class OnnxExecutable(Executable):
     def facts(self) -> Mapping[str, Json]:
         """The outputs' dtype and what the session says of itself."""
         types = [node.type for node in self.session.get_outputs()]
+        options = self.session.get_session_options()
         return {
             "dtype": "+".join(sorted({_DTYPES[each] for each in types if each in _DTYPES}))
             or "none",
-            "threads": self.session.get_session_options().intra_op_num_threads,
+            "threads": options.intra_op_num_threads,
+            "spinning": options.get_session_config_entry(SPINNING) == "1",
             "provider": self.session.get_providers()[0],
             "device": self.place,
             **_fused(self.session),
@@ -150,12 +164,17 @@ def _fused(session: Any) -> dict[str, Json]:
     return {"fused_operators": int(told[FUSED])} if FUSED in told else {}
 
 
-def _session(model: Path, provider: Provider, request: LoadRequest) -> Any:
+def _session(model: Path, provider: Provider, request: LoadRequest, *, spinning: bool) -> Any:
     """A session; where it is profiled, one that also writes the graph as it runs."""
     directory = request.profile_dir
     if directory is None:
         return open_session(
-            model, provider, request.threads, request.scratch_dir, tf32=request.tf32
+            model,
+            provider,
+            request.threads,
+            request.scratch_dir,
+            spinning=spinning,
+            tf32=request.tf32,
         )
     optimized = directory / OPTIMIZED_FILE
     session = open_session(
@@ -163,6 +182,7 @@ def _session(model: Path, provider: Provider, request: LoadRequest) -> Any:
         provider,
         request.threads,
         request.scratch_dir,
+        spinning=spinning,
         tf32=request.tf32,
         profile=str(directory / "onnxruntime"),
         optimized=optimized,

@@ -32,7 +32,10 @@ class Tvm(Runtime):
 
     consumes = (Format.TVM_LIBRARY,)
     requires = ("torch", "apache-tvm")
-    cohabits = False  # one pool of threads for all libraries of a process
+
+    def cohabits(self, device: str, threads: int) -> bool:
+        """No: one pool of threads for all libraries of a process."""
+        return False
 
     def unavailable(self, device: str) -> str | None:
         """Unavailable without torch, and on NVIDIA GPUs."""

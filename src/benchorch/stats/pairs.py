@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from benchorch.domain.measurement import Observations, ProcessRecord
+from benchorch.domain.measurement import Observations, Paired, ProcessRecord
 from benchorch.stats.between_processes import median_query_ns, primary_ns
 from benchorch.stats.mean_of_processes import mean
 from benchorch.stats.steady_state import stability
@@ -16,8 +16,13 @@ ALTERNATED, ADJACENT, SEQUENTIAL = "alternated", "adjacent", "sequential"
 
 PARTS = 10
 
-# Of a finding against a comparison: that interleaving interferes, or that the ratio moves.
+INTERFERENCE_LOOKS = (5, 8, 12, 18, 27, 40)
+"""Counts of pairs at which a trial asks whether interleaving interferes."""
+
+# Of a finding against a comparison that is looked for once: that the ratio moves.
 _ALPHA = 0.01
+# Of each look at each side: `calibrate_alpha(INTERFERENCE_LOOKS, overall_alpha=0.005)`.
+_INTERFERENCE_ALPHA = 0.00099
 
 
 class Pair(NamedTuple):
@@ -44,7 +49,7 @@ def design_of(processes: Sequence[ProcessRecord]) -> str:
 
 def pairs(processes: Sequence[ProcessRecord]) -> list[Pair]:
     """The pairs of the trial's design, in the order of its processes."""
-    found = (_pair(process) for process in _compared(processes))
+    found = (_pair(process) for process in compared(processes))
     return [pair for pair in found if pair is not None]
 
 
@@ -64,7 +69,7 @@ def halves(processes: Sequence[ProcessRecord]) -> tuple[list[Pair], list[Pair]]:
 
     A process whose sides have fewer than two blocks is left out of both.
     """
-    found = [(_pair(process, 0), _pair(process, 1)) for process in _compared(processes)]
+    found = [(_pair(process, 0), _pair(process, 1)) for process in compared(processes)]
     whole = [(first, second) for first, second in found if first and second]
     return [first for first, _ in whole], [second for _, second in whole]
 
@@ -91,7 +96,7 @@ def extremes(processes: Sequence[ProcessRecord]) -> tuple[list[Pair], list[Pair]
     median of `PARTS` consecutive parts of its blocks: how far it wandered while it was watched.
     Both lists are empty where every side of these adjacent processes settled.
     """
-    whole = [process for process in _compared(processes) if _pair(process)]
+    whole = [process for process in compared(processes) if _pair(process)]
     found = [(_candidate(process), _baseline(process)) for process in whole]
     if all(side.settled for sides in found for side in sides):
         return [], []
@@ -102,28 +107,67 @@ def extremes(processes: Sequence[ProcessRecord]) -> tuple[list[Pair], list[Pair]
     )
 
 
-def interferes(processes: Sequence[ProcessRecord], delta_ratio: float) -> bool:
-    """Whether interleaving with the baseline changes the candidate's own speed.
+def interferes(processes: Sequence[ProcessRecord], delta_ratio: float) -> str | None:
+    """Whose own speed interleaving changes: ``baseline``, ``candidate``, or None for neither.
 
-    Estimator: paired t, at 1 %, on the logarithm of the candidate's median while interleaved over
-    that of the same process alone; True where the whole interval lies beyond `delta_ratio`. False
-    below 3 processes that were steady alone: any other changes its speed by itself.
+    Estimator: for each side a paired t on the logarithm of its median while interleaved over that
+    of the same process while the other was idle (of the blocks before all slices and of those
+    after them, the geometric mean of both medians); found where the whole interval lies beyond
+    `delta_ratio`. None below 3 processes, and for what is faster or slower by less: neither side
+    is then known to disturb the other, which is not to say that it does not.
+
+    The error rate is that of `INTERFERENCE_LOOKS` interim analyses of two sides, 1 % for all
+    together where `delta_ratio` is 0, and less otherwise.
     """
-    changes = []
+    delta = math.log1p(delta_ratio)
+    for name, changes in _changes(processes).items():
+        low, high = _interval(changes, _INTERFERENCE_ALPHA)
+        if low > delta or high < -delta:
+            return name
+    return None
+
+
+def interference_at_look(processes: Sequence[ProcessRecord], delta_ratio: float) -> str | None:
+    """As `interferes`, while pairs are still added: asked at `INTERFERENCE_LOOKS` counts only."""
+    count = len(compared(processes))
+    return interferes(processes, delta_ratio) if count in INTERFERENCE_LOOKS else None
+
+
+def _changes(processes: Sequence[ProcessRecord]) -> dict[str, list[float]]:
+    """Each side's logarithm of its median while interleaved over that while the other was idle."""
+    changes: dict[str, list[float]] = {"candidate": [], "baseline": []}
     for process in processes:
         paired = process.paired
-        steady = process.steady_from is not None
-        if steady and paired is not None and paired.ours is not None:
-            interleaved = median_query_ns(paired.ours, paired.ours_from)
-            alone = primary_ns(process)
-            if interleaved > 0 and alone > 0:
-                changes.append(math.log(interleaved) - math.log(alone))
-    low, high = _interval(changes)
-    delta = math.log1p(delta_ratio)
-    return low > delta or high < -delta
+        if paired is None or paired.ours is None:
+            continue
+        together = {
+            "candidate": median_query_ns(paired.ours, paired.ours_from),
+            "baseline": median_query_ns(paired.theirs, paired.theirs_from),
+        }
+        for name, alone_ns in _alone_ns(process, paired).items():
+            if together[name] > 0 and alone_ns > 0:
+                changes[name].append(math.log(together[name]) - math.log(alone_ns))
+    return changes
 
 
-def _compared(processes: Sequence[ProcessRecord]) -> list[ProcessRecord]:
+def _alone_ns(process: ProcessRecord, paired: Paired) -> dict[str, float]:
+    """Each side's median while the other was idle, where it was measured."""
+    sides = {"candidate": paired.ours_alone, "baseline": paired.theirs_alone}
+    found = {name: _middle_ns(alone) for name, alone in sides.items() if alone is not None}
+    # Older records have the candidate before the baseline was loaded; what never was steady
+    # there changes its speed by itself.
+    if not found and process.steady_from is not None:
+        return {"candidate": primary_ns(process)}
+    return found
+
+
+def _middle_ns(alone: Observations) -> float:
+    """Between the medians of its halves, which lie before and after all slices."""
+    half = len(alone.durations_ns) // 2
+    return math.sqrt(median_query_ns(alone, 0, half) * median_query_ns(alone, half))
+
+
+def compared(processes: Sequence[ProcessRecord]) -> list[ProcessRecord]:
     """Those that were paired in the trial's design."""
     design = design_of(processes)
     return [p for p in processes if p.paired is not None and p.paired.design == design]
@@ -184,9 +228,9 @@ def _levels_ns(side: _Side) -> tuple[float, float]:
     return min(medians), max(medians)
 
 
-def _interval(values: Sequence[float]) -> tuple[float, float]:
+def _interval(values: Sequence[float], alpha: float = _ALPHA) -> tuple[float, float]:
     """Student's t about the mean; without ends below three values."""
-    found = mean(values, of="changes", unit="", alpha=_ALPHA) if len(values) > 2 else None
+    found = mean(values, of="changes", unit="", alpha=alpha) if len(values) > 2 else None
     if found is None or found.low is None or found.high is None:
         return -math.inf, math.inf
     return found.low, found.high

@@ -13,21 +13,33 @@ from benchorch.units import s_to_ns
 
 LEAST_PAIRS = 5
 WARM_UP_CALLS = 3
+LEAST_ALONE = 2
+ALONE_SHARE = 1 / 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One side's blocks, and from which on they count.
+
+    Attributes:
+        together: in slices between the other's.
+        start: index of the first block of `together` after warming up, and after the last
+            compilation; there may be none.
+        alone: while the other was idle: one half of the blocks before all slices, the other half
+            after them; None where something was compiled meanwhile.
+    """
+
+    together: Observations
+    start: int
+    alone: Observations | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interleaved:
-    """Both sides' blocks, and from which on they count.
+    """Both sides of one process."""
 
-    Attributes:
-        candidate_from, baseline_from: index of the first block after warming up, and after the
-            last compilation; there may be none.
-    """
-
-    candidate: Observations
-    baseline: Observations
-    candidate_from: int
-    baseline_from: int
+    candidate: Side
+    baseline: Side
 
 
 def interleave(
@@ -39,17 +51,21 @@ def interleave(
     slice_ms: float,
     seed: int,
     items_per_call: int = 1,
+    candidate_first: bool = True,
 ) -> Interleaved:
     """Run slices of the two in random order until the window is over.
 
     Noise on the machine affects both equally. A slice lasts `slice_ms`, and at least one block;
     which side begins is drawn anew for each pair of slices. Each side first warms up for one slice
-    and at least three calls, which are kept and do not count.
+    and at least three calls, which are kept and do not count. Before the slices each runs alone for
+    an eighth of the window, and for as many blocks after them, so that a steady drift of the
+    machine cancels where alone and together are compared.
 
     Args:
         candidate, baseline: calls bound to different inputs, at least one each.
         seed: of the order of slices.
         window_s: for both together; exceeded where five pairs of slices take longer.
+        candidate_first: whether it is sized, warms up and runs alone before the baseline does.
 
     Raises:
         MeasureError: of kind ``instrument_fault`` where the clock contradicts itself.
@@ -59,23 +75,44 @@ def interleave(
     """
     calibration = clock.calibrate()
     order = random.Random(seed)
-    slice_ns = slice_ms * 1e6
+    slice_ns, alone_ns = slice_ms * 1e6, s_to_ns(window_s * ALONE_SHARE)
+    in_turn = 1 if candidate_first else -1
     with quiet_heap():
-        sides = [sized(calls, clock, calibration) for calls in (candidate, baseline)]
-        starts = [_warm_up(side, slice_ns) for side in sides]
+        given = (candidate, baseline)[::in_turn]
+        sides = [_Running(sized(calls, clock, calibration), calls, clock) for calls in given]
+        starts = [_warm_up(side.together, slice_ns) for side in sides]
+        for side in sides:
+            _run_alone(side.alone, alone_ns)
         ends_ns = clock.now_ns() + s_to_ns(window_s)
         pairs = 0
         while pairs < LEAST_PAIRS or clock.now_ns() < ends_ns:
             for index in order.sample((0, 1), 2):
-                _run_slice(sides[index], slice_ns)
+                _run_slice(sides[index].together, slice_ns)
             pairs += 1
-    own, other = (side.observations(items_per_call) for side in sides)
-    return Interleaved(
-        candidate=own,
-        baseline=other,
-        candidate_from=max(starts[0], window_from(own)),
-        baseline_from=max(starts[1], window_from(other)),
-    )
+        for side in sides:
+            for _ in range(len(side.alone.durations_ns)):
+                side.alone.add_block()
+    found = [side.found(start, items_per_call) for side, start in zip(sides, starts, strict=True)]
+    own, other = found[::in_turn]
+    return Interleaved(candidate=own, baseline=other)
+
+
+class _Running:
+    """The series of one side: between the other's slices, and alone."""
+
+    def __init__(self, together: Series, calls: Sequence[Callable[[], object]], clock: Clock):
+        self.together = together
+        self.alone = Series(calls, clock, together.repeats)
+        self.alone.floor_ns = together.floor_ns
+
+    def found(self, start: int, items_per_call: int) -> Side:
+        together = self.together.observations(items_per_call)
+        alone = self.alone.observations(items_per_call)
+        return Side(
+            together=together,
+            start=max(start, window_from(together)),
+            alone=None if window_from(alone) else alone,
+        )
 
 
 def _warm_up(side: Series, slice_ns: float) -> int:
@@ -84,6 +121,13 @@ def _warm_up(side: Series, slice_ns: float) -> int:
     while len(side.durations_ns) * side.repeats < WARM_UP_CALLS:
         side.add_block()
     return len(side.durations_ns)
+
+
+def _run_alone(side: Series, alone_ns: float) -> None:
+    """So long, and at least two blocks: a single one shows what the other side left behind."""
+    _run_slice(side, alone_ns)
+    while len(side.durations_ns) < LEAST_ALONE:
+        side.add_block()
 
 
 def _run_slice(side: Series, slice_ns: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from benchorch.trial.build import module_of
 from benchorch.trial.energy import measure_energy
 from benchorch.trial.interleave import interleave
 from benchorch.trial.measure import ProcessMeasurement, measure
-from benchorch.trial.stages import Baseline, BuiltTrial
+from benchorch.trial.stages import Baseline, BuiltTrial, MeasureRequest
 from benchorch.trial.tf32 import apply_tf32, tf32_facts
 from benchorch.trial.transfer_breakdown import transfer_breakdown
 from benchorch.units import ns_to_s
@@ -58,10 +59,16 @@ class LoadedTrial:
     cpus: tuple[int, ...]
 
 
-def load(trial: BuiltTrial, setup: TrialSetup, say: Say) -> LoadedTrial:
-    """Load the artifact and call it once; from here on the peak of memory is the calls' own."""
+def load(
+    trial: BuiltTrial, setup: TrialSetup, say: Say, *, cpus: tuple[int, ...] = ()
+) -> LoadedTrial:
+    """Load the artifact and call it once; from here on the peak of memory is the calls' own.
+
+    Args:
+        cpus: where to run if the trial is pinned; empty to choose.
+    """
     # Before anything starts threads, as numpy does: they keep the processors they were born with.
-    cpus = pin(trial.threads) if trial.pin else ()
+    cpus = pin(trial.threads, cpus) if trial.pin else ()
     apply_tf32(setup)
     clock = setup.hardware.clock()
     start_bytes = own_rss_bytes()
@@ -155,31 +162,57 @@ def _measured(loaded: LoadedTrial) -> tuple[ProcessMeasurement, Conditions]:
     return measured, interference.conditions(before_ns, after_ns, loaded.cpus, state)
 
 
-def measure_paired(baseline: Baseline, seed: int, loaded: LoadedTrial, say: Say) -> Paired:
-    """Interleave the candidate with its baseline, which is loaded now and not before."""
-    setup, protocol = open_trial(baseline.trial.spec), loaded.setup.protocol
-    say("loading the baseline")
-    executable = setup.runtime.load(load_request(baseline.trial, setup))
-    with closing(executable), loaded.executable.calling(), executable.calling():
-        calls = [executable.bind(batch) for batch in loaded.batches]
-        calls[0]()
+def measure_paired(
+    request: MeasureRequest,
+    baseline: Baseline,
+    batches: Sequence[Mapping[str, NDArray[generic]]],
+    say: Say,
+) -> Paired:
+    """Interleave the candidate with its baseline, both loaded now, in the order of the request.
+
+    Whatever was measured alone must be closed before: a side that had run for long before the
+    other was loaded would be some 1 % slower than the same code loaded after it. So identical
+    code is in the same state on both sides, and which comes first is drawn.
+
+    Args:
+        batches: inputs that the calls of both are bound to.
+    """
+    gc.collect()
+    setups = [open_trial(trial.spec) for trial in (request.trial, baseline.trial)]
+    setup, protocol = setups[0], setups[0].protocol
+    sides = list(zip((request.trial, baseline.trial), setups, strict=True))
+    in_turn = 1 if request.candidate_first else -1
+    with ExitStack() as loaded:
+        calls = []
+        for trial, each in sides[::in_turn]:
+            say(f"loading the {'candidate' if trial is request.trial else 'baseline'}")
+            executable = loaded.enter_context(closing(each.runtime.load(load_request(trial, each))))
+            loaded.enter_context(executable.calling())
+            calls.append([executable.bind(batch) for batch in batches])
+            calls[-1][0]()
+        own, other = calls[::in_turn]
         say("interleaving with the baseline")
         found = interleave(
-            loaded.calls,
-            calls,
+            own,
+            other,
             clock=setup.hardware.clock(),
             window_s=protocol.pair_window_s,
             slice_ms=protocol.slice_ms,
-            seed=seed,
+            seed=request.seed,
             items_per_call=_items_per_call(setup),
+            candidate_first=request.candidate_first,
         )
     return Paired(
         baseline_id=baseline.trial_id,
         design=ALTERNATED,
-        ours=found.candidate,
-        theirs=found.baseline,
-        ours_from=found.candidate_from,
-        theirs_from=found.baseline_from,
+        ours=found.candidate.together,
+        theirs=found.baseline.together,
+        ours_from=found.candidate.start,
+        theirs_from=found.baseline.start,
+        ours_alone=found.candidate.alone,
+        theirs_alone=found.baseline.alone,
+        candidate_first=request.candidate_first,
+        seed=request.seed,
     )
 
 

@@ -14,7 +14,7 @@ from benchorch.domain.measurement import Paired, ProcessRecord
 from benchorch.domain.verdict import Verdict
 from benchorch.host.reference_workload import disturbance
 from benchorch.stats.between_processes import primary_ns
-from benchorch.stats.pairs import ADJACENT, ALTERNATED, interferes, log_ratios
+from benchorch.stats.pairs import ADJACENT, ALTERNATED, interference_at_look, log_ratios
 from benchorch.trial.stages import (
     Baseline,
     BuiltTrial,
@@ -24,18 +24,17 @@ from benchorch.trial.stages import (
 )
 
 NONE = "none"
-# Fewer processes cannot show interference.
-LEAST_TO_JUDGE = 5
 
 
-def best_design(setup: TrialSetup, baseline: Baseline | None) -> str:
+def best_design(setup: TrialSetup, baseline: Baseline | None, threads: int) -> str:
     """The design of the comparison with the least noise that these two allow."""
     requested = setup.protocol.pairing
     at_best = type(setup.scenario).pairing
     if baseline is None or NONE in (requested, at_best):
         return NONE
     runtimes = (setup.runtime, open_trial(baseline.trial.spec).runtime)
-    together = all(type(runtime).cohabits for runtime in runtimes)
+    device = type(setup.hardware).device
+    together = all(runtime.cohabits(device, threads) for runtime in runtimes)
     # Slices of many calls warm the caches that cold ones must not find.
     possible = at_best == ALTERNATED and together and not setup.protocol.cold_caches
     return ALTERNATED if possible and requested != ADJACENT else ADJACENT
@@ -45,7 +44,7 @@ class Repetitions:
     """Fresh processes of one trial, one after the other.
 
     Args:
-        setup, trial_id, trial: the candidate's own.
+        setup, trial: the candidate's own.
         baseline: its baseline, or None where it is not paired.
         tolerance_ratio: how much slower than at its best the reference workload may be around a
             process that counts, or None where none runs; called after the first process, since
@@ -62,7 +61,6 @@ class Repetitions:
     def __init__(
         self,
         setup: TrialSetup,
-        trial_id: str,
         trial: BuiltTrial,
         baseline: Baseline | None,
         *,
@@ -78,9 +76,10 @@ class Repetitions:
         self._tolerance_ratio = tolerance_ratio
         self._measure = measure
         self._say = say
-        self._design = best_design(setup, baseline)
+        self._design = best_design(setup, baseline, trial.threads)
         self.pairing = "" if baseline is None else self._design
-        self._order = random.Random(trial_id)
+        # What is drawn is kept with each process; no two runs of a plan may draw the same.
+        self._order = random.SystemRandom()
 
     @property
     def valid(self) -> list[ProcessRecord]:
@@ -102,9 +101,10 @@ class Repetitions:
     def _enough(self, elapsed_s: float) -> str | None:
         valid = self.valid
         delta_ratio = self._setup.protocol.delta_ratio
-        enough_to_judge = len(valid) >= LEAST_TO_JUDGE and self._setup.protocol.pairing == "auto"
-        if self._design == ALTERNATED and enough_to_judge and interferes(valid, delta_ratio):
-            self._fall_back("interleaving with the baseline changed the candidate's own speed")
+        if self._design == ALTERNATED and self._setup.protocol.pairing == "auto":
+            side = interference_at_look(valid, delta_ratio)
+            if side:
+                self._fall_back(f"interleaving changed the {side}'s own speed")
         return self._setup.stopping.enough_processes(
             [primary_ns(record) for record in valid],
             elapsed_s,
@@ -121,12 +121,12 @@ class Repetitions:
 
     def _next(self) -> ProcessRecord:
         """The next process, back to back with one of the baseline's if that is the design."""
+        candidate_first = self._candidate_first()
         if self._design != ADJACENT:
-            return self._run_candidate()
-        baseline_first = self._order.random() < 0.5
-        before = self._run_baseline() if baseline_first else None
-        record = self._run_candidate()
-        other = before if baseline_first else self._run_baseline()
+            return self._run_candidate(candidate_first)
+        before = None if candidate_first else self._run_baseline()
+        record = self._run_candidate(candidate_first, before)
+        other = self._run_baseline(record) if candidate_first else before
         if other is None or self._baseline is None:
             return record
         paired = Paired(
@@ -135,17 +135,28 @@ class Repetitions:
             ours=None,
             theirs=other.observations,
             theirs_from=other.steady_from or 0,
+            candidate_first=candidate_first,
         )
         return replace(record, paired=paired, disturbance=self._judged(other).disturbance)
 
-    def _run_candidate(self) -> ProcessRecord:
+    def _candidate_first(self) -> bool:
+        """Drawn in blocks of two: of the pairs that count, both orders are equally many."""
+        pairs = [p.paired for p in self.valid if p.paired and p.paired.design == self._design]
+        ahead = sum(1 if pair.candidate_first else -1 for pair in pairs)
+        return ahead < 0 if ahead else self._order.random() < 0.5
+
+    def _run_candidate(
+        self, candidate_first: bool, beside: ProcessRecord | None = None
+    ) -> ProcessRecord:
         """A process of the trial itself, interleaved with the baseline if that is the design."""
         interleaved = self._baseline is not None and self._design == ALTERNATED
         request = MeasureRequest(
             trial=self._trial,
             verify=self.parity is None,
             baseline=self._baseline if interleaved else None,
+            candidate_first=candidate_first,
             seed=self._order.getrandbits(32) if interleaved else 0,
+            cpus=beside.conditions.cpus if beside else (),
         )
         try:
             reply = self._measure(request)
@@ -157,11 +168,12 @@ class Repetitions:
         self.parity = reply.verdict or self.parity
         return reply.process
 
-    def _run_baseline(self) -> ProcessRecord | None:
+    def _run_baseline(self, beside: ProcessRecord | None = None) -> ProcessRecord | None:
         """A process of the baseline; None, and no more of them, where it fails."""
         assert self._baseline is not None  # the design is not chosen without one
+        cpus = beside.conditions.cpus if beside else ()
         try:
-            return self._measure(MeasureRequest(trial=self._baseline.trial)).process
+            return self._measure(MeasureRequest(trial=self._baseline.trial, cpus=cpus)).process
         except StageFailed as failed:
             self._design, self.pairing = NONE, f"none: the baseline failed ({failed.failure.kind})"
             return None

@@ -129,13 +129,17 @@ class MeasureRequest:
     Attributes:
         verify: whether its outputs are compared with the reference's.
         baseline: what it is interleaved with afterwards, or None.
+        candidate_first: whether it is then loaded and run alone before the baseline.
         seed: of the order in which the two are interleaved.
+        cpus: the processors of the process that it is compared with; empty to choose.
     """
 
     trial: BuiltTrial
     verify: bool = False
     baseline: Baseline | None = None
+    candidate_first: bool = True
     seed: int = 0
+    cpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,7 +138,6 @@ class _TrialRun:
         )
         self._repetitions = Repetitions(
             setup,
-            trial.trial_id,
             built,
             self._baseline(built, name),
             tolerance_ratio=lambda: self._tolerance_ratio(setup.protocol),

@@ -9,7 +9,7 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,9 @@ from benchorch.trial.check import check
 from benchorch.trial.stages import Built, MeasureReply, Reporter
 
 if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
     from benchorch.trace.operators.roofline import Peaks
     from benchorch.trial.profile_stage import ExplainRequest, PeaksRequest
 
@@ -53,19 +56,28 @@ def _build(request: stages.BuildStageRequest, report: Reporter) -> Built:
 
 
 def _measure(request: stages.MeasureRequest, report: Reporter) -> MeasureReply:
+    reply, batches = _measure_alone(request, report)
+    if request.baseline is None:
+        return reply
+    report.send_partial(reply)  # running beside the baseline may end this process
     say = report.send_message
-    loaded = measuring_process.load(request.trial, open_trial(request.trial.spec), say)
+    paired = measuring_process.measure_paired(request, request.baseline, batches, say)
+    return replace(reply, process=replace(reply.process, paired=paired))
+
+
+def _measure_alone(
+    request: stages.MeasureRequest, report: Reporter
+) -> tuple[MeasureReply, Sequence[Mapping[str, NDArray[generic]]]]:
+    """What the candidate does alone, and its inputs; nothing of it stays loaded."""
+    say = report.send_message
+    setup = open_trial(request.trial.spec)
+    loaded = measuring_process.load(request.trial, setup, say, cpus=request.cpus)
     with closing(loaded.executable):
         verdict = check(request.trial, loaded) if request.verify else None
         record = measuring_process.observe(loaded, say)
         if verdict is not None:
             say(_first_estimate(record))
-        reply = MeasureReply(process=record, verdict=verdict)
-        if request.baseline is not None:
-            report.send_partial(reply)  # running beside the baseline may end this process
-            paired = measuring_process.measure_paired(request.baseline, request.seed, loaded, say)
-            reply = replace(reply, process=replace(record, paired=paired))
-    return reply
+    return MeasureReply(process=record, verdict=verdict), loaded.batches
 
 
 def _first_estimate(record: ProcessRecord) -> str:

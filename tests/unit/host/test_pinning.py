@@ -3,13 +3,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from benchorch.host import pinning
-from benchorch.host.pinning import cpu_list, pinned, placement
+from benchorch.host.pinning import cpu_list, crowded_cpus, pinned, placement
 
 CAN_PIN = hasattr(os, "sched_setaffinity")
 linux_only = pytest.mark.skipif(not CAN_PIN, reason="this platform cannot pin")
@@ -149,3 +150,79 @@ def test_afterwards_a_pinned_thread_is_where_it_was(monkeypatch) -> None:
     with pinned(1) as cpus:
         assert confined[-1] == set(cpus) != {0, 1, 2}
     assert confined[-1] == {0, 1, 2}
+
+
+def proc(root: Path, *, busy: dict[int, int], kept: Sequence[tuple[int, str, bool]] = ()) -> Path:
+    """A fake /proc: of each processor its busy ticks of 100, of each program where it may run."""
+    root.mkdir(exist_ok=True)
+    lines = [f"cpu{cpu} {ticks} 0 0 {100 - ticks} 0 0 0 0 0 0" for cpu, ticks in busy.items()]
+    (root / "stat").write_text("\n".join(["cpu 1 2 3 4 5 6 7 8 9 10", *lines, "intr 1"]))
+    for pid, cpus, program in kept:
+        (root / str(pid)).mkdir()
+        memory = "VmSize:\t 9 kB\n" if program else ""
+        (root / str(pid) / "status").write_text(f"Name:\tx\n{memory}Cpus_allowed_list:\t{cpus}\n")
+    return root
+
+
+def test_a_core_that_somebody_is_kept_to_is_left_for_an_idle_one(tmp_path, allow) -> None:
+    allow({0, 1})
+    cores = machine(tmp_path, [(0,), (1,)])
+    assert placement(1, cores).cpus == (1,)
+    assert placement(1, cores, crowded=lambda: {1: 1}).cpus == (0,)
+    assert placement(1, cores, crowded=lambda: {0: 1, 1: 1}).cpus == (1,)
+
+
+def test_a_busy_second_hyperthread_makes_its_core_busy(tmp_path, allow) -> None:
+    allow(set(range(8)))
+    cores = machine(tmp_path, [(0, 4), (1, 5), (2, 6), (3, 7)])
+    assert placement(2, cores, crowded=lambda: {5: 1}).cpus == (2, 3)
+
+
+def test_where_every_core_is_needed_nobody_is_asked(tmp_path, allow) -> None:
+    allow({0, 1})
+
+    def asked() -> dict[int, int]:
+        raise AssertionError
+
+    assert placement(2, machine(tmp_path, [(0,), (1,)]), crowded=asked).cpus == (0, 1)
+
+
+def test_programs_that_are_kept_to_a_processor_crowd_it_and_kernel_threads_do_not(
+    tmp_path, allow
+) -> None:
+    allow({0, 1, 2})
+    kept = [(11, "1", True), (12, "0", False), (13, "0-2", True), (os.getpid(), "2", True)]
+    assert +Counter(crowded_cpus(proc(tmp_path, busy={0: 0, 1: 0, 2: 0}, kept=kept))) == {1: 1}
+
+
+def test_a_processor_that_works_most_of_the_time_is_crowded(tmp_path, monkeypatch, allow) -> None:
+    allow({0, 1})
+    folder = proc(tmp_path, busy={0: 0, 1: 0})
+
+    def later(_: float) -> None:
+        lines = ["cpu0 60 0 0 140 0 0 0 0 0 0", "cpu1 40 0 0 160 0 0 0 0 0 0"]
+        (folder / "stat").write_text("\n".join(lines))
+
+    monkeypatch.setattr(pinning.time, "sleep", later)
+    assert +Counter(crowded_cpus(folder)) == {0: 1}
+
+
+BOTH_PIN = """
+import sys
+from benchorch.host.pinning import pin
+print(*pin(1), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux") or len(os.sched_getaffinity(0)) < 2,
+    reason="needs /proc and two processors",
+)
+def test_two_processes_at_once_are_not_kept_to_one_core_while_another_is_free() -> None:
+    command = [sys.executable, "-c", BOTH_PIN]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as first:
+        taken = int(first.stdout.readline())
+        assert crowded_cpus()[taken] >= 1
+        first.stdin.close()

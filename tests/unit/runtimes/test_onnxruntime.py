@@ -11,11 +11,13 @@ from typing import ClassVar
 import onnxruntime
 import pytest
 
+from benchorch.domain.artifact import Format
 from benchorch.errors import MeasureError
 from benchorch.frameworks import onnx_files
 from benchorch.runtimes import onnx_session
 from benchorch.runtimes.onnx_session import PROVIDERS, assignment, open_session
-from benchorch.runtimes.onnxruntime import OnnxRuntime
+from benchorch.runtimes.onnxruntime import OnnxExecutable, OnnxRuntime
+from support import conversions as lab
 
 
 class FakeSession:
@@ -103,11 +105,39 @@ def test_nodes_that_another_provider_took_are_counted() -> None:
         get_provider_graph_assignment_info=lambda: [part(cuda, 3), part(cpu, 2), part(cuda, 1)],
         get_providers=lambda: [cuda, cpu],
     )
-    assert assignment(session) == {"nodes": {cuda: 4, cpu: 2}, "fallback_nodes": 2}
+    found = assignment(session)
+    assert (found["nodes"], found["fallback_nodes"]) == ({cuda: 4, cpu: 2}, 2)
 
 
 def test_a_version_that_does_not_tell_who_took_which_node_leaves_it_unsaid() -> None:
     assert assignment(SimpleNamespace()) == {}
+
+
+@pytest.mark.parametrize(
+    ("provider", "device", "threads", "together"),
+    [
+        ("device", "cpu", 1, True),
+        ("device", "cpu", 2, False),
+        ("openvino", "cpu", 2, False),
+        ("device", "cuda", 2, True),
+        ("cuda", "cuda", 2, True),
+    ],
+)
+def test_a_pool_of_threads_shares_no_process_with_another_runtime(
+    provider: str, device: str, threads: int, together: bool
+) -> None:
+    runtime = OnnxRuntime(provider=provider)  # type: ignore[arg-type]
+    assert runtime.cohabits(device, threads) is together
+
+
+@pytest.mark.parametrize("spinning", [True, False])
+def test_whether_waiting_threads_keep_processors_busy_is_as_asked_and_a_fact(
+    spinning: bool, tmp_path: Path
+) -> None:
+    made = lab.built(lab.chain_of("onnxruntime_cpu"), tmp_path)
+    model = made.sources[Format.ONNX] / onnx_files.MODEL_FILE
+    session = open_session(model, PROVIDERS["cpu"], 2, tmp_path, spinning=spinning)
+    assert OnnxExecutable(session=session, place="cpu").facts()["spinning"] is spinning
 
 
 def test_the_fake_session_has_the_parameters_of_the_real_one() -> None:

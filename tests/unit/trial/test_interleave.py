@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable
 
 import pytest
 
 from benchorch.domain.measurement import Observations
-from benchorch.trial.interleave import LEAST_PAIRS, WARM_UP_CALLS, Interleaved, interleave
+from benchorch.trial.interleave import LEAST_PAIRS, WARM_UP_CALLS, Interleaved, Side, interleave
 from support.clocks import Costs, VirtualClock
 
 MS = 1e6
@@ -28,19 +29,23 @@ def run(
     )
 
 
-def median_ms(observed: Observations, start: int) -> float:
+def median_ms(observed: Observations, start: int = 0) -> float:
     return statistics.median(observed.durations_ns[start:]) / observed.calls_per_block / MS
+
+
+def together_ms(side: Side) -> float:
+    return median_ms(side.together, side.start)
 
 
 def test_each_side_is_measured_at_its_own_speed() -> None:
     found = run(2.0, 3.0)
-    assert median_ms(found.candidate, found.candidate_from) == pytest.approx(2.0, rel=1e-3)
-    assert median_ms(found.baseline, found.baseline_from) == pytest.approx(3.0, rel=1e-3)
+    assert together_ms(found.candidate) == pytest.approx(2.0, rel=1e-3)
+    assert together_ms(found.baseline) == pytest.approx(3.0, rel=1e-3)
 
 
 def test_both_get_the_same_share_of_the_time() -> None:
     found = run(0.1, 5.0)
-    spent = [sum(side.durations_ns) for side in (found.candidate, found.baseline)]
+    spent = [sum(side.together.durations_ns) for side in (found.candidate, found.baseline)]
     assert spent[0] == pytest.approx(spent[1], rel=0.1)
 
 
@@ -58,9 +63,7 @@ def test_a_machine_that_slows_down_for_both_does_not_move_the_ratio() -> None:
         slice_ms=20,
         seed=1,
     )
-    ratio = median_ms(found.baseline, found.baseline_from) / median_ms(
-        found.candidate, found.candidate_from
-    )
+    ratio = together_ms(found.baseline) / together_ms(found.candidate)
     assert ratio == pytest.approx(1.5, rel=0.02)
 
 
@@ -91,9 +94,9 @@ def test_who_begins_is_drawn_and_the_same_seed_draws_the_same() -> None:
 
 def test_calls_longer_than_the_window_still_get_their_slices() -> None:
     found = run(400.0, 500.0, window_s=0.5)
-    assert len(found.candidate.durations_ns) - found.candidate_from >= LEAST_PAIRS
-    assert len(found.baseline.durations_ns) - found.baseline_from >= LEAST_PAIRS
-    assert found.baseline_from >= WARM_UP_CALLS
+    for side in (found.candidate, found.baseline):
+        assert len(side.together.durations_ns) - side.start >= LEAST_PAIRS
+        assert side.start >= WARM_UP_CALLS
 
 
 def test_slow_first_calls_of_a_side_that_was_just_loaded_do_not_count() -> None:
@@ -107,6 +110,67 @@ def test_slow_first_calls_of_a_side_that_was_just_loaded_do_not_count() -> None:
     found = interleave(
         [Costs(clock, 2 * MS)], [warming], clock=clock, window_s=0.2, slice_ms=20, seed=3
     )
-    counted = found.baseline.durations_ns[found.baseline_from :]
+    side = found.baseline
+    counted = side.together.durations_ns[side.start :]
     assert max(counted) < 3 * MS
-    assert not math.isclose(max(found.baseline.durations_ns), max(counted))
+    assert not math.isclose(max(side.together.durations_ns), max(counted))
+
+
+class Crowd:
+    """Two sides, each slower by a tenth right after the other has run."""
+
+    def __init__(self, *, slowing_s: float = 0.0) -> None:
+        self.clock = VirtualClock()
+        self.ran: list[str] = []
+        self._slowing_s = slowing_s
+
+    def side(self, name: str, slowed: float = 1.0) -> Callable[[], object]:
+        def call() -> None:
+            beside = any(other != name for other in self.ran[-12:])
+            drift = 1 + self._slowing_s * self.clock.true_ns / 1e9
+            self.ran.append(name)
+            self.clock.spend(2 * MS * drift * (slowed if beside else 1.0))
+
+        return call
+
+    def run(self, *, candidate_first: bool = True, slowed: float = 1.0) -> Interleaved:
+        return interleave(
+            [self.side("candidate")],
+            [self.side("baseline", slowed)],
+            clock=self.clock,
+            window_s=2.0,
+            slice_ms=20,
+            seed=5,
+            candidate_first=candidate_first,
+        )
+
+
+def change(side: Side) -> float:
+    assert side.alone is not None
+    half = len(side.alone.durations_ns) // 2
+    before, after = (statistics.median(side.alone.durations_ns[i : i + half]) for i in (0, half))
+    return together_ms(side) / (math.sqrt(before * after) / side.alone.calls_per_block / MS)
+
+
+@pytest.mark.parametrize("candidate_first", [True, False])
+def test_who_comes_first_is_as_asked(candidate_first: bool) -> None:
+    crowd = Crowd()
+    crowd.run(candidate_first=candidate_first)
+    assert crowd.ran[0] == ("candidate" if candidate_first else "baseline")
+    assert len(set(crowd.ran[:5])) == 1
+
+
+@pytest.mark.parametrize("candidate_first", [True, False])
+def test_a_side_that_the_other_slows_down_shows_against_itself_alone(
+    candidate_first: bool,
+) -> None:
+    found = Crowd().run(candidate_first=candidate_first, slowed=1.1)
+    assert change(found.baseline) == pytest.approx(1.1, rel=1e-3)
+    assert change(found.candidate) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_drift_of_the_machine_is_no_sign_of_interference() -> None:
+    found = Crowd(slowing_s=0.1).run()
+    # Calls end a third longer than they began; against those before alone it would be 15 %.
+    for side in (found.candidate, found.baseline):
+        assert change(side) == pytest.approx(1.0, abs=0.02)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -81,21 +82,37 @@ def reply(measured: ProcessRecord, paired: Paired | None = None) -> MeasureReply
     return MeasureReply(process=replace(measured, paired=paired), verdict=PASSED)
 
 
-def alternated(candidate_ms: float, baseline_ms: float) -> Paired:
+def alternated(
+    candidate_ms: float,
+    baseline_ms: float,
+    *,
+    alone_ms: tuple[float, float] | None = None,
+    candidate_first: bool = True,
+) -> Paired:
+    alone = alone_ms or (candidate_ms, baseline_ms)
     return Paired(
         baseline_id="baseline",
         design="alternated",
         ours=blocks(candidate_ms),
         theirs=blocks(baseline_ms),
+        ours_alone=blocks(alone[0]),
+        theirs_alone=blocks(alone[1]),
+        candidate_first=candidate_first,
     )
 
 
 class Runtime:
-    cohabits: ClassVar[bool] = True
+    def cohabits(self, device: str, threads: int) -> bool:
+        return True
 
 
 class Selfish:
-    cohabits: ClassVar[bool] = False
+    def cohabits(self, device: str, threads: int) -> bool:
+        return False
+
+
+class Hardware:
+    device: ClassVar[str] = "cpu"
 
 
 class SingleStream:
@@ -137,11 +154,11 @@ def run(
         protocol=Protocol(**protocol),
         stopping=Fixed(processes=count),
         scenario=SingleStream(),
+        hardware=Hardware(),
         runtime=runtime or Runtime(),
     )
     found = Repetitions(
         setup,
-        "candidate",
         trial_of("onnxruntime"),
         baseline,
         tolerance_ratio=lambda: tolerance_ratio,
@@ -193,13 +210,57 @@ def test_a_crash_before_anything_was_measured_is_the_trials() -> None:
         run(Children(answer))
 
 
-def test_adjacent_baselines_come_now_before_and_now_after() -> None:
-    children = Children(lambda request: reply(record()))
-    found = run(children, count=12, pairing="adjacent")
-    assert designs(found) == ["adjacent"] * 12
-    pairs = list(zip(children.conversions[::2], children.conversions[1::2], strict=True))
-    # The order is seeded by the trial: 12 equal draws would show a coin that is not thrown.
-    assert set(pairs) == {("eager", "onnxruntime"), ("onnxruntime", "eager")}
+@pytest.mark.parametrize("pairing", ["adjacent", "alternated"])
+def test_in_either_design_both_orders_occur_equally_often_in_blocks_of_two(pairing: str) -> None:
+    def answer(request: MeasureRequest) -> MeasureReply:
+        first = request.candidate_first
+        paired = alternated(2.0, 3.0, candidate_first=first) if request.baseline else None
+        return reply(record(), paired)
+
+    found = run(Children(answer), count=12, pairing=pairing)
+    assert designs(found) == [pairing] * 12
+    firsts = [each.paired.candidate_first for each in found.records if each.paired]
+    assert [set(firsts[i : i + 2]) for i in range(0, 12, 2)] == [{True, False}] * 6
+
+
+def test_no_two_runs_of_a_plan_draw_the_same_orders() -> None:
+    def drawn() -> tuple[tuple[bool, int], ...]:
+        def answer(request: MeasureRequest) -> MeasureReply:
+            first = request.candidate_first
+            return reply(record(), alternated(2.0, 3.0, candidate_first=first))
+
+        children = Children(answer)
+        run(children)
+        return tuple((request.candidate_first, request.seed) for request in children.requests)
+
+    assert len({drawn() for _ in range(8)}) == 8
+
+
+def test_the_order_of_a_pair_that_was_rejected_is_measured_again() -> None:
+    looks = iter([1000, 1000, 1000, 1300, 1300])
+
+    def answer(request: MeasureRequest) -> MeasureReply:
+        first = request.candidate_first
+        seen = record(canary_ns=next(looks, 1000))
+        return reply(seen, alternated(2.0, 3.0, candidate_first=first))
+
+    found = run(Children(answer), count=8, tolerance_ratio=0.02)
+    assert len(found.records) == 10
+    firsts = [each.paired.candidate_first for each in found.valid if each.paired]
+    assert firsts.count(True) == firsts.count(False) == 4
+
+
+def test_both_processes_of_a_pair_run_on_the_same_processors() -> None:
+    spots = itertools.count()
+
+    def answer(request: MeasureRequest) -> MeasureReply:
+        cpus = request.cpus or (next(spots),)
+        return reply(replace(record(), conditions=Conditions(cpus=cpus)))
+
+    children = Children(answer)
+    run(children, count=4, pairing="adjacent")
+    asked = [request.cpus for request in children.requests]
+    assert asked == [(), (0,), (), (1,), (), (2,), (), (3,)]
 
 
 def test_runtimes_that_cannot_share_a_process_get_one_each() -> None:
@@ -220,18 +281,22 @@ def test_a_baseline_that_fails_costs_the_comparison_and_nothing_else() -> None:
     assert children.conversions.count("eager") == 1
 
 
-def test_alternation_that_changes_the_candidates_own_speed_is_given_up() -> None:
-    """Each process alone takes 2 ms; beside its baseline 2.2 ms, give or take 0.1 %."""
+@pytest.mark.parametrize("side", ["candidate", "baseline"])
+def test_interleaving_that_changes_a_sides_own_speed_is_given_up(side: str) -> None:
+    """Alone that side takes 2 ms, and beside the other 2.2 ms, give or take 0.1 %."""
     wobble = iter([1.0, 1.001, 0.999, 1.0005, 0.9995] * 3)
 
     def answer(request: MeasureRequest) -> MeasureReply:
         if request.baseline is None:
             return reply(record(2.0))
-        return reply(record(2.0), alternated(2.2 * next(wobble), 3.0))
+        slowed = 2.2 * next(wobble)
+        ours, theirs = (slowed, 3.0) if side == "candidate" else (3.0, slowed)
+        alone = (2.0, 3.0) if side == "candidate" else (3.0, 2.0)
+        return reply(record(2.0), alternated(ours, theirs, alone_ms=alone))
 
     found = run(Children(answer), count=8)
     assert designs(found) == ["alternated"] * 5 + ["adjacent"] * 3
-    assert found.pairing.startswith("adjacent: interleaving with the baseline changed")
+    assert found.pairing == f"adjacent: interleaving changed the {side}'s own speed"
 
 
 def test_a_design_that_was_asked_for_alone_has_no_other_to_fall_back_to() -> None:

@@ -162,11 +162,9 @@ def _refusal(
     if not interleaved:
         why = result.pairing.partition(": ")[2] or "the two were measured one after the other"
         return f"not interleaved: {why}"
-    if design == ALTERNATED and interferes(result.valid, result.delta_ratio):
-        return (
-            "interleaving with the baseline changes the candidate's own speed: "
-            "try protocol.pairing=adjacent"
-        )
+    side = interferes(result.valid, result.delta_ratio) if design == ALTERNATED else None
+    if side:
+        return f"interleaving changes the {side}'s own speed: try protocol.pairing=adjacent"
     return ""
 
 

@@ -19,6 +19,7 @@ from benchorch.stats.between_processes import over_processes, primary_ns
 from benchorch.stats.modes import levels
 from benchorch.stats.pairs import pairs
 from benchorch.stats.periodicity import LEAST_PERIODS, slow_period
+from benchorch.stats.position_effect import position_effect
 from benchorch.stats.quantiles import minimum_n
 from benchorch.stats.variance_components import calls_worth_taking, components
 from benchorch.units import NS_PER_MS, format_ms, ns_to_s
@@ -89,6 +90,7 @@ def _of_the_machine(result: TrialResult) -> Iterator[str]:
     yield from _disturbed(result)
     yield from _grade(result.grade)
     yield from _pairing(result.pairing)
+    yield from _position(seen)
     yield from _few(seen, result.stop_reason)
     yield from _executed(result.execution)
 
@@ -230,6 +232,17 @@ def _pairing(pairing: str) -> Iterator[str]:
             f"{_DESIGNS.get(design, design)} ({why}). "
             "Try more processes, or protocol.pairing=adjacent from the start."
         )
+
+
+def _position(processes: Sequence[ProcessRecord]) -> Iterator[str]:
+    """That coming first in a pair matters by more than chance would."""
+    found = position_effect(processes)
+    if found is None or found.low is None or found.high is None or found.low <= 1 <= found.high:
+        return
+    yield (
+        f"Whichever of the two came first in a process took {interval_text(found)} times as long "
+        "as when it came second. Both came first equally often, which the ratio averages out."
+    )
 
 
 def _few(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:

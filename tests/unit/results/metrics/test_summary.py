@@ -324,6 +324,31 @@ def test_a_candidate_that_alternating_slows_down_gets_no_verdict() -> None:
     assert "changes the candidate's own speed" in speedup.reason
 
 
+def in_order(process: ProcessRecord, candidate_first: bool, slower: float) -> ProcessRecord:
+    """The same pair, in which whoever came first is slower by so much than as the second."""
+    ours, theirs = 1_000_000, 1_000_000
+    if candidate_first:
+        ours = round(ours * slower)
+    else:
+        theirs = round(theirs * slower)
+    made = paired(process, [theirs] * 60, [ours] * 60)
+    assert made.paired is not None
+    noted = dataclasses.replace(made.paired, candidate_first=candidate_first)
+    return dataclasses.replace(made, paired=noted)
+
+
+@pytest.mark.parametrize(("slower", "said"), [(1.013, True), (1.0, False)])
+def test_that_coming_first_matters_is_said(slower: float, said: bool) -> None:
+    records = [
+        in_order(process([1_000_000 + 90 * i] * 60), i % 2 == 0, slower + (-1) ** (i // 2) * 1e-4)
+        for i in range(8)
+    ]
+    found = summarise(trial(*records), None)
+    assert any("came first in a process took 1.01" in each for each in found.warnings) is said
+    assert found.speedup is not None
+    assert found.speedup.ratio.value == pytest.approx(1.0, abs=1e-3)
+
+
 def test_pairs_of_a_design_that_was_given_up_do_not_count() -> None:
     given_up = paired(process([1_000_000] * 60), [9_000_000] * 60)
     kept = [

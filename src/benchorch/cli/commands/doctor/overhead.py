@@ -21,8 +21,13 @@ from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.session import Event, Session
 from benchorch.domain.trial import Plan, Trial, node_of
 from benchorch.errors import ExecutorError
+from benchorch.host.advice import BAD, GOOD, NOTE
 from benchorch.trial.supervisor import run_trial
 from benchorch.units import ns_to_s
+
+# Goals: shares of a process's time, and of a timed call.
+MOST_OWN_RATIO = 0.25
+MOST_TIMING_RATIO = 0.01
 
 PROCESSES = 5
 WINDOW_S = 0.5
@@ -66,6 +71,19 @@ class Overhead:
     process_s: float
     calls_s: float
     floor_s: float
+
+    @property
+    def weight(self) -> str:
+        """Good where the whole share is as asked, bad where none of it is, else not known.
+
+        A share below 0 says that the bare processes were held up, and nothing of benchorch.
+        """
+        low, high = self.share.low, self.share.high
+        if low is None or high is None or low < 0:
+            return NOTE
+        if high <= MOST_OWN_RATIO:
+            return GOOD
+        return BAD if low > MOST_OWN_RATIO else NOTE
 
 
 def overhead(plan: Plan, trial: Trial, directory: Path) -> Overhead:

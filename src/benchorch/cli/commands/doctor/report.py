@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from benchorch.cli.commands.doctor.examination import Examination
-from benchorch.cli.commands.doctor.overhead import Overhead
+from benchorch.cli.commands.doctor.overhead import MOST_OWN_RATIO, MOST_TIMING_RATIO, Overhead
 from benchorch.cli.commands.doctor.self_comparison import Controls
-from benchorch.cli.commands.doctor.timer_accuracy import Agreement
+from benchorch.cli.commands.doctor.timer_accuracy import GOAL_RATIO, Agreement
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.host.advice import BAD, GOOD, NOTE
@@ -54,8 +54,10 @@ def _timing(found: Agreement | None) -> Json:
         return None
     return {
         **_interval(found.ratio),
+        "goal_ratio": GOAL_RATIO,
         "band_ratio": found.band_ratio,
         "agrees": found.agrees,
+        "mark": found.weight,
         "bare_over_bare": _interval(found.bare_ratio),
     }
 
@@ -65,6 +67,7 @@ def _own(found: Overhead | None) -> Json:
         return None
     return {
         **_interval(found.share),
+        "mark": found.weight,
         "over_floor": _interval(found.over_floor),
         "timed_call_ratio": found.timed_call_ratio,
         "process_s": found.process_s,
@@ -77,8 +80,8 @@ def _pairing(found: Controls | None) -> Json:
     if found is None:
         return None
     return {
-        "same": _verdict(found.same),
-        "slower_by_a_tenth": _verdict(found.slower),
+        "same": {**_verdict(found.same), "mark": found.same_weight},
+        "slower_by_a_tenth": {**_verdict(found.slower), "mark": found.slower_weight},
         "told_apart": found.told_apart,
     }
 
@@ -139,34 +142,39 @@ def _table(heads: tuple[str, str], rows: Iterable[tuple[str, str, str]]) -> Tabl
 
 def _experiments(examined: Examination) -> Iterator[tuple[str, str, str]]:
     """The outcome of each experiment; those that could not be made are last."""
-    for good, subject, seen in _outcomes(examined):
-        yield GOOD if good else BAD, subject, seen
+    yield from _outcomes(examined)
     for part, why in examined.missing.items():
         yield NOTE, part, f"not examined: {why}"
 
 
-def _outcomes(examined: Examination) -> Iterator[tuple[bool, str, str]]:
-    """Whether each experiment passed, its name, and its result."""
+def _outcomes(examined: Examination) -> Iterator[tuple[str, str, str]]:
+    """How each experiment ended, its name, and its result beside the goal."""
     bare, controls, own = examined.bare_loop, examined.controls, examined.overhead
     if bare is not None:
         seen = (
-            f"{_ratio(bare.ratio, 4)} of a bare loop's time; the loop against itself "
-            f"{_ratio(bare.bare_ratio, 4)}"
+            f"{_ratio(bare.ratio, 4)} of a bare loop's time, goal: 1 ± {GOAL_RATIO:.0%}; the "
+            f"loop against itself {_ratio(bare.bare_ratio, 4)}"
         )
-        yield bare.agrees, "a timed call", seen
+        yield bare.weight, "a timed call", seen
     if controls is not None:
-        silent = controls.same.verdict not in ("faster", "slower")
-        yield silent, "identical work", f"{controls.same.verdict}, {_ratio(controls.same.ratio)}"
-        found = controls.slower.verdict == "slower"
-        yield found, "10 % more work", f"{controls.slower.verdict}, {_ratio(controls.slower.ratio)}"
+        same, slower = controls.same, controls.slower
+        seen = f"{same.verdict}, {_ratio(same.ratio)}, goal: equivalent, 1 ± 1%"
+        yield controls.same_weight, "identical work", seen
+        seen = f"{slower.verdict}, {_ratio(slower.ratio)}, goal: slower, 0.909"
+        yield controls.slower_weight, "10 % more work", seen
     if own is not None:
         seen = (
             f"{format_seconds(own.process_s)}: {format_seconds(own.calls_s)} calls of the model, "
             f"{format_seconds(own.floor_s)} as in a bare process, "
-            f"{_percent(own.share)} benchorch's own"
+            f"{_percent(own.share)} benchorch's own, goal: 0% to {MOST_OWN_RATIO:.0%}"
         )
-        yield True, "one process", seen
-        yield True, "inside a call", f"{own.timed_call_ratio:.2%} for the clock and the loop"
+        yield own.weight, "one process", seen
+        within = own.timed_call_ratio <= MOST_TIMING_RATIO
+        seen = (
+            f"{own.timed_call_ratio:.2%} for the clock and the loop, goal: at most "
+            f"{MOST_TIMING_RATIO:.0%}"
+        )
+        yield GOOD if within else BAD, "inside a call", seen
 
 
 def _ratio(estimate: Estimate, digits: int = 3) -> str:

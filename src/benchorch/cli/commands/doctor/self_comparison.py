@@ -16,6 +16,7 @@ from pathlib import Path
 from benchorch.domain.estimate import Comparison
 from benchorch.errors import ExecutorError
 from benchorch.hardware.cpu import CpuClock
+from benchorch.host.advice import BAD, GOOD, NOTE
 from benchorch.host.pinning import pin
 from benchorch.host.processes import child_channel, run_child
 from benchorch.stats.between_processes import median_query_ns
@@ -58,6 +59,20 @@ class Controls:
 
     same: Comparison
     slower: Comparison
+
+    @property
+    def same_weight(self) -> str:
+        """Good where it is known to be the same, bad where it is called different."""
+        if self.same.verdict in ("faster", "slower"):
+            return BAD
+        return GOOD if self.same.verdict == "equivalent" else NOTE
+
+    @property
+    def slower_weight(self) -> str:
+        """Good where it is found to be slower, bad where it is called anything else but unclear."""
+        if self.slower.verdict == "slower":
+            return GOOD
+        return NOTE if self.slower.verdict == "inconclusive" else BAD
 
     @property
     def told_apart(self) -> bool:
@@ -139,11 +154,8 @@ def look(window_s: float, seed: int, slice_ms: float = SLICE_MS) -> dict[str, li
             slice_ms=slice_ms,
             seed=seed,
         )
-        sides = (
-            (measured.candidate, measured.candidate_from),
-            (measured.baseline, measured.baseline_from),
-        )
-        found[name] = [median_query_ns(blocks, start) for blocks, start in sides]
+        sides = (measured.candidate, measured.baseline)
+        found[name] = [median_query_ns(side.together, side.start) for side in sides]
     return found
 
 

@@ -8,17 +8,18 @@ from dataclasses import dataclass
 
 from benchorch.domain.estimate import Estimate
 from benchorch.hardware.cpu import CpuClock
+from benchorch.host.advice import BAD, GOOD, NOTE
 from benchorch.host.bare_loop import bare_blocks_ns
 from benchorch.host.pinning import pinned
 from benchorch.interfaces.hardware import Clock
-from benchorch.scenarios.single_stream import SingleStream
+from benchorch.scenarios.series import sized
 from benchorch.stats.quantiles import quantile
-from benchorch.stopping.fixed import Fixed
 from benchorch.units import s_to_ns
 
 PAIRS = 60
 SLICE_S = 0.005
-NARROWEST_RATIO = 0.01
+# How far from the bare loop's time a timed call may be.
+GOAL_RATIO = 0.01
 # A search through it fails within some microseconds. A loop of the interpreter would not do: the
 # addresses of its objects shift it by 5 to 20 % between slices.
 _HAYSTACK = bytes(400_000)
@@ -31,12 +32,20 @@ class Agreement:
     Attributes:
         ratio: benchorch's time over the bare loop's, the median over pairs of slices.
         bare_ratio: the same of the bare loop over itself, the limit of this machine.
-        band_ratio: accepted distance from 1: 1 %, or twice that of the bare loop from itself.
+        band_ratio: what this machine can tell: 1 %, or twice the bare loop's distance from itself.
     """
 
     ratio: Estimate
     bare_ratio: Estimate
     band_ratio: float
+
+    @property
+    def weight(self) -> str:
+        """Good where the whole interval is as asked, bad where it misses the band, else unknown."""
+        low, high = _ends(self.ratio)
+        if low >= 1 - GOAL_RATIO and high <= 1 + GOAL_RATIO:
+            return GOOD
+        return NOTE if self.agrees else BAD
 
     @property
     def agrees(self) -> bool:
@@ -55,8 +64,8 @@ def agreement(
 ) -> Agreement:
     """Time by benchorch, the bare loop and the bare loop again, in slices of 5 ms in random order.
 
-    Of each slice the 10th percentile is compared, which interruptions do not reach. `SingleStream`
-    and the CPU's clock are used as in any trial.
+    Of each slice the 10th percentile is compared, which interruptions do not reach. Blocks are
+    sized and timed as in any trial, and the bare loop's hold as many calls.
 
     Args:
         call: the timed function; by default a search that takes some microseconds.
@@ -82,7 +91,7 @@ def agreement(
     if ratio is None or bare_ratio is None:
         raise ValueError(f"{pairs} pairs are too few for an interval")
     widest = max(abs(end - 1) for end in _ends(bare_ratio))
-    band_ratio = max(NARROWEST_RATIO, 2 * widest)
+    band_ratio = max(GOAL_RATIO, 2 * widest)
     return Agreement(ratio=ratio, bare_ratio=bare_ratio, band_ratio=band_ratio)
 
 
@@ -91,24 +100,22 @@ def _search() -> None:
 
 
 def _own_timing(call: Callable[[], object]) -> tuple[int, Callable[[], list[int]]]:
-    """Number of calls in a block of benchorch's, and a slice of blocks of as many."""
+    """Number of calls in a block of benchorch's, and a slice of further blocks of as many.
+
+    Sized once, as in any process of a trial: the 10th percentile of long blocks is above that of
+    short ones where the machine's speed varies, so both loops need blocks of one length.
+    """
     clock: Clock = CpuClock()
-    calibration = clock.calibrate()
-    stopping = Fixed(processes=1, calls=1, window_s=SLICE_S)
+    series = sized([call], clock, clock.calibrate())
 
-    def slice_() -> tuple[int, tuple[int, ...]]:
-        observed = SingleStream().run(
-            [call], clock=clock, calibration=calibration, stopping=stopping, items_per_call=1
-        )
-        return observed.calls_per_block, observed.durations_ns
+    def slice_() -> list[int]:
+        first = len(series.durations_ns)
+        ends_ns = clock.now_ns() + s_to_ns(SLICE_S)
+        while clock.now_ns() < ends_ns:
+            series.add_blocks()
+        return list(series.durations_ns[first:])
 
-    repeats = slice_()[0]
-
-    def candidate() -> list[int]:
-        held, blocks_ns = slice_()
-        return [round(block * repeats / held) for block in blocks_ns]
-
-    return repeats, candidate
+    return series.repeats, slice_
 
 
 def _rounds(

@@ -17,7 +17,7 @@ from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.domain.measurement import Calibration, Observations, ProcessRecord, TransferBreakdown
 from benchorch.domain.trial import Plan, Skip
 from benchorch.errors import ExecutorError
-from benchorch.host.advice import BAD, NOTE, HostFinding
+from benchorch.host.advice import BAD, GOOD, NOTE, HostFinding
 from benchorch.host.environment import describe_host
 from benchorch.host.noise_grade import Grade, judge
 from benchorch.stats.pairs import ALTERNATED, Pair
@@ -153,6 +153,42 @@ def test_a_ratio_agrees_where_its_interval_reaches_into_the_band() -> None:
     assert not timing(1.02, 0.002).agrees
     assert not timing(0.98, 0.002).agrees
     assert timing(0.989, 0.002).agrees
+
+
+@pytest.mark.parametrize(
+    ("value", "half_width", "mark"),
+    [(1.0, 0.002, GOOD), (1.0, 0.05, NOTE), (1.009, 0.002, NOTE), (1.064, 0.013, BAD)],
+)
+def test_a_timed_call_is_ticked_where_its_whole_interval_is_within_the_goal(
+    value: float, half_width: float, mark: str
+) -> None:
+    assert timing(value, half_width).weight == mark
+
+
+def test_identical_work_that_is_not_known_to_be_equal_is_not_ticked() -> None:
+    found = Controls(same=met(1.0), slower=met(1.1))
+    assert (found.same_weight, found.slower_weight) == (GOOD, GOOD)
+    unclear = replace(met(1.0), verdict="inconclusive")
+    assert Controls(same=unclear, slower=unclear).same_weight == NOTE
+    assert Controls(same=met(1.1), slower=met(1.0)).same_weight == BAD
+    assert Controls(same=met(1.1), slower=met(1.0)).slower_weight == BAD
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "mark"),
+    [(0.1, 0.2, GOOD), (0.1, 0.4, NOTE), (0.3, 0.4, BAD), (-0.68, 0.2, NOTE), (-0.9, -0.5, NOTE)],
+)
+def test_an_own_share_below_zero_or_above_the_goal_is_not_ticked(
+    low: float, high: float, mark: str
+) -> None:
+    found = own()
+    share = replace(found.share, value=(low + high) / 2, low=low, high=high)
+    assert replace(found, share=share).weight == mark
+
+
+def test_every_line_has_its_goal(sound) -> None:
+    text = " ".join(as_text(sound).split())
+    assert text.count("goal:") == 5
 
 
 def test_overhead_is_all_but_the_models_calls_and_what_a_bare_process_takes() -> None:
