@@ -10,6 +10,7 @@ import atexit
 import inspect
 import json
 import os
+import site
 import subprocess
 import sys
 import tempfile
@@ -147,7 +148,12 @@ def _answer(request: Mapping[str, Any], setup: Any) -> dict[str, Any]:
 
     os.chdir(request["folder"])
     os.environ.update(request["env"])
-    sys.path[:0] = [str(place) for place in (request["folder"], request["site"]) if place]
+    named = request["env"].get("PYTHONPATH", "").split(os.pathsep)
+    known = list(sys.path)
+    if request["site"]:
+        site.addsitedir(request["site"])
+    added = [place for place in sys.path if place not in known]
+    sys.path[:] = [request["folder"], *filter(None, named), *added, *known]
     names = _forked(lambda: _input_names(request))
     if not isinstance(names, list):
         return dict(names)

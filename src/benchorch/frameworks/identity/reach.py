@@ -49,6 +49,7 @@ _CLASS_NOISE = frozenset(
 _ENVIRONMENT_WORDS = frozenset({"environ", "getenv", "environb", "getenvb"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
 _FILE = re.compile(r"[\w./~-]*[./][\w./~-]+")
+_MODULE_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _CLOCKS = frozenset({"time", "datetime", "secrets", "uuid"})
 _OWN_SCOPE = frozenset({"globals", "eval", "exec", "vars"})
 _ANY_ATTRIBUTE = frozenset({"getattr", "attrgetter", "vars", "__dict__", "methodcaller"})
@@ -78,6 +79,7 @@ class Reach:
         self._seen: set[int] = set()
         self._modules: set[str] = set()
         self._wholes: set[str] = set()
+        self._late: set[str] = set()
         self._attributes: set[tuple[str, str]] = set()
         self._kept: list[object] = []
         self._packages: dict[str, tuple[Distribution, set[Path]]] = {}
@@ -185,12 +187,26 @@ class Reach:
         for part in nested(code):
             self._variables(part, scope)
             self._local_imports(part, scope)
-            self.texts.update(text for text in _texts(part.co_consts) if _FILE.fullmatch(text))
+            self._files_named(code, [*_texts(part.co_consts)])
         names = sorted({name for part in nested(code) for name in part.co_names})
         self._by_text(names, scope)
+        if _ANY_MODULE & {*names}:
+            for text in (text for part in nested(code) for text in _texts(part.co_consts)):
+                if _MODULE_NAME.fullmatch(text):
+                    self._import(text, 0, scope)
         for name in names:
             if name in scope:
                 self._named(f"globals.{module_label(module)}.{name}", scope[name], names)
+
+    def _files_named(self, code: CodeType, texts: list[str]) -> None:
+        """Files that texts of the user's code name, below the current folder or beside the code."""
+        here = [Path.cwd(), Path(code.co_filename).parent]
+        folders = [*here, *(here[0] / text for text in texts if (here[0] / text).is_dir())]
+        for text in filter(_FILE.fullmatch, texts):
+            self.texts.add(text)
+            found = next(filter(Path.is_file, (folder / text for folder in folders)), None)
+            if found is not None:
+                self._leaves.put(f"files.{text}", file_digest(found)[:32])
 
     def _by_text(self, names: list[str], scope: dict[str, Any]) -> None:
         """What code may reach by a name that is put together as it runs: all there is."""
@@ -316,7 +332,10 @@ class Reach:
                 self.add(module, "")
 
     def _not_loaded(self, name: str) -> None:
-        """A module that is imported later on, if at all: by its file or its package."""
+        """A module that is imported later on, if at all: by its files or its package."""
+        if name in self._late:
+            return
+        self._late.add(name)
         try:
             found = importlib.util.find_spec(name)
         except (ImportError, ValueError):
@@ -324,11 +343,18 @@ class Reach:
         if found is None or not found.origin:
             self._leaves.put(f"packages.{name}", "(not installed)")
             return
-        owner = self._noted(self._owners.of_file(found.origin), found.origin)
-        source = parse(Path(found.origin)) if owner == USER else None
-        if source is not None:
-            digest = file_syntax_digest(Path(found.origin))
-            self._code.setdefault(f"{name}.<file>", set()).add(digest)
+        if self._noted(self._owners.of_file(found.origin), found.origin) != USER:
+            return
+        within = found.submodule_search_locations
+        folder = Path(found.origin).parent
+        for path in sorted(folder.rglob("*.py")) if within else [Path(found.origin)]:
+            digest = file_syntax_digest(path)
+            self._code.setdefault(f"{name}.<file>", set()).add(f"{path.name} {digest}")
+            source = parse(path)
+            for statement in source.imports if source else ():
+                for wanted, level in _imported_by(statement):
+                    if not level:
+                        self._import(wanted, 0, {})
 
     def _module(self, module: ModuleType) -> None:
         """A module that was imported: a user's by what it does beyond defining names."""

@@ -55,6 +55,9 @@ _STAMPS = frozenset(
 )
 """Notes that transformers leaves in a configuration about where it came from."""
 
+_FILE = re.compile(r"/.*|[^\n/]{0,200}[./][^\n]{1,200}", re.DOTALL)
+"""Texts that may name a file; only those that do have its content."""
+
 _NUMBERED = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
 _REMEDIES = {
     "TextIOWrapper": "read the file in the factory and keep what it holds",
@@ -114,13 +117,13 @@ class Walk:
 
     def _spell(self, value: object) -> str:
         """A plain value; a path below the user's folder without the folder, with its content."""
-        if not isinstance(value, str) or not value.startswith("/"):
+        if not isinstance(value, str) or not _FILE.fullmatch(value):
             return repr(value)
         text = value.replace(self._folder, "<folder>") if self._is_below(value) else value
-        path = Path(value)
+        path = Path(self._folder, value)
         try:
             content = f" {file_digest(path)[:32]}" if path.is_file() else ""
-        except OSError:
+        except (OSError, ValueError):
             content = ""
         return f"{text!r}{content}"
 

@@ -1,0 +1,85 @@
+"""Changes to a project that must, or must not, be another build: written without reading the code.
+
+`cases` were visible while identity was being built; those in `unseen/` were first judged when it
+was finished.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import pytest
+
+from identity_corpus import cases
+from identity_corpus.unseen import cases as unseen
+from support.identity_lab import Identity, identity_of
+
+CASES = {
+    f"{part}-{case.name}": case
+    for part, corpus in (("seen", cases), ("unseen", unseen))
+    for case in corpus.CASES
+    if not case.debatable
+}
+LEFT = (
+    "clock_in_forward",
+    "date_in_helper",
+    "process_in_forward",
+    "random_bytes_in_forward",
+)
+"""Nothing that is reachable changes; the parity gate finds that outputs differ between runs."""
+
+
+def chosen(every: int) -> list[object]:
+    """One case in so many, compiled ones not, for the default suite; all for the slow one."""
+    return [
+        pytest.param(
+            name,
+            marks=() if number % every == 0 and case.conversion == "eager" else pytest.mark.slow,
+        )
+        for number, (name, case) in enumerate(CASES.items())
+        if case.name not in LEFT
+    ]
+
+
+@pytest.mark.parametrize("name", chosen(8))
+def test_a_change_is_a_miss_or_a_hit_as_it_should_be(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    for package in case.needs:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    case.before(folder)
+    first = identity(case, folder, changed=False)
+    if case.expected == "never":
+        again = identity(case, folder, changed=False)
+        assert first.key is None or first.key != again.key, case.why
+        return
+    second_folder = folder
+    if case.moved:
+        second_folder = tmp_path / "elsewhere" / "copy"
+        shutil.copytree(folder, second_folder, symlinks=True)
+    if case.linked:
+        second_folder = tmp_path / "link"
+        second_folder.symlink_to(folder)
+    case.after(second_folder)
+    second = identity(case, second_folder, changed=True)
+    hit = first.key is not None and first.key == second.key
+    assert hit == (case.expected == "hit"), (case.why, first.why, second.why)
+
+
+def identity(case: cases.Case, folder: Path, *, changed: bool) -> Identity:
+    arguments = case.arguments
+    if changed and case.arguments_after is not None:
+        arguments = case.arguments_after
+    site = folder / "site"
+    return identity_of(
+        folder,
+        case.target,
+        arguments=dict(arguments),
+        env=case.environment(folder, changed=changed),
+        site=site if site.is_dir() else None,
+        conversion=case.conversion,
+    )
