@@ -49,7 +49,7 @@ _CLASS_NOISE = frozenset(
 _ENVIRONMENT_WORDS = frozenset({"environ", "getenv", "environb", "getenvb"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
 _FILE = re.compile(r"[\w./~-]*[./][\w./~-]+")
-_MODULE_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_NAME = re.compile(r"[\x20-\x7e]{1,200}")
 _CLOCKS = frozenset({"time", "datetime", "secrets", "uuid"})
 _OWN_SCOPE = frozenset({"globals", "eval", "exec", "vars"})
 _ANY_ATTRIBUTE = frozenset({"getattr", "attrgetter", "vars", "__dict__", "methodcaller"})
@@ -190,16 +190,13 @@ class Reach:
             self._files_named(code, [*_texts(part.co_consts)])
         names = sorted({name for part in nested(code) for name in part.co_names})
         self._by_text(names, scope)
-        if _ANY_MODULE & {*names}:
-            for text in (text for part in nested(code) for text in _texts(part.co_consts)):
-                if _MODULE_NAME.fullmatch(text):
-                    self._import(text, 0, scope)
         for name in names:
             if name in scope:
                 self._named(f"globals.{module_label(module)}.{name}", scope[name], names)
 
     def _files_named(self, code: CodeType, texts: list[str]) -> None:
         """Files that texts of the user's code name, below the current folder or beside the code."""
+        texts = [text for text in texts if _NAME.fullmatch(text)]
         here = [Path.cwd(), Path(code.co_filename).parent]
         folders = [*here, *(here[0] / text for text in texts if (here[0] / text).is_dir())]
         for text in filter(_FILE.fullmatch, texts):
