@@ -421,3 +421,26 @@ def test_compiled_code_depends_on_its_compiler_and_on_options_in_the_environment
         identity_of(folder, "mm:make", env=one, conversion="export").key for one in environments
     }
     assert len(plain) == 1
+
+
+def test_a_file_that_code_names_and_a_module_that_it_imports_late_count(tmp_path: Path) -> None:
+    forward = "from late.parts import scaled; return scaled(x, open('k.txt').read())"
+    texts = {
+        **net(forward=forward),
+        "k.txt": "2",
+        "late/__init__.py": "",
+        "late/parts.py": "def scaled(x, k):\n    return x * float(k)\n",
+    }
+    commented = {**texts, "late/parts.py": f"# a\n{texts['late/parts.py']}"}
+    first, same = both(tmp_path / "same", texts, commented)
+    _, read = both(tmp_path / "file", texts, {**texts, "k.txt": "3"})
+    other = texts["late/parts.py"].replace("x * float", "x - float")
+    _, late = both(tmp_path / "module", texts, {**texts, "late/parts.py": other})
+    assert first.key is not None
+    assert first.key == same.key
+    assert len({first.key, read.key, late.key}) == 3
+
+
+def test_a_long_text_in_code_names_no_file(tmp_path: Path) -> None:
+    forward = f"assert '{'long ' * 2000}'; return self.linear(x)"
+    assert identity_of(write(tmp_path, net(forward=forward)), "mm:make").key is not None
