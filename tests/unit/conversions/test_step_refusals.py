@@ -141,11 +141,6 @@ def test_fullgraph_and_eager_fallback_contradict_each_other() -> None:
         InductorCompile(fullgraph=True, eager_fallback=True)
 
 
-def test_mkldnn_is_refused_where_there_is_no_layer_to_pack() -> None:
-    with pytest.raises(BuildError, match="the model has none"):
-        Mkldnn().transform(Doubles(), example())
-
-
 def test_mkldnn_is_refused_where_an_operator_cannot_read_its_layout() -> None:
     module = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), torch.nn.Softplus())
     spec = TensorSpec(name="input", shape=(2, 1, 4, 4), dtype="float32")

@@ -112,7 +112,7 @@ def test_every_process_that_uses_a_gpu_sets_it_before_anything_else(
 
     monkeypatch.setattr(build_stage, "apply_tf32", stop)
     monkeypatch.setattr(measuring_process, "apply_tf32", stop)
-    monkeypatch.setattr(measuring_process, "pin", lambda _: ())
+    monkeypatch.setattr(measuring_process, "pin", lambda *_: ())
     with pytest.raises(Set):
         lab.built(lab.chain_of("eager"), tmp_path)
     with pytest.raises(Set):

@@ -21,6 +21,7 @@ MOST_PROCESSES = 200
 """Nobody waits for more."""
 
 PASS, REGRESSION, UNCLEAR = "pass", "regression", "unclear"
+_LEAST_OF_THE_FLOOR = 3  # processes a side
 _GRAVEST_FIRST = (REGRESSION, REFUSED, UNCLEAR, PASS)
 
 
@@ -128,7 +129,7 @@ def _gated(judged: MetricVerdict, floor: MetricVerdict | None, limit_ratio: floa
     more_is_better = bool(higher_is_better(judged.metric))
     limit = 1 / (1 + limit_ratio) if more_is_better else 1 + limit_ratio
     own = _state(judged, limit, more_is_better)
-    by_floor = UNCLEAR if floor is None else _state(floor, limit, more_is_better)
+    by_floor = UNCLEAR if floor is None or _is_thin(floor) else _state(floor, limit, more_is_better)
     state, remark = _decided(own, by_floor)
     needed = None
     if state == UNCLEAR and not remark:
@@ -144,6 +145,12 @@ def _gated(judged: MetricVerdict, floor: MetricVerdict | None, limit_ratio: floa
         remark=remark,
         processes_needed=needed,
     )
+
+
+def _is_thin(judged: MetricVerdict) -> bool:
+    """Whether one side has too few processes to show how much its floor varies."""
+    sides = (judged.a, judged.b)
+    return any(one is None or one.n < _LEAST_OF_THE_FLOOR for one in sides)
 
 
 def _decided(own: str, by_floor: str) -> tuple[str, str]:
