@@ -101,7 +101,7 @@ def gate(
     judged = compare_cases([*requested, *floors], across=across, sessions=sessions)
     by_floor = {one.name: one for one in judged[len(requested) :]}
     cases = tuple(
-        _gated(one, by_floor.get(one.name), limit_ratio) for one in judged[: len(requested)]
+        gated(one, by_floor.get(one.name), limit_ratio) for one in judged[: len(requested)]
     )
     missing = tuple(one for one in alone if one.side == "A" and _had_result(one.stored))
     states = {one.state for one in cases} | ({REFUSED} if missing or not cases else set())
@@ -125,7 +125,8 @@ def _has_floor(one: Match, metric: str) -> bool:
     return metric == LATENCY and all(s is not None and FLOOR in s.metrics for s in summaries)
 
 
-def _gated(judged: MetricVerdict, floor: MetricVerdict | None, limit_ratio: float) -> Gated:
+def gated(judged: MetricVerdict, floor: MetricVerdict | None, limit_ratio: float) -> Gated:
+    """The state of one case: of its metric, and of its floor where there is one."""
     more_is_better = bool(higher_is_better(judged.metric))
     limit = 1 / (1 + limit_ratio) if more_is_better else 1 + limit_ratio
     own = _state(judged, limit, more_is_better)

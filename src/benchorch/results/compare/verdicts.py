@@ -181,7 +181,7 @@ class _Case:
         warning, remedy = self._warning(samples)
         verdict = INCONCLUSIVE if warning else _verdict(found, self.metric)
         return self._outcome(
-            ratio=_inverted(found.ratio),
+            ratio=inverted(found.ratio),
             verdict=verdict,
             reason=warning or found.reason,
             remedy=remedy or (_more(self.match) if verdict == INCONCLUSIVE else ""),
@@ -341,7 +341,7 @@ def _bare_ratio(a: Estimate, b: Estimate) -> Estimate | None:
     )
 
 
-def _inverted(ratio: Estimate) -> Estimate:
+def inverted(ratio: Estimate) -> Estimate:
     """A over B turned into B over A."""
     low = None if ratio.high is None else 1 / ratio.high
     high = None if ratio.low is None else 1 / ratio.low

@@ -1,0 +1,154 @@
+"""The product's own estimators, as the simulator of tests/statistics_corpus calls them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchorch.domain.estimate import Estimate
+from benchorch.results.compare import gate
+from benchorch.results.compare.machine_change import (
+    reference_change,
+    reference_floor_change,
+    reference_level,
+    session_spread,
+)
+from benchorch.results.compare.pairing import Samples
+from benchorch.results.compare.verdicts import MetricVerdict, inverted
+from benchorch.results.metrics.latency import latency_metrics
+from benchorch.results.metrics.load import quantile_over
+from benchorch.stats.between_processes import over_processes
+from benchorch.stats.moderated_variance import usual_spread
+from benchorch.stats.modes import levels
+from benchorch.stats.steady_state import stability
+from statistics_corpus.adapter import Array, Gate, Interval, Ratio, Run, Session, Trial
+from support.simulated_samples import process
+
+Series = Sequence[Array]
+
+NS_PER_MS = 1e6
+NAMES = {0.5: "p50", 0.9: "p90", 0.95: "p95", 0.99: "p99", 0.999: "p99.9"}
+STATES = {"pass": "passed", "regression": "regression", "unclear": "cannot_tell"}
+
+
+class Estimators:
+    """Answers of the product; what it has no rule for yet is not answered."""
+
+    estimand = "median"
+    tail_estimand = "process"
+
+    def __getattr__(self, name: str) -> object:
+        def unanswered(*_: object, **__: object) -> None:
+            raise NotImplementedError(name)
+
+        return unanswered
+
+    def headline(self, trial: Trial, peers: Sequence[Trial]) -> Interval:
+        usual = usual_spread([list(each.medians) for each in (trial, *peers)])
+        return shown(over_processes(trial.medians, unit="ns", usual=usual))
+
+    def headline_of_calls(self, series: Series) -> Interval:
+        return scaled(shown(measured(series)["latency_ms/p50"]), NS_PER_MS)
+
+    def modes(self, medians: Sequence[float]) -> int:
+        return len(levels(list(medians)))
+
+    def quantile(self, series: Series, q: float) -> Interval | None:
+        found = measured(series).get(f"latency_ms/{NAMES[q]}")
+        return None if found is None or found.low is None else scaled(shown(found), NS_PER_MS)
+
+    def throughput(self, series: Series) -> Interval | None:
+        found = measured(series).get("throughput_items_per_s/mean")
+        return None if found is None or found.low is None else whole(found)
+
+    def steady(self, series: np.ndarray) -> bool:
+        return stability(series).start is not None
+
+    def compare(self, old: Session, new: Session, history: Sequence[Session]) -> Ratio:
+        sides = samples(old, new, history, floor=False)
+        found = sides.compare(delta_ratio=0.01, alpha=0.05)
+        if found is None:
+            return Ratio(math.nan, math.nan, math.nan, "inconclusive")
+        return Ratio(found.ratio.value, found.ratio.low, found.ratio.high, found.verdict)
+
+    def gate(self, old: Session, new: Session, limit: float, history: Sequence[Session]) -> Gate:
+        judged, floor = (verdict(old, new, history, floor=each) for each in (False, True))
+        found = gate.gated(judged, floor, limit)
+        more = math.inf if found.state == "unclear" else None
+        if found.processes_needed:
+            more = found.processes_needed - len(old.medians)
+        return Gate(STATES[found.state], more)
+
+    def response_quantile(self, runs: Sequence[Run], q: float) -> Interval | None:
+        found = quantile_over([[np.asarray(run.response) / NS_PER_MS] for run in runs], q)
+        if found is None:
+            return None
+        low, high = found.low, math.inf if found.at_least else found.high
+        known = math.nan if low is None else low
+        return scaled(Interval(found.value, known, math.nan if high is None else high), NS_PER_MS)
+
+
+def measured(series: Series) -> dict[str, Estimate]:
+    """The metrics of processes with these calls, ns."""
+    processes = [
+        process(np.asarray(one), steady_from=stability(one).start, scale_ns=1.0) for one in series
+    ]
+    return dict(latency_metrics(processes))
+
+
+def samples(old: Session, new: Session, history: Sequence[Session], *, floor: bool) -> Samples:
+    def of(session: Session) -> Estimate:
+        return over_processes(session.floors if floor else session.medians, unit="ns")
+
+    def references(session: Session) -> list[list[float]]:
+        return [[one] for one in session.references]
+
+    change = reference_floor_change if floor else reference_change
+    known = (old, *history)
+    return Samples(
+        design="sequential",
+        intervals=(of(new), of(old)),
+        machine=change(references(old), references(new)),
+        session=session_spread(
+            [of(each) for each in known],
+            [] if floor else [reference_level(references(each)) for each in known],
+        ),
+    )
+
+
+def verdict(
+    old: Session, new: Session, history: Sequence[Session], *, floor: bool
+) -> MetricVerdict:
+    sides = samples(old, new, history, floor=floor)
+    found = sides.compare(delta_ratio=0.01, alpha=0.025)
+    assert found is not None
+    after, before = sides.intervals
+    return MetricVerdict(
+        name="trial",
+        metric="latency_ms/p01" if floor else "latency_ms/p50",
+        a=before,
+        b=after,
+        ratio=inverted(found.ratio),
+        verdict=found.verdict,
+        session_ratio=sides.session.largest_ratio if sides.session else None,
+        is_evidence=True,
+    )
+
+
+def shown(estimate: Estimate) -> Interval:
+    """As people see it: no interval where it is wider than a factor of two."""
+    if estimate.low is None or estimate.high is None or estimate.high > 2 * estimate.low:
+        return Interval(estimate.value, math.nan, math.nan)
+    return whole(estimate)
+
+
+def whole(estimate: Estimate) -> Interval:
+    assert estimate.low is not None
+    assert estimate.high is not None
+    return Interval(estimate.value, estimate.low, estimate.high)
+
+
+def scaled(interval: Interval, factor: float) -> Interval:
+    return Interval(interval.point * factor, interval.low * factor, interval.high * factor)
