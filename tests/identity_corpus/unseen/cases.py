@@ -16,62 +16,50 @@ A case is `debatable` where careful engineers might decide otherwise; `why` then
 from __future__ import annotations
 
 import json
-import os
-import py_compile
 import shutil
 import sqlite3
 import textwrap
 import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from . import wheels  # noqa: TID252 - the corpus is one folder and may lie anywhere
+from identity_corpus import wheels
+from identity_corpus.cases import (
+    COMPILED,
+    CXX,
+    EDITABLE_SOURCES,
+    GEMMA,
+    HELPED,
+    LOADS_WEIGHTS,
+    SCALED_BY,
+    TIDY,
+    USES_FUNCTION,
+    USES_GEMMA,
+    USES_LAYER,
+    VENDOR_FUNCTION,
+    VENDOR_LAYER,
+    Case,
+    Edit,
+    array,
+    both,
+    bytecode,
+    compiler,
+    editable,
+    keeping_time,
+    module,
+    nothing,
+    project,
+    replace,
+    tensors,
+    touched,
+    vendor,
+    wheel,
+    write,
+)
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-Edit = Callable[[Path], None]
-
-
-def nothing(folder: Path) -> None:
-    """Change nothing."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One change. In the environment, {folder} and {PATH} stand for their values.
-
-    moved: the second build runs in a copy of the folder under another path.
-    linked: the second build reaches the same folder through a symbolic link.
-    needs: import names without which the case cannot run.
-    """
-
-    name: str
-    before: Edit
-    expected: Literal["miss", "hit", "never"]
-    why: str
-    after: Edit = nothing
-    target: str = "mod:make"
-    arguments: Mapping[str, object] = field(default_factory=dict)
-    arguments_after: Mapping[str, object] | None = None
-    env_before: Mapping[str, str] = field(default_factory=dict)
-    env_after: Mapping[str, str] = field(default_factory=dict)
-    conversion: Literal["eager", "inductor", "aot_inductor"] = "eager"
-    moved: bool = False
-    linked: bool = False
-    debatable: bool = False
-    needs: tuple[str, ...] = ()
-
-    def environment(self, folder: Path, *, changed: bool) -> dict[str, str]:
-        """The variables to set for the first or the second build; others of the case are unset."""
-        chosen = self.env_after if changed else self.env_before
-        path = os.environ.get("PATH", "")
-        return {
-            name: value.replace("{folder}", str(folder)).replace("{PATH}", path)
-            for name, value in chosen.items()
-        }
+    pass
 
 
 CASES: list[Case] = []
@@ -82,163 +70,10 @@ def add(case: Case) -> None:
     CASES.append(case)
 
 
-def example_input() -> Tensor:
-    """The input that every model of the corpus takes."""
-    import torch
-
-    return torch.linspace(-1.5, 2.0, 8, dtype=torch.float32).reshape(2, 4)
-
-
 # Edits
 
 
-def write(contents: Mapping[str, str]) -> Edit:
-    """Write text files."""
-
-    def edit(folder: Path) -> None:
-        for relative, text in contents.items():
-            path = folder / relative
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="")
-        wheels.forget_bytecode(folder)
-
-    return edit
-
-
-def replace(relative: str, old: str, new: str) -> Edit:
-    """Replace a text that must occur in a file."""
-
-    def edit(folder: Path) -> None:
-        path = folder / relative
-        text = path.read_bytes().decode()
-        if old not in text:
-            raise ValueError(f"{relative} does not contain {old!r}")
-        path.write_bytes(text.replace(old, new).encode())
-        wheels.forget_bytecode(folder)
-
-    return edit
-
-
-def keeping_time(relative: str, edit: Edit) -> Edit:
-    """Make an edit, then give the file back its former modification time."""
-
-    def timed(folder: Path) -> None:
-        path = folder / relative
-        former = path.stat()
-        edit(folder)
-        os.utime(path, ns=(former.st_atime_ns, former.st_mtime_ns))
-        if path.stat().st_size != former.st_size:
-            raise ValueError(f"{relative} should keep its size")
-
-    return timed
-
-
-def both(*edits: Edit) -> Edit:
-    """Make several edits in order."""
-
-    def edit(folder: Path) -> None:
-        for one in edits:
-            one(folder)
-
-    return edit
-
-
-def wheel(
-    name: str,
-    version: str,
-    contents: Mapping[str, str],
-    *,
-    top_level: tuple[str, ...] | None = None,
-    requires: tuple[str, ...] = (),
-    entry_points: str = "",
-    installer: str = "pip",
-) -> Edit:
-    """Install a distribution, or another version in its place."""
-
-    def edit(folder: Path) -> None:
-        wheels.install(
-            folder / "site",
-            name,
-            version,
-            contents,
-            top_level=top_level,
-            requires=requires,
-            entry_points=entry_points,
-            installer=installer,
-        )
-
-    return edit
-
-
-def tensors(relative: str, **values: list[float]) -> Edit:
-    """Write a file that torch.load reads: a mapping from names to tensors."""
-
-    def edit(folder: Path) -> None:
-        import torch
-
-        torch.save({name: torch.tensor(value) for name, value in values.items()}, folder / relative)
-
-    return edit
-
-
-def array(relative: str, values: list[float]) -> Edit:
-    """Write a .npy file of float32."""
-
-    def edit(folder: Path) -> None:
-        import numpy
-
-        path = folder / relative
-        path.parent.mkdir(parents=True, exist_ok=True)
-        numpy.save(path, numpy.array(values, dtype=numpy.float32))
-
-    return edit
-
-
 # Projects
-
-IMPORTS = """\
-import json
-import os
-from pathlib import Path
-
-import torch
-import torch.nn.functional as F
-from torch import nn
-"""
-
-RETURNS = "return Net().eval()"
-
-
-def module(
-    forward: str = "return self.linear(x)", *, top: str = "", init: str = "", make: str = RETURNS
-) -> str:
-    """The text of a mod.py: a module with one seeded linear layer, and make()."""
-
-    def block(text: str, depth: int) -> str:
-        return textwrap.indent(textwrap.dedent(text).strip("\n"), " " * depth) + "\n"
-
-    return (
-        f"{IMPORTS}\n"
-        f"{textwrap.dedent(top)}\n\n"
-        "class Net(nn.Module):\n"
-        "    def __init__(self, held=None):\n"
-        "        super().__init__()\n"
-        "        torch.manual_seed(0)\n"
-        "        self.linear = nn.Linear(4, 4)\n"
-        "        self.held = held\n"
-        f"{block(init, 8) if init else ''}\n"
-        "    def forward(self, x):\n"
-        f"{block(forward, 8)}\n\n"
-        "def make():\n"
-        f"{block(make, 4)}"
-    )
-
-
-def project(
-    forward: str = "return self.linear(x)", *, top: str = "", init: str = "", make: str = RETURNS
-) -> Edit:
-    """Write mod.py."""
-    return write({"mod.py": module(forward, top=top, init=init, make=make)})
 
 
 def held(
@@ -326,37 +161,6 @@ def never(
 
 # Installed distributions
 
-VENDOR_LAYER = """\
-from torch import nn
-
-
-class Layer(nn.Module):
-    def forward(self, x):
-        return x * 3
-"""
-
-VENDOR_FUNCTION = """\
-def scaled(x):
-    return x * 3
-"""
-
-USES_LAYER = module(
-    "return self.layer(self.linear(x))",
-    top="from vendorlib.layers import Layer",
-    init="self.layer = Layer()",
-)
-
-USES_FUNCTION = module(
-    "return scaled(self.linear(x))", top="from vendorlib.functions import scaled"
-)
-
-
-def vendor(version: str, **sources: str) -> Edit:
-    """Install vendorlib with the given modules."""
-    contents = {"vendorlib/__init__.py": ""}
-    contents |= {f"vendorlib/{name}.py": text for name, text in sources.items()}
-    return wheel("vendorlib", version, contents, top_level=("vendorlib",))
-
 
 add(
     Case(
@@ -409,24 +213,6 @@ add(
     )
 )
 
-
-def editable(*, finder: bool) -> Edit:
-    """Install vendorlib in place from checkouts/vendorlib."""
-
-    def edit(folder: Path) -> None:
-        source = folder / "checkouts" / "vendorlib" / "src"
-        wheels.install_editable(
-            folder / "site", "vendorlib", "1.0", source, packages=["vendorlib"], finder=finder
-        )
-
-    return edit
-
-
-EDITABLE_SOURCES = {
-    "mod.py": USES_LAYER,
-    "checkouts/vendorlib/src/vendorlib/__init__.py": "",
-    "checkouts/vendorlib/src/vendorlib/layers.py": VENDOR_LAYER,
-}
 
 add(
     Case(
@@ -537,29 +323,7 @@ add(
 
 # Hugging Face configurations
 
-GEMMA = {
-    "model_type": "gemma2",
-    "vocab_size": 11,
-    "hidden_size": 4,
-    "intermediate_size": 8,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 1,
-    "num_key_value_heads": 1,
-    "head_dim": 4,
-    "pad_token_id": 0,
-    "final_logit_softcapping": 30.0,
-}
 
-USES_GEMMA = module(
-    "return self.held(inputs_embeds=self.linear(x)[None], use_cache=False).logits * 100",
-    top="from transformers import Gemma2Config, Gemma2ForCausalLM",
-    make="""
-    folder = Path(__file__).resolve().parent / "model"
-    config = Gemma2Config.from_pretrained(str(folder))
-    torch.manual_seed(1)
-    return Net(Gemma2ForCausalLM(config)).eval()
-    """,
-)
 add(
     Case(
         "hf_config_softcapping_compiled",
@@ -594,10 +358,6 @@ add(
 
 # Objects that a model holds
 
-SCALED_BY = """
-def scaled_by(y, factor):
-    return y * factor
-"""
 held(
     "dataclass_hidden_from_repr",
     "a field of a dataclass that neither repr() nor == show",
@@ -1203,13 +963,6 @@ stateful(
 
 # Environment and files
 
-LOADS_WEIGHTS = module(
-    make="""
-    net = Net().eval()
-    net.load_state_dict(torch.load("weights.pt"), strict=False)
-    return net
-    """
-)
 add(
     Case(
         "weights_file",
@@ -1353,28 +1106,6 @@ add(
 
 # Compiled code: compiler, environment, processor
 
-COMPILED = module("return torch.relu(self.linear(x)) * 2")
-
-
-def compiler(relative: str, version: str) -> Edit:
-    """Write a C++ compiler that says another version and passes all else on to the real one."""
-
-    def edit(folder: Path) -> None:
-        real = shutil.which("g++") or shutil.which("c++") or "c++"
-        path = folder / relative
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            "#!/bin/sh\n"
-            'case "$1" in\n'
-            "  --version|-v|-dumpversion|-dumpfullversion)\n"
-            f'    echo "g++ (Vendor) {version}"; exit 0;;\n'
-            "esac\n"
-            f'exec {real} "$@"\n'
-        )
-        path.chmod(0o755)
-
-    return edit
-
 
 def compiled(
     name: str,
@@ -1403,8 +1134,6 @@ def compiled(
         )
     )
 
-
-CXX = {"CXX": "{folder}/tools/cxx"}
 
 compiled(
     "compiler_upgraded",
@@ -1470,45 +1199,6 @@ compiled(
 
 # Edits that change nothing
 
-TIDY = '''\
-"""A network."""
-
-import json
-import os
-
-import torch
-from torch import nn
-
-SCALE = 1000.0
-
-
-def scaled(y, factor=2.0):
-    """Multiply."""
-    return y * factor
-
-
-class Net(nn.Module):
-    """A layer and a factor."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.linear = nn.Linear(4, 4)
-        self.names = {"first": 1, "second": 2}
-
-    def forward(self, x):
-        y = self.linear(x)
-        return scaled(y, factor=self.names["second"]) + SCALE
-
-
-def unused(y):
-    return y - 1
-
-
-def make():
-    return Net().eval()
-'''
-
 
 def tidied(
     name: str,
@@ -1570,16 +1260,6 @@ tidied(
     debatable=True,
 )
 
-HELPED = {
-    "mod.py": module("return scaled(self.linear(x))", top="from helpers import scaled"),
-    "helpers.py": "SCALE = 2\n\n\ndef scaled(y):\n    return y * SCALE\n",
-    "experiments/other.py": "SCALE = 5\n",
-    "tests/test_mod.py": "def test_make():\n    pass\n",
-    "notes.md": "First try.\n",
-    "README.md": "A project.\n",
-    "pyproject.toml": '[project]\nname = "project"\nversion = "0.1"\n',
-}
-
 
 def beside(
     name: str,
@@ -1612,12 +1292,6 @@ def beside(
     )
 
 
-def touched(folder: Path) -> None:
-    """Give every file another modification time."""
-    for path in sorted(folder.rglob("*")):
-        os.utime(path, (1_600_000_000, 1_600_000_000))
-
-
 def recreated(relative: str) -> Edit:
     """Write a file anew with the same content."""
 
@@ -1639,12 +1313,6 @@ def copied(relative: str, target: str) -> Edit:
         shutil.copy(folder / relative, folder / target)
 
     return edit
-
-
-def bytecode(folder: Path) -> None:
-    """Compile the user's files, as an import does."""
-    for path in sorted(folder.glob("*.py")):
-        py_compile.compile(str(path))
 
 
 beside(

@@ -8,40 +8,24 @@ know an operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
 import torch
 import transformers
 from torch import nn
-from torch.nn import functional
 
-Batch = dict[str, np.ndarray]
-Expected = str | tuple[str, ...]
-
-AGREES = "agrees"
-REFUSED = "refused"
-SAME_OR_REFUSED = (AGREES, REFUSED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCase:
-    """A model, inputs for it, and the verdict that each of its conversions deserves."""
-
-    name: str
-    make: Callable[[], nn.Module]
-    example: Batch | list[Batch]
-    expected: Mapping[str, frozenset[str]]
-    task: str = "auto"
-    why: str
-
-    @property
-    def conversions(self) -> tuple[str, ...]:
-        """Name the conversions that the case speaks of."""
-        return tuple(self.expected)
-
+from parity_corpus.architectures import (
+    AGREES,
+    SAME_OR_REFUSED,
+    SMALL,
+    Batch,
+    Expected,
+    ModelCase,
+    floats,
+    ids,
+    images,
+    peaked,
+)
 
 ARCHITECTURES: dict[str, ModelCase] = {}
 
@@ -66,54 +50,6 @@ def architecture(
         return build
 
     return register
-
-
-def ids(vocabulary: int, rows: int, tokens: int, *, mask: bool = False) -> list[Batch]:
-    """Return four inputs of token ids, with a mask of padding at the end if asked."""
-    found: list[Batch] = []
-    for index in range(4):
-        generator = np.random.default_rng(index)
-        one: Batch = {"input_ids": generator.integers(3, vocabulary, (rows, tokens))}
-        if mask:
-            length = generator.integers(tokens // 2, tokens + 1, (rows, 1))
-            one["attention_mask"] = (np.arange(tokens) < length).astype(np.int64)
-        found.append(one)
-    return found
-
-
-def floats(name: str, *shape: int) -> list[Batch]:
-    """Return four inputs of standard normals."""
-    return [
-        {name: np.random.default_rng(index).standard_normal(shape).astype(np.float32)}
-        for index in range(4)
-    ]
-
-
-def images(name: str, rows: int, size: int) -> list[Batch]:
-    """Return four batches of images with structure at two scales."""
-    found: list[Batch] = []
-    for index in range(4):
-        torch.manual_seed(index)
-        coarse = functional.interpolate(torch.randn(rows, 3, 4, 4), (size, size), mode="bilinear")
-        found.append({name: (coarse + 0.3 * torch.randn(rows, 3, size, size)).numpy()})
-    return found
-
-
-SMALL: dict[str, Any] = {
-    "hidden_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 96,
-}
-
-
-def peaked(net: nn.Module, gain: float = 8.0) -> nn.Module:
-    """Make the next-token distribution of a causal model as peaked as training would."""
-    words = net.get_input_embeddings().weight
-    with torch.no_grad():
-        words.copy_(functional.normalize(torch.randn_like(words), dim=-1) * gain)
-        net.get_output_embeddings().weight.copy_(words[torch.randperm(len(words))] / gain)
-    return net
 
 
 @architecture(

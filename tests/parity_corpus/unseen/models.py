@@ -9,8 +9,7 @@ another one freezes.  ``refused`` means that the conversion said it could not be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,46 +17,25 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-Batch = dict[str, np.ndarray]
-Expected = str | tuple[str, ...]
-
-AGREES = "agrees"
-DIFFERS = "differs"
-REFUSED = "refused"
-UNSTABLE = "not_deterministic"
-UNSTABLE_OR_REFUSED = (UNSTABLE, REFUSED)
-FROZEN = (DIFFERS, REFUSED)
-SAME_OR_REFUSED = (AGREES, REFUSED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCase:
-    """A model, inputs for it, and the verdict that each of its conversions deserves."""
-
-    name: str
-    make: Callable[[], nn.Module]
-    example: Batch | list[Batch]
-    expected: Mapping[str, frozenset[str]]
-    task: str = "auto"
-    why: str
-
-    @property
-    def conversions(self) -> tuple[str, ...]:
-        """Name the conversions that the case speaks of."""
-        return tuple(self.expected)
-
+from parity_corpus.models import (
+    AGREES,
+    DIFFERS,
+    FROZEN,
+    REFUSED,
+    SAME_OR_REFUSED,
+    UNSTABLE,
+    UNSTABLE_OR_REFUSED,
+    Batch,
+    Expected,
+    Linear,
+    ModelCase,
+    mirrored,
+    normal,
+    seeded,
+    several,
+)
 
 MODELS: dict[str, ModelCase] = {}
-
-
-def seeded(build: Callable[[], nn.Module], seed: int = 0) -> Callable[[], nn.Module]:
-    """Return a factory that seeds torch before it builds the model."""
-
-    def make() -> nn.Module:
-        torch.manual_seed(seed)
-        return build().eval()
-
-    return make
 
 
 def model(
@@ -83,43 +61,12 @@ def model(
     return register
 
 
-def normal(seed: int, *shape: int) -> np.ndarray:
-    """Return float32 standard normals."""
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def several(*shape: int, name: str = "x", count: int = 5, seed: int = 1) -> list[Batch]:
-    """Return ``count`` inputs of standard normals."""
-    return [{name: normal(seed * 100 + index, *shape)} for index in range(count)]
-
-
-def mirrored(*shape: int, seed: int = 1) -> list[Batch]:
-    """Return one input and what a permutation, a negation and two scalings make of it."""
-    first = normal(seed, *shape) + np.float32(0.5)
-    first[:, 0] = np.abs(first[:, 0]) + 3
-    return [
-        {"x": first},
-        {"x": -first},
-        {"x": first[:, ::-1].copy()},
-        {"x": first * np.float32(0.05)},
-        {"x": first * np.float32(20)},
-    ]
-
-
 def words(vocabulary: int, *shape: int, count: int = 5) -> list[Batch]:
     """Return ``count`` inputs of token ids."""
     return [
         {"ids": np.random.default_rng(index).integers(0, vocabulary, shape)}
         for index in range(count)
     ]
-
-
-class Linear(nn.Module):
-    """The base of most models here: a small perceptron called ``body``."""
-
-    def __init__(self, wide: int = 8, out: int = 6) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(wide, 16), nn.GELU(), nn.Linear(16, out))
 
 
 # State that outputs depend on.

@@ -14,51 +14,42 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
-Verdict = Literal["agrees", "differs", "not_deterministic"]
-Batch = dict[str, np.ndarray]
-Batches = list[Batch]
-
-FLOAT32 = 1e-4
-BFLOAT16 = 3e-2
-INT8 = 8e-2
-INT8_WEIGHTS = 5e-2
-INT4 = 0.2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One comparison, and the verdict that it deserves."""
-
-    name: str
-    references: Batches
-    outputs: Batches
-    tolerance: float
-    inputs: Sequence[Batch] = ()
-    task: str = "auto"
-    references_again: Batches | None = None
-    referees: Sequence[Batch] = ()
-    expected: Verdict
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """What a builder returns: the arrays of a case, without its verdict."""
-
-    references: Batches
-    outputs: Batches
-    inputs: Sequence[Batch] = ()
-    references_again: Batches | None = None
-    referees: Sequence[Batch] = ()
-
+from parity_corpus.pairs import (
+    BFLOAT16,
+    FLOAT32,
+    INT4,
+    INT8,
+    INT8_WEIGHTS,
+    Batch,
+    Batches,
+    Case,
+    Pair,
+    Scaled,
+    Verdict,
+    _array,
+    again,
+    alone,
+    changed,
+    classifier,
+    detector,
+    edited,
+    first_two_exchanged,
+    generator,
+    int_per_tensor,
+    mlp,
+    negate_row,
+    normal,
+    recurrent,
+    rounded,
+    scaled_rows,
+    segmenter,
+    transformer,
+)
 
 BUILDERS: dict[str, Callable[[], Case]] = {}
 
@@ -102,65 +93,6 @@ def cases() -> list[Case]:
 # Rounding that conversions really do.
 
 
-def bfloat16(values: np.ndarray) -> np.ndarray:
-    """Round to bfloat16 (nearest, ties to even) and return float32."""
-    return torch.from_numpy(np.ascontiguousarray(values)).to(torch.bfloat16).float().numpy()
-
-
-def to_grid(values: torch.Tensor, scale: torch.Tensor, top: int) -> torch.Tensor:
-    """Round to the symmetric grid of integers -top..top times ``scale``."""
-    return torch.clamp(torch.round(values / scale), -top, top) * scale
-
-
-def int_per_tensor(values: torch.Tensor, top: int = 127) -> torch.Tensor:
-    """Round with one symmetric scale for the whole tensor."""
-    return to_grid(values, values.abs().max().clamp_min(1e-30) / top, top)
-
-
-def int_per_channel(values: torch.Tensor, top: int = 127) -> torch.Tensor:
-    """Round with one symmetric scale for each index of the first axis."""
-    flat = values.reshape(values.shape[0], -1)
-    scale = flat.abs().amax(dim=1, keepdim=True).clamp_min(1e-30) / top
-    return to_grid(flat, scale, top).reshape(values.shape)
-
-
-def int4_groups(values: torch.Tensor, group: int = 16) -> torch.Tensor:
-    """Round to int4 with one scale and zero point for each group of ``group`` weights."""
-    flat = values.reshape(-1)
-    padded = functional.pad(flat, (0, -flat.numel() % group)).reshape(-1, group)
-    low = padded.amin(dim=1, keepdim=True)
-    scale = ((padded.amax(dim=1, keepdim=True) - low) / 15).clamp_min(1e-30)
-    rounded = torch.clamp(torch.round((padded - low) / scale), 0, 15) * scale + low
-    return rounded.reshape(-1)[: flat.numel()].reshape(values.shape)
-
-
-WEIGHT_ROUNDING: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "int8_tensor": int_per_tensor,
-    "int8_channel": int_per_channel,
-    "int8_dynamic": int_per_channel,
-    "int4_groups": int4_groups,
-    "int4_tensor": lambda values: int_per_tensor(values, 7),
-}
-
-
-def rounded(net: nn.Module, how: str) -> nn.Module:
-    """Return a copy of ``net`` whose layers were really rounded."""
-    other = copy.deepcopy(net)
-    if how == "bf16":
-        return other.to(torch.bfloat16)
-    if how == "fp16":
-        return other.to(torch.float16)
-    if how == "float64":
-        return other.to(torch.float64)
-    for module in other.modules():
-        if isinstance(module, nn.Linear | nn.Conv2d | nn.Embedding):
-            with torch.no_grad():
-                module.weight.copy_(WEIGHT_ROUNDING[how](module.weight))
-            if how == "int8_dynamic" and not isinstance(module, nn.Embedding):
-                module.register_forward_pre_hook(lambda _, args: (int_per_tensor(args[0]),))
-    return other
-
-
 @torch.no_grad()
 def run(net: nn.Module, inputs: Sequence[Batch], *, wide: bool = False) -> Batches:
     """Run ``net`` on each input; return float32, or the net's own precision if ``wide``."""
@@ -175,301 +107,13 @@ def run(net: nn.Module, inputs: Sequence[Batch], *, wide: bool = False) -> Batch
     return results
 
 
-def _array(value: torch.Tensor, wide: bool) -> np.ndarray:
-    """Return an array of its own; floating values as float32 unless ``wide``."""
-    narrow = value.float() if value.is_floating_point() and not wide else value
-    return narrow.numpy().copy()
-
-
 def conversion(built: tuple[nn.Module, list[Batch]], how: str) -> Pair:
     """Compare a net with a really rounded copy of itself."""
     net, inputs = built
     return Pair(references=run(net, inputs), outputs=run(rounded(net, how), inputs), inputs=inputs)
 
 
-def changed(batches: Batches, edit: Callable[[np.ndarray], np.ndarray]) -> Batches:
-    """Apply ``edit`` to a copy of every output."""
-    return [{name: edit(value.copy()) for name, value in one.items()} for one in batches]
-
-
-def again(batches: Batches) -> Batches:
-    """Return deep copies."""
-    return changed(batches, lambda value: value)
-
-
-def alone(*values: np.ndarray) -> Batches:
-    """Name each array ``output``: one batch each."""
-    return [{"output": value} for value in values]
-
-
-def generator(seed: int) -> np.random.Generator:
-    """Return numpy's generator for a seed."""
-    return np.random.default_rng(seed)
-
-
-def normal(seed: int, *shape: int) -> np.ndarray:
-    """Return float32 standard normals."""
-    return generator(seed).standard_normal(shape).astype(np.float32)
-
-
 # Small real networks.  Each builder returns the net and its inputs.
-
-
-class Classifier(nn.Module):
-    """Random features with a last layer that was fitted to clusters: margins are real."""
-
-    def __init__(self, seed: int, classes: int, probabilities: bool, gain: float) -> None:
-        super().__init__()
-        torch.manual_seed(seed)
-        self.body = nn.Sequential(nn.Linear(32, 96), nn.ReLU(), nn.Linear(96, 96), nn.ReLU())
-        self.head = nn.Linear(96, classes)
-        self.probabilities = probabilities
-        centres = torch.randn(classes, 32) * 2
-        label = torch.arange(40 * classes) % classes
-        with torch.no_grad():
-            features = self.body(centres[label] + 0.5 * torch.randn(len(label), 32))
-            mean = features.mean(0)
-            spread = features - mean
-            target = functional.one_hot(label, classes).float() - 1 / classes
-            gram = spread.T @ spread + 0.5 * torch.eye(96)
-            weight = torch.linalg.solve(gram, spread.T @ target).T * gain
-            self.head.weight.copy_(weight)
-            self.head.bias.copy_(-weight @ mean)
-        self.centres = centres
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        logits = self.head(self.body(x))
-        return torch.softmax(logits, -1) if self.probabilities else logits
-
-
-def classifier(
-    seed: int = 0,
-    *,
-    rows: int = 32,
-    count: int = 4,
-    classes: int = 10,
-    probabilities: bool = False,
-    gain: float = 12.0,
-) -> tuple[nn.Module, list[Batch]]:
-    """Return a fitted classifier and batches drawn from its clusters."""
-    net = Classifier(seed, classes, probabilities, gain).eval()
-    random = generator(seed + 1)
-    inputs: list[Batch] = []
-    for _ in range(count):
-        label = random.integers(0, classes, rows)
-        x = net.centres.numpy()[label] + 0.5 * random.standard_normal((rows, 32))
-        inputs.append({"x": x.astype(np.float32)})
-    return net, inputs
-
-
-class Block(nn.Module):
-    """A pre-norm transformer block."""
-
-    def __init__(self, width: int, causal: bool) -> None:
-        super().__init__()
-        self.causal = causal
-        self.first = nn.LayerNorm(width)
-        self.second = nn.LayerNorm(width)
-        self.mixed = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-        self.up = nn.Linear(width, 4 * width)
-        self.down = nn.Linear(4 * width, width)
-
-    def forward(self, x: torch.Tensor, keep: torch.Tensor | None) -> torch.Tensor:
-        rows, tokens, width = x.shape
-        parts = self.mixed(self.first(x)).reshape(rows, tokens, 3, 4, width // 4)
-        query, key, value = parts.permute(2, 0, 3, 1, 4)
-        scores = query @ key.transpose(-1, -2) / (width // 4) ** 0.5
-        if self.causal:
-            later = torch.ones(tokens, tokens).triu(1).bool()
-            scores = scores.masked_fill(later, float("-inf"))
-        if keep is not None:
-            scores = scores.masked_fill(~keep[:, None, None, :], float("-inf"))
-        seen = (scores.softmax(-1) @ value).transpose(1, 2).reshape(rows, tokens, width)
-        x = x + self.out(seen)
-        return x + self.down(functional.gelu(self.up(self.second(x))))
-
-
-class Transformer(nn.Module):
-    """Embeddings, two blocks, a last norm and, if asked, a head or a pooled unit vector."""
-
-    def __init__(self, seed: int, vocabulary: int, ends: str) -> None:
-        super().__init__()
-        torch.manual_seed(seed)
-        self.ends = ends
-        self.words = nn.Embedding(vocabulary, 64)
-        self.places = nn.Embedding(128, 64)
-        causal = ends == "logits"
-        self.blocks = nn.ModuleList(Block(64, causal) for _ in range(2))
-        self.last = nn.LayerNorm(64)
-        if ends == "logits":
-            self.head = nn.Linear(64, vocabulary, bias=False)
-            with torch.no_grad():
-                self.head.weight.copy_(self.words.weight[torch.randperm(vocabulary)] * 0.3)
-                self.places.weight.mul_(0.3)
-
-    def forward(self, ids: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        keep = None if mask is None else mask.bool()
-        x = self.words(ids) + self.places(torch.arange(ids.shape[1]))
-        for block in self.blocks:
-            x = block(x, keep)
-        x = self.last(x)
-        if self.ends == "logits":
-            return self.head(x)
-        if self.ends == "pooled":
-            return functional.normalize(x.mean(1), dim=-1)
-        return x
-
-
-def transformer(
-    seed: int = 0,
-    *,
-    ends: str = "hidden",
-    vocabulary: int = 500,
-    rows: int = 4,
-    tokens: int = 24,
-    count: int = 3,
-) -> tuple[nn.Module, list[Batch]]:
-    """Return a small transformer and batches of token ids."""
-    net = Transformer(seed, vocabulary, ends).eval()
-    random = generator(seed + 1)
-    return net, [
-        {"ids": random.integers(0, vocabulary, (rows, tokens), dtype=np.int64)}
-        for _ in range(count)
-    ]
-
-
-class Detector(nn.Module):
-    """A convolutional backbone and a head that returns boxes in pixels and class scores."""
-
-    def __init__(self, seed: int, layout: str, classes: int = 20) -> None:
-        super().__init__()
-        torch.manual_seed(seed)
-        self.layout = layout
-        self.body = nn.Sequential(
-            nn.Conv2d(3, 16, 3, 2, 1),
-            nn.SiLU(),
-            nn.Conv2d(16, 32, 3, 2, 1),
-            nn.SiLU(),
-            nn.Conv2d(32, 64, 3, 2, 1),
-            nn.SiLU(),
-        )
-        self.box = nn.Conv2d(64, 4, 1)
-        self.score = nn.Conv2d(64, classes, 1)
-        with torch.no_grad():
-            for layer in self.body:
-                if isinstance(layer, nn.Conv2d):
-                    layer.weight.mul_(2.5)
-            self.score.weight.mul_(12)
-            self.score.bias.fill_(-4.5)
-            self.box.weight.mul_(2)
-
-    def forward(self, image: torch.Tensor) -> torch.Tensor | dict[str, torch.Tensor]:
-        features = self.body(image)
-        size = features.shape[-1]
-        step = 640 / size
-        side = (torch.arange(size, dtype=features.dtype) + 0.5) * step
-        across, down = side.expand(size, size), side[:, None].expand(size, size)
-        raw = self.box(features)
-        middle = torch.stack([across, down]) + raw[:, :2].tanh() * step
-        extent = step * 2 * raw[:, 2:].exp()
-        boxes = torch.cat([middle, extent], 1).flatten(2)
-        scores = self.score(features).sigmoid().flatten(2)
-        if self.layout == "two":
-            return {"boxes": boxes.transpose(1, 2), "scores": scores.transpose(1, 2)}
-        joined = torch.cat([boxes, scores], 1)
-        return joined if self.layout == "channel_first" else joined.transpose(1, 2)
-
-
-def detector(seed: int = 0, *, layout: str, count: int = 3) -> tuple[nn.Module, list[Batch]]:
-    """Return a detector and smooth random images of 160 by 160 pixels."""
-    net = Detector(seed, layout).eval()
-    return net, [{"image": smooth_image(seed * 100 + index, 160)} for index in range(count)]
-
-
-def smooth_image(seed: int, size: int, rows: int = 1) -> np.ndarray:
-    """Return images with structure at several scales, as photographs have."""
-    torch.manual_seed(seed)
-    image = torch.zeros(rows, 3, size, size)
-    for cells in (4, 16, 64):
-        coarse = torch.randn(rows, 3, cells, cells)
-        image += functional.interpolate(coarse, (size, size), mode="bilinear") / cells**0.25
-    return image.numpy()
-
-
-class Segmenter(nn.Module):
-    """Strided convolutions with BatchNorm, then upsampling to a map of class logits."""
-
-    def __init__(self, seed: int, corners: bool) -> None:
-        super().__init__()
-        torch.manual_seed(seed)
-        self.corners = corners
-        self.body = nn.Sequential(
-            nn.Conv2d(3, 16, 3, 2, 1),
-            nn.BatchNorm2d(16),
-            nn.ReLU(),
-            nn.Conv2d(16, 32, 3, 2, 1),
-            nn.BatchNorm2d(32),
-            nn.ReLU(),
-        )
-        self.head = nn.Conv2d(32, 21, 1)
-        for layer in self.body:
-            if isinstance(layer, nn.BatchNorm2d):
-                layer.running_mean.normal_(0, 0.1)
-                layer.running_var.uniform_(0.05, 0.5)
-        with torch.no_grad():
-            self.head.weight.mul_(4)
-
-    def forward(self, image: torch.Tensor) -> torch.Tensor:
-        coarse = self.head(self.body(image))
-        size = image.shape[-2:]
-        return functional.interpolate(coarse, size, mode="bilinear", align_corners=self.corners)
-
-
-def segmenter(seed: int = 0, *, corners: bool = False) -> tuple[nn.Module, list[Batch]]:
-    """Return a segmenter and batches of two images of 48 by 48 pixels."""
-    net = Segmenter(seed, corners).eval()
-    return net, [{"image": smooth_image(seed * 100 + index, 48, rows=2)} for index in range(3)]
-
-
-class Recurrent(nn.Module):
-    """An LSTM with a linear layer on every step."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        torch.manual_seed(seed)
-        self.cell = nn.LSTM(16, 48, num_layers=2, batch_first=True)
-        self.head = nn.Linear(48, 9)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.cell(x)[0])
-
-
-def recurrent(seed: int = 0) -> tuple[nn.Module, list[Batch]]:
-    """Return an LSTM tagger and batches of 4 sequences of 30 steps."""
-    return Recurrent(seed).eval(), [{"x": normal(seed * 9 + i, 4, 30, 16)} for i in range(3)]
-
-
-def mlp(
-    seed: int = 0, *, ends: int = 16, rows: int = 32, count: int = 3, last: nn.Module | None = None
-) -> tuple[nn.Module, list[Batch]]:
-    """Return a two-layer perceptron of 24 features and batches of normals."""
-    torch.manual_seed(seed)
-    layers: list[nn.Module] = [nn.Linear(24, 64), nn.GELU(), nn.Linear(64, ends)]
-    net = nn.Sequential(*layers, *([] if last is None else [last])).eval()
-    return net, [{"x": normal(seed * 7 + index, rows, 24)} for index in range(count)]
-
-
-class Scaled(nn.Module):
-    """Multiply each channel by its own factor, then add its own offset."""
-
-    def __init__(self, factor: np.ndarray, offset: np.ndarray | float = 0.0) -> None:
-        super().__init__()
-        self.factor = nn.Parameter(torch.as_tensor(factor, dtype=torch.float32))
-        self.offset = nn.Parameter(torch.as_tensor(offset, dtype=torch.float32))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * self.factor + self.offset
 
 
 def float32_noise(built: tuple[nn.Module, list[Batch]]) -> Pair:
@@ -482,20 +126,6 @@ def float32_noise(built: tuple[nn.Module, list[Batch]]) -> Pair:
         inputs=inputs,
         referees=wide,
     )
-
-
-def edited(
-    pair: Pair, edit: Callable[[np.ndarray, int], np.ndarray], only: str | None = None
-) -> Pair:
-    """Return ``pair`` with every output (or ``only`` one) edited; ``edit`` is told the input."""
-    outputs = [
-        {
-            name: edit(value.copy(), index) if only in (None, name) else value
-            for name, value in one.items()
-        }
-        for index, one in enumerate(pair.outputs)
-    ]
-    return Pair(references=pair.references, outputs=outputs, inputs=pair.inputs)
 
 
 def unchanged(built: tuple[nn.Module, list[Batch]]) -> Pair:
@@ -600,15 +230,6 @@ def very_sparse_relu_bf16() -> Pair:
 )
 def channel_scales_int8_channel() -> Pair:
     return conversion(scaled_rows(1), "int8_channel")
-
-
-def scaled_rows(seed: int) -> tuple[nn.Module, list[Batch]]:
-    """Return a linear layer whose rows span six orders of magnitude."""
-    torch.manual_seed(seed)
-    net = nn.Linear(48, 32, bias=False)
-    with torch.no_grad():
-        net.weight.mul_(torch.logspace(-3, 3, 32)[:, None])
-    return net, [{"x": normal(seed * 11 + index, 32, 48)} for index in range(3)]
 
 
 @case("agrees", tolerance=FLOAT32, why="a constant output, off by one float32 step")
@@ -717,12 +338,6 @@ def all_zeros() -> Pair:
     return edited(unchanged(classifier(35)), lambda value, _: value * 0)
 
 
-def negate_row(value: np.ndarray, row: int) -> np.ndarray:
-    """Negate one row."""
-    value[row] *= -1
-    return value
-
-
 @case("differs", tolerance=0.15, why="one row of a thousand is negated: that request is all wrong")
 def one_row_of_1000_negated() -> Pair:
     return edited(unchanged(mlp(42, rows=1000, count=2)), lambda v, _: negate_row(v, 517))
@@ -821,19 +436,6 @@ def outlier_channel_int8_tensor() -> Pair:
     factor[17] = 1000.0
     pair = unchanged(mlp(74, ends=64, last=Scaled(factor)))
     return edited(pair, lambda value, _: int_per_tensor(torch.from_numpy(value)).numpy())
-
-
-def first_two_exchanged(logits: np.ndarray, first: float, second: float) -> Pair:
-    """Give each row a clear first and second class; the conversion exchanges them."""
-    flat = logits.clip(-second + 1, second - 1).reshape(-1, logits.shape[-1])
-    rows = np.arange(len(flat))
-    flat[rows, rows % 50], flat[rows, rows % 50 + 60] = first, second
-    other = flat.copy()
-    other[rows, rows % 50], other[rows, rows % 50 + 60] = second, first
-    return Pair(
-        references=[{"logits": flat.reshape(logits.shape)}],
-        outputs=[{"logits": other.reshape(logits.shape)}],
-    )
 
 
 @case(
