@@ -21,7 +21,7 @@ INTERFERENCE_LOOKS = (5, 8, 12, 18, 27, 40)
 
 # Of a finding against a comparison that is looked for once: that the ratio moves.
 _ALPHA = 0.01
-# Of each look at each side: `calibrate_alpha(INTERFERENCE_LOOKS, overall_alpha=0.005)`.
+# Of each look at each side: `look_alpha(INTERFERENCE_LOOKS, 0.005)`.
 _INTERFERENCE_ALPHA = 0.00099
 
 
