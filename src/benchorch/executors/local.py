@@ -1,4 +1,4 @@
-"""Trials on this machine, one at a time, so that none disturbs the one being measured."""
+"""Trials on this machine, one process at a time, so that none disturbs the one measuring."""
 
 from __future__ import annotations
 
@@ -39,6 +39,5 @@ class Local(Executor):
         )
 
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
-        """Each trial's result, one after the other, in the order given."""
-        for trial in trials:
-            yield work(trial, attempt=1, isolated=self.isolated, emit=emit)
+        """Each trial's result; they take turns, a process each."""
+        yield from work.in_rounds(trials, isolated=self.isolated, emit=emit)

@@ -43,6 +43,10 @@ class Invocation:
     """All batches of one command under one plan, one directory and one parent run.
 
     A sweeper such as Optuna hands over batch after batch; each extends the same plan.
+
+    Attributes:
+        results: of the trials that have ended, by their ids.
+        unfinished: what was measured so far of those that have not.
     """
 
     composer: Composer
@@ -50,6 +54,7 @@ class Invocation:
     report: ConsoleReport
     plan_id: str = field(default_factory=new_plan_id)
     results: dict[str, TrialResult] = field(default_factory=dict)
+    unfinished: dict[str, TrialResult] = field(default_factory=dict)
     plan: Plan | None = None
     _recorder: Sidecar | None = None
     _archiver: Sidecar | None = None
@@ -74,9 +79,7 @@ class Invocation:
             self.plan = run_directory.read_plan(self.directory)
             self.plan_id = self.plan.plan_id
             found = run_directory.read_results(self.directory, self.report.text)
-            self.results = {
-                r.trial_id: r for r in found if is_final(r.failure.kind if r.failure else None)
-            }
+            self.results = {r.trial_id: r for r in found if is_final(r)}
         with contextlib.suppress(OSError):  # the index is a convenience
             remember(self.plan_id, self.directory)
 
@@ -119,6 +122,7 @@ class Invocation:
         """Write and show the table, finish recording; the exit code."""
         if self.plan is None:
             return 0
+        self._end_unfinished()
         summaries = self.summaries()
         try:
             self.report.table(self.plan, self.results, summaries, self.directory)
@@ -135,6 +139,14 @@ class Invocation:
         ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
         return 0 if ran and all(result is not None and _is_sound(result) for result in ran) else 1
 
+    def _end_unfinished(self) -> None:
+        """Store what was measured of interrupted trials as their results for now."""
+        for result in self.unfinished.values():
+            self.results[result.trial_id] = result
+            with self._on_disk(f"The result of trial {result.trial_id}"):
+                self._write(result, self._summary(result))
+        self.unfinished = {}
+
     def interrupt(self) -> None:
         """End before the plan does: show and keep the results so far, and how to resume."""
         self.close(complete=False)
@@ -142,7 +154,7 @@ class Invocation:
 
     def cut_short(self) -> None:
         """Interrupt where an executor failed, unless it failed before the first result."""
-        if self.results:
+        if self.results or self.unfinished:
             self.interrupt()
 
     def summaries(self) -> dict[str, Summary]:
@@ -176,12 +188,22 @@ class Invocation:
 
     def _accept(self, result: TrialResult) -> None:
         result = self._priced(result)
+        if result.unfinished:
+            self._accept_round(result)
+            return
+        self.unfinished.pop(result.trial_id, None)
         self.results[result.trial_id] = result
         summary = self._summary(result)
         with self._on_disk(f"The result of trial {result.trial_id}"):
             self._write(result, summary)
         self._status.result(result.trial_id)
         self.report.result(result, summary)
+
+    def _accept_round(self, result: TrialResult) -> None:
+        """Keep what one more process measured of a trial that goes on."""
+        self.unfinished[result.trial_id] = result
+        with self._on_disk(f"What was measured of trial {result.trial_id}"):
+            run_directory.append_round(self.directory, result)
 
     def _priced(self, result: TrialResult) -> TrialResult:
         """The result with the prices of the whole sweep."""
@@ -231,6 +253,13 @@ class _TrialWork:
 
         return run_trial(trial, session=self.session, attempt=attempt, isolated=isolated, emit=emit)
 
+    def in_rounds(
+        self, trials: Sequence[Trial], *, isolated: bool, emit: Emit
+    ) -> Iterator[TrialResult]:
+        from benchorch.trial.rounds import in_rounds
+
+        return in_rounds(trials, session=self.session, isolated=isolated, emit=emit)
+
 
 @contextlib.contextmanager
 def _closing(results: Iterator[TrialResult]) -> Iterator[Iterator[TrialResult]]:
@@ -246,13 +275,15 @@ def _closing(results: Iterator[TrialResult]) -> Iterator[Iterator[TrialResult]]:
             results.close()
 
 
-def is_final(failure: str | None) -> bool:
-    """Whether a trial needs no other run: it succeeded, or failed by its own fault.
+def is_final(result: TrialResult) -> bool:
+    """Whether a trial needs no other run: it was measured to its end or failed by its own fault."""
+    kind = result.failure.kind if result.failure else None
+    return is_final_line(kind, unfinished=result.unfinished)
 
-    Args:
-        failure: the kind of failure, or None.
-    """
-    return failure not in _NOT_THE_TRIALS_FAULT
+
+def is_final_line(failure: str | None, *, unfinished: bool) -> bool:
+    """As `is_final`, from the kind of failure or None."""
+    return not unfinished and failure not in _NOT_THE_TRIALS_FAULT
 
 
 def _is_sound(result: TrialResult) -> bool:

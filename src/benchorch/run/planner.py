@@ -27,7 +27,7 @@ from benchorch.run.expand import SPEC_KEYS
 from benchorch.run.expand import plan as make_plan
 
 _SHARED_NODES = ("profiler", "executor", "store", "recorder", "pricing", "budget")
-SESSION_KEYS = (*_SHARED_NODES, "rebuild", "baseline", "objective", "name", "keep_at")
+SESSION_KEYS = (*_SHARED_NODES, "rebuild", "baseline", "objective", "name", "keep_at", "profile")
 NODES = (*SPEC_KEYS, *_SHARED_NODES)
 REBUILD = ("if_needed", "always", "never")
 
@@ -159,6 +159,8 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
     for key in SESSION_KEYS:
         if any(cell.config.get(key) != session[key] for cell in cells):
             yield f"{key}: is one for the whole command; it cannot be swept."
+    if not _is_word_or_words(session["profile"]):
+        yield f"profile: expected names of conversions, got {session['profile']!r}."
     yield from _place_problems(session["keep_at"])
     problems = Problems()
     store = problems.attempt(lambda: make(node_of(session, "store"), Store, "store"))
@@ -168,6 +170,11 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
     problems.attempt(lambda: budget_of(session))
     problems.attempt(lambda: make(node_of(session, "profiler"), Profiler, "profiler"))
     yield from problems.found
+
+
+def _is_word_or_words(value: Json) -> bool:
+    words = value if isinstance(value, list | tuple) else [value]
+    return all(isinstance(word, str) for word in words)
 
 
 def _place_problems(url: Json) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -141,3 +142,28 @@ def test_a_batch_adds_the_skips_that_were_not_told_yet() -> None:
     merged = pipeline._merged(plan("a", "b"), plan("b", "c"))
     assert [skip.labels["model"] for skip in merged.skips] == ["a", "b", "c"]
     assert merged.trials == TRIALS
+
+
+def going_on(of: TrialResult, processes: int) -> TrialResult:
+    return replace(of, processes=of.processes[:processes], unfinished=True)
+
+
+def test_what_was_measured_before_a_kill_is_there(tmp_path: Path) -> None:
+    run(tmp_path / "run", (OF_EAGER, going_on(OF_FAST, 1), going_on(OF_FAST, 2)))
+    found = run_directory.read_rounds(tmp_path / "run", FAST.trial_id)
+    assert found is not None
+    assert found.processes == OF_FAST.processes[:2]
+
+
+def test_an_interrupted_trial_has_a_result_that_is_not_final(tmp_path: Path) -> None:
+    invocation = run(tmp_path / "run", (OF_EAGER, going_on(OF_FAST, 4)))
+    assert invocation.close(complete=False) == 1
+    stored = {one.trial_id: one for one in run_directory.read_results(tmp_path / "run")}
+    assert len(stored[FAST.trial_id].processes) == 4
+    assert [pipeline.is_final(stored[one.trial_id]) for one in (EAGER, FAST)] == [True, False]
+
+
+def test_a_finished_result_takes_the_place_of_what_went_on(tmp_path: Path) -> None:
+    invocation = run(tmp_path / "run", (OF_EAGER, going_on(OF_FAST, 4), OF_FAST, OF_BROKEN))
+    assert not invocation.unfinished
+    assert invocation.results[FAST.trial_id].processes == OF_FAST.processes

@@ -17,7 +17,7 @@ from benchorch.journal import run_directory
 from benchorch.journal.lock import Coordinator, TrialStatus, is_running, read_coordinator
 from benchorch.results.metrics.cost import trial_usd
 from benchorch.results.pricing.sweep_cost import Expected, expected
-from benchorch.run.invocation import is_final
+from benchorch.run.invocation import is_final_line
 
 
 class State(StrEnum):
@@ -148,7 +148,8 @@ def _is_final(line: ConfigNode | None) -> bool:
     if line is None:
         return False
     failure = node_of(line, "failure")
-    return is_final(str(failure["kind"]) if failure else None)
+    kind = str(failure["kind"]) if failure else None
+    return is_final_line(kind, unfinished=line.get("unfinished") is True)
 
 
 def _is_sound(line: ConfigNode) -> bool:

@@ -51,11 +51,19 @@ class Pricing:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a sweep may cost: the `budget` node."""
+    """What a sweep may take and cost: the `budget` node.
 
+    Args:
+        minutes: after which no process is added; None: one for each trial, and three rounds.
+        max_usd: what it may be expected to cost.
+    """
+
+    minutes: float | None = None
     max_usd: float | None = None
 
     def __post_init__(self) -> None:
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"minutes must be above 0 or null, got {self.minutes}")
         if self.max_usd is not None and not self.max_usd > 0:
             raise ValueError(f"max_usd must be above 0 or null, got {self.max_usd}")
 
