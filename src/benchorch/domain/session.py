@@ -9,6 +9,9 @@ from benchorch.domain.codec import Json
 from benchorch.domain.price import PriceSnapshot
 from benchorch.domain.trial import ConfigNode, Plan, node_of
 
+ROUND, DECIDED = "round", "decided"
+"""Stages of events: all trials have had a process more; no process is added to a trial."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
@@ -68,7 +71,7 @@ class Event:
 
     Attributes:
         trial_id: whose it is.
-        stage: build, verify, measure, profile, explain, retry or done.
+        stage: build, verify, measure, profile, explain, retry, `ROUND` or `DECIDED`.
         message: one short phrase, e.g. ``process 3 of 5``.
     """
 

@@ -39,5 +39,5 @@ class Local(Executor):
         )
 
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
-        """Each trial's result; they take turns, a process each."""
+        """Each trial's result, measured in rounds of one process each."""
         yield from work.in_rounds(trials, isolated=self.isolated, emit=emit)

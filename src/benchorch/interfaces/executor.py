@@ -23,7 +23,7 @@ class TrialRunner(Protocol):
     def in_rounds(
         self, trials: Sequence[Trial], *, isolated: bool, emit: Emit
     ) -> Iterator[TrialResult]:
-        """The results of several trials that take turns, a process each.
+        """The results of several trials, measured in rounds of one process each.
 
         Each trial's result so far comes after each of its processes, marked as unfinished, and its
         finished one once.
@@ -53,7 +53,7 @@ class Executor(ABC):
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result as soon as it is available, in any order; exactly one per trial.
 
-        Unfinished results may come before it, of trials that take turns on one node.
+        Unfinished results of trials that are measured in rounds may come before it.
 
         Closing the iterator early ends everything it started.
         """

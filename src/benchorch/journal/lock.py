@@ -162,6 +162,11 @@ class StatusFile:
         if before is None or time.monotonic() - self._written_s >= _WRITE_S:
             self._write()
 
+    def round(self, trial_id: str, *, processes: int) -> None:
+        """Note that a trial has measured so many processes and waits for its next one."""
+        message = f"for its next process, {processes} measured"
+        self.event(Event(trial_id=trial_id, stage="wait", message=message))
+
     def result(self, trial_id: str) -> None:
         """Note the end of a trial."""
         if self._coordinator is not None:

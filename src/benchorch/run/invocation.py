@@ -45,6 +45,7 @@ class Invocation:
     A sweeper such as Optuna hands over batch after batch; each extends the same plan.
 
     Attributes:
+        allow_skips: whether requested cells that cannot run leave the exit code at 0.
         results: of the trials that have ended, by their ids.
         unfinished: what was measured so far of those that have not.
     """
@@ -52,6 +53,7 @@ class Invocation:
     composer: Composer
     directory: Path
     report: ConsoleReport
+    allow_skips: bool = False
     plan_id: str = field(default_factory=new_plan_id)
     results: dict[str, TrialResult] = field(default_factory=dict)
     unfinished: dict[str, TrialResult] = field(default_factory=dict)
@@ -136,8 +138,14 @@ class Invocation:
         self.report.closing(self.plan, self.directory, recorded=recorded, kept=archived)
         if self._lock is not None:  # the process may live on after this run
             self._lock.close()
+        return 0 if self._did_what_was_requested() else 1
+
+    def _did_what_was_requested(self) -> bool:
+        assert self.plan is not None  # it has run
         ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
-        return 0 if ran and all(result is not None and _is_sound(result) for result in ran) else 1
+        sound = all(result is not None and _is_sound(result) for result in ran)
+        missing = any(skip.requested for skip in self.plan.skips) and not self.allow_skips
+        return bool(ran) and sound and not missing
 
     def _end_unfinished(self) -> None:
         """Store what was measured of interrupted trials as their results for now."""
@@ -204,6 +212,15 @@ class Invocation:
         self.unfinished[result.trial_id] = result
         with self._on_disk(f"What was measured of trial {result.trial_id}"):
             run_directory.append_round(self.directory, result)
+        self._status.round(result.trial_id, processes=len(result.processes))
+        table = self._table_of(result)
+        self.report.figures(list(table.values()), self._sweep_findings().summaries(table))
+
+    def _table_of(self, result: TrialResult) -> dict[str, TrialResult]:
+        """What was measured so far of the trials with the same baseline."""
+        baseline = result.baseline_id or result.trial_id
+        so_far = {**self.results, **self.unfinished}
+        return {k: v for k, v in so_far.items() if baseline in (k, v.baseline_id)}
 
     def _priced(self, result: TrialResult) -> TrialResult:
         """The result with the prices of the whole sweep."""

@@ -1,4 +1,4 @@
-"""Rounds: the trials of one node in turn, a process each, until all of them have enough.
+"""Rounds of one process of each trial of a node, until all of them have enough.
 
 A slow phase of the machine is spread over all trials in place of the one that it would hit, and the
 first round gives every trial a first figure. It runs in the coordinator, which is idle while a
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from benchorch.domain.result import TrialResult
-from benchorch.domain.session import Session
+from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.trial import Trial
 from benchorch.interfaces.executor import Emit
 from benchorch.journal import run_directory
@@ -52,7 +52,8 @@ def in_rounds(
     with contextlib.ExitStack() as stack:
         for run in runs:
             stack.enter_context(run.using_store())
-        yield from _Rounds(runs=runs, race=race, to_profile=session.to_profile).results()
+        rounds = _Rounds(runs=runs, race=race, to_profile=session.to_profile, emit=emit)
+        yield from rounds.results()
 
 
 def budget_of(session: Session, trials: int) -> TimeBudget:
@@ -87,11 +88,13 @@ class _Rounds:
         runs: those without a finished result, in the order of the plan.
         race: which of them need further processes.
         to_profile: the conversions to profile, as in `Session`.
+        emit: receives the end of the first round, and of each trial's measurement.
     """
 
     runs: list[TrialRun]
     race: Race
     to_profile: Sequence[str]
+    emit: Emit
     _order: random.Random = field(default_factory=random.SystemRandom)
 
     def results(self) -> Iterator[TrialResult]:
@@ -99,13 +102,24 @@ class _Rounds:
         for run in list(self.runs):
             run.start()
             yield from self._process(run, first=True)
-        while chosen := self.race.needing(self.runs):
+        if len(self.runs) > 1:
+            self.emit(Event(trial_id=self.runs[0].trial.trial_id, stage=ROUND, message="1"))
+        while chosen := self._undecided():
             self._order.shuffle(chosen)
             # Baselines last: their candidates may have brought all that they need.
             for run in sorted(chosen, key=_is_baseline):
                 if not _is_baseline(run) or run.needs_more():
                     yield from self._process(run)
         yield from self._ends()
+
+    def _undecided(self) -> list[TrialRun]:
+        """Those that need a further process; reports those that no longer do."""
+        before = {run.trial.trial_id for run in self.runs if run.stop_reason}
+        chosen = self.race.needing(self.runs)
+        for run in self.runs:
+            if run.stop_reason and run.trial.trial_id not in before:
+                self.emit(_end_of_measurement(run))
+        return chosen
 
     def _process(self, run: TrialRun, *, first: bool = False) -> Iterator[TrialResult]:
         """One more process of a trial, and the result so far; a failure ends the trial."""
@@ -135,6 +149,13 @@ class _Rounds:
         run.end(profile=profile)
         self.runs.remove(run)
         return run.result()
+
+
+def _end_of_measurement(run: TrialRun) -> Event:
+    count = len(run.repetitions.valid)
+    reached = "undecided" if run.stop_reason == BUDGET else "decided"
+    message = f"{reached} after {count} {'process' if count == 1 else 'processes'}"
+    return Event(trial_id=run.trial.trial_id, stage=DECIDED, message=message)
 
 
 def _is_baseline(run: TrialRun) -> bool:

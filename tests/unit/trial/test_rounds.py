@@ -12,6 +12,7 @@ import pytest
 
 from benchorch.domain.protocol import Protocol
 from benchorch.domain.result import Failure, TrialResult
+from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.interfaces.stopping import Stopping
 from benchorch.stopping.decide import Decide
@@ -108,9 +109,19 @@ def candidate(name: str, gain: float, **more: Any) -> Drawn:
     return Drawn(trial, gain, **more)
 
 
+EVENTS: list[Event] = []
+
+
+@pytest.fixture(autouse=True)
+def no_events() -> None:
+    EVENTS.clear()
+
+
 def measured(*runs: Drawn, to_profile: tuple[str, ...] = ("winner", "baseline")) -> list[Any]:
     race = Race(runs=runs)  # type: ignore[arg-type]
-    return [*_Rounds(runs=list(runs), race=race, to_profile=to_profile).results()]  # type: ignore[arg-type]
+    return [
+        *_Rounds(runs=list(runs), race=race, to_profile=to_profile, emit=EVENTS.append).results()
+    ]  # type: ignore[arg-type]
 
 
 def counts(*runs: Drawn) -> dict[str, int]:
@@ -230,7 +241,7 @@ def test_a_finished_result_of_an_earlier_run_is_judged_with_the_rest() -> None:
     earlier = result(replace(EAGER, trial_id="old", baseline_id="eager"), 1e6, baseline_ns=3e6)
     run = candidate("new", 0.2)
     race = Race(runs=(run,), others=(earlier,))  # type: ignore[arg-type]
-    [*_Rounds(runs=[run], race=race, to_profile=("winner",)).results()]  # type: ignore[list-item]
+    [*_Rounds(runs=[run], race=race, to_profile=("winner",), emit=EVENTS.append).results()]  # type: ignore[list-item]
     assert not run.profiled  # the old one is faster
 
 
@@ -240,3 +251,19 @@ def test_processes_of_the_baseline_beside_a_candidate_are_its_own_as_well() -> N
     assert counts(eager, fast) == {"eager": 6, "fast": 5}
     assert Counter(one.trial_id for one in found if one.unfinished)["eager"] == 6
     assert sum(len(one.processes) == 3 for one in found if one.trial_id == "eager") == 1
+
+
+def test_the_first_round_and_every_end_of_a_measurement_are_reported_once() -> None:
+    rule = Decide(max_processes=12)
+    runs = (
+        Drawn(EAGER),
+        candidate("fast", 0.3),
+        candidate("unclear", 0.0, noise=0.1, stopping=rule),
+    )
+    measured(*runs)
+    assert [(one.trial_id, one.stage, one.message) for one in EVENTS] == [
+        ("eager", "round", "1"),
+        ("eager", "decided", "decided after 3 processes"),
+        ("fast", "decided", "decided after 5 processes"),
+        ("unclear", "decided", "undecided after 12 processes"),
+    ]
