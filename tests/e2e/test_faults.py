@@ -114,7 +114,7 @@ def test_an_interrupt_ends_with_what_was_measured_and_says_how_to_go_on(place, r
     assert (line["outcome"], line["unfinished"], len(line["processes"])) == ("ok", True, 1)
 
 
-def wait_for(happened, limit_s=120):
+def wait_for(happened, limit_s=300):
     deadline = time.monotonic() + limit_s
     while not happened():
         assert time.monotonic() < deadline, "it never happened"

@@ -52,7 +52,7 @@ class Session:
             profiler=node_of(plan.session, "profiler"),
             prices=plan.prices,
             budget_s=_minutes_s(node_of(plan.session, "budget").get("minutes")),
-            to_profile=_words(plan.session.get("profile", ["winner", "baseline"])),
+            to_profile=profile_words(plan),
         )
 
 
@@ -60,8 +60,9 @@ def _minutes_s(minutes: Json) -> float | None:
     return 60.0 * minutes if isinstance(minutes, int | float) else None
 
 
-def _words(value: Json) -> tuple[str, ...]:
-    """One word or several."""
+def profile_words(plan: Plan) -> tuple[str, ...]:
+    """What a plan profiles: names of conversions, ``winner``, ``baseline`` or ``all``."""
+    value = plan.session.get("profile", ["winner", "baseline"])  # older plans have none
     return tuple(map(str, value)) if isinstance(value, list | tuple) else (str(value),)
 
 

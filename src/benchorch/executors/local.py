@@ -38,6 +38,10 @@ class Local(Executor):
             f"machine is {' or '.join(f'`{kind}`' for kind in self.kinds)}."
         )
 
+    def measures_in_rounds(self) -> bool:
+        """They are."""
+        return True
+
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, measured in rounds of one process each."""
         yield from work.in_rounds(trials, isolated=self.isolated, emit=emit)

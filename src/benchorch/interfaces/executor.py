@@ -49,6 +49,10 @@ class Executor(ABC):
         """Whether trials may run on machines with their own disks."""
         return False
 
+    def measures_in_rounds(self) -> bool:
+        """Whether trials are measured in rounds, and not one after the other."""
+        return False
+
     @abstractmethod
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result as soon as it is available, in any order; exactly one per trial.

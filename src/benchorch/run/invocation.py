@@ -15,7 +15,7 @@ from benchorch.config.composer import Composer
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
-from benchorch.domain.session import Event, Session
+from benchorch.domain.session import DECIDED, Event, Session
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial
 from benchorch.errors import ConfigError, RecordError
 from benchorch.files import write_json, write_text
@@ -23,9 +23,10 @@ from benchorch.interfaces.executor import Emit, Executor
 from benchorch.journal import run_directory
 from benchorch.journal.lock import StatusFile, acquire_lock
 from benchorch.journal.registry import remember
-from benchorch.results.pricing.sweep_cost import check_budget, prices_of
+from benchorch.results.pricing.sweep_cost import check_budget, expected, prices_of
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import full_markdown
+from benchorch.run.expected_end import ExpectedEnd
 from benchorch.run.planner import new_plan_id, plan_jobs
 from benchorch.run.sidecar import Sidecar, archiving, recording
 from benchorch.trial.build_keys import NOTES
@@ -63,6 +64,7 @@ class Invocation:
     _specs: dict[str, ConfigNode] = field(default_factory=dict)
     _lock: IO[str] | None = None
     _findings: SweepFindings | None = None
+    _end: ExpectedEnd | None = None
     _status: StatusFile = field(init=False)
 
     def __post_init__(self) -> None:
@@ -110,6 +112,9 @@ class Invocation:
         if not todo:
             return
         work = _TrialWork(session=Session.of(plan, self.directory))
+        if executor.measures_in_rounds():
+            self._end = ExpectedEnd.of(todo, expected(plan, todo), work.session.budget_s)
+            self.report.expect(self._end.left_s)
         with self.report.live(todo), _closing(executor.run(todo, work, self._on_event)) as ran:
             for result in ran:
                 self._accept(result)
@@ -191,11 +196,16 @@ class Invocation:
         return min(values, default=math.inf)
 
     def _on_event(self, event: Event) -> None:
+        if self._end is not None and event.stage == DECIDED:
+            self._end.decided.add(event.trial_id)
         self._status.event(event)
         self.report.event(event)
 
     def _accept(self, result: TrialResult) -> None:
         result = self._priced(result)
+        if self._end is not None:
+            self._end.note(result)
+            self.report.expect(self._end.left_s)
         if result.unfinished:
             self._accept_round(result)
             return
@@ -306,7 +316,7 @@ def is_final_line(failure: str | None, *, unfinished: bool) -> bool:
 def _is_sound(result: TrialResult) -> bool:
     """Whether it ran and is still the same model."""
     wrong = result.parity is not None and not result.parity.passed
-    return result.outcome is Outcome.OK and not wrong
+    return result.outcome is Outcome.OK and not wrong and not result.unfinished
 
 
 def _merged(old: Plan | None, new: Plan) -> Plan:

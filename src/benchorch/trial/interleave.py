@@ -143,8 +143,8 @@ def _run_alone(side: Series, alone_ns: float, slow_ns: float) -> None:
 
 
 def _at_least(usual: int, fewest: int, side: Series, slow_ns: float) -> int:
-    """The usual number of blocks, or fewer where a single one is longer than the window."""
-    return fewest if side.durations_ns[-1] >= slow_ns else usual
+    """The usual number of blocks, or fewer where a single one is longer than two windows."""
+    return fewest if side.durations_ns[-1] > 2 * slow_ns else usual
 
 
 def _run_slice(side: Series, slice_ns: float) -> None:

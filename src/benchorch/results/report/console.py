@@ -22,6 +22,7 @@ from benchorch.results.report.overview import (
     overview_rows,
     some_of,
 )
+from benchorch.results.report.rich_table import rich_table
 from benchorch.results.report.tables import (
     conclusions,
     names_of,
@@ -33,7 +34,6 @@ from benchorch.results.report.tables import (
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 # Redrawing more often would take time from the core that is being measured.
 _REDRAWS_PER_S = 2
@@ -278,20 +278,6 @@ def _skips(plan: Plan) -> list[str]:
     ]
     rest = sum(count for _, count in alike[_MOST_SKIPS:])
     return [*texts, *([f"{plural(rest, 'more cell')}; see {PLAN}"] if rest else [])]
-
-
-def rich_table(rows: Sequence[Sequence[str]]) -> Table:
-    """A header and its rows, the first column to the left and all others to the right."""
-    from rich import box
-    from rich.table import Table
-
-    head, *body = rows
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
-    for index, title in enumerate(head):
-        table.add_column(title, justify="left" if index == 0 else "right", overflow="fold")
-    for row in body:
-        table.add_row(*row)
-    return table
 
 
 def _console() -> Console:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
+from benchorch.results.report.rich_table import rich_table
 from benchorch.results.report.tables import primary_metric, speedup_text
 from benchorch.units import format_seconds
 
@@ -97,8 +98,6 @@ class LiveTable:
         from rich.console import Group
         from rich.markup import escape
         from rich.text import Text
-
-        from benchorch.results.report.console import rich_table
 
         rows = self.ranked()
         shown = [HEADERS, *(row.cells for row in rows[:_MOST_ROWS])]
