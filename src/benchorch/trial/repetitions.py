@@ -46,6 +46,7 @@ class Repetitions:
     Args:
         setup, trial: the candidate's own.
         baseline: its baseline, or None where it is not paired.
+        candidates: how many are compared with the same baseline.
         tolerance_ratio: how much slower than at its best the reference workload may be around a
             process that counts, or None where none runs; called after the first process, since
             the answer may take a second.
@@ -64,6 +65,7 @@ class Repetitions:
         trial: BuiltTrial,
         baseline: Baseline | None,
         *,
+        candidates: int = 1,
         tolerance_ratio: Callable[[], float | None],
         measure: Callable[[MeasureRequest], MeasureReply],
         say: Callable[[str], None],
@@ -73,6 +75,7 @@ class Repetitions:
         self._setup = setup
         self._trial = trial
         self._baseline = baseline
+        self._candidates = candidates
         self._tolerance_ratio = tolerance_ratio
         self._measure = measure
         self._say = say
@@ -110,6 +113,7 @@ class Repetitions:
             elapsed_s,
             self._log_ratios(valid),
             delta_ratio,
+            self._candidates,
         )
 
     def _log_ratios(self, valid: Sequence[ProcessRecord]) -> Sequence[float]:
