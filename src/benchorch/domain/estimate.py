@@ -155,6 +155,8 @@ class Summary:
             ``throughput_items_per_s/mean``, ``load_s/p50``, ``first_call_s/p50``,
             ``peak_rss_bytes/max``, ``build_s/total``.
         speedup: against the baseline, or None for a baseline and for a disqualified trial.
+        best: ids of all trials of its table, the baseline's among them, that cannot be told from
+            the fastest one; a single one is the winner. Empty where no table was judged.
         steady: whether every process reached a steady state.
         warnings: sentences, each with the next command to try.
     """
@@ -163,3 +165,4 @@ class Summary:
     speedup: Comparison | None
     steady: bool
     warnings: tuple[str, ...] = ()
+    best: tuple[str, ...] = ()

@@ -28,6 +28,7 @@ class Trial:
             scenario, stopping, protocol, parity, limits.
         baseline_id: the trial this one is compared with, or None if it is itself a baseline.
         baseline_conversion: that trial's conversion; all else of its spec is this trial's own.
+        candidates: how many trials of the plan are compared with its baseline, this one among them.
         build_steps: only the first so many steps of its conversion are built, for trials that
             share them, and nothing is measured; None for a trial proper.
     """
@@ -37,6 +38,7 @@ class Trial:
     spec: Mapping[str, Json]
     baseline_id: str | None = None
     baseline_conversion: ConfigNode | None = None
+    candidates: int = 1
     build_steps: int | None = None
 
     @property

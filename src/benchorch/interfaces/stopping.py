@@ -24,6 +24,7 @@ class Stopping(ABC):
         elapsed_s: float,
         log_ratios: Sequence[float] = (),
         delta_ratio: float = 0.01,
+        candidates: int = 1,
     ) -> str | None:
         """Reason to stop, e.g. ``converged``; None while a further process is needed.
 
@@ -33,6 +34,7 @@ class Stopping(ABC):
             log_ratios: one logarithm of baseline's over candidate's time for each process that
                 was paired; empty where nothing is compared.
             delta_ratio: differences up to this share need not be told apart.
+            candidates: how many are compared with the same baseline, this one among them.
         """
 
     @abstractmethod
@@ -46,3 +48,7 @@ class Stopping(ABC):
         """
         del delta_ratio
         return None
+
+    def planned_looks(self) -> tuple[int, ...]:
+        """Counts of pairs at which comparisons are judged before the end; none where none are."""
+        return ()

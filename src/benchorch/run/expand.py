@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -245,7 +246,9 @@ def _with_baselines(trials: Iterable[Trial], baselines: Collection[str]) -> tupl
     """Each trial with the baseline of its own model, workload, hardware and scenario."""
     trials = list(trials)
     known = {_comparable(trial): trial for trial in trials if trial.trial_id in baselines}
-    return tuple(_with_baseline(trial, known.get(_comparable(trial))) for trial in trials)
+    found = [_with_baseline(trial, known.get(_comparable(trial))) for trial in trials]
+    sizes = Counter(trial.baseline_id for trial in found if trial.baseline_id)
+    return tuple(replace(one, candidates=sizes.get(one.baseline_id or "", 1)) for one in found)
 
 
 def _with_baseline(trial: Trial, baseline: Trial | None) -> Trial:

@@ -33,7 +33,8 @@ is out in at most one table of twenty (with ties, a given one of those), and so 
 
 Variances: each candidate's own, moderated by those of all candidates from `LEAST_TRIALS` on; an own
 variance that is too large to come from the others' law is not moderated (robust moderation).
-Differences of two candidates: Welch's degrees of freedom.
+Differences of two candidates: Welch's degrees of freedom. One or two candidates have a moderated
+variance up to four pairs only, with an assumed spread.
 
 Sources
 -------
@@ -51,7 +52,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchorch.stats.between_processes import bounded_exp
-from benchorch.stats.moderated_variance import UsualSpread, usual_spread_of_logs
+from benchorch.stats.moderated_variance import ASSUMED, UsualSpread, usual_spread_of_logs
 from benchorch.stats.quantiles import LEVEL_RATIO
 from benchorch.stats.sequential_testing import LEAST_PAIRS, look_alpha
 from benchorch.stats.significance import student_p
@@ -77,10 +78,13 @@ class Candidate:
     Attributes:
         log_ratios: of each pair, the logarithm of the baseline's over the candidate's time, in
             the order of processes; above 0 where the candidate is faster. Finite.
+        alone: whether it stopped where its own spread decided it, by a rule that knew of no other
+            candidate: what it showed then must stand.
     """
 
     name: str
     log_ratios: tuple[float, ...] = ()
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +231,7 @@ def judged(candidates: Sequence[Candidate], terms: Terms, *, interim: bool = Fal
         for one in candidates
     }
     alpha = terms.contrast_alpha(len(candidates))
-    means = _means(used, alpha)
+    means = _means(candidates, used, alpha)
     table = _Table({terms.baseline: _BASELINE, **means}, alpha, terms)
     standings = (table.standing(n) if n in means else _unknown(n, used[n]) for n in used)
     unknown = used.keys() - means.keys()
@@ -261,10 +265,14 @@ class _Mean:
 _BASELINE = _Mean(centre=0.0, variance=0.0, freedom=math.inf, n=1)
 
 
-def _means(used: Mapping[str, Sequence[float]], alpha: float) -> dict[str, _Mean]:
+def _means(
+    candidates: Sequence[Candidate], used: Mapping[str, Sequence[float]], alpha: float
+) -> dict[str, _Mean]:
     usual = usual_spread_of_logs(used.values())
     return {
-        name: _mean(logs, usual, alpha) for name, logs in used.items() if len(logs) >= LEAST_PAIRS
+        one.name: _mean(used[one.name], ASSUMED if one.alone else usual, alpha)
+        for one in candidates
+        if len(used[one.name]) >= LEAST_PAIRS
     }
 
 

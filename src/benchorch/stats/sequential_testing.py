@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 LEAST_PAIRS = 3
 """With fewer, Student's t says more about luck than about a spread."""
 
+USUAL_LOOKS = (5, 8, 12, 18, 27, 40)
+
+CONVERGED = "converged"
+"""Why a trial stopped that was precise and decided by itself."""
+
 _LAST_LOOK = 10**9
 
 _LEAST_KNOWN_ALPHA = 1e-4
@@ -25,7 +30,7 @@ _SEQUENCES = 1_000_000
 # Of each analysis, by the error rate of all together: 20 million simulated sequences. Pocock's own
 # constant for normal data of known spread, 0.0142, errs at 5.9 %.
 _KNOWN: dict[tuple[int, ...], dict[float, float]] = {
-    (5, 8, 12, 18, 27, 40): {
+    USUAL_LOOKS: {
         0.05: 0.0115,
         0.025: 0.00553,
         0.01: 0.00207,

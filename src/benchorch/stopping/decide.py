@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from benchorch.errors import check_options
@@ -11,7 +11,7 @@ from benchorch.interfaces.stopping import Stopping
 from benchorch.stats.family import UNDECIDED, Candidate, Terms, judged
 from benchorch.stats.process_window import ProcessWindow
 from benchorch.stats.quantiles import ALPHA
-from benchorch.stats.sequential_testing import look_alpha
+from benchorch.stats.sequential_testing import CONVERGED, look_alpha
 
 LEAST_BLOCKS = 6
 """Fewer show no steady state."""
@@ -80,17 +80,23 @@ class Decide(Stopping):
         elapsed_s: float,
         log_ratios: Sequence[float] = (),
         delta_ratio: float = 0.01,
+        candidates: int = 1,
     ) -> str | None:
-        """``decided``, ``budget_exhausted``, or None while a further process is needed."""
+        """``converged``, ``budget_exhausted``, or None while a further process is needed."""
         count = len(medians_ns)
-        if count >= self.unpaired_processes and self._is_decided(log_ratios, delta_ratio):
-            return "decided"
+        decided = self._is_decided(log_ratios, delta_ratio, candidates)
+        if count >= self.unpaired_processes and decided:
+            return CONVERGED
         spent = elapsed_s >= self.budget_s and count >= self.unpaired_processes
         return "budget_exhausted" if spent or count >= self.max_processes else None
 
     def alpha(self, reason: str) -> float:
         """The error rate of one interim analysis, whichever ended the trial."""
         return look_alpha(self.looks, ALPHA)
+
+    def planned_looks(self) -> tuple[int, ...]:
+        """Those of the rule."""
+        return self.looks
 
     def table_terms(self, delta_ratio: float) -> Terms:
         """The terms on which all candidates of one baseline are judged together."""
@@ -104,9 +110,10 @@ class Decide(Stopping):
             least_blocks=least_blocks,
         )
 
-    def _is_decided(self, log_ratios: Sequence[float], delta_ratio: float) -> bool:
+    def _is_decided(self, log_ratios: Sequence[float], delta_ratio: float, candidates: int) -> bool:
         if not log_ratios:
             return True
-        alone = Candidate(name="candidate", log_ratios=tuple(log_ratios))
-        found = judged([alone], self.table_terms(delta_ratio), interim=True)
+        alone = Candidate(name="alone", log_ratios=tuple(log_ratios))
+        terms = replace(self.table_terms(delta_ratio), planned=candidates)
+        found = judged([alone], terms, interim=True)
         return found.standings[0].verdict != UNDECIDED

@@ -47,6 +47,7 @@ class Repetitions:
     Args:
         setup, trial: the candidate's own.
         baseline: its baseline, or None where it is not paired.
+        candidates: how many are compared with the same baseline.
         tolerance_ratio: how much slower than at its best the reference workload may be around a
             process that counts, or None where none runs; called after the first process, since
             the answer may take a second.
@@ -67,6 +68,7 @@ class Repetitions:
         trial: BuiltTrial,
         baseline: Baseline | None,
         *,
+        candidates: int = 1,
         tolerance_ratio: Callable[[], float | None],
         measure: Callable[[MeasureRequest], MeasureReply],
         say: Callable[[str], None],
@@ -78,6 +80,7 @@ class Repetitions:
         self._setup = setup
         self._trial = trial
         self._baseline = baseline
+        self._candidates = candidates
         self._tolerance_ratio = tolerance_ratio
         self._measure = measure
         self._say = say
@@ -126,6 +129,7 @@ class Repetitions:
             elapsed_s,
             self._log_ratios(valid),
             self._setup.protocol.delta_ratio,
+            self._candidates,
         )
 
     @property

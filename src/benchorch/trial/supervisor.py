@@ -130,6 +130,7 @@ class TrialRun:
         self._repetitions: Repetitions | None = None
         self._pairing = ""
         self._stop_alpha = 0.05
+        self._stop_looks: tuple[int, ...] = ()
         self._delta_ratio = Protocol().delta_ratio
         self._grade = earlier.grade if earlier else ""
         self._energy: EnergyRecord | None = None
@@ -206,6 +207,7 @@ class TrialRun:
             started_at=self._started_at,
             ended_at=_now(),
             stop_alpha=self._stop_alpha,
+            stop_looks=self._stop_looks,
             delta_ratio=self._delta_ratio,
             grade=self._grade,
             pairing=self._pairing or (repetitions.pairing if repetitions else ""),
@@ -246,6 +248,8 @@ class TrialRun:
         setup = self._setup = _open(trial).first(n_steps)
         self._packages = package_versions(setup.requires)
         self._delta_ratio = setup.protocol.delta_ratio
+        self._stop_alpha = setup.stopping.alpha("")
+        self._stop_looks = setup.stopping.planned_looks()
         mismatch = setup.hardware.mismatch()
         if mismatch:
             raise StageFailed(Failure(stage="schedule", kind="wrong_node", message=mismatch))
@@ -258,6 +262,7 @@ class TrialRun:
             setup,
             self._built_trial(threads),
             self._baseline(self._built_trial(threads), name),
+            candidates=trial.candidates,
             tolerance_ratio=lambda: self._tolerance_ratio(setup.protocol),
             measure=self._measure,
             say=lambda message: self._say("measure", message),
@@ -272,7 +277,6 @@ class TrialRun:
     def _end(self, profile: bool) -> None:
         setup, built = self.setup, self._built_trial(self._stages.threads)
         self._execution = execution_of(setup, self.repetitions.records[-1].facts)
-        self._stop_alpha = setup.stopping.alpha(self.stop_reason)
         if setup.protocol.energy_windows:
             self._energy = self._measure_energy(built)
         if profile and self._session.profiler:

@@ -26,7 +26,7 @@ def test_the_window_follows_the_duration_of_a_call(call_ms: float, least: int, m
 CLEAR, UNCLEAR = [0.3, 0.31, 0.29, 0.3, 0.3], [0.3, -0.3, 0.1, -0.2, 0.2]
 
 
-@pytest.mark.parametrize(("ratios", "reason"), [(CLEAR, "decided"), (UNCLEAR, None)])
+@pytest.mark.parametrize(("ratios", "reason"), [(CLEAR, "converged"), (UNCLEAR, None)])
 def test_a_trial_alone_stops_once_its_verdict_is_decided(
     ratios: list[float], reason: str | None
 ) -> None:
@@ -39,7 +39,7 @@ def test_a_trial_alone_is_judged_at_interim_analyses_only() -> None:
 
 def test_what_has_no_pairs_stops_after_a_few_processes() -> None:
     rule = Decide(unpaired_processes=3)
-    assert [rule.enough_processes([1e6] * n, 10) for n in (2, 3)] == [None, "decided"]
+    assert [rule.enough_processes([1e6] * n, 10) for n in (2, 3)] == [None, "converged"]
 
 
 def test_a_trial_alone_ends_with_its_budget_or_the_most_processes() -> None:

@@ -149,7 +149,7 @@ def test_clear_differences_end_at_the_first_interim_analysis() -> None:
     assert counts(*runs) == {"eager": 3, "fast": 5, "slow": 5}
     ends = [one for one in found if not one.unfinished]
     assert {one.trial_id for one in ends} == {"eager", "fast", "slow"}
-    assert {one.stop_reason for one in ends} == {DECIDED}
+    assert {one.stop_reason for one in ends} == {DECIDED, "converged"}
 
 
 def test_only_what_is_undecided_goes_on() -> None:

@@ -13,7 +13,7 @@ from benchorch.results.metrics.cost import usd_per_million_items
 from benchorch.results.metrics.latency import latency_metrics, median_ms, throughput
 from benchorch.results.metrics.load import load_metrics
 from benchorch.results.metrics.resources import resource_metrics, resource_warnings
-from benchorch.results.metrics.speedup import Question, answered_alone, question, speedups
+from benchorch.results.metrics.speedup import Question, answered_alone, answers, question
 from benchorch.results.metrics.warnings import profile_warnings, trial_warnings
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.moderated_variance import UsualSpread, usual_spread
@@ -137,10 +137,13 @@ def together(findings: Mapping[str, TrialFindings]) -> dict[str, Summary]:
         if one.asked is not None and one.baseline_id is not None:
             families.setdefault(one.baseline_id, {})[name] = one.asked
     for baseline_id, family in families.items():
-        for name, comparison in speedups(family).items():
-            own, baseline = found[name], found.get(baseline_id)
+        shown, baseline = answers(family, baseline_id), found.get(baseline_id)
+        for name, comparison in shown.comparisons.items():
+            own = found[name]
             more = tuple(_irreconcilable(own, baseline, comparison)) if baseline else ()
             found[name] = replace(own, speedup=comparison, warnings=(*own.warnings, *more))
+        for name in {*family, baseline_id} & found.keys():
+            found[name] = replace(found[name], best=shown.best)
     return found
 
 
