@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.cli.arguments import Request
 from benchorch.cli.terminal import INTERRUPTED, OK, print_err, print_reply
-from benchorch.errors import ConfigError, ExecutorError
+from benchorch.errors import ConfigError, ExecutorError, NoMachine
 
 if TYPE_CHECKING:
     from benchorch.config.composer import Composer
@@ -64,14 +64,20 @@ def _run_by_hydra(
         except ExecutorError:
             raise
         except Exception as error:
-            if application.invocation is not None and not isinstance(error, ConfigError):
+            wrong = isinstance(error, ConfigError) and not isinstance(error, NoMachine)
+            if application.invocation is not None and not wrong:
                 raise
             problems = _hydra_problems(error, composer, overrides, sweep=request.multirun)
             raise ConfigError(problems) from error
         if application.error is not None:
             raise application.error
 
-    return _to_its_end(work, lambda: application.invocation)
+    try:
+        return _to_its_end(work, lambda: application.invocation)
+    except NoMachine:
+        assert application.invocation is not None  # which has raised it
+        application.invocation.discard()
+        raise
 
 
 def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | None]) -> int:
