@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.cli.arguments import Request
-from benchorch.cli.terminal import INTERRUPTED, OK, print_err, print_reply
+from benchorch.cli.terminal import INTERRUPTED, OK, ask, print_err, print_reply
 from benchorch.errors import ConfigError, ExecutorError, NoMachine
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | 
     except KeyboardInterrupt:
         if found := invocation():
             found.interrupt()
+            _leave_or_cancel(found.directory)
         return INTERRUPTED
     except ExecutorError:
         if found := invocation():
@@ -94,6 +95,24 @@ def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | 
         raise
     found = invocation()
     return found.close(complete=True) if found else OK
+
+
+def _leave_or_cancel(directory: Path) -> None:
+    """Ask what becomes of a sweep that goes on on a stack; left is what nobody decides about."""
+    from benchorch.executors.stack import cancel, left_running
+
+    try:
+        sweep = left_running(directory)
+        if sweep is None:
+            return
+        where = f"{sweep.name} goes on on stack {sweep.stack.facts.name}"
+        if ask(f"{where}. Leave it running, or cancel it? [leave/cancel] ").lower() == "cancel":
+            print_err(cancel(sweep))
+            print_err("Its machines end once they are idle.")
+        else:
+            print_err(f"{where}; the same line follows it again.")
+    except ExecutorError as error:
+        print_err(f"{error} The sweep goes on; the same line follows it again.")
 
 
 def _resume(directory: Path, composer: Composer, *, allow_skips: bool) -> int:
@@ -114,6 +133,8 @@ def _resume(directory: Path, composer: Composer, *, allow_skips: bool) -> int:
     assert plan is not None  # find_invocation has found it
     _change_directory(Path(str(plan.session.get("cwd", "."))))
     executor = make(node_of(plan.session, "executor"), Executor, "executor")
+    if executor.problems():
+        raise ConfigError(executor.problems())
     return _to_its_end(lambda: invocation.run_plan(plan, executor), lambda: invocation)
 
 

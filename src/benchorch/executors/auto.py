@@ -1,4 +1,4 @@
-"""Each trial where its hardware is: this machine, or the Ray cluster that is named or joined."""
+"""Each trial where its hardware is: this machine, a Ray cluster, or the account's AWS stack."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ class Auto(Executor):
     """Decides for each kind of hardware how its trials come to a machine.
 
     Hardware that this machine is runs here: ``local``, ``local_gpu`` and, on EC2, its own instance
-    type. All other hardware goes to the Ray cluster.
+    type. All other hardware goes to the Ray cluster, where there is one, else to the AWS stack.
 
     Attributes:
         isolated: as of `Local`.
         address: of a running Ray cluster, ``host:port`` or ``auto``; None for the one that
             RAY_ADDRESS names, or that this machine has joined, if there is one.
+        stack: the name of an AWS stack; None for the only one of the account.
     """
 
     isolated: bool = True
     address: str | None = None
+    stack: str | None = None
 
     def __post_init__(self) -> None:
         if self.address is not None and not self.address.strip():
@@ -63,10 +65,12 @@ class Auto(Executor):
         return "auto" if joined else None
 
     def way(self, hardware_kind: str) -> Way:
-        """Here, by the Ray cluster, or not at all."""
+        """Here, by the Ray cluster, by the stack, or not at all."""
         if hardware_kind in LOCAL_KINDS or hardware_kind in self.here:
             return Way.LOCAL
-        return Way.NONE if self.cluster is None else Way.RAY
+        if self.cluster is not None:
+            return Way.RAY
+        return Way.NONE if STACK_HEAD.exists() else self._remote().way(hardware_kind)
 
     def unreachable(self, hardware_kind: str) -> str | None:
         """Why nothing at hand has this hardware, or None."""
@@ -75,7 +79,8 @@ class Auto(Executor):
         if STACK_HEAD.exists():
             return "it is not this machine; as this is a stack's head, executor=ec2 launches it."
         return (
-            "it is not this machine, and no Ray cluster is named (executor.address or RAY_ADDRESS)."
+            "it is not this machine; no Ray cluster is named (executor.address or RAY_ADDRESS); "
+            f"{self._remote().unreachable(hardware_kind)}"
         )
 
     def problems(self) -> Sequence[str]:
@@ -87,8 +92,8 @@ class Auto(Executor):
         return True
 
     def launches(self, hardware_kind: str) -> bool:
-        """What neither this machine nor a cluster has would be."""
-        return self.way(hardware_kind) is Way.NONE
+        """What neither this machine nor a cluster has."""
+        return self.way(hardware_kind) in (Way.STACK, Way.NONE)
 
     def is_remote(self) -> bool:
         """If there is a cluster."""
@@ -120,6 +125,8 @@ class Auto(Executor):
         return _made("local.Local", isolated=self.isolated, kinds=list(self.here))
 
     def _remote(self) -> Executor:
+        if self.cluster is None:
+            return _made("stack.StackExecutor", stack=self.stack)
         return _made("ray.RayExecutor", address=self.cluster)
 
 

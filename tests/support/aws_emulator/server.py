@@ -13,6 +13,7 @@ from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from support.aws_emulator import shim
+from support.aws_emulator.systems_manager import SystemsManager
 from support.aws_emulator.traffic import Call, Fault, Traffic, call_of
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -30,6 +31,7 @@ class Emulator:
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
         self.traffic = Traffic()
+        self.systems_manager = SystemsManager()
         self._usd_per_hour = usd_per_hour
         self._moto = DomainDispatcherApplication(create_backend_app)
         shim.mend()
@@ -93,6 +95,7 @@ class Emulator:
         if fault:
             return _refuse(call, fault, start)
         own = shim.answer(call, body, self._usd_per_hour)
+        own = own or self.systems_manager.answer(call, body)
         if own:
             status, kind, content = own
             start(f"{status} OK", [("Content-Type", kind), ("Content-Length", str(len(content)))])

@@ -14,7 +14,7 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError, ExecutorError
-from benchorch.executors import auto
+from benchorch.executors import auto, stack
 from benchorch.executors.auto import Auto
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.hardware import KIND_VARIABLE
@@ -29,6 +29,7 @@ def on_a_laptop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(KIND_VARIABLE, "laptop")
     monkeypatch.setattr(auto, "STACK_HEAD", tmp_path / "absent")
     monkeypatch.setattr(auto, "JOINED", tmp_path / "joined")
+    monkeypatch.setattr(stack, "found_stack", lambda name: None)
 
 
 def test_what_this_machine_is_runs_here_and_the_rest_nowhere() -> None:
