@@ -3,6 +3,8 @@
 Exit codes: 0, no regression; 1, a regression, or with --strict one that is not ruled out; 2, wrong
 arguments; 3, not comparable: another machine or definition, a trial that fails, disagrees or is
 missing; 4, cannot tell: a regression is neither shown nor ruled out.
+
+With --against REV it measures both versions itself, interleaved: the same as `benchorch duel`.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ from benchorch.results.compare.metric_kinds import higher_is_better
 
 _EXIT_CODES = {"pass": 0, "unclear": 4, "regression": 1, "refused": 3}
 _REMEMBERED = 100
+DUEL = ("--against", "--env")
+"""What makes a gate a duel."""
 
 
 def run(arguments: Sequence[str], say: Say = silent) -> Reply:
@@ -41,6 +45,10 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
         arguments: those after ``gate``.
         say: receives progress, where it takes longer than a moment.
     """
+    if any(word.partition("=")[0] in DUEL for word in arguments):
+        from benchorch.cli.commands import duel
+
+        return duel.run(arguments, say)
     options = _parser().parse_args(list(arguments))
     names = metric_names(options.metric)
     _refuse_directionless(names)
@@ -56,9 +64,8 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
     )
     report = gate_report.GateReport(found, baseline.run.reference, candidate.run.reference)
     if options.markdown is not None:
-        _write(options.markdown, gate_report.markdown(report))
-    failed = options.strict and found.state == "unclear"
-    code = 1 if failed else _EXIT_CODES[found.state]
+        write_markdown(options.markdown, gate_report.markdown(report))
+    code = exit_code(found.state, options.strict)
     return Reply(text=gate_report.text(report), data=gate_report.data(report, code), exit_code=code)
 
 
@@ -109,7 +116,13 @@ def _newest_but(baseline: Side) -> str:
     raise ConfigError([problem])
 
 
-def _write(path: Path, text: str) -> None:
+def exit_code(state: str, strict: bool) -> int:
+    """The exit code of a gate, or of a duel."""
+    return 1 if strict and state == "unclear" else _EXIT_CODES[state]
+
+
+def write_markdown(path: Path, text: str) -> None:
+    """Write a summary; ConfigError where it cannot be."""
     try:
         write_text(path, text)
     except OSError as error:

@@ -22,7 +22,7 @@ from benchorch.results.report.console_table import table_text, tidy
 from benchorch.stats.pairs import SEQUENTIAL
 
 SCHEMA_VERSION = 1
-_HEADERS = ("trial", "metric", "baseline", "candidate", "ratio [95 %]", "limit", "verdict")
+HEADERS = ("trial", "metric", "baseline", "candidate", "ratio [95 %]", "limit", "verdict")
 _MARKS = {"pass": "pass", "regression": "REGRESSION", "unclear": "unclear", "refused": "REFUSED"}
 _SENTENCES = {
     "pass": "no regression beyond {limit}",
@@ -43,8 +43,7 @@ class GateReport:
     @property
     def title(self) -> str:
         """The verdict in a line."""
-        sentence = _SENTENCES[self.gate.state].format(limit=percent_text(self.gate.limit_ratio))
-        return f"{_MARKS[self.gate.state]}: {sentence}"
+        return sentence(self.gate.state, self.gate.limit_ratio)
 
     @property
     def next_command(self) -> str:
@@ -52,12 +51,17 @@ class GateReport:
         return f"python -m benchorch compare {self.baseline} {self.candidate} --all"
 
 
+def sentence(state: str, limit_ratio: float) -> str:
+    """A state in a line."""
+    return f"{_MARKS[state]}: {_SENTENCES[state].format(limit=percent_text(limit_ratio))}"
+
+
 def text(report: GateReport) -> str:
     """For a terminal: the verdict last, where the eye is."""
     found = report.gate
     lines = [f"A  baseline   {report.baseline}", f"B  candidate  {report.candidate}", ""]
     if found.cases:
-        lines += [table_text([_HEADERS, *_rows(found.cases)]), ""]
+        lines += [table_text([HEADERS, *rows(found.cases)]), ""]
     lines += [*_remarks(report), "", report.title, f"next  {report.next_command}"]
     return tidy("\n".join(lines))
 
@@ -67,14 +71,18 @@ def markdown(report: GateReport) -> str:
     found = report.gate
     lines = [f"## benchorch gate: {report.title}", "", *_counts(found), ""]
     if found.cases:
-        lines += [_markdown_row(_HEADERS), "|---|---|---:|---:|---:|---:|---|"]
-        lines += [_markdown_row(row) for row in _rows(found.cases, bold=True)]
-        lines.append("")
-    lines += [f"- {_escaped(remark)}" for remark in _remarks(report)]
+        lines += [*markdown_table(found.cases), ""]
+    lines += [f"- {escaped(remark)}" for remark in _remarks(report)]
     lines += ["", "<details><summary>How to read this, and where it was measured</summary>", ""]
-    lines += [f"- {_escaped(line)}" for line in (*_LEGEND, *_places(found))]
+    lines += [f"- {escaped(line)}" for line in (*_LEGEND, *_places(found))]
     lines += ["", "</details>", "", "Next:", "", "```", report.next_command, "```"]
     return tidy("\n".join(lines)) + "\n"
+
+
+def markdown_table(cases: Sequence[Gated]) -> list[str]:
+    """A row for each case, and one for its floor."""
+    lines = [_markdown_row(HEADERS), "|---|---|---:|---:|---:|---:|---|"]
+    return [*lines, *(_markdown_row(row) for row in rows(cases, bold=True))]
 
 
 _LEGEND = (
@@ -107,7 +115,7 @@ def data(report: GateReport, exit_code: int) -> Json:
     }
 
 
-def _rows(cases: Sequence[Gated], bold: bool = False) -> Iterator[tuple[str, ...]]:
+def rows(cases: Sequence[Gated], bold: bool = False) -> Iterator[tuple[str, ...]]:
     """A row for each case, and one for its floor."""
     for one in cases:
         yield _row(one, bold)
@@ -200,10 +208,10 @@ def _place(stored: StoredTrial) -> str:
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(_escaped, cells))} |"
+    return f"| {' | '.join(map(escaped, cells))} |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Text without Markdown and HTML of its own."""
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
     return " ".join(plain.split())
