@@ -21,14 +21,15 @@ from tempfile import TemporaryDirectory
 
 from benchorch.cli.arguments import Request, is_recipe, parse
 from benchorch.cli.commands import duel_report
-from benchorch.cli.commands.comparison_arguments import share
-from benchorch.cli.commands.gate import exit_code, write_markdown
+from benchorch.cli.commands.comparison_arguments import minutes, share
+from benchorch.cli.commands.gate_report import exit_code, write_markdown
 from benchorch.cli.commands.plan import planned
 from benchorch.cli.terminal import INTERRUPTED
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.journal.registry import new_directory
 from benchorch.progress import Say, silent
+from benchorch.results.compare.duels import LOOKS
 from benchorch.run.duel.checkout import Checkout, checked_out
 from benchorch.run.duel.contender import Side
 from benchorch.run.duel.duel import Extent, fight, prepared, refuse_remote, terms_of
@@ -96,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         help="how much slower the new one may be (2%%)",
     )
     parser.add_argument(
-        "--minutes", type=_positive, default=10.0, help="of measuring, all trials together (10)"
+        "--minutes", type=minutes, default=10.0, help="of measuring, all trials together (10)"
     )
     parser.add_argument(
         "--pairs", type=_count, default=40, metavar="N", help="of each trial at most (40)"
@@ -108,17 +109,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return value
-
-
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 5:
-        raise argparse.ArgumentTypeError(f"{text!r}: fewer than 5 pairs are not analysed")
+    value = int(text) if text.isdecimal() else 0
+    if value < LOOKS[0]:
+        raise argparse.ArgumentTypeError(f"{text!r}: at least {LOOKS[0]} pairs are analysed")
     return value
 
 

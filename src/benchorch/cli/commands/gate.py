@@ -23,16 +23,15 @@ from benchorch.cli.commands.comparison_arguments import (
     open_side,
     share,
 )
+from benchorch.domain.certificate import Certificate
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
-from benchorch.files import write_text
-from benchorch.journal import run_directory
+from benchorch.journal import certificates, run_directory
 from benchorch.journal.registry import newest_invocations
 from benchorch.progress import Say, silent
 from benchorch.results.compare.gate import gate
 from benchorch.results.compare.metric_kinds import higher_is_better
 
-_EXIT_CODES = {"pass": 0, "unclear": 4, "regression": 1, "refused": 3}
 _REMEMBERED = 100
 DUEL = ("--against", "--env")
 """What makes a gate a duel."""
@@ -62,11 +61,22 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
         across=factors(options.across, baseline, candidate),
         sessions=[open_side(name, say).trials for name in options.session],
     )
-    report = gate_report.GateReport(found, baseline.run.reference, candidate.run.reference)
+    report = gate_report.GateReport(
+        found, baseline.run.reference, candidate.run.reference, _certificate(candidate)
+    )
     if options.markdown is not None:
-        write_markdown(options.markdown, gate_report.markdown(report))
-    code = exit_code(found.state, options.strict)
+        gate_report.write_markdown(options.markdown, gate_report.markdown(report))
+    code = gate_report.exit_code(found.state, options.strict)
     return Reply(text=gate_report.text(report), data=gate_report.data(report, code), exit_code=code)
+
+
+def _certificate(side: Side) -> Certificate | None:
+    """The calibration of this machine, if it is the one that a side was measured on."""
+    known = certificates.kept()
+    places = [one.result.environment for one in side.trials if one.result is not None]
+    if known and any(known.is_of(place.get("host"), place.get("cpu_model")) for place in places):
+        return known
+    return None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -114,16 +124,3 @@ def _newest_but(baseline: Side) -> str:
         "or name it with --candidate RUN."
     )
     raise ConfigError([problem])
-
-
-def exit_code(state: str, strict: bool) -> int:
-    """The exit code of a gate, or of a duel."""
-    return 1 if strict and state == "unclear" else _EXIT_CODES[state]
-
-
-def write_markdown(path: Path, text: str) -> None:
-    """Write a summary; ConfigError where it cannot be."""
-    try:
-        write_text(path, text)
-    except OSError as error:
-        raise ConfigError([f"--markdown: {path} cannot be written: {error.strerror}."]) from error

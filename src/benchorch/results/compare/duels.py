@@ -8,9 +8,16 @@ from dataclasses import dataclass, replace
 
 from benchorch.domain.estimate import Estimate
 from benchorch.results.compare.gate import UNCLEAR, Gated, gated
-from benchorch.results.compare.metric_kinds import FLOOR, LATENCY
-from benchorch.results.compare.verdicts import REFUSED, MetricVerdict, inverted
+from benchorch.results.compare.metric_kinds import FASTER, FLOOR, LATENCY, SLOWER
+from benchorch.results.compare.verdicts import (
+    EQUIVALENT,
+    INCONCLUSIVE,
+    REFUSED,
+    MetricVerdict,
+    inverted,
+)
 from benchorch.stats.between_processes import over_processes
+from benchorch.stats.median_of_pairs import median_of_pairs
 from benchorch.stats.pairs import ADJACENT, Pair
 from benchorch.stats.position_effect import order_effect
 from benchorch.stats.ratio_test import compare_pairs
@@ -72,8 +79,9 @@ class Terms:
 def judge(name: str, meetings: Sequence[Meeting], terms: Terms) -> Gated:
     """The state of a trial: by its medians, and by its floors where these cannot tell.
 
-    Estimator: `compare_pairs` of the medians and of the floors, both without the effect of the
-    order in which the two ran.
+    Estimator: `compare_pairs` of the medians, `median_of_pairs` of the floors: a process that runs
+    beside somebody else's work from its start to its end has a floor that is far off. Both are
+    without the effect of the order in which the two ran.
     """
     medians = [(met.new.median, met.old.median) for met in meetings]
     floors = [
@@ -82,8 +90,12 @@ def judge(name: str, meetings: Sequence[Meeting], terms: Terms) -> Gated:
         if met.new.floor is not None and met.old.floor is not None
     ]
     first = [met.new_first for met in meetings]
-    floor = _verdict(name, FLOOR, floors, first, terms) if len(floors) == len(medians) else None
-    found = gated(_verdict(name, LATENCY, medians, first, terms), floor, terms.limit_ratio)
+
+    def of(metric: str, values: Sequence[tuple[float, float]]) -> _Pairs:
+        return _Pairs(name=name, metric=metric, values=values, first=first, terms=terms)
+
+    floor = of(FLOOR, floors).by_median() if len(floors) == len(medians) else None
+    found = gated(of(LATENCY, medians).by_mean(), floor, terms.limit_ratio)
     return replace(found, remark=_advice(found)) if found.state == UNCLEAR else found
 
 
@@ -108,34 +120,62 @@ def position(meetings: Sequence[Meeting]) -> Estimate | None:
     return order_effect(ahead, behind)
 
 
-def _verdict(
-    name: str,
-    metric: str,
-    values: Sequence[tuple[float, float]],
-    first: Sequence[bool],
-    terms: Terms,
-) -> MetricVerdict:
-    new, old = ([side / NS_PER_MS for side in sides] for sides in zip(*values, strict=True))
-    found = compare_pairs(
-        [Pair(*pair) for pair in values],
-        ADJACENT,
-        delta_ratio=terms.delta_ratio,
-        alpha=terms.alpha,
-        first=first,
-    )
-    assert found is not None  # there is a pair
-    return MetricVerdict(
-        name=name,
-        metric=metric,
-        a=over_processes(old, unit="ms"),
-        b=over_processes(new, unit="ms"),
-        ratio=inverted(found.ratio),
-        verdict=found.verdict,
-        reason=found.reason,
-        design=ADJACENT,
-        p_value=found.p_value,
-        is_evidence=found.ratio.low is not None,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pairs:
+    """One statistic of each pair, of the new and of the old version, ns."""
+
+    name: str
+    metric: str
+    values: Sequence[tuple[float, float]]
+    first: Sequence[bool]
+    terms: Terms
+
+    def by_mean(self) -> MetricVerdict:
+        """By the mean of logarithms, and a paired t."""
+        found = compare_pairs(
+            [Pair(*pair) for pair in self.values],
+            ADJACENT,
+            delta_ratio=self.terms.delta_ratio,
+            alpha=self.terms.alpha,
+            first=self.first,
+        )
+        assert found is not None  # there is a pair
+        return self._judged(inverted(found.ratio), found.verdict, found.p_value)
+
+    def by_median(self) -> MetricVerdict:
+        """By the median of the pairs; by their mean where they are too few for that."""
+        ratio = median_of_pairs(
+            [math.log(new / old) for new, old in self.values],
+            self.first,
+            alpha=self.terms.alpha,
+        )
+        if ratio is None:
+            return self.by_mean()
+        return self._judged(ratio, _word(ratio, self.terms.delta_ratio), None)
+
+    def _judged(self, ratio: Estimate, verdict: str, p_value: float | None) -> MetricVerdict:
+        new, old = ([ns / NS_PER_MS for ns in side] for side in zip(*self.values, strict=True))
+        return MetricVerdict(
+            name=self.name,
+            metric=self.metric,
+            a=over_processes(old, unit="ms"),
+            b=over_processes(new, unit="ms"),
+            ratio=ratio,
+            verdict=verdict,
+            design=ADJACENT,
+            p_value=p_value,
+            is_evidence=ratio.low is not None,
+        )
+
+
+def _word(ratio: Estimate, delta_ratio: float) -> str:
+    """The verdict that an interval of new over old gives."""
+    assert ratio.low is not None
+    assert ratio.high is not None
+    if ratio.low > 1 or ratio.high < 1:
+        return SLOWER if ratio.low > 1 else FASTER
+    within = 1 / (1 + delta_ratio) < ratio.low and ratio.high < 1 + delta_ratio
+    return EQUIVALENT if within else INCONCLUSIVE
 
 
 def _advice(found: Gated) -> str:

@@ -18,7 +18,7 @@ from benchorch.domain.codec import Json, encode
 from benchorch.domain.protocol import Protocol
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.errors import ConfigError, ExecutorError
-from benchorch.formatting import cell_name, varying_labels
+from benchorch.formatting import cell_name, interval_text, plural, varying_labels
 from benchorch.journal import run_directory
 from benchorch.progress import Say
 from benchorch.results.compare.duels import (
@@ -236,9 +236,9 @@ class _Match:
         pairs = len(self._bout.meetings)
         found = self._bout.judged(self._terms)
         judged = found.floor if found.floor and found.floor.is_evidence else found.judged
-        if pairs >= _LEAST and judged.ratio is not None and judged.ratio.low is not None:
-            low, high = judged.ratio.low, judged.ratio.high
-            self._say(f"{pairs} pairs: {judged.metric} new / old [{low:.3f}, {high:.3f}]")
+        if judged.ratio is not None:
+            shown = interval_text(judged.ratio, "{:.3f}".format)
+            self._say(f"{plural(pairs, 'pair')}, {judged.metric} new / old {shown}")
         if pairs in LOOKS and found.state != UNCLEAR:
             return "converged"
         if pairs >= self._extent.pairs:
