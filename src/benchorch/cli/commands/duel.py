@@ -26,7 +26,7 @@ from benchorch.cli.commands.gate_report import exit_code, write_markdown
 from benchorch.cli.commands.plan import planned
 from benchorch.cli.terminal import INTERRUPTED
 from benchorch.domain.reply import Reply
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, ExecutorError
 from benchorch.journal.registry import new_directory
 from benchorch.progress import Say, silent
 from benchorch.results.compare.duels import LOOKS
@@ -62,15 +62,18 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
             f"{len(made.plan.trials)} trials, at most {options.minutes:g} minutes and "
             f"{options.pairs} pairs of each, besides what building takes"
         )
-        found = fight(
-            made.plan,
-            sides,
-            terms=terms_of(made.plan, options.max_regression),
-            extent=Extent(seconds=60 * options.minutes, pairs=options.pairs),
-            modules=_modules(checkout),
-            check=lambda origins: _check(origins, checkout),
-            say=say,
-        )
+        try:
+            found = fight(
+                made.plan,
+                sides,
+                terms=terms_of(made.plan, options.max_regression),
+                extent=Extent(seconds=60 * options.minutes, pairs=options.pairs),
+                modules=_modules(checkout),
+                check=lambda origins: _check(origins, checkout),
+                say=say,
+            )
+        except ExecutorError as error:
+            return duel_report.not_begun(str(error))
     return _reply(duel_report.DuelReport(found, sides, directory, checkout), options)
 
 

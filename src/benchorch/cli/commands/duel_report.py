@@ -10,6 +10,7 @@ from benchorch.cli.commands import gate_report
 from benchorch.cli.commands.comparison_arguments import ratio_text
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Estimate
+from benchorch.domain.reply import Reply
 from benchorch.formatting import plural
 from benchorch.results.compare.duels import position
 from benchorch.results.compare.gate import Gated, gravest
@@ -98,6 +99,18 @@ def data(report: DuelReport, exit_code: int) -> Json:
         "also_different": list(_differences(duel.origins)),
         "directory": str(report.directory),
     }
+
+
+def not_begun(reason: str) -> Reply:
+    """The answer where a side could not begin: nothing can be compared."""
+    code = gate_report.exit_code("refused", strict=False)
+    data: Json = {
+        "schema_version": SCHEMA_VERSION,
+        "state": "refused",
+        "exit_code": code,
+        "reason": reason,
+    }
+    return Reply(text=f"REFUSED: {reason}", data=data, exit_code=code)
 
 
 def _fields(case: Gated) -> dict[str, Json]:

@@ -33,7 +33,7 @@ from benchorch.results.compare.gate import gate
 from benchorch.results.compare.metric_kinds import higher_is_better
 
 _REMEMBERED = 100
-DUEL = ("--against", "--env")
+DUEL = frozenset({"--against", "--env"})
 """What makes a gate a duel."""
 
 

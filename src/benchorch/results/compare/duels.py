@@ -180,6 +180,8 @@ def _word(ratio: Estimate, delta_ratio: float) -> str:
 
 def _advice(found: Gated) -> str:
     """How an unclear case could become clear."""
+    if found.judged.ratio is None or found.judged.ratio.n < LOOKS[0]:
+        return f"fewer than {LOOKS[0]} pairs tell nothing: --minutes gives it longer"
     if found.processes_needed is not None:
         return f"some {found.processes_needed} pairs would tell, if the machine stays as it is"
     if found.remark.startswith("no number"):

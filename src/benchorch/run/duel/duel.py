@@ -131,6 +131,8 @@ def fight(
 ) -> Duel:
     """Run all trials of a plan on both sides; ended by Ctrl-C it holds what there is.
 
+    So it does where a side's program ends by itself.
+
     Raises ExecutorError where a side cannot begin.
 
     Args:
@@ -151,6 +153,11 @@ def fight(
                 left_s = extent.seconds - (time.monotonic() - began_s)
                 share = Extent(seconds=left_s / (len(bouts) - place), pairs=extent.pairs)
                 _Match(bout, old, new, terms=terms, extent=share, say=say).run()
+        except ExecutorError as error:
+            if found.origins is None:
+                raise
+            for bout in bouts:
+                bout.trouble = bout.trouble or ("" if bout.meetings else str(error))
         except KeyboardInterrupt:
             found.interrupted = True
     return found

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
 import pytest
 
-from benchorch.domain.certificate import EXTRA, Certificate, Interleaving
+from benchorch.domain.certificate import Certificate
 from benchorch.journal import certificates
 from benchorch.results.compare.detectable import (
     APART,
@@ -19,29 +16,7 @@ from benchorch.results.compare.detectable import (
     summary,
     too_fine,
 )
-
-
-def machine(*, process_sd: float, floor_sd: float = 0.001, rounds: int = 40) -> Certificate:
-    """Processes differ by `process_sd`, which the two sides of a process share."""
-    rng = np.random.default_rng(1)
-
-    def process(extra: float) -> Interleaving:
-        level, floor = 1e5 * math.exp(process_sd * rng.standard_normal()), 9e4
-        sides = [
-            (
-                level * (1 + more) * math.exp(0.002 * rng.standard_normal()),
-                floor * (1 + more) * math.exp(floor_sd * rng.standard_normal()),
-            )
-            for more in (extra, 0.0)
-        ]
-        return Interleaving(more=sides[0], base=sides[1])
-
-    return Certificate(
-        made_at="2026-11-23T10:00:00+00:00",
-        host="here",
-        cpu_model="cpu",
-        rounds=tuple(tuple(process(extra) for extra in EXTRA) for _ in range(rounds)),
-    )
+from support.calibrated_machines import machine
 
 
 def test_interleaving_finds_what_other_designs_cannot() -> None:

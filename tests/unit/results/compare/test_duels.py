@@ -79,7 +79,9 @@ def test_where_nothing_can_tell_the_number_of_pairs_that_would_is_named() -> Non
 
 
 def test_two_pairs_are_no_evidence() -> None:
-    assert judge("eager", meetings(0.5, n=2), TERMS).state == "unclear"
+    found = judge("eager", meetings(0.5, n=2), TERMS)
+    assert found.state == "unclear"
+    assert "fewer than 5 pairs" in found.remark
 
 
 def test_the_level_is_of_all_looks_statistics_and_trials() -> None:

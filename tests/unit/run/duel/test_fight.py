@@ -177,6 +177,17 @@ def test_ctrl_c_ends_both_sides_and_leaves_what_there_is(tmp_path, monkeypatch) 
     assert [one.state for one in found.cases()] == ["unclear", "refused"]
 
 
+def test_a_side_that_dies_leaves_what_was_measured_before(tmp_path, monkeypatch) -> None:
+    def level(trial: str, side: str, count: int) -> float:
+        if (trial, side, count) == ("other", "new", 1):
+            raise ExecutorError("new (x) ended: killed")
+        return even(trial, side, count)
+
+    first, second = duelled(Sides(level), tmp_path, monkeypatch).cases()
+    assert first.state == "pass"
+    assert (second.state, second.judged.reason) == ("refused", "new (x) ended: killed")
+
+
 def test_code_of_the_wrong_side_is_refused_before_anything_runs(tmp_path, monkeypatch) -> None:
     def check(origins: object) -> None:
         raise ConfigError(["the same code on both sides"])
