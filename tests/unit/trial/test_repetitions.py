@@ -23,7 +23,7 @@ from benchorch.domain.result import BuildRecord, Failure, ModelCounts
 from benchorch.domain.verdict import Verdict
 from benchorch.stopping.fixed import Fixed
 from benchorch.trial import repetitions
-from benchorch.trial.repetitions import Repetitions
+from benchorch.trial.repetitions import Repetitions, Turns
 from benchorch.trial.stages import (
     Baseline,
     Built,
@@ -148,6 +148,7 @@ def run(
     baseline: Baseline | None = BASELINE,
     tolerance_ratio: float | None = None,
     runtime: object = None,
+    turns: Turns | None = None,
     **protocol: Any,
 ) -> Repetitions:
     setup: Any = SimpleNamespace(
@@ -164,8 +165,9 @@ def run(
         tolerance_ratio=lambda: tolerance_ratio,
         measure=children,
         say=lambda message: None,
+        turns=turns,
     )
-    assert found.run(lambda: 0.0) == "fixed"
+    assert found.run(lambda: 0.0) == ("fixed" if turns is None else "their turn is over")
     return found
 
 
@@ -384,3 +386,23 @@ def test_where_the_canary_is_unknown_the_process_counts() -> None:
     silent = replace(record(), conditions=Conditions())
     found = run(Children(lambda request: reply(silent)), baseline=None, tolerance_ratio=0.02)
     assert len(found.valid) == 6
+
+
+class TwoTurns:
+    """Another trial's processes run in between, on the processors of the first."""
+
+    def __init__(self) -> None:
+        self.cpus: tuple[int, ...] = ()
+        self.heard: list[ProcessRecord] = []
+
+    def after(self, process: ProcessRecord) -> str | None:
+        self.heard.append(process)
+        self.cpus = (3,)
+        return "their turn is over" if len(self.heard) == 2 else None
+
+
+def test_turns_decide_in_place_of_the_stopping_rule_and_where_the_next_process_runs() -> None:
+    children, turns = Children(lambda request: reply(record())), TwoTurns()
+    found = run(children, baseline=None, turns=turns)
+    assert [request.cpus for request in children.requests] == [(), (3,)]
+    assert turns.heard == found.records
