@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-from support.aws_emulator import shim
+from support.aws_emulator import images, shim
+from support.aws_emulator.account import EmulatedAccount
 from support.aws_emulator.traffic import Call, Fault, Traffic, call_of
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -29,11 +30,11 @@ class Emulator:
         os.environ.update(STRICT)
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-        self.traffic = Traffic()
+        self.traffic, self.account = Traffic(), EmulatedAccount()
         self._usd_per_hour = usd_per_hour
         self._moto = DomainDispatcherApplication(create_backend_app)
         shim.mend()
-        shim.seed(ACCOUNT, REGION)
+        images.seed(ACCOUNT, REGION)
         self._server = _server(self._answer, "127.0.0.1", 0)
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
 
@@ -92,7 +93,7 @@ class Emulator:
         fault = self.traffic.admit(call, caller)
         if fault:
             return _refuse(call, fault, start)
-        own = shim.answer(call, body, self._usd_per_hour)
+        own = self.account.answer(call, body) or shim.answer(call, body, self._usd_per_hour)
         if own:
             status, kind, content = own
             start(f"{status} OK", [("Content-Type", kind), ("Content-Length", str(len(content)))])
