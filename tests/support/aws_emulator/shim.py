@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from support.aws_emulator.images import facts
 from support.aws_emulator.traffic import Call
 
 IMAGE = "ami-03cf127a"  # one of those that moto knows
@@ -77,6 +78,15 @@ def mend() -> None:
     _tls_only_policies_let_loopback_pass()
     _rules_between_groups_keep_their_description()
     _templates_keep_their_own_tags()
+    _service_roles_have_their_names()
+
+
+def _service_roles_have_their_names() -> None:
+    from moto.iam.models import SERVICE_NAME_CONVERSION
+
+    role = facts()["role.spot"].value
+    service = role["service"].partition(".")[0]
+    SERVICE_NAME_CONVERSION[service] = role["name"].removeprefix("AWSServiceRoleFor")
 
 
 def _tls_only_policies_let_loopback_pass() -> None:

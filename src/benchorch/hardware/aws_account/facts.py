@@ -47,7 +47,7 @@ def read_facts(path: Path) -> Facts:
         rows = yaml.safe_load(path.read_text(encoding="utf-8"))
         return {identifier: _fact(identifier, row) for identifier, row in rows.items()}
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path}: not a table of facts: {error!r}") from error
+        raise ConfigError([f"{path}: not a table of facts: {error!r}"]) from error
 
 
 def _fact(identifier: str, row: Mapping[str, Any]) -> Fact:

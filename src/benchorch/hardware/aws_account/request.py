@@ -37,10 +37,8 @@ def stack_request(name: str, variables_tf: str, overrides: Sequence[str]) -> Sta
     values = {**_defaults(variables_tf), **dict(_pair(word) for word in overrides)}
     fleet = {kind: int(most) for kind, most in _SIZE.findall(values.get("fleet", ""))}
     if not fleet:
-        raise ConfigError(
-            f"fleet: {values.get('fleet', '')!r} names no instance type with a number; "
-            """expected --var 'fleet={"g5.xlarge"=1}'"""
-        )
+        problem = f"fleet: {values.get('fleet', '')!r} names no instance type with a number"
+        raise ConfigError([f"""{problem}; expected --var 'fleet={{"g5.xlarge"=1}}'"""])
     return StackRequest(
         name=name,
         region=_plain(values.get("region", "us-east-1")),
@@ -58,7 +56,7 @@ def _defaults(variables_tf: str) -> Mapping[str, str]:
 def _pair(word: str) -> tuple[str, str]:
     key, equals, value = word.partition("=")
     if not equals:
-        raise ConfigError(f"--var {word}: expected KEY=VALUE, e.g. --var region=eu-west-1")
+        raise ConfigError([f"--var {word}: expected KEY=VALUE, e.g. --var region=eu-west-1"])
     return key.strip(), value
 
 

@@ -60,7 +60,7 @@ def examine(aws: Emulator, client: Callable[[str, str], Any]) -> Examine:
             account=Account(region=REGION, client=client),
             request=StackRequest(**{**request, **changed}),
             facts=facts(),
-            actions=["ec2:RunInstances", "iam:PassRole"],
+            actions=["ec2:RunInstances", "iam:PassRole", "s3:CreateBucket"],
             now=now,
         ).findings()
 
