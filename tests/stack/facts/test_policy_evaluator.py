@@ -1,4 +1,4 @@
-"""The evaluator decides as AWS's documentation decides, on the cases that once stopped the stack."""
+"""The evaluator decides as AWS's documentation does, on the cases that once stopped the stack."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-from support.aws_emulator import images, shim
+from support.aws_emulator import clock, images, shim
 from support.aws_emulator.account import EmulatedAccount
 from support.aws_emulator.traffic import Call, Fault, Traffic, call_of
 
@@ -24,7 +24,13 @@ STRICT = {
 
 
 class Emulator:
-    """AWS at `endpoint`, for this process and others of this machine."""
+    """AWS at `endpoint`, for this process and others of this machine.
+
+    Attributes:
+        ahead_s: how far AWS's clock is ahead of this machine's.
+    """
+
+    ahead_s = 0.0
 
     def __init__(self, usd_per_hour: Mapping[str, float]) -> None:
         os.environ.update(STRICT)
@@ -90,7 +96,7 @@ class Emulator:
     ) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         call = call_of(environ, body)
-        fault = self.traffic.admit(call, caller)
+        fault = self.traffic.admit(call, caller) or clock.refusal(call, environ, self.ahead_s)
         if fault:
             return _refuse(call, fault, start)
         own = self.account.answer(call, body) or shim.answer(call, body, self._usd_per_hour)
@@ -124,7 +130,7 @@ def _server(application: Any, host: str, port: int, **more: Any) -> Any:
 
 
 def _refuse(call: Call, fault: Fault, start: StartResponse) -> list[bytes]:
-    message = f"{call.name} fails here: {fault.code}"
+    message = fault.message or f"{call.name} fails here: {fault.code}"
     if call.service == "s3":
         text = f"<Error><Code>{fault.code}</Code><Message>{message}</Message></Error>"
         kind = "application/xml"

@@ -84,7 +84,7 @@ def decide(requests: Sequence[Request]) -> Sequence[Decision]:
 
 
 def faults(policies: Sequence[tuple[str, Policy]]) -> Sequence[Sequence[str]]:
-    """What is wrong with each policy of kind ``identity``, ``resource``, ``endpoint``, ``trust``."""
+    """What is wrong with each policy: ``identity``, ``resource``, ``endpoint`` or ``trust``."""
     asked = [{"kind": kind, "policy": policy} for kind, policy in policies]
     return _asked({"policies": asked})["faults"]
 
