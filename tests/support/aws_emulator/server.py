@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-from support.aws_emulator import clock, images, shim
+from support.aws_emulator import clock, consistency, images, shim
 from support.aws_emulator.account import EmulatedAccount
 from support.aws_emulator.traffic import Call, Fault, Traffic, call_of
 
@@ -28,9 +28,11 @@ class Emulator:
 
     Attributes:
         ahead_s: how far AWS's clock is ahead of this machine's.
+        seen_after_s: how long EC2's calls do not see a new instance.
     """
 
     ahead_s = 0.0
+    seen_after_s = 0.0
 
     def __init__(self, usd_per_hour: Mapping[str, float]) -> None:
         os.environ.update(STRICT)
@@ -40,6 +42,7 @@ class Emulator:
         self._usd_per_hour = usd_per_hour
         self._moto = DomainDispatcherApplication(create_backend_app)
         shim.mend()
+        consistency.let_instances_appear_late()
         images.seed(ACCOUNT, REGION)
         self._server = _server(self._answer, "127.0.0.1", 0)
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
@@ -112,7 +115,11 @@ class Emulator:
     ) -> Iterable[bytes]:
         """Moto's answer; what it cannot do is refused for good, lest clients try for minutes."""
         told: list[Any] = []
-        content = list(self._moto(environ, lambda *parts: told.append(parts) or (lambda _: None)))
+        late_s = 0.0 if call.action == "RunInstances" else self.seen_after_s
+        with consistency.seen_after(late_s):
+            content = list(
+                self._moto(environ, lambda *parts: told.append(parts) or (lambda _: None))
+            )
         if told[0][0].startswith(("500", "501")):
             return _refuse(call, Fault(call.name, code="InvalidAction"), start)
         start(*told[0])
