@@ -35,7 +35,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except NotAnswered as error:
         print(
             f"provision-check: AWS did not accept this shell's credentials ({error}); log in, e.g. "
-            "aws sso login, or set AWS_PROFILE.",
+            "aws sso login, set AWS_PROFILE, or set this machine's clock.",
             file=sys.stderr,
         )
         return NOT_EXAMINED

@@ -48,7 +48,7 @@ class Account:
         except ClientError as error:
             code = str(error.response.get("Error", {}).get("Code", ""))
             raise NotAnswered(f"{service}:{operation}: {error}", code) from error
-        except (BotoCoreError, ResponseParserError, OSError) as error:
+        except (BotoCoreError, ResponseParserError, OSError, ValueError) as error:
             raise NotAnswered(f"{service}:{operation}: {error}") from error
 
     def pages(
@@ -70,8 +70,12 @@ def boto3_account(region: str) -> Account:
     """The account that the machine's credentials lead to."""
     import boto3
     from botocore.config import Config
+    from botocore.exceptions import BotoCoreError
 
-    session = boto3.Session(region_name=region)
+    try:
+        session = boto3.Session(region_name=region)
+    except BotoCoreError as error:  # such as a profile that does not exist
+        raise NotAnswered(str(error)) from error
 
     def client(service: str, where: str) -> Any:
         return session.client(service, region_name=where, config=Config(**_QUICK))
