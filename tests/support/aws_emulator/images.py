@@ -12,6 +12,7 @@ _NAMES = {
     "gpu": "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20261101",
     "neuron": "Deep Learning Base Neuron (Ubuntu 24.04) 20261101",
 }
+_ARCHITECTURES = ("x86_64", "arm64")
 _MODEL_IMAGE = "ami-03cf127a"  # one of those that moto has
 
 
@@ -24,14 +25,16 @@ def seed(account: str, region: str) -> None:
     """Make the parameters of the table, which moto has for other systems only."""
     for number, (identifier, parameter) in enumerate(sorted(_parameters(facts()).items())):
         image_id = f"ami-{number + 1:017x}"
-        _, image, arch = identifier.split(".")
+        _, image, last = identifier.split(".")
+        arch = last if last in _ARCHITECTURES else "x86_64"
         _register(account, region, image_id, arch, _NAMES[image].format(arch=arch))
         _store(account, region, parameter, image_id)
 
 
 def _parameters(table: Facts) -> dict[str, str]:
-    kinds = [f"image.{kind}.{arch}" for kind in _NAMES for arch in ("x86_64", "arm64")]
-    return {kind: table[kind].value for kind in kinds if kind in table}
+    """The parameters' names by the facts' identifiers, such as ``image.gpu.x86_64``."""
+    values = {name: str(fact.value) for name, fact in table.items() if name.startswith("image.")}
+    return {name: value for name, value in values.items() if value.startswith("/aws/service/")}
 
 
 def _register(account: str, region: str, image_id: str, arch: str, name: str) -> None:

@@ -11,6 +11,9 @@ from support.aws_emulator.traffic import Call
 from support.policies.evaluator import Policy, Request
 
 EC2 = f"arn:aws:ec2:{REGION}:{ACCOUNT}"
+NEW = "00000000-0000-0000-0000-000000000001"
+"""The id of what nobody has an id of: the simulation takes a star for many resources."""
+
 _S3 = {
     "GET": "s3:GetObject",
     "HEAD": "s3:GetObject",
@@ -48,7 +51,7 @@ def _asked(call: Call) -> Iterator[Asked]:
         yield call.name, f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter{name}", {}
     elif call.name == "autoscaling:SetDesiredCapacity":
         group = call.fields.get("AutoScalingGroupName", "")
-        place = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:*"
+        place = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:{NEW}"
         yield call.name, f"{place}:autoScalingGroupName/{group}", {}
     elif call.service != "sts":
         yield call.name, "*", {}
@@ -73,7 +76,7 @@ def _of_launch(fields: Mapping[str, str]) -> Iterator[Asked]:
         yield "ec2:RunInstances", _launched(kind, fields), context.get(kind, {})
     creation = facts()["ec2.tags_need_permission"].value
     for kind in sorted(set(_values(fields, r"TagSpecification\.\d+\.ResourceType"))):
-        yield creation["action"], f"{EC2}:{kind}/*", {creation["condition"]: creation["of"]}
+        yield creation["action"], f"{EC2}:{kind}/{NEW}", {creation["condition"]: creation["of"]}
     profile = fields.get("IamInstanceProfile.Arn", "").rpartition("/")[2]
     if profile:
         role = f"arn:aws:iam::{ACCOUNT}:role/{profile}"
@@ -92,12 +95,12 @@ def _launch_context(fields: Mapping[str, str]) -> Mapping[str, dict[str, str]]:
 
 def _launched(kind: str, fields: Mapping[str, str]) -> str:
     if kind == "image":
-        return f"arn:aws:ec2:{REGION}::image/{fields.get('ImageId', '*')}"
+        return f"arn:aws:ec2:{REGION}::image/{fields.get('ImageId', NEW)}"
     if kind == "subnet":
-        return f"{EC2}:subnet/{fields.get('SubnetId', '*')}"
+        return f"{EC2}:subnet/{fields.get('SubnetId', NEW)}"
     if kind == "security-group":
-        return f"{EC2}:security-group/{fields.get('SecurityGroupId.1', '*')}"
-    return f"{EC2}:{kind}/i-0" if kind == "instance" else f"{EC2}:{kind}/*"
+        return f"{EC2}:security-group/{fields.get('SecurityGroupId.1', NEW)}"
+    return f"{EC2}:{kind}/{NEW}"
 
 
 def _tags_of(machine: str) -> dict[str, str]:
