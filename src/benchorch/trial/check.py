@@ -66,6 +66,7 @@ def _judged(
     executable: Executable,
 ) -> Verdict:
     reference = trial.built.reference
+    before_data = asked.inputs + len(setup.workload.of_other_sizes())
     files = [referee_file(reference, number) for number in sets]
     return verify(
         outputs_of(executable, [model_inputs(setup, one) for one in sets.values()]),
@@ -79,7 +80,7 @@ def _judged(
         naming=told.naming,
         metric=asked.metric,
         least_score=asked.least_score,
-        data_from=sum(number < asked.inputs for number in sets) if asked.data else 0,
+        data_from=sum(number < before_data for number in sets) if asked.data else 0,
     )
 
 

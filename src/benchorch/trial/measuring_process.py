@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
+_ITEMS = "batch_size"
+"""The symbol whose size is how many items a call has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedTrial:
@@ -154,7 +157,7 @@ def _measured(loaded: LoadedTrial) -> tuple[ProcessMeasurement, Conditions]:
             hardware=setup.hardware,
             scenario=setup.scenario,
             stopping=setup.stopping,
-            items_per_call=_items_per_call(setup),
+            items_per_call=_items_per_call(setup, loaded.batches),
             cold_caches=setup.protocol.cold_caches,
         )
     after_ns = reference_ns() if probed else None
@@ -199,7 +202,7 @@ def measure_paired(
             window_s=protocol.pair_window_s,
             slice_ms=protocol.slice_ms,
             seed=request.seed,
-            items_per_call=_items_per_call(setup),
+            items_per_call=_items_per_call(setup, batches),
             candidate_first=request.candidate_first,
         )
     return Paired(
@@ -232,7 +235,7 @@ def energy(trial: BuiltTrial, say: Say) -> EnergyRecord:
             meter=meter,
             windows=setup.protocol.energy_windows,
             window_s=setup.protocol.energy_window_s,
-            items_per_call=_items_per_call(setup),
+            items_per_call=_items_per_call(setup, loaded.batches),
         )
 
 
@@ -242,8 +245,18 @@ def inputs_of(setup: TrialSetup, refused: Container[int] = ()) -> list[Arrays]:
     return [setup.example(setup.workload.seed + number).arrays for number in numbers]
 
 
-def _items_per_call(setup: TrialSetup) -> int:
-    return setup.workload.symbols.get("batch_size", 1)
+def _items_per_call(setup: TrialSetup, batches: Sequence[Arrays]) -> float:
+    """Elements of the batch in a call, on average over the inputs that calls rotate through."""
+    places = (
+        (spec.name, spec.shape.index(_ITEMS))
+        for spec in setup.model.specs()
+        if _ITEMS in spec.shape
+    )
+    name, axis = next(places, ("", 0))
+    if name not in batches[0]:
+        return setup.workload.symbols.get(_ITEMS, 1)
+    rows: list[int] = [batch[name].shape[axis] for batch in batches]
+    return sum(rows) / len(rows)
 
 
 def load_request(trial: BuiltTrial, setup: TrialSetup) -> LoadRequest:

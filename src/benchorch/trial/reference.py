@@ -81,11 +81,14 @@ def referee_file(directory: Path, index: int) -> Path:
 
 
 def compared_sets(setup: TrialSetup, inputs: int, data: str | None) -> list[Arrays]:
-    """Everything that outputs are compared on: so many seeded sets, then the user's data."""
+    """Everything that outputs are compared on.
+
+    So many seeded sets, those of other sizes where some are open, then the user's data.
+    """
     seed = setup.workload.seed
     seeded = [setup.example(seed + index).arrays for index in range(inputs)]
     more = data_sets(data, setup.model.specs(), setup.workload) if data else []
-    return [*seeded, *more]
+    return [*seeded, *setup.inputs_of_other_sizes(), *more]
 
 
 def model_inputs(setup: TrialSetup, one: Arrays) -> Arrays:
