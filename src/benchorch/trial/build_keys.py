@@ -172,6 +172,7 @@ class Keys:
             **self._request,
             "seed": workload.seed,
             "dtype": workload.dtype,
+            "half": "kept",  # loads before were cast to float32
             "threads": self._threads,
             "packages": dict(package_versions(("benchorch", "torch"))),
             "class": type(self._setup.model).__qualname__,

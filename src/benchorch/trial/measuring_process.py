@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchorch.config.trial_setup import TrialSetup, open_trial
+from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Conditions, Memory, Paired, ProcessRecord
 from benchorch.domain.protocol import INPUT_SETS
 from benchorch.domain.result import EnergyRecord
+from benchorch.frameworks.program_outputs import output_facts
 from benchorch.host.interference import Interference
 from benchorch.host.memory import own_peak_bytes, own_rss_bytes, reset_own_peak
 from benchorch.host.pinning import pin
@@ -49,6 +51,7 @@ class LoadedTrial:
         first_call_s: the very first call.
         start_bytes, loaded_bytes: resident memory before and after loading.
         cpus: the processors that the process is pinned to.
+        outputs: what the model calls its outputs, as facts.
     """
 
     setup: TrialSetup
@@ -60,6 +63,7 @@ class LoadedTrial:
     start_bytes: int
     loaded_bytes: int
     cpus: tuple[int, ...]
+    outputs: Mapping[str, Json]
 
 
 def load(
@@ -102,6 +106,7 @@ def load(
             start_bytes=start_bytes,
             loaded_bytes=loaded_bytes,
             cpus=cpus,
+            outputs=output_facts(trial.built.sources),
         )
         failing.pop_all()
     return loaded
@@ -138,7 +143,7 @@ def observe(loaded: LoadedTrial, say: Say) -> ProcessRecord:
         steady_from=measured.steady_from,
         calibration=measured.calibration,
         peak_rss_bytes=max(memory.peak, memory.loaded),
-        facts={**loaded.executable.facts(), **tf32_facts(setup)},
+        facts={**loaded.executable.facts(), **tf32_facts(setup), **loaded.outputs},
         conditions=conditions,
         memory=memory,
         split=passes,

@@ -17,6 +17,7 @@ from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import DTYPES, Example
 from benchorch.errors import ConfigError
+from benchorch.frameworks.torch_call import live_tensors
 from benchorch.frameworks.torch_program import save_program
 from benchorch.frameworks.torch_tracing import open_shapes, traceable
 from benchorch.frontends.api.input_shapes import InputShapes, common_rows
@@ -243,7 +244,7 @@ def export(
             return torch.export.export(
                 evaluated,
                 (),
-                _tensors(traceable(example)),
+                live_tensors(evaluated, traceable(example), "cpu"),
                 dynamic_shapes=open_shapes(example),
             )
         except Exception as error:
@@ -281,17 +282,11 @@ def _state(module: torch.nn.Module) -> Iterable[torch.Tensor]:
 def _call_once(module: torch.nn.Module, arrays: Arrays) -> None:
     """Call it once, so that an error of the call is not reported as one of the export."""
     try:
-        module(**_tensors(arrays))
+        module(**live_tensors(module, arrays, "cpu"))
     except Exception as error:
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
         problem = f"inputs: {_name(module)} called with {shapes} raised {error_summary(error)}"
         raise ConfigError([problem]) from error
-
-
-def _tensors(arrays: Arrays) -> dict[str, torch.Tensor]:
-    import torch
-
-    return {name: torch.tensor(array) for name, array in arrays.items()}
 
 
 def _name(module: torch.nn.Module) -> str:
