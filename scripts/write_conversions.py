@@ -34,7 +34,7 @@ from benchorch.cli.commands.conversions import availability
 from benchorch.config.directories import builtin_directory
 from benchorch.domain.artifact import Format
 from benchorch.domain.result import TrialResult
-from benchorch.host.environment import package_versions
+from benchorch.host.environment import is_installed, package_versions
 from benchorch.journal import run_directory
 from benchorch.units import format_bytes
 
@@ -129,6 +129,7 @@ def main() -> int:
     names = options.only.split(",") if options.only else list(catalog.names)
     models = options.models.split(",")
     if not options.write_only:
+        _compile_once()
         left = {model: _left(catalog, names, model, options) for model in models}
         _run_all(left, options)
     cells = {model: _cells(catalog, names, model, options.work) for model in MODELS}
@@ -166,6 +167,13 @@ def _done(catalog: Catalog, names: Sequence[str], model: str, work: Path) -> set
 
 def _is_compiled(catalog: Catalog, name: str) -> bool:
     return bool(COMPILED & set(catalog.open(name).leaves))
+
+
+def _compile_once() -> None:
+    """Compile optimum-quanto's extension ahead of the cells, whose time limits it may exceed."""
+    code = "from benchorch.conversions.quanto import compiled_unpacking as c; c('cpu')"
+    if is_installed("optimum-quanto"):
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
 
 
 def _left(
