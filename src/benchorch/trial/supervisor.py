@@ -143,6 +143,7 @@ class _TrialRun:
             built,
             self._baseline(built, name),
             candidates=trial.candidates,
+            control=trial.control,
             tolerance_ratio=lambda: self._tolerance_ratio(setup.protocol),
             measure=self._measure,
             say=lambda message: self._say("measure", message),
@@ -190,7 +191,12 @@ class _TrialRun:
         )
 
     def _baseline(self, candidate: BuiltTrial, name: str) -> Baseline | None:
-        """The baseline, built; None where there is none, or where it cannot be built."""
+        """The baseline, built; None where there is none, or where it cannot be built.
+
+        A control's is itself.
+        """
+        if self._trial.control:
+            return Baseline(trial_id=self._trial.trial_id, trial=candidate)
         conversion = self._trial.baseline_conversion
         if conversion is None or self._trial.baseline_id is None:
             return None
