@@ -22,8 +22,8 @@ from benchorch.results.compare.pairing import Samples
 from benchorch.results.compare.verdicts import MetricVerdict, inverted
 from benchorch.results.metrics.latency import latency_metrics
 from benchorch.results.metrics.load import quantile_over
+from benchorch.stats import family
 from benchorch.stats.between_processes import over_processes
-from benchorch.stats.family import Candidate, Terms, judged
 from benchorch.stats.moderated_variance import usual_spread
 from benchorch.stats.modes import levels
 from benchorch.stats.pairs import INTERFERENCE_LOOKS, is_changed
@@ -98,30 +98,33 @@ class Estimators:
         return np.array(firsts)
 
     def ratio(self, pairs: Array, first: Flags) -> Ratio:
-        found = judged([candidate(0, pairs)], Terms()).standings[0]
+        found = family.judged([candidate(0, pairs)], family.Terms()).standings[0]
         known = (math.nan if one is None else one for one in (found.ratio, found.low, found.high))
         return Ratio(*known, VERDICTS[found.verdict])
 
     def position(self, pairs: Array, first: Flags) -> Interval:
+        """The simulator's effect moves a log ratio by half of itself either way, ours by all."""
         logs = np.log(pairs[:, 1] / pairs[:, 0])
         found = effect_of_order(logs[first].tolist(), logs[~first].tolist())
-        return Interval(math.nan, math.nan, math.nan) if found is None else shown(found)
+        if found is None:
+            return Interval(math.nan, math.nan, math.nan)
+        return Interval(*(end**2 for end in whole(found)))
 
     def table(self, pairs: Array, first: Flags) -> Table:
         """Rounds: whoever is undecided goes on to its next look, as long as there are pairs."""
-        terms = Terms(looks=USUAL_LOOKS, most=pairs.shape[1], baseline="-1")
+        terms = family.Terms(looks=USUAL_LOOKS, most=pairs.shape[1], baseline="-1")
         used = [min(USUAL_LOOKS[0], pairs.shape[1])] * len(pairs)
         while True:
             seen = [
                 candidate(i, one[:n]) for i, (one, n) in enumerate(zip(pairs, used, strict=True))
             ]
-            found = judged(seen, terms, interim=True)
+            found = family.judged(seen, terms, interim=True)
             if not found.needing:
                 break
             for one in found.needing:
                 assert one.next_look is not None
                 used[int(one.name)] = one.next_look
-        final = judged(seen, terms)
+        final = family.judged(seen, terms)
         verdicts = [VERDICTS[one.verdict] for one in final.standings]
         return Table(verdicts, used, frozenset(map(int, final.best)))
 
@@ -168,8 +171,10 @@ class Estimators:
         return scaled(Interval(found.value, known, math.nan if high is None else high), NS_PER_MS)
 
 
-def candidate(place: int, pairs: Array) -> Candidate:
-    return Candidate(name=str(place), log_ratios=(*np.log(pairs[:, 1] / pairs[:, 0]).tolist(),))
+def candidate(place: int, pairs: Array) -> family.Candidate:
+    return family.Candidate(
+        name=str(place), log_ratios=(*np.log(pairs[:, 1] / pairs[:, 0]).tolist(),)
+    )
 
 
 def measured(series: Series) -> dict[str, Estimate]:

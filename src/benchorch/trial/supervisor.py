@@ -162,7 +162,7 @@ class _TrialRun:
             built,
             self._baseline(built, name),
             candidates=trial.candidates,
-            control=trial.control,
+            control=trial.is_control,
             tolerance_ratio=lambda: self._tolerance_ratio(setup.protocol),
             measure=self._measure,
             say=lambda message: self._say("measure", message),
@@ -215,7 +215,7 @@ class _TrialRun:
 
         A control's is itself.
         """
-        if self._trial.control:
+        if self._trial.is_control:
             return Baseline(trial_id=self._trial.trial_id, trial=candidate)
         conversion = self._trial.baseline_conversion
         if conversion is None or self._trial.baseline_id is None:
