@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.measurement import Paired, ProcessRecord
@@ -40,17 +41,46 @@ def best_design(setup: TrialSetup, baseline: Baseline | None, threads: int) -> s
     return ALTERNATED if possible and requested != ADJACENT else ADJACENT
 
 
+class Turns(Protocol):
+    """Takes the place of the stopping rule where another trial's processes run in between.
+
+    Attributes:
+        cpus: the processors of the next process; empty to choose.
+    """
+
+    cpus: tuple[int, ...]
+
+    def after(self, process: ProcessRecord) -> str | None:
+        """The reason to stop after this process; None, once it is the trial's turn again."""
+        ...
+
+
+def next_side(firsts: Sequence[bool], order: random.Random) -> bool:
+    """Whether the candidate comes first in the next pair.
+
+    Drawn in blocks of two: of the pairs that count, both orders are equally many.
+
+    Args:
+        firsts: whether it came first in each pair so far.
+    """
+    ahead = 2 * sum(firsts) - len(firsts)
+    return ahead < 0 if ahead else order.random() < 0.5
+
+
 class Repetitions:
     """Fresh processes of one trial, one after the other.
 
     Args:
         setup, trial: the candidate's own.
         baseline: its baseline, or None where it is not paired.
-        tolerance_ratio: how much slower than at its best the reference workload may be around a
-            process that counts, or None where none runs; called after the first process, since
-            the answer may take a second.
+        candidates: how many are compared with the same baseline.
+        control: whether `baseline` is the trial itself: its pairs ask for no further process.
+        tolerance_ratio: how much slower than before the trial the reference workload may be
+            around a process that counts, or None where none runs; called after the first process,
+            since the answer may take a second.
         measure: runs one process; raises StageFailed.
         say: called with what happens next.
+        turns: who decides when the next process runs; None for the trial's own stopping rule.
 
     Attributes:
         records: of each process so far, rejected ones included.
@@ -64,18 +94,24 @@ class Repetitions:
         trial: BuiltTrial,
         baseline: Baseline | None,
         *,
+        candidates: int = 1,
+        control: bool = False,
         tolerance_ratio: Callable[[], float | None],
         measure: Callable[[MeasureRequest], MeasureReply],
         say: Callable[[str], None],
+        turns: Turns | None = None,
     ) -> None:
         self.records: list[ProcessRecord] = []
         self.parity: Verdict | None = None
         self._setup = setup
         self._trial = trial
         self._baseline = baseline
+        self._candidates = candidates
+        self._control = control
         self._tolerance_ratio = tolerance_ratio
         self._measure = measure
         self._say = say
+        self._turns = turns
         self._design = best_design(setup, baseline, trial.threads)
         self.pairing = "" if baseline is None else self._design
         # What is drawn is kept with each process; no two runs of a plan may draw the same.
@@ -99,6 +135,8 @@ class Repetitions:
                 return reason
 
     def _enough(self, elapsed_s: float) -> str | None:
+        if self._turns is not None:
+            return self._turns.after(self.records[-1])
         valid = self.valid
         delta_ratio = self._setup.protocol.delta_ratio
         if self._design == ALTERNATED and self._setup.protocol.pairing == "auto":
@@ -110,11 +148,12 @@ class Repetitions:
             elapsed_s,
             self._log_ratios(valid),
             delta_ratio,
+            self._candidates,
         )
 
     def _log_ratios(self, valid: Sequence[ProcessRecord]) -> Sequence[float]:
         """Of the current design's pairs; before the first, a single one, which settles nothing."""
-        if self._design == NONE:
+        if self._design == NONE or self._control:
             return ()
         same = [p for p in valid if p.paired is not None and p.paired.design == self._design]
         return log_ratios(same) or (0.0,)
@@ -140,23 +179,22 @@ class Repetitions:
         return replace(record, paired=paired, disturbance=self._judged(other).disturbance)
 
     def _candidate_first(self) -> bool:
-        """Drawn in blocks of two: of the pairs that count, both orders are equally many."""
         pairs = [p.paired for p in self.valid if p.paired and p.paired.design == self._design]
-        ahead = sum(1 if pair.candidate_first else -1 for pair in pairs)
-        return ahead < 0 if ahead else self._order.random() < 0.5
+        return next_side([bool(pair.candidate_first) for pair in pairs], self._order)
 
     def _run_candidate(
         self, candidate_first: bool, beside: ProcessRecord | None = None
     ) -> ProcessRecord:
         """A process of the trial itself, interleaved with the baseline if that is the design."""
         interleaved = self._baseline is not None and self._design == ALTERNATED
+        assigned = self._turns.cpus if self._turns else ()
         request = MeasureRequest(
             trial=self._trial,
             verify=self.parity is None,
             baseline=self._baseline if interleaved else None,
             candidate_first=candidate_first,
             seed=self._order.getrandbits(32) if interleaved else 0,
-            cpus=beside.conditions.cpus if beside else (),
+            cpus=beside.conditions.cpus if beside else assigned,
         )
         try:
             reply = self._measure(request)
@@ -193,11 +231,6 @@ class Repetitions:
         left = self._setup.protocol.repeats - (len(self.records) - len(self.valid))
         if tolerance is None or before is None or after is None or left <= 0:
             return record
-        times = [before, after]
-        for other in self.records:
-            times += filter(None, _reference_workload_ns(other))
-        return replace(record, disturbance=disturbance(before, after, min(times), tolerance))
-
-
-def _reference_workload_ns(record: ProcessRecord) -> tuple[float | None, float | None]:
-    return record.conditions.canary_before_ns, record.conditions.canary_after_ns
+        first = (other.conditions.canary_before_ns for other in (*self.records, record))
+        fixed = next(filter(None, first))
+        return replace(record, disturbance=disturbance(before, after, fixed, tolerance))

@@ -32,7 +32,7 @@ from benchorch.trial import stages
 from benchorch.trial.build import find
 from benchorch.trial.execution import execution_of
 from benchorch.trial.profile_stage import profiled
-from benchorch.trial.repetitions import Repetitions
+from benchorch.trial.repetitions import Repetitions, Turns
 from benchorch.trial.stage_runner import LOG, StageRunner
 from benchorch.trial.stages import (
     Baseline,
@@ -48,10 +48,20 @@ __all__ = ["LOG", "run_trial"]
 
 
 def run_trial(
-    trial: Trial, *, session: Session, attempt: int, isolated: bool, emit: Emit
+    trial: Trial,
+    *,
+    session: Session,
+    attempt: int,
+    isolated: bool,
+    emit: Emit,
+    turns: Turns | None = None,
 ) -> TrialResult:
-    """The result of a trial; never raises for the trial's own faults."""
-    run = _TrialRun(trial, session, isolated=isolated, emit=emit)
+    """The result of a trial; never raises for the trial's own faults.
+
+    Args:
+        turns: who decides when its next process runs; None for its own stopping rule.
+    """
+    run = _TrialRun(trial, session, isolated=isolated, emit=emit, turns=turns)
     failure = run.attempt()
     return replace(run.result(), attempt=attempt, failure=failure, outcome=_outcome(failure))
 
@@ -59,11 +69,20 @@ def run_trial(
 class _TrialRun:
     """One trial on its way; whatever happens, what it found so far is kept."""
 
-    def __init__(self, trial: Trial, session: Session, *, isolated: bool, emit: Emit) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        session: Session,
+        *,
+        isolated: bool,
+        emit: Emit,
+        turns: Turns | None,
+    ) -> None:
         self._trial = trial
         self._session = session
         self._isolated = isolated
         self._emit = emit
+        self._turns = turns
         self._stages = StageRunner(trial, session, isolated=isolated, on_message=self._say)
         self._store = make(session.store, Store, "store")
         self._started_at = _now()
@@ -73,6 +92,7 @@ class _TrialRun:
         self._pairing = ""
         self._stop_reason = ""
         self._stop_alpha = 0.05
+        self._stop_looks: tuple[int, ...] = ()
         self._delta_ratio = Protocol().delta_ratio
         self._grade = ""
         self._energy: EnergyRecord | None = None
@@ -107,6 +127,7 @@ class _TrialRun:
             started_at=self._started_at,
             ended_at=_now(),
             stop_alpha=self._stop_alpha,
+            stop_looks=self._stop_looks,
             delta_ratio=self._delta_ratio,
             grade=self._grade,
             pairing=self._pairing or (repetitions.pairing if repetitions else ""),
@@ -140,13 +161,17 @@ class _TrialRun:
             setup,
             built,
             self._baseline(built, name),
+            candidates=trial.candidates,
+            control=trial.control,
             tolerance_ratio=lambda: self._tolerance_ratio(setup.protocol),
             measure=self._measure,
             say=lambda message: self._say("measure", message),
+            turns=self._turns,
         )
         self._stop_reason = self._repetitions.run(lambda: self._stages.stages_s["measure"])
         self._execution = execution_of(setup, self._repetitions.records[-1].facts)
         self._stop_alpha = setup.stopping.alpha(self._stop_reason)
+        self._stop_looks = setup.stopping.planned_looks()
         if setup.protocol.energy_windows:
             self._energy = self._measure_energy(built)
         if self._session.profiler:
@@ -186,7 +211,12 @@ class _TrialRun:
         )
 
     def _baseline(self, candidate: BuiltTrial, name: str) -> Baseline | None:
-        """The baseline, built; None where there is none, or where it cannot be built."""
+        """The baseline, built; None where there is none, or where it cannot be built.
+
+        A control's is itself.
+        """
+        if self._trial.control:
+            return Baseline(trial_id=self._trial.trial_id, trial=candidate)
         conversion = self._trial.baseline_conversion
         if conversion is None or self._trial.baseline_id is None:
             return None
