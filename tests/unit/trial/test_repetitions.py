@@ -25,7 +25,7 @@ from benchorch.interfaces.stopping import Stopping
 from benchorch.stopping.fixed import Fixed
 from benchorch.stopping.precision import Precision
 from benchorch.trial import repetitions
-from benchorch.trial.repetitions import Repetitions
+from benchorch.trial.repetitions import Repetitions, Turns
 from benchorch.trial.stages import (
     Baseline,
     Built,
@@ -150,6 +150,7 @@ def run(
     baseline: Baseline | None = BASELINE,
     tolerance_ratio: float | None = None,
     runtime: object = None,
+    turns: Turns | None = None,
     control: bool = False,
     stopping: Stopping | None = None,
     **protocol: Any,
@@ -169,8 +170,10 @@ def run(
         tolerance_ratio=lambda: tolerance_ratio,
         measure=children,
         say=lambda message: None,
+        turns=turns,
     )
-    assert found.run(lambda: 0.0) == ("converged" if stopping else "fixed")
+    usual = "converged" if stopping else "fixed"
+    assert found.run(lambda: 0.0) == ("their turn is over" if turns else usual)
     return found
 
 
@@ -401,6 +404,26 @@ def test_where_the_canary_is_unknown_the_process_counts() -> None:
     silent = replace(record(), conditions=Conditions())
     found = run(Children(lambda request: reply(silent)), baseline=None, tolerance_ratio=0.02)
     assert len(found.valid) == 6
+
+
+class TwoTurns:
+    """Another trial's processes run in between, on the processors of the first."""
+
+    def __init__(self) -> None:
+        self.cpus: tuple[int, ...] = ()
+        self.heard: list[ProcessRecord] = []
+
+    def after(self, process: ProcessRecord) -> str | None:
+        self.heard.append(process)
+        self.cpus = (3,)
+        return "their turn is over" if len(self.heard) == 2 else None
+
+
+def test_turns_decide_in_place_of_the_stopping_rule_and_where_the_next_process_runs() -> None:
+    children, turns = Children(lambda request: reply(record())), TwoTurns()
+    found = run(children, baseline=None, turns=turns)
+    assert [request.cpus for request in children.requests] == [(), (3,)]
+    assert turns.heard == found.records
 
 
 def test_a_control_meets_itself_and_asks_for_no_further_process() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from benchorch.domain.estimate import Estimate
-from benchorch.results.compare.gate import UNCLEAR, Gated, gated
+from benchorch.results.compare.gate import MOST_PROCESSES, UNCLEAR, Gated, gated
 from benchorch.results.compare.metric_kinds import FASTER, FLOOR, LATENCY, SLOWER
 from benchorch.results.compare.verdicts import (
     EQUIVALENT,
@@ -80,7 +80,7 @@ def judge(name: str, meetings: Sequence[Meeting], terms: Terms) -> Gated:
     """The state of a trial: by its medians, and by its floors where these cannot tell.
 
     Estimator: `compare_pairs` of the medians, `median_of_pairs` of the floors: a process that runs
-    beside somebody else's work from its start to its end has a floor that is far off. Both are
+    beside another program's work from its start to its end has a floor that is far off. Both are
     without the effect of the order in which the two ran.
     """
     medians = [(met.new.median, met.old.median) for met in meetings]
@@ -185,5 +185,5 @@ def _advice(found: Gated) -> str:
     if found.processes_needed is not None:
         return f"some {found.processes_needed} pairs would tell, if the machine stays as it is"
     if found.remark.startswith("no number"):
-        return "no number of pairs that anybody waits for would tell: a larger limit would"
+        return f"no number of pairs up to {MOST_PROCESSES} would tell; a larger limit would"
     return found.remark

@@ -171,4 +171,4 @@ def test_what_the_machine_can_tell_is_below_the_table_that_it_measured(
     environment = {"host": host, "cpu_model": "c"}
     measured = {name: replace(one, environment=environment) for name, one in results.items()}
     said = shown(plan, measured, summaries)
-    assert said.count("machine   found here in 90%") == lines
+    assert said.count("machine   finds in 90%") == lines
