@@ -140,7 +140,13 @@ class Invocation:
             recorded = _finished(self._recorder, complete, self.report.recording)
             self._status.end(complete=complete)
             archived = _finished(self._archiver, complete, self.report.keeping)
-        self.report.closing(self.plan, self.directory, recorded=recorded, kept=archived)
+        final = [
+            t.trial_id in self.results and is_final(self.results[t.trial_id])
+            for t in self.plan.trials
+        ]
+        self.report.closing(
+            self.plan, self.directory, recorded=recorded, kept=archived, whole=all(final)
+        )
         if self._lock is not None:  # the process may live on after this run
             self._lock.close()
         return 0 if self._did_what_was_requested() else 1

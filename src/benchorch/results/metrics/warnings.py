@@ -272,7 +272,7 @@ def _wide(result: TrialResult, metrics: Mapping[str, Estimate]) -> Iterator[str]
     elif reach > WIDE_RATIO:
         yield (
             f"The median is known to within {_percent(reach)} only: "
-            "try stopping=precision, or a quieter machine."
+            "try stopping=precise, or a quieter machine."
         )
 
 

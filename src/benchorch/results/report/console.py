@@ -198,10 +198,19 @@ class ConsoleReport:
         """Print that the archive is being filled; Ctrl-C ends only the waiting."""
         self._console.print("copying to the bucket ... (Ctrl-C stops waiting; nothing is lost)")
 
-    def closing(self, plan: Plan, directory: Path, *, recorded: bool, kept: bool = True) -> None:
+    def closing(
+        self,
+        plan: Plan,
+        directory: Path,
+        *,
+        recorded: bool,
+        kept: bool = True,
+        whole: bool = True,
+    ) -> None:
         """Print where everything is, and the next commands.
 
         Args:
+            whole: whether every trial has its final result, so that nothing is left to resume.
             recorded: whether the tracker has all of it.
             kept: whether the bucket has all of it, where one is named.
         """
@@ -228,7 +237,8 @@ class ConsoleReport:
                 f"keep      python -m benchorch keep {directory} --at {place}   (not all of it "
                 "could be copied; nothing is lost)"
             )
-        self.text(f"resume    python -m benchorch resume={plan.plan_id}")
+        if not whole:
+            self.text(f"resume    python -m benchorch resume={plan.plan_id}")
         self.text("next      python -m benchorch cache list      python -m benchorch plan --help")
 
     def _failures(self, results: Mapping[str, TrialResult], directory: Path) -> None:
