@@ -114,10 +114,14 @@ class Invocation:
         work = _TrialWork(session=Session.of(plan, self.directory))
         if executor.measures_in_rounds():
             self._end = ExpectedEnd.of(todo, expected(plan, todo), work.session.budget_s)
-            self.report.expect(self._end.left_s)
+            self._expect(self._end.left_s)
         with self.report.live(todo), _closing(executor.run(todo, work, self._on_event)) as ran:
             for result in ran:
                 self._accept(result)
+
+    def _expect(self, left_s: float) -> None:
+        self.report.expect(left_s)
+        self._status.expect(left_s)
 
     def _drop_simulated(self, executor: Executor) -> None:
         """Drop results of simulated nodes where the executor reaches real ones."""
@@ -211,7 +215,7 @@ class Invocation:
         result = self._priced(result)
         if self._end is not None:
             self._end.note(result)
-            self.report.expect(self._end.left_s)
+            self._expect(self._end.left_s)
         if result.unfinished:
             self._accept_round(result)
             return

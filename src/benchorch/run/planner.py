@@ -87,6 +87,11 @@ def _notes(session: ConfigNode, executor: Executor) -> Iterator[str]:
             "each machine builds for itself, unless store.root is a disk that all of them mount; "
             "with store=s3 one builds for all (docs/cloud/cache.md)"
         )
+    if not executor.measures_in_rounds():
+        yield (
+            "this executor measures the trials of a node one after the other, each until its own "
+            "verdict holds; executor=process measures in rounds (docs/measuring/measurement.md)"
+        )
 
 
 class _Anywhere(Executor):

@@ -19,7 +19,7 @@ from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.trial import Trial
 from benchorch.interfaces.executor import Emit
 from benchorch.journal import run_directory
-from benchorch.trial.race import BUDGET, Race
+from benchorch.trial.race import BUDGET, MOST, Race
 from benchorch.trial.supervisor import OutOfTime, TimeBudget, TrialRun
 
 TRIAL_S = 60.0
@@ -153,7 +153,7 @@ class _Rounds:
 
 def _end_of_measurement(run: TrialRun) -> Event:
     count = len(run.repetitions.valid)
-    reached = "undecided" if run.stop_reason == BUDGET else "decided"
+    reached = "undecided" if run.stop_reason in (BUDGET, MOST) else "decided"
     message = f"{reached} after {count} {'process' if count == 1 else 'processes'}"
     return Event(trial_id=run.trial.trial_id, stage=DECIDED, message=message)
 

@@ -90,10 +90,13 @@ class SweepStatus:
     def left_s(self) -> float | None:
         """Expected duration of the rest, in seconds; None where nothing runs.
 
-        Assumes that each kind of machine runs as many trials at once as now; the slowest counts.
+        The coordinator's own where it measures in rounds. Else assumes that each kind of machine
+        runs as many trials at once as now; the slowest counts.
         """
         if not self.running:
             return None
+        if self.coordinator and self.coordinator.expected_end:
+            return _seconds(datetime.now(UTC).isoformat(), self.coordinator.expected_end)
         forecast = expected(self.plan, self.left)
         by_kind: dict[str, float] = {}
         at_once = Counter(t.hardware_kind for t in self.left if t.trial_id in self.placed)
