@@ -49,10 +49,8 @@ def in_rounds(
         for trial in trials
     ]
     race = Race(runs=tuple(runs), others=_others(trials, session))
-    with contextlib.ExitStack() as stack:
-        for run in runs:
-            stack.enter_context(run.using_store())
-        rounds = _Rounds(runs=runs, race=race, to_profile=session.to_profile, emit=emit)
+    rounds = _Rounds(runs=runs, race=race, to_profile=session.to_profile, emit=emit)
+    with runs[0].using_store() if runs else contextlib.nullcontext():
         yield from rounds.results()
 
 

@@ -121,10 +121,11 @@ class TrialRun:
         self._emit = emit
         self._stages = StageRunner(trial, session, isolated=isolated, on_message=self._say)
         self._budget = budget
-        self._store: Store | None = None
+        self._store = make(session.store, Store, "store")
         self._earlier = earlier
         self._started_at = earlier.started_at if earlier else _now()
         self._packages: Mapping[str, str] = {}
+        self._environment: Mapping[str, Json] = {}
         self._setup: TrialSetup | None = None
         self._built: Built | None = None
         self._repetitions: Repetitions | None = None
@@ -153,10 +154,9 @@ class TrialRun:
 
     @contextlib.contextmanager
     def using_store(self) -> Iterator[None]:
-        """Nothing that the trial finds in the store is evicted meanwhile."""
+        """Nothing that this process and its children find in the store is evicted meanwhile."""
         with contextlib.ExitStack() as stack:
             with self._failing():
-                self._store = make(self._session.store, Store, "store")
                 stack.enter_context(self._store.in_use())
             yield
 
@@ -201,7 +201,7 @@ class TrialRun:
             parity=repetitions.parity if repetitions else None,
             processes=tuple(repetitions.records) if repetitions else (),
             stop_reason=self.stop_reason,
-            environment=_environment(self._session, self._packages),
+            environment=self._environment_now(unfinished),
             stages_s=dict(self._stages.stages_s),
             baseline_id=self.trial.baseline_id,
             started_at=self._started_at,
@@ -232,6 +232,12 @@ class TrialRun:
         if len(self.repetitions.valid) >= self._budget.sure:
             return self._budget.ends_s + SPARE_S
         return max(self._budget.ends_s, time.monotonic() + FIRST_PROCESS_S)
+
+    def _environment_now(self, unfinished: bool) -> Mapping[str, Json]:
+        """Where it ran; looked up again for the finished result only, as it takes a moment."""
+        if not unfinished or not self._environment:
+            self._environment = _environment(self._session, self._packages)
+        return self._environment
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
@@ -294,7 +300,6 @@ class TrialRun:
         """The trial's artifacts; no process is started where the store has all of them."""
         started_s = time.monotonic()
         threads = self._stages.threads
-        assert self._store is not None  # it is in use
         found = find(
             setup,
             name=name,
