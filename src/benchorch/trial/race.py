@@ -56,7 +56,7 @@ class Race:
     def _needs_more(self, run: TrialRun, tables: Mapping[str, Family]) -> bool:
         if run.stop_reason == BUDGET:
             return False
-        table = tables.get(_table_of(run.trial.trial_id, run.trial.baseline_id))
+        table = tables.get(run.trial.baseline_id or "")
         if _terms(run) is None or table is None or not run.repetitions.is_paired:
             return run.needs_more()
         run.stop_reason = _reason(run, table)

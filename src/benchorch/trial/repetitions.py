@@ -41,6 +41,18 @@ def best_design(setup: TrialSetup, baseline: Baseline | None, threads: int) -> s
     return ALTERNATED if possible and requested != ADJACENT else ADJACENT
 
 
+def next_side(firsts: Sequence[bool], order: random.Random) -> bool:
+    """Whether the candidate comes first in the next pair.
+
+    Drawn in blocks of two: of the pairs that count, both orders are equally many.
+
+    Args:
+        firsts: whether it came first in each pair so far.
+    """
+    ahead = 2 * sum(firsts) - len(firsts)
+    return ahead < 0 if ahead else order.random() < 0.5
+
+
 class Repetitions:
     """Fresh processes of one trial, one after the other.
 
@@ -48,9 +60,10 @@ class Repetitions:
         setup, trial: the candidate's own.
         baseline: its baseline, or None where it is not paired.
         candidates: how many are compared with the same baseline.
-        tolerance_ratio: how much slower than at its best the reference workload may be around a
-            process that counts, or None where none runs; called after the first process, since
-            the answer may take a second.
+        control: whether `baseline` is the trial itself: its pairs ask for no further process.
+        tolerance_ratio: how much slower than before the trial the reference workload may be
+            around a process that counts, or None where none runs; called after the first process,
+            since the answer may take a second.
         measure: runs one process; raises StageFailed.
         say: called with what happens next.
         earlier: what an interrupted run measured of the same trial, or None.
@@ -69,6 +82,7 @@ class Repetitions:
         baseline: Baseline | None,
         *,
         candidates: int = 1,
+        control: bool = False,
         tolerance_ratio: Callable[[], float | None],
         measure: Callable[[MeasureRequest], MeasureReply],
         say: Callable[[str], None],
@@ -81,6 +95,7 @@ class Repetitions:
         self._trial = trial
         self._baseline = baseline
         self._candidates = candidates
+        self._control = control
         self._tolerance_ratio = tolerance_ratio
         self._measure = measure
         self._say = say
@@ -144,7 +159,7 @@ class Repetitions:
 
     def _log_ratios(self, valid: Sequence[ProcessRecord]) -> Sequence[float]:
         """Of the current design's pairs; before the first, a single one, which settles nothing."""
-        if self._design == NONE:
+        if self._design == NONE or self._control:
             return ()
         return self._of_design(valid) or (0.0,)
 
@@ -172,10 +187,8 @@ class Repetitions:
         return replace(record, paired=paired, disturbance=judged.disturbance)
 
     def _candidate_first(self) -> bool:
-        """Drawn in blocks of two: of the pairs that count, both orders are equally many."""
         pairs = [p.paired for p in self.valid if p.paired and p.paired.design == self._design]
-        ahead = sum(1 if pair.candidate_first else -1 for pair in pairs)
-        return ahead < 0 if ahead else self._order.random() < 0.5
+        return next_side([bool(pair.candidate_first) for pair in pairs], self._order)
 
     def _run_candidate(
         self, candidate_first: bool, beside: ProcessRecord | None = None
@@ -225,11 +238,6 @@ class Repetitions:
         left = self._setup.protocol.repeats - (len(self.records) - len(self.valid))
         if tolerance is None or before is None or after is None or left <= 0:
             return record
-        times = [before, after]
-        for other in self.records:
-            times += filter(None, _reference_workload_ns(other))
-        return replace(record, disturbance=disturbance(before, after, min(times), tolerance))
-
-
-def _reference_workload_ns(record: ProcessRecord) -> tuple[float | None, float | None]:
-    return record.conditions.canary_before_ns, record.conditions.canary_after_ns
+        first = (other.conditions.canary_before_ns for other in (*self.records, record))
+        fixed = next(filter(None, first))
+        return replace(record, disturbance=disturbance(before, after, fixed, tolerance))

@@ -269,6 +269,7 @@ class TrialRun:
             self._built_trial(threads),
             self._baseline(self._built_trial(threads), name),
             candidates=trial.candidates,
+            control=trial.control,
             tolerance_ratio=lambda: self._tolerance_ratio(setup.protocol),
             measure=self._measure,
             say=lambda message: self._say("measure", message),
@@ -322,7 +323,12 @@ class TrialRun:
         )
 
     def _baseline(self, candidate: BuiltTrial, name: str) -> Baseline | None:
-        """The baseline, built; None where there is none, or where it cannot be built."""
+        """The baseline, built; None where there is none, or where it cannot be built.
+
+        A control's is itself.
+        """
+        if self.trial.control:
+            return Baseline(trial_id=self.trial.trial_id, trial=candidate)
         conversion = self.trial.baseline_conversion
         if conversion is None or self.trial.baseline_id is None:
             return None

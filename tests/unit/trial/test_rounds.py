@@ -267,3 +267,9 @@ def test_the_first_round_and_every_end_of_a_measurement_are_reported_once() -> N
         ("fast", "decided", "decided after 5 processes"),
         ("unclear", "decided", "undecided after 12 processes"),
     ]
+
+
+def test_a_baseline_that_is_paired_with_itself_asks_for_no_further_process() -> None:
+    control, fast = Drawn(EAGER, gain=0.0, noise=0.1), candidate("fast", 0.3)
+    measured(control, fast)
+    assert counts(control, fast) == {"eager": 3, "fast": 5}

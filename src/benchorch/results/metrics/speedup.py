@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison
 from benchorch.domain.result import Outcome, TrialResult
+from benchorch.formatting import interval_text
 from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.family import Candidate, Standing, Terms, judged
 from benchorch.stats.pairs import (
@@ -30,6 +31,8 @@ from benchorch.stats.ratio_test import (
     paired_comparison,
 )
 from benchorch.stats.sequential_testing import CONVERGED, USUAL_LOOKS
+
+CONTROL_ALPHA = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +136,33 @@ def answers(questions: Mapping[str, Question], baseline: str) -> Answers:
     return Answers(
         comparisons={name: found[name] for name in questions if name in found},
         best=tuple(sorted(family.best)) if judged_ones else (),
+    )
+
+
+def control(result: TrialResult) -> Comparison | None:
+    """A baseline against a second copy of itself, at 99 %; None where it met none.
+
+    It is a check of the method and no claim of the table, so it takes no part in the family. At
+    1 % one control of a hundred fails by luck.
+    """
+    met = pairs(result.valid) if result.baseline_id is None else []
+    if not met:
+        return None
+    return compare_pairs(
+        met, design_of(result.valid), delta_ratio=result.delta_ratio, alpha=CONTROL_ALPHA
+    )
+
+
+def control_warnings(result: TrialResult) -> Iterator[str]:
+    """That a copy of the baseline was not as fast as the baseline."""
+    found = control(result)
+    if found is None or found.verdict not in ("faster", "slower"):
+        return
+    times = interval_text(found.ratio)
+    yield (
+        f"The A/A control failed: a second copy of the baseline ran at {times} times its speed. "
+        "Differences of that size are the method's, not a conversion's: try "
+        "protocol.pairing=adjacent, or a quieter machine."
     )
 
 

@@ -204,13 +204,21 @@ def speedup_text(summary: Summary, result: TrialResult) -> str:
     if result.parity is not None and not result.parity.passed:
         return "disqualified"
     if summary.speedup is None:
-        return "baseline" if result.baseline_id is None else "–"
+        return _baseline_text(summary) if result.baseline_id is None else "–"
     ratio = summary.speedup.ratio
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.3g}×"
     if not is_known(ratio):
         return f"not known yet ({plural(ratio.n, 'pair')}) {summary.speedup.verdict}"
     return f"{ratio.value:.3g}× [{ratio.low:.3g}, {ratio.high:.3g}] {summary.speedup.verdict}"
+
+
+def _baseline_text(summary: Summary) -> str:
+    """With the outcome of the A/A control, which has to be 1."""
+    found = summary.control
+    if found is None or found.ratio.low is None or not is_known(found.ratio):
+        return "baseline"
+    return f"baseline; control {interval_text(found.ratio)}"
 
 
 def cost_text(summary: Summary | None) -> str:

@@ -254,3 +254,11 @@ def test_a_trial_that_did_not_run_has_as_many_cells_as_the_others():
 def test_a_bottleneck_is_a_short_text(record, text):
     sheet = Sheet().add("eager", 3.0)
     assert limit_text(replace(sheet.results["eager"], profile=record)) == text
+
+
+def test_the_row_of_the_baseline_has_the_outcome_of_the_control():
+    sheet = Sheet().add("eager", 3.0)
+    met = Comparison(ratio=estimate(1.0, "ratio"), verdict="equivalent", design="alternated")
+    sheet.summaries["eager"] = replace(sheet.summaries["eager"], control=met)
+    rows = table_rows(sheet.plan, sheet.results, sheet.summaries)
+    assert rows[1][-1] == "baseline; control 1 [0.9, 1.1]"
