@@ -101,9 +101,12 @@ class Estimators:
         return Ratio(*known, VERDICTS[found.verdict])
 
     def position(self, pairs: Array, first: Flags) -> Interval:
+        """The simulator's effect moves a log ratio by half of itself either way, ours by all."""
         logs = np.log(pairs[:, 1] / pairs[:, 0])
         found = effect_of_order(logs[first].tolist(), logs[~first].tolist())
-        return Interval(math.nan, math.nan, math.nan) if found is None else shown(found)
+        if found is None:
+            return Interval(math.nan, math.nan, math.nan)
+        return Interval(*(end**2 for end in whole(found)))
 
     def table(self, pairs: Array, first: Flags) -> Table:
         """Rounds: whoever is undecided goes on to its next look, as long as there are pairs."""

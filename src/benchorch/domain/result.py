@@ -172,6 +172,12 @@ class TrialResult:
     schema_version: int = 2
 
     @property
+    def is_control(self) -> bool:
+        """Whether its processes met a second copy of itself: a baseline's A/A control."""
+        met = (process.paired for process in self.processes)
+        return any(pair is not None and pair.baseline_id == self.trial_id for pair in met)
+
+    @property
     def valid(self) -> tuple[ProcessRecord, ...]:
         """The processes that count: they observed something, and nothing disturbed them."""
         seen = (p for p in self.processes if p.observations.durations_ns)

@@ -264,7 +264,7 @@ def _with_baselines(
         replace(
             one,
             candidates=sizes.get(one.baseline_id or "", 1),
-            control=sizes[one.trial_id] >= least,
+            is_control=sizes[one.trial_id] >= least,
         )
         for one in found
     )

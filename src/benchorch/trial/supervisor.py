@@ -269,7 +269,7 @@ class TrialRun:
             self._built_trial(threads),
             self._baseline(self._built_trial(threads), name),
             candidates=trial.candidates,
-            control=trial.control,
+            control=trial.is_control,
             tolerance_ratio=lambda: self._tolerance_ratio(setup.protocol),
             measure=self._measure,
             say=lambda message: self._say("measure", message),
@@ -327,7 +327,7 @@ class TrialRun:
 
         A control's is itself.
         """
-        if self.trial.control:
+        if self.trial.is_control:
             return Baseline(trial_id=self.trial.trial_id, trial=candidate)
         conversion = self.trial.baseline_conversion
         if conversion is None or self.trial.baseline_id is None:

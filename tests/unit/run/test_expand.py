@@ -207,7 +207,7 @@ def test_a_scenario_keeps_its_trials_ids_under_its_former_name(composer):
 
 
 def controls(plan):
-    return [trial.labels["conversion"] for trial in plan.trials if trial.control]
+    return [trial.labels["conversion"] for trial in plan.trials if trial.is_control]
 
 
 def jobs_of(*names):

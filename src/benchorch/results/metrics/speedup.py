@@ -22,7 +22,6 @@ from benchorch.stats.pairs import (
     moves,
     pairs,
 )
-from benchorch.stats.quantiles import ALPHA
 from benchorch.stats.ratio_test import (
     DELTA_RATIO,
     INCONCLUSIVE,
@@ -30,7 +29,7 @@ from benchorch.stats.ratio_test import (
     compare_pairs,
     paired_comparison,
 )
-from benchorch.stats.sequential_testing import CONVERGED, USUAL_LOOKS
+from benchorch.stats.sequential_testing import CONVERGED, looks_of
 
 CONTROL_ALPHA = 0.01
 
@@ -86,7 +85,7 @@ def question(result: TrialResult, baseline: TrialResult | None) -> Question | No
         candidate_ns=[primary_ns(process) for process in result.valid],
         baseline_ns=baseline_ns,
         refusal=_refusal(result, baseline, design, interleaved=bool(paired)),
-        looks=_looks(result),
+        looks=looks_of(result.stop_looks, result.stop_alpha),
         alone=result.stop_reason == CONVERGED,
         delta_ratio=result.delta_ratio,
     )
@@ -145,7 +144,7 @@ def control(result: TrialResult) -> Comparison | None:
     It is a check of the method and no claim of the table, so it takes no part in the family. At
     1 % one control of a hundred fails by luck.
     """
-    met = pairs(result.valid) if result.baseline_id is None else []
+    met = pairs(result.valid) if result.is_control else []
     if not met:
         return None
     return compare_pairs(
@@ -219,11 +218,6 @@ def _compared(asked: Question, chosen: Sequence[Pair], alpha: float) -> Comparis
     if asked.pairs:
         return compare_pairs(chosen, asked.design, delta_ratio=delta, alpha=alpha)
     return compare(asked.candidate_ns, asked.baseline_ns, delta_ratio=delta, alpha=alpha)
-
-
-def _looks(result: TrialResult) -> tuple[int, ...]:
-    """Older results have the error rate of the usual looks only."""
-    return result.stop_looks or (USUAL_LOOKS if result.stop_alpha < ALPHA else ())
 
 
 def _refusal(

@@ -268,10 +268,10 @@ def _wide(result: TrialResult, metrics: Mapping[str, Estimate]) -> Iterator[str]
     if primary is None or primary.low is None or primary.high is None:
         return
     reach = math.sqrt(primary.high / primary.low) - 1
-    if result.stop_reason == RUN_BUDGET and result.baseline_id and pairs(result.valid):
+    if result.stop_reason == RUN_BUDGET and pairs(result.valid) and not result.is_control:
         yield f"The run's budget ended before the comparison was decided: try {MORE_TIME}."
     elif result.stop_reason == "budget_exhausted":
-        is_compared = result.baseline_id is not None and bool(pairs(result.valid))
+        is_compared = bool(pairs(result.valid)) and not result.is_control
         undecided = reach <= _KNOWN_RATIO and is_compared
         what = "comparison was decided" if undecided else "target was met"
         yield (
