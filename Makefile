@@ -13,7 +13,7 @@ TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help bench test test-slow test-gpu coverage check docs reference ui bench-overheads conversions \
-  install clean provision provision-plan status destroy test-terraform test-chaos rehearse
+  install clean provision provision-check provision-plan status destroy test-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
 help: ## this list
@@ -74,7 +74,11 @@ STACK ?= benchorch
 ARGS ?=
 
 provision: $(VENV)/.installed ## make the EC2 stack (asks first); ARGS='--var fleet={"g5.xlarge"=1}'
+	@$(VENV)/bin/python scripts/provision_check.py --name $(STACK) $(ARGS)
 	@$(VENV)/bin/python scripts/provision.py apply --name $(STACK) $(ARGS)
+
+provision-check: $(VENV)/.installed ## is the AWS account ready for the stack? read-only, in seconds; ARGS=--json
+	@$(VENV)/bin/python scripts/provision_check.py --name $(STACK) $(ARGS)
 
 provision-plan: $(VENV)/.installed ## what make provision would make; changes nothing
 	@$(VENV)/bin/python scripts/provision.py plan --name $(STACK) $(ARGS)
@@ -115,4 +119,6 @@ $(VENV)/.installed: $(TORCH_STAMP) pyproject.toml constraints.txt
 $(VENV)/.installed-dev: $(TORCH_STAMP) pyproject.toml constraints.txt
 	@echo "Installing benchorch, its sweeper and the developer's tools ..."
 	@$(INSTALL) --editable '.[dev,docs,sweep]'
+	@npm ci --silent --no-audit --no-fund --prefix tests/support/policies >/dev/null 2>&1 \
+	  || echo "npm is absent or reached no registry: the tests that evaluate AWS policies are skipped."
 	@touch $@ $(VENV)/.installed

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.measurement import Paired, ProcessRecord
@@ -53,6 +54,20 @@ def next_side(firsts: Sequence[bool], order: random.Random) -> bool:
     return ahead < 0 if ahead else order.random() < 0.5
 
 
+class Turns(Protocol):
+    """Takes the place of the stopping rule where another trial's processes run in between.
+
+    Attributes:
+        cpus: the processors of the next process; empty to choose.
+    """
+
+    cpus: tuple[int, ...]
+
+    def after(self, process: ProcessRecord) -> str | None:
+        """The reason to stop after this process; None, once it is the trial's turn again."""
+        ...
+
+
 class Repetitions:
     """Fresh processes of one trial, one after the other.
 
@@ -67,6 +82,7 @@ class Repetitions:
         measure: runs one process; raises StageFailed.
         say: called with what happens next.
         earlier: what an interrupted run measured of the same trial, or None.
+        turns: who decides when the next process runs; None for the trial's own stopping rule.
 
     Attributes:
         records: of each process so far, rejected ones included.
@@ -87,6 +103,7 @@ class Repetitions:
         measure: Callable[[MeasureRequest], MeasureReply],
         say: Callable[[str], None],
         earlier: TrialResult | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.records: list[ProcessRecord] = list(earlier.processes) if earlier else []
         self.parity: Verdict | None = earlier.parity if earlier else None
@@ -99,6 +116,7 @@ class Repetitions:
         self._tolerance_ratio = tolerance_ratio
         self._measure = measure
         self._say = say
+        self._turns = turns
         self._design = best_design(setup, baseline, trial.threads)
         self.pairing = "" if baseline is None else self._design
         # What is drawn is kept with each process; no two runs of a plan may draw the same.
@@ -137,7 +155,9 @@ class Repetitions:
                 self._fall_back(f"interleaving changed the {side}'s own speed")
 
     def enough(self, elapsed_s: float) -> str | None:
-        """Why the trial's own stopping rule adds no process; None while it does."""
+        """Why no process is added: by the stopping rule, or by whose turn it is; else None."""
+        if self._turns is not None:
+            return self._turns.after(self.records[-1]) if self.records else None
         valid = self.valid
         return self._setup.stopping.enough_processes(
             [primary_ns(record) for record in valid],
@@ -195,13 +215,14 @@ class Repetitions:
     ) -> ProcessRecord:
         """A process of the trial itself, interleaved with the baseline if that is the design."""
         interleaved = self._baseline is not None and self._design == ALTERNATED
+        assigned = self._turns.cpus if self._turns else ()
         request = MeasureRequest(
             trial=self._trial,
             verify=self.parity is None,
             baseline=self._baseline if interleaved else None,
             candidate_first=candidate_first,
             seed=self._order.getrandbits(32) if interleaved else 0,
-            cpus=beside.conditions.cpus if beside else (),
+            cpus=beside.conditions.cpus if beside else assigned,
         )
         try:
             reply = self._measure(request)

@@ -34,7 +34,7 @@ from benchorch.trial import stages
 from benchorch.trial.build import find
 from benchorch.trial.execution import execution_of
 from benchorch.trial.profile_stage import profiled
-from benchorch.trial.repetitions import Repetitions
+from benchorch.trial.repetitions import Repetitions, Turns
 from benchorch.trial.stage_runner import LOG, StageRunner
 from benchorch.trial.stages import (
     Baseline,
@@ -76,10 +76,20 @@ class OutOfTime(Exception):
 
 
 def run_trial(
-    trial: Trial, *, session: Session, attempt: int, isolated: bool, emit: Emit
+    trial: Trial,
+    *,
+    session: Session,
+    attempt: int,
+    isolated: bool,
+    emit: Emit,
+    turns: Turns | None = None,
 ) -> TrialResult:
-    """The result of a trial; never raises for the trial's own faults."""
-    run = TrialRun(trial, session, isolated=isolated, emit=emit)
+    """The result of a trial; never raises for the trial's own faults.
+
+    Args:
+        turns: who decides when its next process runs; None for its own stopping rule.
+    """
+    run = TrialRun(trial, session, isolated=isolated, emit=emit, turns=turns)
     with run.using_store():
         run.start()
         while run.needs_more():
@@ -97,6 +107,7 @@ class TrialRun:
     Args:
         earlier: what an interrupted run measured of this trial, or None.
         budget: when no more processes are added, or None.
+        turns: who decides when its next process runs; None for its own stopping rule.
 
     Attributes:
         failure: why the trial has no result, or None.
@@ -112,6 +123,7 @@ class TrialRun:
         emit: Emit,
         earlier: TrialResult | None = None,
         budget: TimeBudget | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.trial = trial
         self.failure: Failure | None = None
@@ -119,6 +131,7 @@ class TrialRun:
         self._session = session
         self._isolated = isolated
         self._emit = emit
+        self._turns = turns
         self._stages = StageRunner(trial, session, isolated=isolated, on_message=self._say)
         self._budget = budget
         self._store = make(session.store, Store, "store")
@@ -274,6 +287,7 @@ class TrialRun:
             measure=self._measure,
             say=lambda message: self._say("measure", message),
             earlier=self._earlier,
+            turns=self._turns,
         )
 
     def _built_trial(self, threads: int) -> BuiltTrial:
