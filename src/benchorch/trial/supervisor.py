@@ -165,6 +165,12 @@ class TrialRun:
         assert self._repetitions is not None  # only asked for after `start`
         return self._repetitions
 
+    @property
+    def is_judged_in_table(self) -> bool:
+        """Whether it is decided with all candidates of its baseline, and may be open again."""
+        rule = self.setup.stopping.table_terms(self.setup.protocol.delta_ratio)
+        return rule is not None and self.trial.baseline_id is not None
+
     @contextlib.contextmanager
     def using_store(self) -> Iterator[None]:
         """Nothing that this process and its children find in the store is evicted meanwhile."""

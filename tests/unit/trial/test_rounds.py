@@ -63,6 +63,10 @@ class Drawn:
         )
         self.repetitions.valid = self.repetitions.records
 
+    @property
+    def is_judged_in_table(self) -> bool:
+        return self.trial.baseline_id is not None and isinstance(self.stopping, Decide)
+
     def start(self) -> None:
         pass
 
@@ -273,3 +277,15 @@ def test_a_baseline_that_is_paired_with_itself_asks_for_no_further_process() -> 
     control, fast = Drawn(EAGER, gain=0.0, noise=0.1), candidate("fast", 0.3)
     measured(control, fast)
     assert counts(control, fast) == {"eager": 3, "fast": 5}
+
+
+def test_without_a_profile_a_result_comes_as_soon_as_nothing_can_open_it_again() -> None:
+    runs = tuple(candidate(name, 0.3, stopping=Fixed(processes=1)) for name in "ab")
+    found = [(one.trial_id, one.unfinished) for one in measured(*runs, to_profile=())]
+    assert found == [("a", True), ("a", False), ("b", True), ("b", False)]
+
+
+def test_results_of_one_round_come_in_the_order_of_the_plan() -> None:
+    runs = tuple(candidate(name, 0.3, stopping=Fixed(processes=2)) for name in "abcd")
+    found = [one.trial_id for one in measured(*runs, to_profile=()) if not one.unfinished]
+    assert found == ["a", "b", "c", "d"]
