@@ -15,7 +15,7 @@ from benchorch.config.composer import Composer
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
-from benchorch.domain.session import DECIDED, Event, Session
+from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial
 from benchorch.errors import ConfigError, RecordError
 from benchorch.files import write_json, write_text
@@ -208,7 +208,8 @@ class Invocation:
     def _on_event(self, event: Event) -> None:
         if self._end is not None and event.stage == DECIDED:
             self._end.decided.add(event.trial_id)
-        self._status.event(event)
+        if event.stage != ROUND:  # which is no trial's own
+            self._status.event(event)
         self.report.event(event)
 
     def _accept(self, result: TrialResult) -> None:

@@ -96,7 +96,8 @@ class ConsoleReport:
     def event(self, event: Event) -> None:
         """Show what a trial does; of lines, only those that are worth one."""
         text = f"{event.stage} {event.message}".rstrip()
-        self._live.state(event.trial_id, text)
+        if event.stage != ROUND:
+            self._live.state(event.trial_id, event.message if event.stage == DECIDED else text)
         if self._is_drawn:
             return
         if event.stage == ROUND:
