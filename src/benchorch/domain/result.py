@@ -138,6 +138,7 @@ class TrialResult:
         profile: what a profiler recorded afterwards; None where none was requested.
         prices: of an hour of its machine, one a market; empty where nothing is paid for.
         execution: in which precision and where the operators ran; None where nothing was measured.
+        unfinished: whether the trial was still being measured: its run was interrupted, or goes on.
 
     Schema history: 1, first; 2, with pairs, conditions, memory, counts and energy. What can
     be missing, such as the profile, comes without another.
@@ -167,6 +168,7 @@ class TrialResult:
     profile: ProfileRecord | None = None
     prices: tuple[Price, ...] = ()
     execution: Execution | None = None
+    unfinished: bool = False
     schema_version: int = 2
 
     @property

@@ -63,11 +63,14 @@ class Skip:
         labels: as in `Trial`.
         reason: one sentence.
         remedy: what would enable it, or an empty string.
+        requested: whether it was requested by name and nothing else stands for it: a run that
+            skips it has not done what was requested.
     """
 
     labels: Mapping[str, str]
     reason: str
     remedy: str = ""
+    requested: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

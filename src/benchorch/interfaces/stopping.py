@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchorch.stats.family import Terms
 
 
 class Stopping(ABC):
@@ -36,6 +40,14 @@ class Stopping(ABC):
     @abstractmethod
     def alpha(self, reason: str) -> float:
         """The error rate at which comparisons keep 95 % after stopping for that reason."""
+
+    def table_terms(self, delta_ratio: float) -> Terms | None:
+        """The terms on which all candidates of one baseline are judged together.
+
+        None where each trial stops by itself, by `enough_processes`.
+        """
+        del delta_ratio
+        return None
 
     def planned_looks(self) -> tuple[int, ...]:
         """Counts of pairs at which comparisons are judged before the end; none where none are."""

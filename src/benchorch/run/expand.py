@@ -103,10 +103,10 @@ class _Drafts:
         trial = Trial(
             trial_id=self._identity(spec, setup), labels=_labels_of(cell, setup), spec=spec
         )
-        self._place(trial, setup, implied)
+        self._place(trial, setup, implied, requested=cell.is_named)
         return trial.trial_id if trial.trial_id in self.trials else ""
 
-    def _place(self, trial: Trial, setup: TrialSetup, implied: bool) -> None:
+    def _place(self, trial: Trial, setup: TrialSetup, implied: bool, *, requested: bool) -> None:
         twin = self.trials.get(trial.trial_id)
         if twin is None:
             reason = self._skip(trial, setup)
@@ -114,7 +114,7 @@ class _Drafts:
                 self.trials[trial.trial_id] = trial
                 self._implied.update({trial.trial_id} if implied else ())
             elif not implied:
-                self.skips.append(reason)
+                self.skips.append(replace(reason, requested=requested))
         elif not implied and trial.trial_id in self._implied:
             self._implied.discard(trial.trial_id)
             self.trials[trial.trial_id] = trial

@@ -27,7 +27,10 @@ from benchorch.run.expand import AUTO, SPEC_KEYS
 from benchorch.run.expand import plan as make_plan
 
 _SHARED_NODES = ("profiler", "executor", "store", "recorder", "pricing", "budget")
-SESSION_KEYS = (*_SHARED_NODES, "rebuild", "baseline", "control", "objective", "name", "keep_at")
+SESSION_KEYS = (
+    *(*_SHARED_NODES, "rebuild", "baseline", "control", "objective", "name", "keep_at"),
+    "profile",
+)
 NODES = (*SPEC_KEYS, *_SHARED_NODES)
 REBUILD = ("if_needed", "always", "never")
 
@@ -87,6 +90,11 @@ def _notes(session: ConfigNode, executor: Executor) -> Iterator[str]:
         yield (
             "each machine builds for itself, unless store.root is a disk that all of them mount; "
             "with store=s3 one builds for all (docs/cloud/cache.md)"
+        )
+    if not executor.measures_in_rounds():
+        yield (
+            "this executor measures the trials of a node one after the other, each until its own "
+            "verdict holds; executor=process measures in rounds (docs/measuring/measurement.md)"
         )
 
 
@@ -168,6 +176,8 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
     for key in SESSION_KEYS:
         if any(cell.config.get(key) != session[key] for cell in cells):
             yield f"{key}: is one for the whole command; it cannot be swept."
+    if not _is_word_or_words(session["profile"]):
+        yield f"profile: expected names of conversions, got {session['profile']!r}."
     yield from _place_problems(session["keep_at"])
     problems = Problems()
     store = problems.attempt(lambda: make(node_of(session, "store"), Store, "store"))
@@ -177,6 +187,11 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
     problems.attempt(lambda: budget_of(session))
     problems.attempt(lambda: make(node_of(session, "profiler"), Profiler, "profiler"))
     yield from problems.found
+
+
+def _is_word_or_words(value: Json) -> bool:
+    words = value if isinstance(value, list | tuple) else [value]
+    return all(isinstance(word, str) for word in words)
 
 
 def _place_problems(url: Json) -> Iterator[str]:

@@ -10,11 +10,9 @@ from benchorch.errors import check_options
 from benchorch.interfaces.stopping import Stopping
 from benchorch.stats import sequential_testing as schedule
 from benchorch.stats.between_processes import half_width_ratio
-from benchorch.stats.steady_state import stability
-from benchorch.units import s_to_ns
+from benchorch.stats.process_window import ProcessWindow
 
 LEAST_CALLS = 10
-GROWTH_RATIO = 1.25
 
 
 @final
@@ -78,16 +76,12 @@ class Precision(Stopping):
 
     def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
         """Whether one process has enough calls, tested at geometric counts only."""
-        blocks = len(durations_ns)
-        if blocks not in schedule.geometric(LEAST_CALLS, GROWTH_RATIO):
-            return False
-        elapsed_ns = sum(durations_ns)
-        if elapsed_ns >= s_to_ns(self.max_window_s):
-            return True
-        early = elapsed_ns < s_to_ns(self.min_window_s)
-        if early or blocks * calls_per_block < self.min_calls:
-            return False
-        return stability(durations_ns).start is not None
+        return ProcessWindow(
+            min_s=self.min_window_s,
+            min_calls=self.min_calls,
+            max_s=self.max_window_s,
+            least_blocks=LEAST_CALLS,
+        ).is_enough(durations_ns, calls_per_block)
 
     def enough_processes(
         self,

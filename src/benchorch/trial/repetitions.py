@@ -12,6 +12,7 @@ from typing import Protocol
 
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.measurement import Paired, ProcessRecord
+from benchorch.domain.result import TrialResult
 from benchorch.domain.verdict import Verdict
 from benchorch.host.reference_workload import disturbance
 from benchorch.stats.between_processes import primary_ns
@@ -80,12 +81,14 @@ class Repetitions:
             since the answer may take a second.
         measure: runs one process; raises StageFailed.
         say: called with what happens next.
+        earlier: what an interrupted run measured of the same trial, or None.
         turns: who decides when the next process runs; None for the trial's own stopping rule.
 
     Attributes:
         records: of each process so far, rejected ones included.
         parity: the verdict of the first one, or None before it.
         pairing: how the trial is paired with its baseline, and why not better, for people.
+        of_baseline: the baseline's own processes, back to back with the trial's, that count.
     """
 
     def __init__(
@@ -99,10 +102,12 @@ class Repetitions:
         tolerance_ratio: Callable[[], float | None],
         measure: Callable[[MeasureRequest], MeasureReply],
         say: Callable[[str], None],
+        earlier: TrialResult | None = None,
         turns: Turns | None = None,
     ) -> None:
-        self.records: list[ProcessRecord] = []
-        self.parity: Verdict | None = None
+        self.records: list[ProcessRecord] = list(earlier.processes) if earlier else []
+        self.parity: Verdict | None = earlier.parity if earlier else None
+        self.of_baseline: list[ProcessRecord] = []
         self._setup = setup
         self._trial = trial
         self._baseline = baseline
@@ -116,6 +121,13 @@ class Repetitions:
         self.pairing = "" if baseline is None else self._design
         # What is drawn is kept with each process; no two runs of a plan may draw the same.
         self._order = random.SystemRandom()
+        if earlier and earlier.pairing:
+            self._design, self.pairing = earlier.pairing.partition(":")[0], earlier.pairing
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether processes are compared with the baseline's."""
+        return self._design != NONE
 
     @property
     def valid(self) -> list[ProcessRecord]:
@@ -128,35 +140,48 @@ class Repetitions:
         Raises StageFailed where a process fails before it has measured the candidate.
         """
         while True:
-            self._say("")
-            self.records.append(self._judged(self._next()))
-            reason = self._enough(elapsed_s())
+            self.add()
+            reason = self.enough(elapsed_s())
             if reason:
                 return reason
 
-    def _enough(self, elapsed_s: float) -> str | None:
-        if self._turns is not None:
-            return self._turns.after(self.records[-1])
-        valid = self.valid
-        delta_ratio = self._setup.protocol.delta_ratio
+    def add(self) -> None:
+        """Run one more process; raises StageFailed where it measures nothing of the candidate."""
+        self._say("")
+        self.records.append(self._judged(self._next()))
         if self._design == ALTERNATED and self._setup.protocol.pairing == "auto":
-            side = interference_at_look(valid, delta_ratio)
+            side = interference_at_look(self.valid, self._setup.protocol.delta_ratio)
             if side:
                 self._fall_back(f"interleaving changed the {side}'s own speed")
+
+    def enough(self, elapsed_s: float) -> str | None:
+        """Why no process is added: by the stopping rule, or by whose turn it is; else None."""
+        if self._turns is not None:
+            return self._turns.after(self.records[-1]) if self.records else None
+        valid = self.valid
         return self._setup.stopping.enough_processes(
             [primary_ns(record) for record in valid],
             elapsed_s,
             self._log_ratios(valid),
-            delta_ratio,
+            self._setup.protocol.delta_ratio,
             self._candidates,
+        )
+
+    @property
+    def log_ratios(self) -> Sequence[float]:
+        """One for each pair of the current design so far."""
+        return [] if self._design == NONE else self._of_design(self.valid)
+
+    def _of_design(self, valid: Sequence[ProcessRecord]) -> list[float]:
+        return log_ratios(
+            [p for p in valid if p.paired is not None and p.paired.design == self._design]
         )
 
     def _log_ratios(self, valid: Sequence[ProcessRecord]) -> Sequence[float]:
         """Of the current design's pairs; before the first, a single one, which settles nothing."""
         if self._design == NONE or self._control:
             return ()
-        same = [p for p in valid if p.paired is not None and p.paired.design == self._design]
-        return log_ratios(same) or (0.0,)
+        return self._of_design(valid) or (0.0,)
 
     def _next(self) -> ProcessRecord:
         """The next process, back to back with one of the baseline's if that is the design."""
@@ -176,7 +201,10 @@ class Repetitions:
             theirs_from=other.steady_from or 0,
             candidate_first=candidate_first,
         )
-        return replace(record, paired=paired, disturbance=self._judged(other).disturbance)
+        judged = self._judged(other)
+        if not judged.disturbance:
+            self.of_baseline.append(judged)
+        return replace(record, paired=paired, disturbance=judged.disturbance)
 
     def _candidate_first(self) -> bool:
         pairs = [p.paired for p in self.valid if p.paired and p.paired.design == self._design]
