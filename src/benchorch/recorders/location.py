@@ -13,6 +13,9 @@ from urllib.parse import urlsplit
 from benchorch.domain.trial import ConfigNode
 
 SQLITE = "sqlite:///"
+ARN = "arn:"
+"""Of a tracking server that AWS manages, which MLflow reaches by AWS's plug-in."""
+
 VARIABLE = "BENCHORCH_TRACKING_URI"
 """Holds the URI with its password, which plans leave out; child processes inherit it."""
 
@@ -21,7 +24,12 @@ _URI = re.compile(r"[A-Za-z][\w+.\-]*://[^\s'\",\]}]+")
 
 def problem(uri: str) -> str | None:
     """Why this cannot be a tracker's URI, or None."""
-    if uri == "databricks" or (uri.partition("://")[0] and "://" in uri) or uri.startswith("file:"):
+    if (
+        uri == "databricks"
+        or uri.startswith(ARN)
+        or (uri.partition("://")[0] and "://" in uri)
+        or uri.startswith("file:")
+    ):
         return None
     return f"uri: {uri!r} has no scheme; write sqlite:///mlflow.db or http://{uri or 'host:5000'}"
 
