@@ -2,7 +2,7 @@
 
 provider "aws" {
   region                      = var.region
-  max_retries                 = var.endpoint_checks ? 10 : 1
+  max_retries                 = var.endpoint_checks ? 10 : 5
   s3_use_path_style           = !var.endpoint_checks
   skip_credentials_validation = !var.endpoint_checks
   skip_metadata_api_check     = !var.endpoint_checks
