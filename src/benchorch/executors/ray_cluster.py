@@ -24,6 +24,7 @@ from benchorch.executors.head_liveness import HeadLiveness, probe
 from benchorch.executors.nodes import exit_reason, last_line
 from benchorch.executors.scheduling.cluster_file import RESOURCE_PREFIX, NodeType
 from benchorch.executors.scheduling.cluster_status import LaunchStatus
+from benchorch.executors.scheduling.launch_log import LaunchLog, launch_log
 from benchorch.executors.simulated_fleet import LOOPBACK, SimulatedCluster, start_simulated_cluster
 from benchorch.interfaces.node_starts import NodeStarts
 
@@ -67,6 +68,7 @@ class RayAutoscaler:
         self._version = -1
         self._reported_s = time.monotonic()
         self._liveness = None if self._is_client() else _liveness(ray)
+        self._log = None if self._is_client() else _launch_log(ray)
 
     def is_alive(self) -> bool:
         """Whether the head responds; ExecutorError once it is gone. Ray checks ray:// itself."""
@@ -124,11 +126,18 @@ class RayAutoscaler:
         broken = silent_s > AUTOSCALER_SILENCE_S
         status = ClusterStatusParser.from_get_cluster_status_reply(reply, stats=Stats())
         failed = [launch.details for launch in status.failed_launches if launch.details]
+        refused = self._log.last_refusal() if self._log else ""
         return LaunchStatus(
             booting=Counter(node.ray_node_type_name for node in status.pending_nodes),
-            last_error=last_line(failed[-1]) if failed else "",
+            last_error=refused or (last_line(failed[-1]) if failed else ""),
             stopped=f"Ray's autoscaler has reported nothing for {silent_s:.0f} s" if broken else "",
         )
+
+
+def _launch_log(ray: Any) -> LaunchLog | None:
+    """The autoscaler's log; None where Ray does not name its folder."""
+    node = getattr(ray._private.worker.global_worker, "node", None)
+    return launch_log(Path(node.get_logs_dir_path())) if node else None
 
 
 def _liveness(ray: Any) -> HeadLiveness:

@@ -7,16 +7,10 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from support.aws_emulator.images import facts
 from support.aws_emulator.traffic import Call
 
 IMAGE = "ami-03cf127a"  # one of those that moto knows
-IMAGE_PARAMETERS = (
-    "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
-    "/aws/service/canonical/ubuntu/server/24.04/stable/current/arm64/hvm/ebs-gp3/ami-id",
-    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
-    "/aws/service/neuron/dlami/multi-framework/ubuntu-24.04/latest/image_id",
-)
-
 Answer = tuple[int, str, bytes]
 
 
@@ -117,34 +111,20 @@ _HANDLERS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, float]], Answe
 }
 
 
-def seed(account: str, region: str) -> None:
-    """Public parameters that name images, which moto has only for other systems."""
-    from moto.ssm.models import Parameter, ssm_backends
-
-    backend = ssm_backends[account][region]
-    for name in IMAGE_PARAMETERS:
-        backend._parameters[name].append(
-            Parameter(
-                account_id=account,
-                name=name,
-                value=IMAGE,
-                parameter_type="String",
-                description="",
-                allowed_pattern=None,
-                keyid=None,
-                last_modified_date=0.0,
-                version=1,
-                data_type="aws:ec2:image",
-            )
-        )
-
-
 def mend() -> None:
     """Make moto's models behave where no answer of its own could be replaced."""
     _tls_only_policies_let_loopback_pass()
     _rules_between_groups_keep_their_description()
     _templates_keep_their_own_tags()
-    _spots_role_has_its_name()
+    _service_roles_have_their_names()
+
+
+def _service_roles_have_their_names() -> None:
+    from moto.iam.models import SERVICE_NAME_CONVERSION
+
+    role = facts()["role.spot"].value
+    service = role["service"].partition(".")[0]
+    SERVICE_NAME_CONVERSION[service] = role["name"].removeprefix("AWSServiceRoleFor")
 
 
 def _tls_only_policies_let_loopback_pass() -> None:
@@ -161,12 +141,6 @@ def _tls_only_policies_let_loopback_pass() -> None:
         return plain(self, action, *asked, **more)
 
     IAMPolicyStatement.is_action_permitted = mended
-
-
-def _spots_role_has_its_name() -> None:
-    from moto.iam.models import SERVICE_NAME_CONVERSION
-
-    SERVICE_NAME_CONVERSION["spot"] = "EC2Spot"
 
 
 def _rules_between_groups_keep_their_description() -> None:

@@ -20,6 +20,7 @@ from support.machines.namespaces import CHECKOUT, Switch, listening_inside
 
 LOOK_S = 0.3
 AWS_PORT = 4566
+RAYLET_START_S = 180
 OBJECT_STORE_BYTES = 150_000_000
 PREFIX_LENGTH = 16  # of the stack's network
 _KEYS = json.dumps({"AccessKeyId": "emulated", "SecretAccessKey": "emulated", "Token": "emulated"})
@@ -184,6 +185,7 @@ class Hypervisor:
             "PYTHONDONTWRITEBYTECODE": "1",
             "BENCHORCH_REHEARSED": "1",
             "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": str(OBJECT_STORE_BYTES),
+            "RAY_raylet_start_wait_time_s": str(RAYLET_START_S),  # simulated nodes share two cores
         }
 
     def _fact(self, found: Any, path: str) -> str | None:

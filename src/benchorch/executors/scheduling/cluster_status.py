@@ -9,6 +9,22 @@ from typing import Protocol, final
 from benchorch.executors.scheduling.capacity import CapacityRules
 from benchorch.executors.scheduling.dispatcher import NoCapacity
 
+_OTHER_CAPACITY = "Ask for another size or market, raise executor.wait_s, or resume= later."
+_QUOTA = "Raise the account's quota: make provision-check names it with the command; then resume=."
+LAUNCH_REMEDIES: Mapping[str, str] = {
+    "InsufficientInstanceCapacity": _OTHER_CAPACITY,
+    "VcpuLimitExceeded": _QUOTA,
+    "MaxSpotInstanceCountExceeded": _QUOTA,
+    "UnauthorizedOperation": (
+        "The head's policy allows no such launch: make provision with this fleet, then resume=."
+    ),
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": (
+        "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com, then resume=; "
+        "or executor.market=on_demand."
+    ),
+}
+"""What to do about a launch that EC2 refuses, by its error code."""
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,5 +98,10 @@ def explain_no_capacity(
     return NoCapacity(
         failure="no_capacity",
         reason=f"No {kind} came ({markets}{failed}){error}",
-        remedy="Ask for another size or market, raise executor.wait_s, or resume= later.",
+        remedy=_launch_remedy(launches.last_error),
     )
+
+
+def _launch_remedy(error: str) -> str:
+    found = (remedy for code, remedy in LAUNCH_REMEDIES.items() if code in error)
+    return next(found, _OTHER_CAPACITY)
