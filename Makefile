@@ -13,7 +13,7 @@ TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help bench test test-slow test-gpu coverage check docs reference ui bench-overheads conversions \
-  install clean provision provision-check provision-plan status destroy test-terraform test-chaos rehearse
+  install clean provision provision-check provision-plan image status destroy test-terraform check-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
 help: ## this list
@@ -83,6 +83,9 @@ provision-check: $(VENV)/.installed ## is the AWS account ready for the stack? r
 provision-plan: $(VENV)/.installed ## what make provision would make; changes nothing
 	@$(VENV)/bin/python scripts/provision.py plan --name $(STACK) $(ARGS)
 
+image: $(VENV)/.installed ## bake an image for each kind of node, which then boots in a minute and a half
+	@$(VENV)/bin/python scripts/provision.py image --name $(STACK) $(ARGS)
+
 status: $(VENV)/.installed ## which EC2 machines run now
 	@$(VENV)/bin/python scripts/provision.py status --name $(STACK) $(ARGS)
 
@@ -93,6 +96,13 @@ test-terraform: ## the stack's own tests, without AWS; needs terraform
 	@cd infra/terraform && terraform init -backend=false -input=false \
 	  $(if $(BENCHORCH_TF_PLUGIN_DIR),-plugin-dir=$(BENCHORCH_TF_PLUGIN_DIR)) >/dev/null \
 	  && terraform test
+
+# CHECKOV and TFLINT name the programs; pip install checkov (in an environment of its own: it pins much).
+CHECKOV ?= checkov
+TFLINT ?= tflint
+
+check-terraform: ## checkov, tflint where installed, and validation with each AWS provider there is
+	@python3 scripts/check_terraform.py --checkov $(CHECKOV) --tflint $(TFLINT)
 
 rehearse: $(VENV)/.installed-dev ## provision, sweep, destroy on this machine without AWS; needs root, terraform
 	@$(VENV)/bin/python scripts/rehearse.py $(ARGS)
@@ -113,7 +123,7 @@ $(TORCH_STAMP): constraints.txt scripts/install_torch.py | $(VENV)/bin/python
 
 $(VENV)/.installed: $(TORCH_STAMP) pyproject.toml constraints.txt
 	@echo "Installing benchorch and the tested versions of what it needs ..."
-	@$(INSTALL) --editable .
+	@$(INSTALL) --editable . hatchling
 	@touch $@
 
 $(VENV)/.installed-dev: $(TORCH_STAMP) pyproject.toml constraints.txt

@@ -94,7 +94,7 @@ def _rehearse(place: Path, arguments: Sequence[str]) -> int:
     with rehearsing(place, variables, USD_PER_HOUR, say) as rehearsal:
         say("1 of 5  provision: Terraform creates the stack")
         rehearsal.provision()
-        made = rehearsal.left()["resources"]
+        made = rehearsal.made()
         say("2 of 5  the head starts Ray")
         rehearsal.head()
         say(f"3 of 5  sweep: benchorch {' '.join(arguments)}")

@@ -26,6 +26,7 @@ from benchorch.executors.scheduling.cluster_file import RESOURCE_PREFIX, NodeTyp
 from benchorch.executors.scheduling.cluster_status import LaunchStatus
 from benchorch.executors.scheduling.launch_log import LaunchLog, launch_log
 from benchorch.executors.simulated_fleet import LOOPBACK, SimulatedCluster, start_simulated_cluster
+from benchorch.interfaces.node_starts import NodeStarts
 
 logger = logging.getLogger(__name__)
 
@@ -58,8 +59,9 @@ LOCAL_OBJECT_STORE_BYTES = 100 * 2**20
 class RayAutoscaler:
     """What a Ray cluster reports of nodes that come and go."""
 
-    def __init__(self, ray: Any, *, launches: bool) -> None:
+    def __init__(self, ray: Any, *, launches: bool, starts: NodeStarts | None = None) -> None:
         self._ray = ray
+        self._starts = starts
         self._has_launches = launches
         self._requested_s = float("-inf")
         self._launches = LaunchStatus()
@@ -101,6 +103,9 @@ class RayAutoscaler:
         if self._has_launches and now_s - self._requested_s >= STATUS_S:
             self._requested_s = now_s
             self._launches = self._request(now_s)
+            if self._starts is not None:
+                failed = self._starts.failed()
+                self._launches = replace(self._launches, failed_starts=failed)
         return self._launches
 
     def _request(self, now_s: float) -> LaunchStatus:

@@ -16,7 +16,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial, node_of
 from benchorch.errors import ConfigError
-from benchorch.host.environment import is_installed
+from benchorch.host.environment import is_installed, on_node_with
 from benchorch.interfaces.executor import Executor
 from benchorch.models.callables import reference_problems
 from benchorch.models.parity_data import data_problems
@@ -123,6 +123,11 @@ class _Drafts:
                 reason=f"{setup.hardware.kind} cannot be simulated on this machine: {obstacle}",
                 remedy="executor=ec2 or executor=ray reaches a real one",
             )
+        with on_node_with(self._executor.packages(setup.hardware.kind)):
+            return self._lacking(trial, setup)
+
+    def _lacking(self, trial: Trial, setup: TrialSetup) -> Skip | None:
+        """Why the packages of its node do not suffice, or None."""
         missing = [name for name in setup.requires if not is_installed(name)]
         if missing:
             return Skip(

@@ -116,13 +116,15 @@ class Emulator:
         """Moto's answer; what it cannot do is refused for good, lest clients try for minutes."""
         told: list[Any] = []
         late_s = 0.0 if call.action == "RunInstances" else self.seen_after_s
-        with consistency.seen_after(late_s):
-            content = list(
-                self._moto(environ, lambda *parts: told.append(parts) or (lambda _: None))
-            )
-        if told[0][0].startswith(("500", "501")):
+        try:
+            with consistency.seen_after(late_s):
+                answer = self._moto(environ, lambda *parts: told.append(parts) or (lambda _: None))
+                content = list(answer)
+        except Exception:  # moto fails where AWS would refuse, e.g. at a group that is not there
+            told.append(("500",))
+        if told[-1][0].startswith(("500", "501")):
             return _refuse(call, Fault(call.name, code="InvalidAction"), start)
-        start(*told[0])
+        start(*told[-1])
         return content
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -55,6 +56,40 @@ def _tags_of_budget(request: Mapping[str, Any], _: Mapping[str, float]) -> Answe
     return _json({"ResourceTags": _budget_tags.get(request["ResourceARN"], [])})
 
 
+_actions: dict[str, dict[str, Any]] = {}
+
+
+def _create_action(request: Mapping[str, Any], _: Mapping[str, float]) -> Answer:
+    made = {name: value for name, value in request.items() if name != "ResourceTags"}
+    made |= {"ActionId": str(uuid.uuid4()), "Status": "STANDBY"}
+    _actions[made["ActionId"]] = made
+    budget = f"arn:aws:budgets::{made['AccountId']}:budget/{made['BudgetName']}"
+    _budget_tags[f"{budget}/action/{made['ActionId']}"] = request.get("ResourceTags", [])
+    told = {name: made[name] for name in ("AccountId", "BudgetName", "ActionId")}
+    return _json(told)
+
+
+def _describe_action(request: Mapping[str, Any], _: Mapping[str, float]) -> Answer:
+    action = _actions.get(request["ActionId"])
+    if action is None:
+        return _no_such("action")
+    told = {name: request[name] for name in ("AccountId", "BudgetName")}
+    return _json({**told, "Action": action})
+
+
+def _delete_action(request: Mapping[str, Any], _: Mapping[str, float]) -> Answer:
+    action = _actions.pop(request["ActionId"], None)
+    if action is None:
+        return _no_such("action")
+    told = {name: request[name] for name in ("AccountId", "BudgetName")}
+    return _json({**told, "Action": action})
+
+
+def _no_such(what: str) -> Answer:
+    told = {"__type": "NotFoundException", "message": f"no such {what}"}
+    return 404, "application/x-amz-json-1.1", json.dumps(told).encode()
+
+
 def _products(request: Mapping[str, Any], usd_per_hour: Mapping[str, float]) -> Answer:
     wanted = {entry["Field"]: entry["Value"] for entry in request.get("Filters", [])}
     usd = usd_per_hour.get(wanted.get("instanceType", ""))
@@ -67,6 +102,9 @@ def _products(request: Mapping[str, Any], usd_per_hour: Mapping[str, float]) -> 
 
 _HANDLERS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, float]], Answer]] = {
     "budgets:DescribeSubscribersForNotification": _subscribers,
+    "budgets:CreateBudgetAction": _create_action,
+    "budgets:DescribeBudgetAction": _describe_action,
+    "budgets:DeleteBudgetAction": _delete_action,
     "budgets:TagResource": _tag_budget,
     "budgets:ListTagsForResource": _tags_of_budget,
     "pricing:GetProducts": _products,

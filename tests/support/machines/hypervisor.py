@@ -23,6 +23,7 @@ AWS_PORT = 4566
 RAYLET_START_S = 180
 OBJECT_STORE_BYTES = 150_000_000
 PREFIX_LENGTH = 16  # of the stack's network
+_KEYS = json.dumps({"AccessKeyId": "emulated", "SecretAccessKey": "emulated", "Token": "emulated"})
 _GONE = ("shutting-down", "terminated", "stopping", "stopped")
 
 
@@ -182,6 +183,7 @@ class Hypervisor:
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{AWS_PORT}",
             "PYTHONPATH": str(CHECKOUT / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",
+            "BENCHORCH_REHEARSED": "1",
             "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": str(OBJECT_STORE_BYTES),
             "RAY_raylet_start_wait_time_s": str(RAYLET_START_S),  # simulated nodes share two cores
         }
@@ -193,6 +195,9 @@ class Hypervisor:
             "instance-id": found.id,
             "local-ipv4": found.private_ip,
             "instance-type": found.instance_type,
+            "ami-id": found.image_id,
+            "iam/security-credentials/": "role",
+            "iam/security-credentials/role": _KEYS,
             "instance-life-cycle": found.lifecycle or "on-demand",
             "placement/availability-zone": found.availability_zone,
         }

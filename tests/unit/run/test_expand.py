@@ -144,6 +144,27 @@ def test_a_missing_package_is_a_skip_that_says_what_to_install(composer, monkeyp
     assert skip.remedy == "pip install onnxruntime"
 
 
+class NodesWith(Everywhere):
+    """Whose nodes have these packages, whatever this machine has."""
+
+    def __init__(self, *packages: str) -> None:
+        super().__init__()
+        self.installed = packages
+
+    def packages(self, hardware_kind: str) -> tuple[str, ...]:
+        return self.installed
+
+
+def test_what_the_node_has_decides_and_not_what_the_planner_has(composer):
+    words = ["model=mlp", "hardware=g5", "conversion=tensorrt"]
+    gpu = NodesWith("torch", "transformers", "onnx", "onnxscript", "tensorrt")
+    found, _ = planned(composer, words, executor=gpu)
+    assert {trial.labels["conversion"] for trial in found.trials} == {"eager", "tensorrt"}
+    found, _ = planned(composer, words, executor=NodesWith("torch", "onnx", "onnxscript"))
+    assert "tensorrt" not in {trial.labels["conversion"] for trial in found.trials}
+    assert found.skips[0].reason == "needs tensorrt, which is not installed."
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

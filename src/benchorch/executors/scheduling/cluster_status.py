@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, final
 
@@ -35,11 +35,13 @@ class LaunchStatus:
         booting: nodes that were launched and have not joined, by the cluster file's node type.
         last_error: why the last failed launch failed, or an empty string.
         stopped: why nothing will be launched any more, or an empty string.
+        failed_starts: by hardware kind, each node that booted and could not join, and why.
     """
 
     booting: Mapping[str, int] = field(default_factory=dict)
     last_error: str = ""
     stopped: str = ""
+    failed_starts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class AutoscalerStatus(Protocol):
@@ -82,6 +84,13 @@ def explain_no_capacity(
             failure="no_node",
             reason=f"Nothing is launched: {launches.stopped}",
             remedy="See monitor.log and monitor.err in the head's Ray logs; then resume=.",
+        )
+    failures = launches.failed_starts.get(kind, ())
+    if failures:
+        return NoCapacity(
+            failure="no_node",
+            reason=f"{len(failures)} {kind} booted and could not start; {failures[-1]}",
+            remedy="The log's end is in starts/ of the stack's bucket. After a repair: resume=.",
         )
     markets = " and then ".join(str(each.placement.market) for each in rules.of(kind))
     failed = f", spot {fallbacks} time(s) in vain" if fallbacks else ""
