@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +17,15 @@ from support.policies import deployed
 from support.policies.evaluator import Request, decide, faults, missing
 from support.policies.requests import EC2, requests_of
 
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "provision_check.py"
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(missing() is not None, reason=f"SKIPPED: {missing()}"),
 ]
 NAME = "benchorch"
+CALLED_OTHERWISE: dict[str, str] = {}
+"""Calls whose permission has another name."""
 OWN, OTHER = {"ray-cluster-name": NAME, "benchorch:stack": NAME}, {"ray-cluster-name": "another"}
 MACHINE = f"{EC2}:instance/i-0123456789abcdef0"
 PROFILE = f"arn:aws:iam::{ACCOUNT}:instance-profile/{NAME}"
@@ -58,6 +64,15 @@ def launch(stack) -> Mapping[str, str]:
            for number, kind in enumerate(("instance", "volume", "network-interface"), start=1)},
         **marks,
     }  # fmt: skip
+
+
+def simulated() -> Sequence[str]:
+    spec = importlib.util.spec_from_file_location("provision_check", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.actions()
 
 
 def tagged(tags: Mapping[str, str], **more: str) -> dict[str, str]:
@@ -263,3 +278,11 @@ def test_only_its_own_service_may_assume_a_role(role, service, account, decision
     )
     [decided] = decide([request])
     assert decided.decision == decision, decided.why
+
+
+def test_whoever_provisions_is_examined_for_every_call_that_provisioning_makes(stack):
+    """`make provision-check` simulates these actions; S3's are methods here."""
+    called = {name for name in stack.emulator.traffic.counts if not name.startswith("s3:")}
+    named = {CALLED_OTHERWISE.get(name, name) for name in called}
+    assert len(named) > 60
+    assert not named - set(simulated())

@@ -278,7 +278,7 @@ def test_destroying_what_is_not_there_changes_nothing_and_says_where_it_looked(s
 
 def test_a_stack_in_another_region_is_found_and_ended_without_being_told_where(stack):
     """What `make destroy STACK=euro` used to orphan, saying that nothing was left."""
-    from support.aws_emulator import shim
+    from support.aws_emulator import images
 
     images.seed("123456789012", "eu-west-1")
     words = ("--name", "euro")
