@@ -69,13 +69,12 @@ bench-overheads: $(VENV)/.installed-dev ## what benchorch itself costs, as ratio
 conversions: $(VENV)/.installed ## every conversion on small models, into docs/reference/conversions-table.md; about an hour, again for what is left
 	@$(VENV)/bin/python scripts/write_conversions.py
 
-# STACK names the stack; ARGS are further words for scripts/provision.py, e.g. ARGS="--var most_zones=2".
+# STACK names the stack; ARGS are further words for scripts/provision.py, e.g. ARGS="--var ttl_minutes=60".
 STACK ?= benchorch
 ARGS ?=
 
 provision: $(VENV)/.installed ## make the EC2 stack (asks first); ARGS='--var fleet={"g5.xlarge"=1}'
-	@$(VENV)/bin/python scripts/provision_check.py --name $(STACK) $(ARGS)
-	@$(VENV)/bin/python scripts/provision.py apply --name $(STACK) $(ARGS)
+	@$(VENV)/bin/python scripts/provision.py apply --check --name $(STACK) $(ARGS)
 
 provision-check: $(VENV)/.installed ## is the AWS account ready for the stack? read-only, in seconds; ARGS=--json
 	@$(VENV)/bin/python scripts/provision_check.py --name $(STACK) $(ARGS)

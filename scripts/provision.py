@@ -22,6 +22,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import provision_check
 import stack_bill
 import stack_build
 import stack_home
@@ -81,6 +82,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="where destroy downloads the runs that only the stack's bucket has",
     )
+    parser.add_argument(
+        "--check", action="store_true", help="examine the account before anything is made"
+    )
     parser.add_argument("--yes", action="store_true", help="no confirmation before changes")
     return parser
 
@@ -95,6 +99,12 @@ def _plan(options: argparse.Namespace, home: Home, settings: Settings | None) ->
 
 def _apply(options: argparse.Namespace, home: Home, settings: Settings | None) -> int:
     wanted = _wanted(options, settings)
+    if options.check:
+        variables = {**wanted.variables, "region": wanted.region}
+        given = [word for pair in variables.items() for word in ("--var", "=".join(pair))]
+        code = provision_check.main(["--name", options.name, *given])
+        if code:
+            return code
     _make_service_roles()
     home = stack_home.make_home(home, wanted.region)
     home.remember(options.name, wanted)

@@ -9,6 +9,7 @@ import numpy as np
 
 from benchorch.domain.estimate import Estimate
 from benchorch.results.compare import gate
+from benchorch.results.compare.duels import Level, Meeting, Terms, judge
 from benchorch.results.compare.machine_change import (
     reference_change,
     reference_floor_change,
@@ -23,7 +24,7 @@ from benchorch.stats.between_processes import over_processes
 from benchorch.stats.moderated_variance import usual_spread
 from benchorch.stats.modes import levels
 from benchorch.stats.steady_state import stability
-from statistics_corpus.adapter import Array, Gate, Interval, Ratio, Run, Session, Trial
+from statistics_corpus.adapter import Array, Flags, Gate, Interval, Ratio, Run, Session, Trial
 from support.simulated_samples import process
 
 Series = Sequence[Array]
@@ -79,6 +80,21 @@ class Estimators:
         more = math.inf if found.state == "unclear" else None
         if found.processes_needed:
             more = found.processes_needed - len(old.medians)
+        return Gate(STATES[found.state], more)
+
+    def duel(self, pairs: Array, floors: Array, first: Flags, limit: float) -> Gate:
+        meetings = [
+            Meeting(
+                new=Level(median=pair[0], floor=floor[0]),
+                old=Level(median=pair[1], floor=floor[1]),
+                new_first=bool(ahead),
+            )
+            for pair, floor, ahead in zip(pairs.tolist(), floors.tolist(), first, strict=True)
+        ]
+        found = judge("trial", meetings, Terms(limit_ratio=limit, delta_ratio=0.01, trials=1))
+        more = math.inf if found.state == "unclear" else None
+        if found.processes_needed:
+            more = found.processes_needed - len(meetings)
         return Gate(STATES[found.state], more)
 
     def response_quantile(self, runs: Sequence[Run], q: float) -> Interval | None:

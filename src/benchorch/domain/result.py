@@ -120,7 +120,7 @@ class EnergyRecord:
     source: str = ""
     idle_w: float | None = None
     windows: tuple[EnergyWindow, ...] = ()
-    items_per_call: int = 1
+    items_per_call: float = 1
     unavailable: str = ""
 
 

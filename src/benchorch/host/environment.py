@@ -150,11 +150,16 @@ def release(version: str) -> str:
     return _DEVICE_TAG.sub("", version)
 
 
+WITHOUT_HOOKS = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
+"""Options of git that run neither a repository's hooks nor a program that watches its files."""
+
+
 def git_revision(path: Path) -> str | None:
     """The commit checked out at a path, ``-dirty`` if files differ from it; None outside git."""
     import subprocess
 
-    command = ["git", "-C", str(path), "describe", "--always", "--dirty", "--abbrev=40"]
+    words = ("describe", "--always", "--dirty", "--abbrev=40")
+    command = ["git", "-C", str(path), *WITHOUT_HOOKS, *words]
     try:
         answer = subprocess.run(
             [*command, "--exclude=*"],  # no tag names: the commit alone

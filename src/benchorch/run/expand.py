@@ -201,7 +201,9 @@ def _only_used_symbols(spec: ConfigNode, setup: TrialSetup) -> dict[str, Json]:
     used = {symbol for tensor in setup.model.specs() for symbol in tensor.symbols}
     workload = node_of(spec, "workload")
     kept = {k: v for k, v in workload.items() if k in used or k in NOT_SYMBOLS}
-    dynamic = [symbol for symbol in setup.workload.dynamic if symbol in used]
+    sizes = setup.workload.sizes
+    left = [symbol for symbol in setup.workload.dynamic if symbol in used]
+    dynamic: Json = {symbol: list(sizes[symbol]) for symbol in left} if sizes else list(left)
     return {**spec, "workload": {**kept, "dynamic": dynamic}}
 
 

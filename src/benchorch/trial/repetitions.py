@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.measurement import Paired, ProcessRecord
@@ -40,6 +41,20 @@ def best_design(setup: TrialSetup, baseline: Baseline | None, threads: int) -> s
     return ALTERNATED if possible and requested != ADJACENT else ADJACENT
 
 
+class Turns(Protocol):
+    """Takes the place of the stopping rule where another trial's processes run in between.
+
+    Attributes:
+        cpus: the processors of the next process; empty to choose.
+    """
+
+    cpus: tuple[int, ...]
+
+    def after(self, process: ProcessRecord) -> str | None:
+        """The reason to stop after this process; None, once it is the trial's turn again."""
+        ...
+
+
 class Repetitions:
     """Fresh processes of one trial, one after the other.
 
@@ -51,6 +66,7 @@ class Repetitions:
             the answer may take a second.
         measure: runs one process; raises StageFailed.
         say: called with what happens next.
+        turns: who decides when the next process runs; None for the trial's own stopping rule.
 
     Attributes:
         records: of each process so far, rejected ones included.
@@ -67,6 +83,7 @@ class Repetitions:
         tolerance_ratio: Callable[[], float | None],
         measure: Callable[[MeasureRequest], MeasureReply],
         say: Callable[[str], None],
+        turns: Turns | None = None,
     ) -> None:
         self.records: list[ProcessRecord] = []
         self.parity: Verdict | None = None
@@ -76,6 +93,7 @@ class Repetitions:
         self._tolerance_ratio = tolerance_ratio
         self._measure = measure
         self._say = say
+        self._turns = turns
         self._design = best_design(setup, baseline, trial.threads)
         self.pairing = "" if baseline is None else self._design
         # What is drawn is kept with each process; no two runs of a plan may draw the same.
@@ -99,6 +117,8 @@ class Repetitions:
                 return reason
 
     def _enough(self, elapsed_s: float) -> str | None:
+        if self._turns is not None:
+            return self._turns.after(self.records[-1])
         valid = self.valid
         delta_ratio = self._setup.protocol.delta_ratio
         if self._design == ALTERNATED and self._setup.protocol.pairing == "auto":
@@ -150,13 +170,14 @@ class Repetitions:
     ) -> ProcessRecord:
         """A process of the trial itself, interleaved with the baseline if that is the design."""
         interleaved = self._baseline is not None and self._design == ALTERNATED
+        assigned = self._turns.cpus if self._turns else ()
         request = MeasureRequest(
             trial=self._trial,
             verify=self.parity is None,
             baseline=self._baseline if interleaved else None,
             candidate_first=candidate_first,
             seed=self._order.getrandbits(32) if interleaved else 0,
-            cpus=beside.conditions.cpus if beside else (),
+            cpus=beside.conditions.cpus if beside else assigned,
         )
         try:
             reply = self._measure(request)

@@ -32,7 +32,7 @@ from benchorch.trial import stages
 from benchorch.trial.build import find
 from benchorch.trial.execution import execution_of
 from benchorch.trial.profile_stage import profiled
-from benchorch.trial.repetitions import Repetitions
+from benchorch.trial.repetitions import Repetitions, Turns
 from benchorch.trial.stage_runner import LOG, StageRunner
 from benchorch.trial.stages import (
     Baseline,
@@ -48,10 +48,20 @@ __all__ = ["LOG", "run_trial"]
 
 
 def run_trial(
-    trial: Trial, *, session: Session, attempt: int, isolated: bool, emit: Emit
+    trial: Trial,
+    *,
+    session: Session,
+    attempt: int,
+    isolated: bool,
+    emit: Emit,
+    turns: Turns | None = None,
 ) -> TrialResult:
-    """The result of a trial; never raises for the trial's own faults."""
-    run = _TrialRun(trial, session, isolated=isolated, emit=emit)
+    """The result of a trial; never raises for the trial's own faults.
+
+    Args:
+        turns: who decides when its next process runs; None for its own stopping rule.
+    """
+    run = _TrialRun(trial, session, isolated=isolated, emit=emit, turns=turns)
     failure = run.attempt()
     return replace(run.result(), attempt=attempt, failure=failure, outcome=_outcome(failure))
 
@@ -59,11 +69,20 @@ def run_trial(
 class _TrialRun:
     """One trial on its way; whatever happens, what it found so far is kept."""
 
-    def __init__(self, trial: Trial, session: Session, *, isolated: bool, emit: Emit) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        session: Session,
+        *,
+        isolated: bool,
+        emit: Emit,
+        turns: Turns | None,
+    ) -> None:
         self._trial = trial
         self._session = session
         self._isolated = isolated
         self._emit = emit
+        self._turns = turns
         self._stages = StageRunner(trial, session, isolated=isolated, on_message=self._say)
         self._store = make(session.store, Store, "store")
         self._started_at = _now()
@@ -143,6 +162,7 @@ class _TrialRun:
             tolerance_ratio=lambda: self._tolerance_ratio(setup.protocol),
             measure=self._measure,
             say=lambda message: self._say("measure", message),
+            turns=self._turns,
         )
         self._stop_reason = self._repetitions.run(lambda: self._stages.stages_s["measure"])
         self._execution = execution_of(setup, self._repetitions.records[-1].facts)

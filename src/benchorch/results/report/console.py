@@ -14,7 +14,9 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Plan, Trial
 from benchorch.formatting import plural
+from benchorch.journal import certificates
 from benchorch.journal.run_directory import PLAN, RESULTS, TABLE
+from benchorch.results.compare.detectable import summary
 from benchorch.results.report.overview import (
     alike_failures,
     alike_skips,
@@ -155,6 +157,14 @@ class ConsoleReport:
         self._notes(summaries, directory)
         self._conclusions(plan, results, summaries, directory)
         self._failures(results, directory)
+        self._calibration(results)
+
+    def _calibration(self, results: Mapping[str, TrialResult]) -> None:
+        """Print what this machine can tell, where that was calibrated and it measured any."""
+        found = certificates.kept()
+        places = [one.environment for one in results.values()]
+        if found and any(found.is_of(p.get("host"), p.get("cpu_model")) for p in places):
+            self.text(f"\nmachine   {summary(found)}")
 
     def _notes(self, summaries: Mapping[str, Summary], directory: Path) -> None:
         warnings = list(warnings_of(summaries).items())
