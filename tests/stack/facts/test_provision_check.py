@@ -57,7 +57,7 @@ def test_an_account_that_is_ready_has_a_table_and_exit_code_0(aws: Emulator) -> 
 
 def test_an_account_that_is_not_has_exit_code_1_and_json_says_why(aws: Emulator) -> None:
     aws.account.quotas_vcpus["L-3819A6DF"] = 0
-    done = run(aws.environment(), "--json", "--name", "lab", "--yes")
+    done = run(aws.environment(), "--json", "--name", "lab")
     told = json.loads(done.stdout)
     assert (done.returncode, told["ready"]) == (1, False)
     [failed] = [one for one in told["findings"] if one["state"] == "failed"]
