@@ -131,6 +131,7 @@ class TrialResult:
     Attributes:
         processes: every process, those that do not count included; `valid` has those that do.
         stop_alpha: error rate at which intervals hold in spite of how the trial was stopped.
+        stop_looks: counts of pairs at which its comparison was judged meanwhile; empty for none.
         delta_ratio: differences up to this share are of no practical importance.
         grade: noise level of the node: ``A``, ``B``, ``C`` or empty where it was not measured.
         pairing: how it was compared, or why it was not, in one phrase; empty for a baseline.
@@ -157,6 +158,7 @@ class TrialResult:
     started_at: str = ""
     ended_at: str = ""
     stop_alpha: float = 0.05
+    stop_looks: tuple[int, ...] = ()
     delta_ratio: float = 0.01
     grade: str = ""
     pairing: str = ""

@@ -20,6 +20,7 @@ class Stopping(ABC):
         elapsed_s: float,
         log_ratios: Sequence[float] = (),
         delta_ratio: float = 0.01,
+        candidates: int = 1,
     ) -> str | None:
         """Reason to stop, e.g. ``converged``; None while a further process is needed.
 
@@ -29,8 +30,13 @@ class Stopping(ABC):
             log_ratios: one logarithm of baseline's over candidate's time for each process that
                 was paired; empty where nothing is compared.
             delta_ratio: differences up to this share need not be told apart.
+            candidates: how many are compared with the same baseline, this one among them.
         """
 
     @abstractmethod
     def alpha(self, reason: str) -> float:
         """The error rate at which comparisons keep 95 % after stopping for that reason."""
+
+    def planned_looks(self) -> tuple[int, ...]:
+        """Counts of pairs at which comparisons are judged before the end; none where none are."""
+        return ()

@@ -23,11 +23,11 @@ from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.store import Store
 from benchorch.recorders import location
 from benchorch.results.pricing.sweep_cost import budget_of, pricing_of, snapshot
-from benchorch.run.expand import SPEC_KEYS
+from benchorch.run.expand import AUTO, SPEC_KEYS
 from benchorch.run.expand import plan as make_plan
 
 _SHARED_NODES = ("profiler", "executor", "store", "recorder", "pricing", "budget")
-SESSION_KEYS = (*_SHARED_NODES, "rebuild", "baseline", "objective", "name", "keep_at")
+SESSION_KEYS = (*_SHARED_NODES, "rebuild", "baseline", "control", "objective", "name", "keep_at")
 NODES = (*SPEC_KEYS, *_SHARED_NODES)
 REBUILD = ("if_needed", "always", "never")
 
@@ -67,6 +67,7 @@ def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -
             name=str(session["name"]),
             session=_stored(session),
             baseline=_baseline(session, composer),
+            control=_control(session),
         )
     )
     problems.stop()
@@ -144,10 +145,18 @@ def _baseline(session: ConfigNode, composer: Composer) -> tuple[str, ConfigNode]
     return (name, composer.option("conversion", name)) if isinstance(name, str) else None
 
 
+def _control(session: ConfigNode) -> bool | str:
+    """Plans from before it have none; a value that makes no sense is reported by itself."""
+    asked = session.get("control")
+    return asked if isinstance(asked, bool) else AUTO
+
+
 def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Iterator[str]:
     for key in ("name", "baseline"):
         if not isinstance(session[key], str) and not (key == "baseline" and session[key] is None):
             yield f"{key}: expected text, got {session[key]!r}."
+    if session["control"] not in (AUTO, True, False):
+        yield f"control: expected auto, true or false, got {session['control']!r}."
     if session["rebuild"] not in REBUILD:
         yield f"rebuild: expected one of {', '.join(REBUILD)}, got {session['rebuild']!r}."
     if session["objective"] not in METRICS:

@@ -55,15 +55,29 @@ class Turns(Protocol):
         ...
 
 
+def next_side(firsts: Sequence[bool], order: random.Random) -> bool:
+    """Whether the candidate comes first in the next pair.
+
+    Drawn in blocks of two: of the pairs that count, both orders are equally many.
+
+    Args:
+        firsts: whether it came first in each pair so far.
+    """
+    ahead = 2 * sum(firsts) - len(firsts)
+    return ahead < 0 if ahead else order.random() < 0.5
+
+
 class Repetitions:
     """Fresh processes of one trial, one after the other.
 
     Args:
         setup, trial: the candidate's own.
         baseline: its baseline, or None where it is not paired.
-        tolerance_ratio: how much slower than at its best the reference workload may be around a
-            process that counts, or None where none runs; called after the first process, since
-            the answer may take a second.
+        candidates: how many are compared with the same baseline.
+        control: whether `baseline` is the trial itself: its pairs ask for no further process.
+        tolerance_ratio: how much slower than before the trial the reference workload may be
+            around a process that counts, or None where none runs; called after the first process,
+            since the answer may take a second.
         measure: runs one process; raises StageFailed.
         say: called with what happens next.
         turns: who decides when the next process runs; None for the trial's own stopping rule.
@@ -80,6 +94,8 @@ class Repetitions:
         trial: BuiltTrial,
         baseline: Baseline | None,
         *,
+        candidates: int = 1,
+        control: bool = False,
         tolerance_ratio: Callable[[], float | None],
         measure: Callable[[MeasureRequest], MeasureReply],
         say: Callable[[str], None],
@@ -90,6 +106,8 @@ class Repetitions:
         self._setup = setup
         self._trial = trial
         self._baseline = baseline
+        self._candidates = candidates
+        self._control = control
         self._tolerance_ratio = tolerance_ratio
         self._measure = measure
         self._say = say
@@ -130,11 +148,12 @@ class Repetitions:
             elapsed_s,
             self._log_ratios(valid),
             delta_ratio,
+            self._candidates,
         )
 
     def _log_ratios(self, valid: Sequence[ProcessRecord]) -> Sequence[float]:
         """Of the current design's pairs; before the first, a single one, which settles nothing."""
-        if self._design == NONE:
+        if self._design == NONE or self._control:
             return ()
         same = [p for p in valid if p.paired is not None and p.paired.design == self._design]
         return log_ratios(same) or (0.0,)
@@ -160,10 +179,8 @@ class Repetitions:
         return replace(record, paired=paired, disturbance=self._judged(other).disturbance)
 
     def _candidate_first(self) -> bool:
-        """Drawn in blocks of two: of the pairs that count, both orders are equally many."""
         pairs = [p.paired for p in self.valid if p.paired and p.paired.design == self._design]
-        ahead = sum(1 if pair.candidate_first else -1 for pair in pairs)
-        return ahead < 0 if ahead else self._order.random() < 0.5
+        return next_side([bool(pair.candidate_first) for pair in pairs], self._order)
 
     def _run_candidate(
         self, candidate_first: bool, beside: ProcessRecord | None = None
@@ -214,11 +231,6 @@ class Repetitions:
         left = self._setup.protocol.repeats - (len(self.records) - len(self.valid))
         if tolerance is None or before is None or after is None or left <= 0:
             return record
-        times = [before, after]
-        for other in self.records:
-            times += filter(None, _reference_workload_ns(other))
-        return replace(record, disturbance=disturbance(before, after, min(times), tolerance))
-
-
-def _reference_workload_ns(record: ProcessRecord) -> tuple[float | None, float | None]:
-    return record.conditions.canary_before_ns, record.conditions.canary_after_ns
+        first = (other.conditions.canary_before_ns for other in (*self.records, record))
+        fixed = next(filter(None, first))
+        return replace(record, disturbance=disturbance(before, after, fixed, tolerance))

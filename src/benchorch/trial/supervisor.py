@@ -92,6 +92,7 @@ class _TrialRun:
         self._pairing = ""
         self._stop_reason = ""
         self._stop_alpha = 0.05
+        self._stop_looks: tuple[int, ...] = ()
         self._delta_ratio = Protocol().delta_ratio
         self._grade = ""
         self._energy: EnergyRecord | None = None
@@ -126,6 +127,7 @@ class _TrialRun:
             started_at=self._started_at,
             ended_at=_now(),
             stop_alpha=self._stop_alpha,
+            stop_looks=self._stop_looks,
             delta_ratio=self._delta_ratio,
             grade=self._grade,
             pairing=self._pairing or (repetitions.pairing if repetitions else ""),
@@ -159,6 +161,8 @@ class _TrialRun:
             setup,
             built,
             self._baseline(built, name),
+            candidates=trial.candidates,
+            control=trial.control,
             tolerance_ratio=lambda: self._tolerance_ratio(setup.protocol),
             measure=self._measure,
             say=lambda message: self._say("measure", message),
@@ -167,6 +171,7 @@ class _TrialRun:
         self._stop_reason = self._repetitions.run(lambda: self._stages.stages_s["measure"])
         self._execution = execution_of(setup, self._repetitions.records[-1].facts)
         self._stop_alpha = setup.stopping.alpha(self._stop_reason)
+        self._stop_looks = setup.stopping.planned_looks()
         if setup.protocol.energy_windows:
             self._energy = self._measure_energy(built)
         if self._session.profiler:
@@ -206,7 +211,12 @@ class _TrialRun:
         )
 
     def _baseline(self, candidate: BuiltTrial, name: str) -> Baseline | None:
-        """The baseline, built; None where there is none, or where it cannot be built."""
+        """The baseline, built; None where there is none, or where it cannot be built.
+
+        A control's is itself.
+        """
+        if self._trial.control:
+            return Baseline(trial_id=self._trial.trial_id, trial=candidate)
         conversion = self._trial.baseline_conversion
         if conversion is None or self._trial.baseline_id is None:
             return None

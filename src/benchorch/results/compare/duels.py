@@ -19,7 +19,7 @@ from benchorch.results.compare.verdicts import (
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.median_of_pairs import median_of_pairs
 from benchorch.stats.pairs import ADJACENT, Pair
-from benchorch.stats.position_effect import order_effect
+from benchorch.stats.position_effect import effect_of_order
 from benchorch.stats.ratio_test import compare_pairs
 from benchorch.stats.sequential_testing import look_alpha
 from benchorch.units import NS_PER_MS
@@ -117,7 +117,7 @@ def position(meetings: Sequence[Meeting]) -> Estimate | None:
         ]
         for order in (True, False)
     )
-    return order_effect(ahead, behind)
+    return effect_of_order(ahead, behind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -263,7 +263,8 @@ def _wide(result: TrialResult, metrics: Mapping[str, Estimate]) -> Iterator[str]
         return
     reach = math.sqrt(primary.high / primary.low) - 1
     if result.stop_reason == "budget_exhausted":
-        undecided = reach <= _KNOWN_RATIO and bool(pairs(result.valid))
+        is_compared = result.baseline_id is not None and bool(pairs(result.valid))
+        undecided = reach <= _KNOWN_RATIO and is_compared
         what = "comparison was decided" if undecided else "target was met"
         yield (
             f"The budget ended before the {what}; the median is known to within "
