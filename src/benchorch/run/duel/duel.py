@@ -101,7 +101,7 @@ def prepared(plan: Plan, side: Side, store: Path) -> None:
 def alone(trials: Sequence[Trial]) -> tuple[Trial, ...]:
     """Trials that are not paired with a baseline: their counterpart is the other version."""
     return tuple(
-        replace(one, baseline_id=None, baseline_conversion=None, control=False) for one in trials
+        replace(one, baseline_id=None, baseline_conversion=None, is_control=False) for one in trials
     )
 
 
