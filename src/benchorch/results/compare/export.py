@@ -38,7 +38,6 @@ FORMAT = "benchorch run"
 SCHEMA_VERSION = 1
 # Down to here one line a key, below it one line in all: an estimate is a line of a diff.
 _INDENTED_LEVELS = 4
-_OF_A_TRIAL = ("trial_id", "labels", "baseline_id", "baseline_conversion")
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError)
 
 
@@ -157,8 +156,7 @@ def _run(data: ConfigNode, reference: str) -> StoredRun:
 
 def _stored(node: ConfigNode, common: Mapping[str, ConfigNode], plan_id: str) -> StoredTrial:
     spec = {**common["spec"], **cast(ConfigNode, node["spec"])}
-    # Summaries lie flat beside it, and have a `control` of their own.
-    trial = decode(Trial, {**{key: node[key] for key in _OF_A_TRIAL}, "spec": spec})
+    trial = decode(Trial, {**node, "spec": spec})
     if node["result"] is None:
         return StoredTrial(plan_id=plan_id, trial=trial)
     own = cast(ConfigNode, node["environment"])
