@@ -2,10 +2,9 @@
 
     python scripts/provision_check.py [--name NAME] [--var KEY=VALUE] [--json]
 
-Takes the arguments of scripts/provision.py, so that `make provision` can begin with it. Exit code
-0: ready, perhaps with warnings; 1: the stack would not work; 2: nothing was examined, because AWS
-did not accept the credentials or an argument is invalid. It compares the account with
-infra/facts.yaml.
+Exit code 0: ready, perhaps with warnings; 1: the stack would not work; 2: nothing was examined,
+because AWS did not accept the credentials or an argument is invalid. It compares the account with
+infra/facts.yaml. `make provision` begins with it, with the variables that the stack was made with.
 """
 
 from __future__ import annotations
@@ -49,11 +48,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--name", default="benchorch", help="of the stack")
     parser.add_argument("--var", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--json", action="store_true", help="one object instead of a table")
-    options, others = parser.parse_known_args(words)
-    for word in others:  # those of scripts/provision.py pass through
-        if word not in ("--yes", "--results") and word.startswith("-"):
-            parser.error(f"unrecognized argument: {word}")
-    return options
+    return parser.parse_args(words)
 
 
 def _examine(options: argparse.Namespace) -> int:

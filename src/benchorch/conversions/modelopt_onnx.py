@@ -122,7 +122,11 @@ class ModelOptOnnx(FileStep):
             "fp8": export.FP8QuantExporter,
             "nvfp4": export.NVFP4QuantExporter,
         }
-        return exporters[self.precision].process_model(graph)
+        made = exporters[self.precision].process_model(graph)
+        for node in made.graph.node:
+            if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+                node.domain = ""  # FP8's keep the domain of the plug-ins that they were
+        return made
 
     def _check(self, graph: Any) -> None:
         kinds = {node.op_type for node in graph.graph.node}

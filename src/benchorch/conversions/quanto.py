@@ -112,12 +112,12 @@ class Quanto(StateStep):
 
             layers = json.loads((source / LAYERS_FILE).read_text())
             state = load_file(source / STATE_FILE)
+            _take_unpacking(source)  # before anything calls it
             requantize(module, state, layers)
             _check_complete(module, state)
             for name, layer in _qmodules(module).items():
                 if layer.activation_qtype is not None and not layers[name]["rounds_output"]:
                     layer.disable_output_quantization()
-            _take_unpacking(source)
         return _tracked(module) if self.weights in _PACKED else module
 
     def _quantise(self, module: torch.nn.Module, request: BuildRequest) -> None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import final
 
@@ -29,10 +28,13 @@ class Outputs:
         tensors: dotted path of each tensor, ``past.0.1``; empty where it is all that is returned.
         constants: value of everything else by its path, as it was when it was traced; None also
             where it depends on an open size.
+        operators: those of the program by dtype, and how many of them are casts; what a compiler
+            makes of a program keeps its dtypes.
     """
 
     tensors: tuple[str, ...]
     constants: Mapping[str, Json] = field(default_factory=dict)
+    operators: Mapping[str, Json] = field(default_factory=dict)
 
     def file_names(self, taken: Sequence[str] = ()) -> list[str]:
         """Unique names for a file's outputs; empty where the model names none of them.
@@ -69,17 +71,21 @@ def read_outputs(directory: Path) -> Outputs | None:
 
 def carry_outputs(source: Path | None, directory: Path) -> None:
     """Give a step's files what was known of the files that it made them from."""
-    if source is not None and (source / OUTPUTS_FILE).exists():
-        shutil.copyfile(source / OUTPUTS_FILE, directory / OUTPUTS_FILE)
+    before = read_outputs(source) if source is not None else None
+    if before is not None:
+        own = read_outputs(directory)
+        operators = own.operators if own is not None else before.operators
+        write_outputs(replace(before, operators=operators), directory)
 
 
 def output_facts(sources: Mapping[Format, Path]) -> dict[str, Json]:
-    """Names and constants of the outputs of what runs, whatever runs it."""
+    """Names and constants of the outputs of what runs, and the program's operators."""
     found = next(filter(None, map(read_outputs, reversed(list(sources.values())))), None)
     if found is None:
         return {}
     constants: dict[str, Json] = dict(found.constants)
     return {
+        **found.operators,
         **({"outputs": list(found.tensors)} if any(found.tensors) else {}),
         **({"constant_outputs": constants} if constants else {}),
     }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.codec import Json
 from benchorch.frameworks.program_outputs import Outputs, dotted, write_outputs
+from benchorch.frameworks.torch_operators import program_operators
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +44,8 @@ def save_program(program: torch.export.ExportedProgram, directory: Path) -> None
     """
     import torch
 
-    write_outputs(return_tensors(program), directory)
+    outputs = return_tensors(program)
+    write_outputs(replace(outputs, operators=program_operators(program)), directory)
     torch.export.save(program, directory / PROGRAM_FILE)
 
 

@@ -24,6 +24,8 @@ Call = Callable[[], object]
 # most 0.1 % of either. No longer: longer blocks average interruptions in.
 READS_PER_BLOCK = 1000
 SIZING_BLOCKS = 5
+# One block that lasts so many times longer than it must needs no others beside it.
+PLAINLY_LONG = 100
 MOST_GROWTH = 10
 
 # A device must not fall behind the time at which it is asked whether to go on.
@@ -251,6 +253,8 @@ def _all_last(series: Series, least_ns: float) -> bool:
         series.add_block()
         if series.durations_ns[-1] < least_ns:
             return False
+        if series.durations_ns[-1] > PLAINLY_LONG * least_ns:
+            return True
     return True
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from benchorch.stats.median_interval import median_interval
 from benchorch.stats.quantiles import ALPHA
 from benchorch.stats.student import student_t
 
@@ -17,6 +18,9 @@ DRAWS = 400
 _Z_LEVEL = statistics.NormalDist().inv_cdf(1 - ALPHA / 2)
 _Z_POWER = statistics.NormalDist().inv_cdf(POWER)
 
+Test = Callable[[Sequence[float]], tuple[float, float]]
+"""The ends of an interval at 5 %; adding a number to all values adds it to both."""
+
 
 class Found(NamedTuple):
     """Shares of comparisons that called one side slower, and that called it faster."""
@@ -25,8 +29,21 @@ class Found(NamedTuple):
     faster: float
 
 
-def found_by_pairs(log_ratios: Sequence[float], n: int, *, seed: int = 0) -> Found | None:
-    """How often a paired t of n of these pairs, at 5 %, gives either verdict.
+def by_mean(values: Sequence[float]) -> tuple[float, float]:
+    """A paired t."""
+    centre = statistics.fmean(values)
+    reach = student_t(ALPHA, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return centre - reach, centre + reach
+
+
+def by_median(values: Sequence[float]) -> tuple[float, float]:
+    """Order statistics of the median; without ends below five values."""
+    ends = median_interval([math.exp(value) for value in values])
+    return (-math.inf, math.inf) if ends is None else (math.log(ends[0]), math.log(ends[1]))
+
+
+def found_by_pairs(log_ratios: Sequence[float], n: int, test: Test = by_mean) -> Found | None:
+    """How often n of these pairs, at 5 %, give either verdict.
 
     Estimator: of `DRAWS` random subsets of size n, the share whose interval lies above 0 and the
     share whose interval lies below. Subsets overlap: with N pairs the shares are of N pairs'
@@ -44,21 +61,23 @@ def found_by_pairs(log_ratios: Sequence[float], n: int, *, seed: int = 0) -> Fou
     Found or None
         None where there are fewer than n pairs.
     """
-    if len(log_ratios) < n:
+    ends = _drawn(log_ratios, n, test)
+    if not ends:
         return None
-    draw = random.Random(seed)
-    ends = [_t_interval(draw.sample(list(log_ratios), n)) for _ in range(DRAWS)]
     return Found(
         slower=sum(low > 0 for low, _ in ends) / DRAWS,
         faster=sum(high < 0 for _, high in ends) / DRAWS,
     )
 
 
-def smallest_by_pairs(log_ratios: Sequence[Sequence[float]], n: int) -> float | None:
+def smallest_by_pairs(
+    log_ratios: Sequence[Sequence[float]], n: int, test: Test = by_mean
+) -> float | None:
     """The smallest share of more work that n pairs find in nine of ten comparisons.
 
-    Estimator: ``exp((t + z) s / sqrt(n)) - 1``; t is Student's two-sided 5 % point of n - 1
-    degrees of freedom, z the normal 90 % point, and s the standard deviation within groups.
+    Estimator: each group less its median, all together, are pairs without a difference; of
+    `DRAWS` random subsets of size n, the difference that would lift the lower end of nine in ten
+    intervals above 0.
 
     Parameters
     ----------
@@ -68,16 +87,18 @@ def smallest_by_pairs(log_ratios: Sequence[Sequence[float]], n: int) -> float | 
     Returns
     -------
     float or None
-        None where no group has two pairs.
-
-    Source
-    ------
-    Sample sizes for a mean: Desu and Raghavarao, *Sample Size Methodology*, 1990.
+        None where all groups together have fewer than n pairs, or no interval has ends.
     """
-    spread = _pooled_deviation(log_ratios)
-    if spread is None:
-        return None
-    return math.expm1((student_t(ALPHA, n - 1) + _Z_POWER) * spread / math.sqrt(n))
+    residuals = [
+        value - centre
+        for group in log_ratios
+        if group
+        for centre in [statistics.median(group)]
+        for value in group
+    ]
+    lows = sorted(low for low, _ in _drawn(residuals, n, test))
+    reached = -lows[round((1 - POWER) * (len(lows) - 1))] if lows else math.inf
+    return math.expm1(max(reached, 0.0)) if math.isfinite(reached) else None
 
 
 def smallest_apart(logs: Sequence[float], n: int) -> float | None:
@@ -85,8 +106,8 @@ def smallest_apart(logs: Sequence[float], n: int) -> float | None:
 
     Of nine of ten comparisons of stretches of one series, at 5 %: what the machine changes by in
     between is in it. Estimator: ``exp((z1 + z2) d) - 1``, d the root mean square of the
-    differences between the means of any two stretches of n consecutive values that do not
-    overlap.
+    differences between the medians of any two stretches of n consecutive values that do not
+    overlap; z1 and z2 the normal points of the level and of the power.
 
     Parameters
     ----------
@@ -97,28 +118,23 @@ def smallest_apart(logs: Sequence[float], n: int) -> float | None:
     -------
     float or None
         None where N is below 2 n + 2.
+
+    Source
+    ------
+    Sample sizes for a mean: Desu and Raghavarao, *Sample Size Methodology*, 1990.
     """
     if len(logs) < 2 * n + 2:
         return None
-    means = [statistics.fmean(logs[start : start + n]) for start in range(len(logs) - n + 1)]
+    medians = [statistics.median(logs[start : start + n]) for start in range(len(logs) - n + 1)]
     squares = [
-        (means[later] - means[start]) ** 2
-        for start in range(len(means))
-        for later in range(start + n, len(means))
+        (medians[later] - medians[start]) ** 2
+        for start in range(len(medians))
+        for later in range(start + n, len(medians))
     ]
     return math.expm1((_Z_LEVEL + _Z_POWER) * math.sqrt(statistics.fmean(squares)))
 
 
-def _pooled_deviation(groups: Sequence[Sequence[float]]) -> float | None:
-    known = [list(group) for group in groups if len(group) > 1]
-    if not known:
-        return None
-    freedom = sum(len(group) - 1 for group in known)
-    squares = math.fsum(statistics.variance(group) * (len(group) - 1) for group in known)
-    return math.sqrt(squares / freedom)
-
-
-def _t_interval(values: Sequence[float]) -> tuple[float, float]:
-    centre = statistics.fmean(values)
-    reach = student_t(ALPHA, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return centre - reach, centre + reach
+def _drawn(values: Sequence[float], n: int, test: Test) -> list[tuple[float, float]]:
+    """Intervals of random subsets of size n; the same ones for the same values."""
+    draw = random.Random(0)
+    return [test(draw.sample(list(values), n)) for _ in range(DRAWS if len(values) >= n else 0)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.stats.between_processes import bounded_exp
+from benchorch.stats.family import UNDECIDED, Standing
 from benchorch.stats.pairs import SEQUENTIAL, Pair
 from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO
 from benchorch.stats.sequential_testing import LEAST_PAIRS
@@ -17,7 +18,9 @@ from benchorch.stats.student import student_t
 DELTA_RATIO = 0.01
 WELCH = "ratio of medians; Welch t on logarithms of independent processes"
 PAIRED = "ratio of medians; paired t on logarithms"
+IN_FAMILY = "ratio of medians; simultaneous t on paired logarithms, moderated variance"
 INCONCLUSIVE = "inconclusive"
+UNCLEAR = "the interval includes both no difference and one that matters"
 
 LEAST_MATERIAL = 5
 """With fewer, an interval lies beyond what matters by luck more often than once in 200 times."""
@@ -134,10 +137,35 @@ def compare_pairs(
     )
 
 
-def is_settled(log_ratios: Sequence[float], *, delta_ratio: float, alpha: float) -> bool:
-    """Whether these pairs already give a verdict."""
-    terms = _Terms(delta_ratio=delta_ratio, alpha=alpha)
-    return len(log_ratios) >= LEAST_PAIRS and bool(_verdict(_paired(log_ratios), terms))
+def paired_comparison(
+    standing: Standing, pairs: Sequence[Pair], *, design: str, delta_ratio: float
+) -> Comparison:
+    """As `compare_pairs`, where a table has judged these pairs as one of its family."""
+    n, delta = len(pairs), math.log1p(delta_ratio)
+    undecided = standing.verdict == UNDECIDED
+    few = f"{n} of the {LEAST_PAIRS} pairs that a verdict needs at least" if n < LEAST_PAIRS else ""
+    low, high = (end and math.log(end) for end in (standing.low, standing.high))
+    beyond = low is not None and high is not None and (low > delta or high < -delta)
+    return Comparison(
+        ratio=Estimate(
+            value=math.nan if standing.ratio is None else standing.ratio,
+            low=standing.low,
+            high=standing.high,
+            level_ratio=LEVEL_RATIO,
+            n=n,
+            unit="ratio",
+            method=IN_FAMILY,
+        ),
+        verdict=INCONCLUSIVE if undecided else standing.verdict,
+        reason=(few or UNCLEAR) if undecided else "",
+        design=design,
+        p_value=standing.p_value,
+        adjusted_p_value=standing.adjusted_p_value,
+        sign_flip_p_value=sign_flip_p([pair.log_ratio for pair in pairs]),
+        material=n >= LEAST_MATERIAL and beyond,
+        effect_ratio=cliffs_delta([pair.ours for pair in pairs], [pair.theirs for pair in pairs]),
+        pairs_needed=standing.more if undecided else None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,11 +290,10 @@ def _comparison(found: _Difference, terms: _Terms, method: str) -> Comparison:
         method=method,
     )
     beyond = low > terms.delta or high < -terms.delta
-    unclear = "the interval includes both no difference and one that matters"
     return Comparison(
         ratio=ratio,
         verdict=verdict or INCONCLUSIVE,
-        reason="" if verdict else terms.few or unclear,
+        reason="" if verdict else terms.few or UNCLEAR,
         p_value=found.p_value(terms.drift),
         material=bool(verdict) and found.n >= LEAST_MATERIAL and beyond,
     )

@@ -143,7 +143,8 @@ def observe(loaded: LoadedTrial, say: Say) -> ProcessRecord:
         steady_from=measured.steady_from,
         calibration=measured.calibration,
         peak_rss_bytes=max(memory.peak, memory.loaded),
-        facts={**loaded.executable.facts(), **tf32_facts(setup), **loaded.outputs},
+        # What a runtime counts itself comes before what is known of the program it runs.
+        facts={**loaded.outputs, **loaded.executable.facts(), **tf32_facts(setup)},
         conditions=conditions,
         memory=memory,
         split=passes,

@@ -52,12 +52,12 @@ def test_an_account_that_is_ready_has_a_table_and_exit_code_0(aws: Emulator) -> 
     done = run(aws.environment())
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ok       images" in done.stdout
-    assert "-> aws iam create-service-linked-role" in done.stdout
+    assert "make provision makes it" in done.stdout
 
 
 def test_an_account_that_is_not_has_exit_code_1_and_json_says_why(aws: Emulator) -> None:
     aws.account.quotas_vcpus["L-3819A6DF"] = 0
-    done = run(aws.environment(), "--json", "--name", "lab", "--yes")
+    done = run(aws.environment(), "--json", "--name", "lab")
     told = json.loads(done.stdout)
     assert (done.returncode, told["ready"]) == (1, False)
     [failed] = [one for one in told["findings"] if one["state"] == "failed"]

@@ -155,7 +155,7 @@ def test_a_machine_that_is_taken_back_costs_an_attempt_and_no_result(stack, tmp_
     kind = "m7a.large"
     running = stack.begin(tmp_path / "log", *ONE_TRIAL, *of_size(kind))
     lost = begun(stack, kind)
-    wait(lambda: "measure process 2" in (tmp_path / "log").read_text(), 240, "nothing measured")
+    wait(lambda: "measure process 1" in (tmp_path / "log").read_text(), 240, "nothing measured")
     stack.hypervisor.reclaim(lost)
     wait(lambda: running.poll() is not None, 400, "the sweep did not end")
     assert running.returncode == 0, (tmp_path / "log").read_text()[-3000:]

@@ -118,9 +118,8 @@ class Emulator:
         late_s = 0.0 if call.action == "RunInstances" else self.seen_after_s
         try:
             with consistency.seen_after(late_s):
-                content = list(
-                    self._moto(environ, lambda *parts: told.append(parts) or (lambda _: None))
-                )
+                answer = self._moto(environ, lambda *parts: told.append(parts) or (lambda _: None))
+                content = list(answer)
         except Exception:  # moto fails where AWS would refuse, e.g. at a group that is not there
             told.append(("500",))
         if told[-1][0].startswith(("500", "501")):

@@ -169,6 +169,7 @@ data "aws_iam_policy_document" "head" {
         "${local.ec2}:launch-template/*",
         "${local.ec2}:network-interface/*",
         "${local.ec2}:security-group/*",
+        "${local.ec2}:spot-instances-request/*",
         "${local.ec2}:volume/*",
         "arn:${local.partition}:ec2:${local.region}::image/*",
       ],

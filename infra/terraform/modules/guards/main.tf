@@ -60,7 +60,7 @@ resource "aws_budgets_budget" "monthly" {
 
   cost_filter {
     name   = "TagKeyValue"
-    values = ["user:benchorch:stack$${var.name}"]
+    values = ["user:benchorch:stack${"$"}${var.name}"]
   }
 
   # Budgets mail to an address without asking it first.

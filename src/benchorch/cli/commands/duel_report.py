@@ -131,7 +131,7 @@ def _remarks(report: DuelReport) -> Iterator[str]:
     for bout, case in zip(report.duel.bouts, report.cases, strict=True):
         pairs = plural(len(bout.meetings), "pair")
         why = case.judged.reason if case.state == "refused" else case.remark
-        yield f"{bout.name}: {pairs}, {case.judged.verdict}{f': {why}' if why else ''}"
+        yield f"{bout.name}: {pairs}{_verdicts(case)}{f': {why}' if why else ''}"
         first = position(bout.meetings)
         if first is not None and _is_off(first):
             yield (
@@ -141,6 +141,13 @@ def _remarks(report: DuelReport) -> Iterator[str]:
     yield from (f"also differs: {line}" for line in _differences(report.duel.origins))
     if report.checkout is not None and report.checkout.submodules:
         yield "the old version's submodules are empty: they were not checked out"
+
+
+def _verdicts(case: Gated) -> str:
+    """What either statistic shows of the new version."""
+    known = {"median": case.judged, "floor": case.floor}
+    shown = [f"{name} {one.verdict}" for name, one in known.items() if one is not None]
+    return "" if case.state == "refused" else f", {', '.join(shown)}"
 
 
 def _differences(origins: tuple[Origin, Origin] | None) -> Iterator[str]:

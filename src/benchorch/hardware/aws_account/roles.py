@@ -12,27 +12,20 @@ from benchorch.hardware.aws_account.request import StackRequest
 
 
 def check_roles(account: Account, request: StackRequest, facts: Facts) -> Iterator[Finding]:
-    """Auto Scaling makes its own; spot's is made by whoever first asks in the console."""
+    """Auto Scaling makes its own; `make provision` makes spot's, for which it needs permission."""
     wanted = ["role.autoscaling", *(["role.spot"] if "spot" in request.markets else [])]
     for identifier in wanted:
         yield _of_role(account, facts[identifier].value)
 
 
 def _of_role(account: Account, role: Mapping[str, Any]) -> Finding:
-    exists = _exists(account, role["name"])
-    if exists or role["made_by_service"]:
-        observed = "exists" if exists else "absent; the service makes it"
-        return _finding(State.OK, role["name"], observed, "")
-    return _finding(
-        State.WARNING,
-        role["name"],
-        "absent: spot launches fail until it is made",
-        f"aws iam create-service-linked-role --aws-service-name {role['service']}",
-    )
-
-
-def _finding(state: State, subject: str, observed: str, remedy: str) -> Finding:
-    return Finding(check="roles", state=state, subject=subject, observed=observed, remedy=remedy)
+    if _exists(account, role["name"]):
+        observed = "exists"
+    elif role["made_by_service"]:
+        observed = "absent; the service makes it"
+    else:
+        observed = f"absent; make provision makes it, for {role['service']}"
+    return Finding(check="roles", state=State.OK, subject=role["name"], observed=observed)
 
 
 def _exists(account: Account, name: str) -> bool:

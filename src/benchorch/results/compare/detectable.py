@@ -10,6 +10,8 @@ from benchorch.domain.certificate import EXTRA, Certificate
 from benchorch.stats.detection import (
     POWER,
     Found,
+    by_mean,
+    by_median,
     found_by_pairs,
     smallest_apart,
     smallest_by_pairs,
@@ -17,11 +19,15 @@ from benchorch.stats.detection import (
 
 STATISTICS = ("median", "floor")
 INTERLEAVED, BACK_TO_BACK, APART = "interleaved", "back to back", "apart"
+TESTS = (by_mean, by_median)
+"""What pairs are judged by, of each of `STATISTICS`."""
+
 DESIGNS = (INTERLEAVED, BACK_TO_BACK, APART)
 COUNTS = (5, 8, 12, 18, 27)
 """Pairs of a comparison, or processes of either side."""
 
-_SHOWN = 8
+_SHOWN = 12
+_SUMMED = {INTERLEAVED: STATISTICS[:1], BACK_TO_BACK: STATISTICS, APART: STATISTICS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +54,7 @@ def powers(certificate: Certificate) -> Iterator[Power]:
             groups = log_ratios(certificate, design, place)
             for n in COUNTS:
                 for extra_ratio, values in zip(EXTRA, groups, strict=True):
-                    found = found_by_pairs(values, n)
+                    found = found_by_pairs(values, n, TESTS[place])
                     if found is not None:
                         yield Power(
                             design=design,
@@ -68,7 +74,7 @@ def smallest(certificate: Certificate, design: str, statistic: str, n: int) -> f
     place = STATISTICS.index(statistic)
     if design == APART:
         return smallest_apart([math.log(r[0].base[place]) for r in certificate.rounds], n)
-    return smallest_by_pairs(log_ratios(certificate, design, place), n)
+    return smallest_by_pairs(log_ratios(certificate, design, place), n, TESTS[place])
 
 
 def log_ratios(certificate: Certificate, design: str, place: int) -> Sequence[Sequence[float]]:
@@ -86,15 +92,14 @@ def log_ratios(certificate: Certificate, design: str, place: int) -> Sequence[Se
 
 def summary(certificate: Certificate) -> str:
     """The calibration in one line, for the end of every table."""
-    shares = [smallest(certificate, design, "median", _SHOWN) for design in DESIGNS]
-    shown = ", ".join(
-        f"{design} {percent(share)}"
-        for design, share in zip(DESIGNS, shares, strict=True)
-        if share is not None
-    )
+    shown = []
+    for design, names in _SUMMED.items():
+        shares = [(name, smallest(certificate, design, name, _SHOWN)) for name in names]
+        known = [f"{percent(share)} by the {name}" for name, share in shares if share is not None]
+        shown += [f"{design} {' and '.join(known)}"] if known else []
     called = false_verdicts(certificate)
     return (
-        f"found here in {POWER:.0%} of cases with {_SHOWN} processes a side (p50): {shown}; "
+        f"finds in {POWER:.0%} of cases with {_SHOWN} processes a side: {', '.join(shown)}; "
         f"identical work called different in {called:.1%} (doctor --calibrate, "
         f"{certificate.made_at[:10]})"
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from benchorch.domain.estimate import Estimate
-from benchorch.results.compare.gate import UNCLEAR, Gated, gated
+from benchorch.results.compare.gate import MOST_PROCESSES, UNCLEAR, Gated, gated
 from benchorch.results.compare.metric_kinds import FASTER, FLOOR, LATENCY, SLOWER
 from benchorch.results.compare.verdicts import (
     EQUIVALENT,
@@ -19,7 +19,7 @@ from benchorch.results.compare.verdicts import (
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.median_of_pairs import median_of_pairs
 from benchorch.stats.pairs import ADJACENT, Pair
-from benchorch.stats.position_effect import order_effect
+from benchorch.stats.position_effect import effect_of_order
 from benchorch.stats.ratio_test import compare_pairs
 from benchorch.stats.sequential_testing import look_alpha
 from benchorch.units import NS_PER_MS
@@ -80,7 +80,7 @@ def judge(name: str, meetings: Sequence[Meeting], terms: Terms) -> Gated:
     """The state of a trial: by its medians, and by its floors where these cannot tell.
 
     Estimator: `compare_pairs` of the medians, `median_of_pairs` of the floors: a process that runs
-    beside somebody else's work from its start to its end has a floor that is far off. Both are
+    beside another program's work from its start to its end has a floor that is far off. Both are
     without the effect of the order in which the two ran.
     """
     medians = [(met.new.median, met.old.median) for met in meetings]
@@ -117,7 +117,7 @@ def position(meetings: Sequence[Meeting]) -> Estimate | None:
         ]
         for order in (True, False)
     )
-    return order_effect(ahead, behind)
+    return effect_of_order(ahead, behind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,5 +185,5 @@ def _advice(found: Gated) -> str:
     if found.processes_needed is not None:
         return f"some {found.processes_needed} pairs would tell, if the machine stays as it is"
     if found.remark.startswith("no number"):
-        return "no number of pairs that anybody waits for would tell: a larger limit would"
+        return f"no number of pairs up to {MOST_PROCESSES} would tell; a larger limit would"
     return found.remark

@@ -100,7 +100,9 @@ def prepared(plan: Plan, side: Side, store: Path) -> None:
 
 def alone(trials: Sequence[Trial]) -> tuple[Trial, ...]:
     """Trials that are not paired with a baseline: their counterpart is the other version."""
-    return tuple(replace(one, baseline_id=None, baseline_conversion=None) for one in trials)
+    return tuple(
+        replace(one, baseline_id=None, baseline_conversion=None, is_control=False) for one in trials
+    )
 
 
 def _own(session: ConfigNode, store: Path) -> ConfigNode:

@@ -59,7 +59,7 @@ def main() -> None:
                 session=session,
                 attempt=1,
                 isolated=True,
-                emit=_log,
+                emit=_unheard,
                 turns=_Turns(line),
             )
             if result.processes or result.failure:
@@ -118,9 +118,8 @@ def level_of(process: ProcessRecord) -> ProcessLevel:
     )
 
 
-def _log(event: Event) -> None:
-    """What a trial does, for whoever reads the side's log."""
-    sys.stderr.write(f"{event.trial_id} {event.stage} {event.message}\n")
+def _unheard(event: Event) -> None:
+    """Progress within a process; the duel counts whole ones."""
 
 
 def _trouble(result: TrialResult) -> str:

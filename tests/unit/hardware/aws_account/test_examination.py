@@ -19,12 +19,11 @@ def of(findings, check, subject=""):
     return found
 
 
-def test_a_fresh_account_is_ready_and_spot_role_is_the_one_warning(examine) -> None:
+def test_a_fresh_account_is_ready_and_what_provision_will_make_is_named(examine) -> None:
     findings = examine()
     assert exit_code(findings) == 0
-    warned = [one for one in findings if one.state is State.WARNING]
-    assert [one.subject for one in warned] == ["AWSServiceRoleForEC2Spot"]
-    assert warned[0].remedy.endswith("--aws-service-name spot.amazonaws.com")
+    assert not [one for one in findings if one.state is State.WARNING]
+    assert "make provision makes it" in of(findings, "roles", "Spot")[0].observed
     assert {one.check for one in findings} >= {
         *("identity", "clock", "permissions", "offers", "images", "python", "quotas", "roles"),
         *("key", "bucket", "budget"),
@@ -43,7 +42,7 @@ def test_a_spot_role_that_exists_is_found(examine, client) -> None:
     iam = client("iam", "us-east-1")
     iam.create_service_linked_role(AWSServiceName="spot.amazonaws.com")
     try:
-        assert of(examine(), "roles", "Spot")[0].state is State.OK
+        assert of(examine(), "roles", "Spot")[0].observed == "exists"
     finally:
         iam.delete_role(RoleName="AWSServiceRoleForEC2Spot")
 
