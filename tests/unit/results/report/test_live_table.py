@@ -57,8 +57,8 @@ def test_an_interval_that_means_nothing_is_not_shown() -> None:
 def test_the_expected_end_is_shown_where_it_is_known() -> None:
     found = table()
     assert "left" not in found.footer()
-    found.left_s = 90.0
-    assert found.footer().endswith("about 1 min 30 s left")
+    found.expect(5400.4)
+    assert found.footer().endswith("about 1 h 30 min left")
 
 
 def test_the_drawn_table_has_rows_and_the_time() -> None:
