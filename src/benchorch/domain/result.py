@@ -120,7 +120,7 @@ class EnergyRecord:
     source: str = ""
     idle_w: float | None = None
     windows: tuple[EnergyWindow, ...] = ()
-    items_per_call: int = 1
+    items_per_call: float = 1
     unavailable: str = ""
 
 
@@ -170,6 +170,12 @@ class TrialResult:
     execution: Execution | None = None
     unfinished: bool = False
     schema_version: int = 2
+
+    @property
+    def is_control(self) -> bool:
+        """Whether its processes met a second copy of itself: a baseline's A/A control."""
+        met = (process.paired for process in self.processes)
+        return any(pair is not None and pair.baseline_id == self.trial_id for pair in met)
 
     @property
     def valid(self) -> tuple[ProcessRecord, ...]:

@@ -29,6 +29,8 @@ class Trial:
         baseline_id: the trial this one is compared with, or None if it is itself a baseline.
         baseline_conversion: that trial's conversion; all else of its spec is this trial's own.
         candidates: how many trials of the plan are compared with its baseline, this one among them.
+        is_control: whether it is a baseline whose processes meet a second copy of itself: an A/A
+            control of the table's comparisons.
         build_steps: only the first so many steps of its conversion are built, for trials that
             share them, and nothing is measured; None for a trial proper.
     """
@@ -39,6 +41,7 @@ class Trial:
     baseline_id: str | None = None
     baseline_conversion: ConfigNode | None = None
     candidates: int = 1
+    is_control: bool = False
     build_steps: int | None = None
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -69,6 +69,13 @@ class Executor(ABC):
         """Whether machines of this hardware are launched for a run and terminated after it."""
         del hardware_kind
         return False
+
+    def packages(self, hardware_kind: str) -> Collection[str] | None:
+        """Distributions on nodes of this hardware; None for those of this machine.
+
+        Called while planning, as `unreachable` is.
+        """
+        return None
 
     def is_simulated(self) -> bool:
         """Whether nodes are simulated on this machine, so that they lack what it lacks."""

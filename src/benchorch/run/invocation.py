@@ -15,10 +15,11 @@ from benchorch.config.composer import Composer
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
-from benchorch.domain.session import DECIDED, Event, Session
+from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial
 from benchorch.errors import ConfigError, RecordError
 from benchorch.files import write_json, write_text
+from benchorch.formatting import plural
 from benchorch.interfaces.executor import Emit, Executor
 from benchorch.journal import run_directory
 from benchorch.journal.lock import LOCK, StatusFile, acquire_lock
@@ -125,10 +126,14 @@ class Invocation:
         work = _TrialWork(session=Session.of(plan, self.directory))
         if all(executor.measures_in_rounds(trial.hardware_kind) for trial in todo):
             self._end = ExpectedEnd.of(todo, expected(plan, todo), work.session.budget_s)
-            self.report.expect(self._end.left_s)
+            self._expect(self._end.left_s)
         with self.report.live(todo), _closing(executor.run(todo, work, self._on_event)) as ran:
             for result in ran:
                 self._accept(result)
+
+    def _expect(self, left_s: float) -> None:
+        self.report.expect(left_s)
+        self._status.expect(left_s)
 
     def _drop_simulated(self, executor: Executor) -> None:
         """Drop results of simulated nodes where the executor reaches real ones."""
@@ -151,7 +156,13 @@ class Invocation:
             recorded = _finished(self._recorder, complete, self.report.recording)
             self._status.end(complete=complete)
             archived = _finished(self._archiver, complete, self.report.keeping)
-        self.report.closing(self.plan, self.directory, recorded=recorded, kept=archived)
+        final = [
+            t.trial_id in self.results and is_final(self.results[t.trial_id])
+            for t in self.plan.trials
+        ]
+        self.report.closing(
+            self.plan, self.directory, recorded=recorded, kept=archived, whole=all(final)
+        )
         if self._lock is not None:  # the process may live on after this run
             self._lock.close()
         return 0 if self._did_what_was_requested() else 1
@@ -160,8 +171,13 @@ class Invocation:
         assert self.plan is not None  # it has run
         ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
         sound = all(result is not None and _is_sound(result) for result in ran)
-        missing = any(skip.requested for skip in self.plan.skips) and not self.allow_skips
-        return bool(ran) and sound and not missing
+        missing = sum(skip.requested for skip in self.plan.skips)
+        if missing and not self.allow_skips:
+            self.report.text(
+                f"{plural(missing, 'requested cell')} could not run, so the exit code is 1; "
+                "--allow-skips leaves it at 0."
+            )
+        return bool(ran) and sound and (not missing or self.allow_skips)
 
     def _end_unfinished(self) -> None:
         """Store what was measured of interrupted trials as their results for now."""
@@ -225,14 +241,15 @@ class Invocation:
     def _on_event(self, event: Event) -> None:
         if self._end is not None and event.stage == DECIDED:
             self._end.decided.add(event.trial_id)
-        self._status.event(event)
+        if event.stage != ROUND:  # which is no trial's own
+            self._status.event(event)
         self.report.event(event)
 
     def _accept(self, result: TrialResult) -> None:
         result = self._priced(result)
         if self._end is not None:
             self._end.note(result)
-            self.report.expect(self._end.left_s)
+            self._expect(self._end.left_s)
         if result.unfinished:
             self._accept_round(result)
             return

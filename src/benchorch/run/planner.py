@@ -24,11 +24,14 @@ from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.store import Store
 from benchorch.recorders import location
 from benchorch.results.pricing.sweep_cost import budget_of, pricing_of, snapshot
-from benchorch.run.expand import SPEC_KEYS
+from benchorch.run.expand import AUTO, SPEC_KEYS
 from benchorch.run.expand import plan as make_plan
 
 _SHARED_NODES = ("profiler", "executor", "store", "recorder", "pricing", "budget")
-SESSION_KEYS = (*_SHARED_NODES, "rebuild", "baseline", "objective", "name", "keep_at", "profile")
+SESSION_KEYS = (
+    *(*_SHARED_NODES, "rebuild", "baseline", "control", "objective", "name", "keep_at"),
+    "profile",
+)
 NODES = (*SPEC_KEYS, *_SHARED_NODES)
 _FARTHEST = (Way.NONE, Way.STACK, Way.RAY, Way.LOCAL)
 REBUILD = ("if_needed", "always", "never")
@@ -94,6 +97,7 @@ def plan_jobs(
             session=_stored(session),
             baseline=_baseline(session, composer),
             keep_unreachable=not to_run,
+            control=_control(session),
         )
     )
     problems.stop()
@@ -102,7 +106,7 @@ def plan_jobs(
     by_cell = iter(planned[1])
     requested = tuple(tuple(next(by_cell) for _ in job_cells) for job_cells in by_job)
     plan = planned[0]
-    notes = (*lacking, *(_notes(session, executor) if elsewhere else ()))
+    notes = (*lacking, *(_notes(session, executor, kinds) if elsewhere else ()))
     return Planned(
         plan=replace(plan, prices=snapshot(plan.trials, pricing_of(session)), notes=notes),
         executor=executor,
@@ -118,13 +122,19 @@ def _lacking(session: ConfigNode, executor: Executor | None) -> Iterator[str]:
         yield from make(node_of(session, "store"), Store, "store").problems()
 
 
-def _notes(session: ConfigNode, executor: Executor) -> Iterator[str]:
+def _notes(session: ConfigNode, executor: Executor, kinds: Collection[str]) -> Iterator[str]:
     """Of trials on other machines."""
     store = make(node_of(session, "store"), Store, "store")
     if executor.is_remote() and not store.is_shared():
         yield (
             "each machine builds for itself, unless store.root is a disk that all of them mount; "
             "with store=s3 one builds for all (docs/cloud/cache.md)"
+        )
+    by_ray = [kind for kind in kinds if executor.way(kind) is Way.RAY]
+    if not all(map(executor.measures_in_rounds, by_ray)):
+        yield (
+            "this executor measures the trials of a node one after the other, each until its own "
+            "verdict holds; executor=process measures in rounds (docs/measuring/measurement.md)"
         )
 
 
@@ -183,10 +193,18 @@ def _baseline(session: ConfigNode, composer: Composer) -> tuple[str, ConfigNode]
     return (name, composer.option("conversion", name)) if isinstance(name, str) else None
 
 
+def _control(session: ConfigNode) -> bool | str:
+    """Plans from before it have none; a value that makes no sense is reported by itself."""
+    asked = session.get("control")
+    return asked if isinstance(asked, bool) else AUTO
+
+
 def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Iterator[str]:
     for key in ("name", "baseline"):
         if not isinstance(session[key], str) and not (key == "baseline" and session[key] is None):
             yield f"{key}: expected text, got {session[key]!r}."
+    if session["control"] not in (AUTO, True, False):
+        yield f"control: expected auto, true or false, got {session['control']!r}."
     if session["rebuild"] not in REBUILD:
         yield f"rebuild: expected one of {', '.join(REBUILD)}, got {session['rebuild']!r}."
     if session["objective"] not in METRICS:

@@ -160,7 +160,7 @@ class Series:
             self.restarts += 1
             self.window_ns = _whole_numbers()
 
-    def observations(self, items_per_call: int, *, calls_per_query: int = 1) -> Observations:
+    def observations(self, items_per_call: float, *, calls_per_query: int = 1) -> Observations:
         """The blocks as they are stored."""
         origin_ns = self._starts_ns[0]
         return Observations(

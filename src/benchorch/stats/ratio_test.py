@@ -81,14 +81,20 @@ def compare(
 
 
 def compare_pairs(
-    pairs: Sequence[Pair], design: str, *, delta_ratio: float = DELTA_RATIO, alpha: float = ALPHA
+    pairs: Sequence[Pair],
+    design: str,
+    *,
+    delta_ratio: float = DELTA_RATIO,
+    alpha: float = ALPHA,
+    first: Sequence[bool] = (),
 ) -> Comparison | None:
     """Two sides that met in every process, or in adjacent ones.
 
     Estimator: mean of the pairs' log ratios, exponentiated; paired t. What the two of a pair
     share, such as the machine's drift, is in neither. Swapping the two inverts ratio and interval
     exactly on the scale of logarithms and flips the verdict; neither scale nor order of the pairs
-    matters.
+    matters. With `first` what coming first costs is in neither as well: the mean of both orders'
+    means, their pooled variance, and n - 2 degrees of freedom.
 
     Parameters
     ----------
@@ -99,6 +105,9 @@ def compare_pairs(
     alpha : float
         Error rate of the interval: below `ALPHA` where the number of pairs was chosen by looking,
         or where several comparisons are read together.
+    first : sequence of bool, length n
+        Where the candidate came first; empty where the order is not accounted for. Without effect
+        below 3 pairs, and where all have one order.
 
     Returns
     -------
@@ -107,13 +116,14 @@ def compare_pairs(
 
     Source
     ------
-    Kalibera and Jones, 2013, on effect sizes with intervals; equivalence: Westlake, 1972.
+    Kalibera and Jones, 2013, on effect sizes with intervals; equivalence: Westlake, 1972; both
+    orders: Jones and Kenward, *Design and Analysis of Cross-Over Trials*, 2014, section 2.
     """
     if not pairs:
         return None
     ratios = [pair.log_ratio for pair in pairs]
     n = len(ratios)
-    found = _paired(ratios)
+    found = _crossed(ratios, first) if first else _paired(ratios)
     few = f"{n} of the {LEAST_PAIRS} pairs that a verdict needs at least" if n < LEAST_PAIRS else ""
     terms = _Terms(delta_ratio=delta_ratio, alpha=alpha, few=few)
     compared = _comparison(found, terms, PAIRED)
@@ -218,6 +228,26 @@ def _paired(ratios: Sequence[float]) -> _Difference:
         spread=None if variance is None else math.sqrt(variance / n),
         degrees_of_freedom=n - 1,
         n=n,
+    )
+
+
+def _crossed(ratios: Sequence[float], first: Sequence[bool]) -> _Difference:
+    """As `_paired`, without the effect of the order."""
+    pairs = list(zip(ratios, first, strict=True))
+    orders = [[ratio for ratio, ahead in pairs if ahead is order] for order in (True, False)]
+    freedom = len(ratios) - 2
+    if freedom < 1 or not all(orders):
+        return _paired(ratios)
+    means = [math.fsum(values) / len(values) for values in orders]
+    squares = math.fsum(
+        (value - mean) ** 2 for values, mean in zip(orders, means, strict=True) for value in values
+    )
+    reciprocal = math.fsum(1 / len(values) for values in orders)
+    return _Difference(
+        centre=math.fsum(means) / 2,
+        spread=math.sqrt(squares / freedom * reciprocal) / 2,
+        degrees_of_freedom=freedom,
+        n=len(ratios),
     )
 
 

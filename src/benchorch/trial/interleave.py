@@ -56,7 +56,7 @@ def interleave(
     window_s: float,
     slice_ms: float,
     seed: int,
-    items_per_call: int = 1,
+    items_per_call: float = 1,
     candidate_first: bool = True,
 ) -> Interleaved:
     """Run slices of the two in random order until the window is over.
@@ -117,7 +117,7 @@ class _Running:
         self.alone = Series(calls, clock, together.repeats)
         self.alone.floor_ns = together.floor_ns
 
-    def found(self, start: int, items_per_call: int) -> Side:
+    def found(self, start: int, items_per_call: float) -> Side:
         together = self.together.observations(items_per_call)
         alone = self.alone.observations(items_per_call)
         return Side(

@@ -16,9 +16,8 @@ from benchorch.trial.supervisor import TrialRun
 
 WINNER, BASELINE, ALL = "winner", "baseline", "all"
 
-DECIDED = "decided"
-BUDGET = "budget_exhausted"
-"""Reasons to stop: nothing is open; no more processes are allowed."""
+DECIDED, MOST, BUDGET = "decided", "max_processes", "run_budget_exhausted"
+"""Reasons to stop: nothing is open; no more processes are allowed; the time is up."""
 
 
 @final
@@ -57,7 +56,7 @@ class Race:
     def _needs_more(self, run: TrialRun, tables: Mapping[str, Family]) -> bool:
         if run.stop_reason == BUDGET:
             return False
-        table = tables.get(_table_of(run.trial.trial_id, run.trial.baseline_id))
+        table = tables.get(run.trial.baseline_id or "")
         if _terms(run) is None or table is None or not run.repetitions.is_paired:
             return run.needs_more()
         run.stop_reason = _reason(run, table)
@@ -126,14 +125,14 @@ def _reason(run: TrialRun, table: Family) -> str:
     standing = table.of(run.trial.trial_id)
     most = (_terms(run) or Terms()).most
     if most is not None and len(run.repetitions.valid) >= most:
-        return DECIDED if standing.decided else BUDGET
+        return DECIDED if standing.decided else MOST
     return _reason_of(standing)
 
 
 def _reason_of(standing: Standing) -> str:
     if standing.next_look is not None:
         return ""
-    return DECIDED if standing.decided else BUDGET
+    return DECIDED if standing.decided else MOST
 
 
 def _median_ns(run: TrialRun) -> float:

@@ -14,12 +14,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
+from benchorch.config.components import make
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.trial import Trial
 from benchorch.interfaces.executor import Emit
+from benchorch.interfaces.profiler import Profiler
 from benchorch.journal import run_directory
-from benchorch.trial.race import BUDGET, Race
+from benchorch.trial.race import BUDGET, MOST, Race
 from benchorch.trial.supervisor import OutOfTime, TimeBudget, TrialRun
 
 TRIAL_S = 60.0
@@ -49,10 +51,8 @@ def in_rounds(
         for trial in trials
     ]
     race = Race(runs=tuple(runs), others=_others(trials, session))
-    with contextlib.ExitStack() as stack:
-        for run in runs:
-            stack.enter_context(run.using_store())
-        rounds = _Rounds(runs=runs, race=race, to_profile=session.to_profile, emit=emit)
+    rounds = _Rounds(runs=runs, race=race, to_profile=_to_profile(session), emit=emit)
+    with runs[0].using_store() if runs else contextlib.nullcontext():
         yield from rounds.results()
 
 
@@ -64,6 +64,12 @@ def budget_of(session: Session, trials: int) -> TimeBudget:
         sure=SURE if session.budget_s is None else 1,
         is_strict=session.budget_s is not None,
     )
+
+
+def _to_profile(session: Session) -> Sequence[str]:
+    """The conversions to profile; none without a profiler."""
+    wanted = session.profiler and type(make(session.profiler, Profiler, "profiler")).wanted
+    return session.to_profile if wanted else ()
 
 
 def _others(trials: Sequence[Trial], session: Session) -> Sequence[TrialResult]:
@@ -102,6 +108,7 @@ class _Rounds:
         for run in list(self.runs):
             run.start()
             yield from self._process(run, first=True)
+            yield from self._ended([run])
         if len(self.runs) > 1:
             self.emit(Event(trial_id=self.runs[0].trial.trial_id, stage=ROUND, message="1"))
         while chosen := self._undecided():
@@ -110,6 +117,7 @@ class _Rounds:
             for run in sorted(chosen, key=_is_baseline):
                 if not _is_baseline(run) or run.needs_more():
                     yield from self._process(run)
+            yield from self._ended(list(self.runs))
         yield from self._ends()
 
     def _undecided(self) -> list[TrialRun]:
@@ -130,6 +138,12 @@ class _Rounds:
             yield self._finished(run, profile=False)
         else:
             yield run.result(unfinished=True)
+
+    def _ended(self, runs: Sequence[TrialRun]) -> Iterator[TrialResult]:
+        """The finished results of those that nothing can open again, where none is profiled."""
+        for run in runs if not self.to_profile else ():
+            if run in self.runs and not run.is_judged_in_table and not run.needs_more():
+                yield self._finished(run, profile=False)
 
     def _share_baseline(self, run: TrialRun) -> Iterator[TrialResult]:
         """Processes of the baseline beside this trial's are the baseline's own as well."""
@@ -153,7 +167,7 @@ class _Rounds:
 
 def _end_of_measurement(run: TrialRun) -> Event:
     count = len(run.repetitions.valid)
-    reached = "undecided" if run.stop_reason == BUDGET else "decided"
+    reached = "undecided" if run.stop_reason in (BUDGET, MOST) else "decided"
     message = f"{reached} after {count} {'process' if count == 1 else 'processes'}"
     return Event(trial_id=run.trial.trial_id, stage=DECIDED, message=message)
 

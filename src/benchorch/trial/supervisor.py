@@ -34,7 +34,7 @@ from benchorch.trial import stages
 from benchorch.trial.build import find
 from benchorch.trial.execution import execution_of
 from benchorch.trial.profile_stage import profiled
-from benchorch.trial.repetitions import Repetitions
+from benchorch.trial.repetitions import Repetitions, Turns
 from benchorch.trial.stage_runner import LOG, StageRunner
 from benchorch.trial.stages import (
     Baseline,
@@ -76,10 +76,20 @@ class OutOfTime(Exception):
 
 
 def run_trial(
-    trial: Trial, *, session: Session, attempt: int, isolated: bool, emit: Emit
+    trial: Trial,
+    *,
+    session: Session,
+    attempt: int,
+    isolated: bool,
+    emit: Emit,
+    turns: Turns | None = None,
 ) -> TrialResult:
-    """The result of a trial; never raises for the trial's own faults."""
-    run = TrialRun(trial, session, isolated=isolated, emit=emit)
+    """The result of a trial; never raises for the trial's own faults.
+
+    Args:
+        turns: who decides when its next process runs; None for its own stopping rule.
+    """
+    run = TrialRun(trial, session, isolated=isolated, emit=emit, turns=turns)
     with run.using_store():
         run.start()
         while run.needs_more():
@@ -97,6 +107,7 @@ class TrialRun:
     Args:
         earlier: what an interrupted run measured of this trial, or None.
         budget: when no more processes are added, or None.
+        turns: who decides when its next process runs; None for its own stopping rule.
 
     Attributes:
         failure: why the trial has no result, or None.
@@ -112,6 +123,7 @@ class TrialRun:
         emit: Emit,
         earlier: TrialResult | None = None,
         budget: TimeBudget | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.trial = trial
         self.failure: Failure | None = None
@@ -119,12 +131,14 @@ class TrialRun:
         self._session = session
         self._isolated = isolated
         self._emit = emit
+        self._turns = turns
         self._stages = StageRunner(trial, session, isolated=isolated, on_message=self._say)
         self._budget = budget
-        self._store: Store | None = None
+        self._store = make(session.store, Store, "store")
         self._earlier = earlier
         self._started_at = earlier.started_at if earlier else _now()
         self._packages: Mapping[str, str] = {}
+        self._environment: Mapping[str, Json] = {}
         self._setup: TrialSetup | None = None
         self._built: Built | None = None
         self._repetitions: Repetitions | None = None
@@ -151,12 +165,19 @@ class TrialRun:
         assert self._repetitions is not None  # only asked for after `start`
         return self._repetitions
 
+    @property
+    def is_judged_in_table(self) -> bool:
+        """Whether all trials of its table are decided together.
+
+        A candidate may then be open again, and a baseline gets the processes beside the others.
+        """
+        return self.setup.stopping.table_terms(self.setup.protocol.delta_ratio) is not None
+
     @contextlib.contextmanager
     def using_store(self) -> Iterator[None]:
-        """Nothing that the trial finds in the store is evicted meanwhile."""
+        """Nothing that this process and its children find in the store is evicted meanwhile."""
         with contextlib.ExitStack() as stack:
             with self._failing():
-                self._store = make(self._session.store, Store, "store")
                 stack.enter_context(self._store.in_use())
             yield
 
@@ -201,7 +222,7 @@ class TrialRun:
             parity=repetitions.parity if repetitions else None,
             processes=tuple(repetitions.records) if repetitions else (),
             stop_reason=self.stop_reason,
-            environment=_environment(self._session, self._packages),
+            environment=self._environment_now(unfinished),
             stages_s=dict(self._stages.stages_s),
             baseline_id=self.trial.baseline_id,
             started_at=self._started_at,
@@ -233,6 +254,12 @@ class TrialRun:
             return self._budget.ends_s + SPARE_S
         return max(self._budget.ends_s, time.monotonic() + FIRST_PROCESS_S)
 
+    def _environment_now(self, unfinished: bool) -> Mapping[str, Json]:
+        """Where it ran; looked up again for the finished result only, as it takes a moment."""
+        if not unfinished or not self._environment:
+            self._environment = _environment(self._session, self._packages)
+        return self._environment
+
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
         """Turn a failure of the trial into its result."""
@@ -263,10 +290,12 @@ class TrialRun:
             self._built_trial(threads),
             self._baseline(self._built_trial(threads), name),
             candidates=trial.candidates,
+            control=trial.is_control,
             tolerance_ratio=lambda: self._tolerance_ratio(setup.protocol),
             measure=self._measure,
             say=lambda message: self._say("measure", message),
             earlier=self._earlier,
+            turns=self._turns,
         )
 
     def _built_trial(self, threads: int) -> BuiltTrial:
@@ -294,7 +323,6 @@ class TrialRun:
         """The trial's artifacts; no process is started where the store has all of them."""
         started_s = time.monotonic()
         threads = self._stages.threads
-        assert self._store is not None  # it is in use
         found = find(
             setup,
             name=name,
@@ -317,7 +345,12 @@ class TrialRun:
         )
 
     def _baseline(self, candidate: BuiltTrial, name: str) -> Baseline | None:
-        """The baseline, built; None where there is none, or where it cannot be built."""
+        """The baseline, built; None where there is none, or where it cannot be built.
+
+        A control's is itself.
+        """
+        if self.trial.is_control:
+            return Baseline(trial_id=self.trial.trial_id, trial=candidate)
         conversion = self.trial.baseline_conversion
         if conversion is None or self.trial.baseline_id is None:
             return None

@@ -195,3 +195,21 @@ def test_a_difference_of_exactly_what_matters_is_rarely_called_none() -> None:
         assert found is not None
         equal += found.verdict == "equivalent"
     assert equal / 2000 <= 0.05
+
+
+def test_the_order_of_a_pair_is_in_neither_the_ratio_nor_its_spread() -> None:
+    # Log ratios 3, 5 where the candidate came first, -1, -3 where it came second: means 4 and -2,
+    # their mean 1; pooled variance (2 + 2) / 2 = 2, standard error sqrt(2 (1/2 + 1/2)) / 2.
+    pairs = [Pair(1.0, math.exp(x)) for x in (3, -1, 5, -3)]
+    found = compare_pairs(pairs, "adjacent", first=[True, False, True, False])
+    assert found is not None
+    assert found.ratio.high is not None
+    assert math.log(found.ratio.value) == pytest.approx(1)
+    reach = math.log(found.ratio.high / found.ratio.value)
+    assert reach == pytest.approx(4.3027 * math.sqrt(2) / 2, rel=1e-4)  # t of 2 degrees
+
+
+@pytest.mark.parametrize("first", [(), (True, True, True)])
+def test_with_one_order_the_pairs_are_compared_as_they_are(first) -> None:
+    pairs = [Pair(1.0, math.exp(x)) for x in (1, 2, 4)]
+    assert compare_pairs(pairs, "adjacent", first=first) == compare_pairs(pairs, "adjacent")

@@ -176,7 +176,7 @@ def test_a_verdict_must_hold_in_the_whole_table_before_a_trial_ends() -> None:
     """What one comparison shows need not hold among ten: the table would call it inconclusive."""
     clear = [0.011, 0.008, 0.022, 0.016, 0.005, 0.019, 0.012, 0.013, 0.009, 0.012, 0.017, 0.010]
     narrow = [1e6 * (1 + 1e-4 * n) for n in range(12)]
-    clear = [value - 0.0045 for value in clear]
+    clear = [value - 0.0075 for value in clear]
     rule = Precision(looks=(12,))
     assert rule.enough_processes(narrow, 10, clear, 0.0001, candidates=1) == "converged"
     assert rule.enough_processes(narrow, 10, clear, 0.0001, candidates=200) is None

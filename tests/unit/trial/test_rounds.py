@@ -17,7 +17,7 @@ from benchorch.domain.trial import Trial
 from benchorch.interfaces.stopping import Stopping
 from benchorch.stopping.decide import Decide
 from benchorch.stopping.fixed import Fixed
-from benchorch.trial.race import BUDGET, DECIDED, Race
+from benchorch.trial.race import BUDGET, DECIDED, MOST, Race
 from benchorch.trial.rounds import _Rounds
 from benchorch.trial.supervisor import OutOfTime
 from support.synthetic_runs import AGREES, DISAGREES, result
@@ -62,6 +62,10 @@ class Drawn:
             of_baseline=[],
         )
         self.repetitions.valid = self.repetitions.records
+
+    @property
+    def is_judged_in_table(self) -> bool:
+        return isinstance(self.stopping, Decide)
 
     def start(self) -> None:
         pass
@@ -168,7 +172,7 @@ def test_what_was_never_told_apart_ends_with_the_most_processes() -> None:
     runs = tuple(candidate(name, 0.0, noise=0.1, stopping=rule) for name in "ab")
     measured(*runs)
     assert counts(*runs) == {"a": 12, "b": 12}
-    assert {run.stop_reason for run in runs} == {BUDGET}
+    assert {run.stop_reason for run in runs} == {MOST}
 
 
 def test_another_model_is_not_measured_further() -> None:
@@ -267,3 +271,27 @@ def test_the_first_round_and_every_end_of_a_measurement_are_reported_once() -> N
         ("fast", "decided", "decided after 5 processes"),
         ("unclear", "decided", "undecided after 12 processes"),
     ]
+
+
+def test_a_baseline_that_is_paired_with_itself_asks_for_no_further_process() -> None:
+    control, fast = Drawn(EAGER, gain=0.0, noise=0.1), candidate("fast", 0.3)
+    measured(control, fast)
+    assert counts(control, fast) == {"eager": 3, "fast": 5}
+
+
+def test_without_a_profile_a_result_comes_as_soon_as_nothing_can_open_it_again() -> None:
+    runs = tuple(candidate(name, 0.3, stopping=Fixed(processes=1)) for name in "ab")
+    found = [(one.trial_id, one.unfinished) for one in measured(*runs, to_profile=())]
+    assert found == [("a", True), ("a", False), ("b", True), ("b", False)]
+
+
+def test_results_of_one_round_come_in_the_order_of_the_plan() -> None:
+    runs = tuple(candidate(name, 0.3, stopping=Fixed(processes=2)) for name in "abcd")
+    found = [one.trial_id for one in measured(*runs, to_profile=()) if not one.unfinished]
+    assert found == ["a", "b", "c", "d"]
+
+
+def test_a_baseline_gets_all_processes_beside_its_candidates_where_nothing_is_profiled() -> None:
+    eager, fast = Drawn(EAGER), candidate("fast", 0.3, back_to_back=True)
+    ends = [one for one in measured(eager, fast, to_profile=()) if not one.unfinished]
+    assert {one.trial_id: len(one.processes) for one in ends} == {"eager": 6, "fast": 5}

@@ -214,12 +214,10 @@ def planned_processes(trial: Trial, after: int = 0) -> int | None:
     it has measured in `after` processes, up to the next one.
     """
     stopping = _node(trial.spec, "stopping")
-    processes, unpaired = (stopping.get(key) for key in ("processes", "unpaired_processes"))
-    if isinstance(processes, int):
-        return processes
-    looks = stopping.get("looks")
+    unpaired, looks = stopping.get("unpaired_processes"), stopping.get("looks")
     if not isinstance(unpaired, int) or not isinstance(looks, list | tuple):
-        return None
+        processes = stopping.get("processes")
+        return processes if isinstance(processes, int) else None
     if trial.baseline_id is None or _node(trial.spec, "protocol").get("pairing") == "none":
         return unpaired
     return next((look for look in looks if isinstance(look, int) and look > after), after)

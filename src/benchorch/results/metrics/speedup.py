@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison
 from benchorch.domain.result import Outcome, TrialResult
+from benchorch.formatting import interval_text
 from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.family import Candidate, Standing, Terms, judged
 from benchorch.stats.pairs import (
@@ -21,7 +22,6 @@ from benchorch.stats.pairs import (
     moves,
     pairs,
 )
-from benchorch.stats.quantiles import ALPHA
 from benchorch.stats.ratio_test import (
     DELTA_RATIO,
     INCONCLUSIVE,
@@ -29,7 +29,9 @@ from benchorch.stats.ratio_test import (
     compare_pairs,
     paired_comparison,
 )
-from benchorch.stats.sequential_testing import CONVERGED, USUAL_LOOKS
+from benchorch.stats.sequential_testing import CONVERGED, looks_of
+
+CONTROL_ALPHA = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,7 @@ def question(result: TrialResult, baseline: TrialResult | None) -> Question | No
         candidate_ns=[primary_ns(process) for process in result.valid],
         baseline_ns=baseline_ns,
         refusal=_refusal(result, baseline, design, interleaved=bool(paired)),
-        looks=_looks(result),
+        looks=looks_of(result.stop_looks, result.stop_alpha),
         alone=result.stop_reason == CONVERGED,
         delta_ratio=result.delta_ratio,
     )
@@ -133,6 +135,33 @@ def answers(questions: Mapping[str, Question], baseline: str) -> Answers:
     return Answers(
         comparisons={name: found[name] for name in questions if name in found},
         best=tuple(sorted(family.best)) if judged_ones else (),
+    )
+
+
+def control(result: TrialResult) -> Comparison | None:
+    """A baseline against a second copy of itself, at 99 %; None where it met none.
+
+    It is a check of the method and no claim of the table, so it takes no part in the family. At
+    1 % one control of a hundred fails by luck.
+    """
+    met = pairs(result.valid) if result.is_control else []
+    if not met:
+        return None
+    return compare_pairs(
+        met, design_of(result.valid), delta_ratio=result.delta_ratio, alpha=CONTROL_ALPHA
+    )
+
+
+def control_warnings(result: TrialResult) -> Iterator[str]:
+    """That a copy of the baseline was not as fast as the baseline."""
+    found = control(result)
+    if found is None or found.verdict not in ("faster", "slower"):
+        return
+    times = interval_text(found.ratio)
+    yield (
+        f"The A/A control failed: a second copy of the baseline ran at {times} times its speed. "
+        "Differences of that size are the method's, not a conversion's: try "
+        "protocol.pairing=adjacent, or a quieter machine."
     )
 
 
@@ -189,11 +218,6 @@ def _compared(asked: Question, chosen: Sequence[Pair], alpha: float) -> Comparis
     if asked.pairs:
         return compare_pairs(chosen, asked.design, delta_ratio=delta, alpha=alpha)
     return compare(asked.candidate_ns, asked.baseline_ns, delta_ratio=delta, alpha=alpha)
-
-
-def _looks(result: TrialResult) -> tuple[int, ...]:
-    """Older results have the error rate of the usual looks only."""
-    return result.stop_looks or (USUAL_LOOKS if result.stop_alpha < ALPHA else ())
 
 
 def _refusal(

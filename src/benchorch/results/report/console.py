@@ -13,7 +13,9 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event
 from benchorch.domain.trial import Plan, Trial
 from benchorch.formatting import plural
+from benchorch.journal import certificates
 from benchorch.journal.run_directory import PLAN, RESULTS, TABLE
+from benchorch.results.compare.detectable import summary
 from benchorch.results.report.live_table import LiveTable
 from benchorch.results.report.overview import (
     alike_failures,
@@ -87,14 +89,15 @@ class ConsoleReport:
             finally:
                 self._is_drawn = False
 
-    def expect(self, left_s: float | None) -> None:
+    def expect(self, left_s: float) -> None:
         """Note in how many seconds the run is expected to end."""
-        self._live.left_s = left_s
+        self._live.expect(left_s)
 
     def event(self, event: Event) -> None:
         """Show what a trial does; of lines, only those that are worth one."""
         text = f"{event.stage} {event.message}".rstrip()
-        self._live.state(event.trial_id, text)
+        if event.stage != ROUND:
+            self._live.state(event.trial_id, event.message if event.stage == DECIDED else text)
         if self._is_drawn:
             return
         if event.stage == ROUND:
@@ -112,8 +115,8 @@ class ConsoleReport:
     def _first_figures(self) -> str:
         """The order after the first round, which nothing is concluded from."""
         rows = [f"{row.name} {row.figure}" for row in self._live.ranked() if row.processes]
-        left = "" if self._live.left_s is None else f" ({self._live.footer()})"
-        return f"first figures, one process each: {some_of(rows)}{left}"
+        left = "" if self._live.ends_s is None else f" ({self._live.footer()})"
+        return f"first figures: {some_of(rows)}{left}"
 
     def _decision(self, event: Event) -> str:
         row = self._live.rows.get(event.trial_id)
@@ -127,7 +130,7 @@ class ConsoleReport:
         """Print one line as soon as a trial ends."""
         name = self._name(result.trial_id)
         self._live.figures([result], {result.trial_id: summary})
-        self._live.state(result.trial_id, "done")
+        self._live.state(result.trial_id, _end_of(result))
         primary = primary_metric(summary.metrics)
         if result.failure:
             mark, text = ("✗", "red"), f"{result.failure.kind}: {result.failure.message}"
@@ -165,6 +168,14 @@ class ConsoleReport:
         self._notes(summaries, directory)
         self._conclusions(plan, results, summaries, directory)
         self._failures(results, directory)
+        self._calibration(results)
+
+    def _calibration(self, results: Mapping[str, TrialResult]) -> None:
+        """Print what this machine can tell, where that was calibrated and it measured any."""
+        found = certificates.kept()
+        places = [one.environment for one in results.values()]
+        if found and any(found.is_of(p.get("host"), p.get("cpu_model")) for p in places):
+            self.text(f"\nmachine   {summary(found)}")
 
     def _notes(self, summaries: Mapping[str, Summary], directory: Path) -> None:
         warnings = list(warnings_of(summaries).items())
@@ -198,10 +209,19 @@ class ConsoleReport:
         """Print that the archive is being filled; Ctrl-C ends only the waiting."""
         self._console.print("copying to the bucket ... (Ctrl-C stops waiting; nothing is lost)")
 
-    def closing(self, plan: Plan, directory: Path, *, recorded: bool, kept: bool = True) -> None:
+    def closing(
+        self,
+        plan: Plan,
+        directory: Path,
+        *,
+        recorded: bool,
+        kept: bool = True,
+        whole: bool = True,
+    ) -> None:
         """Print where everything is, and the next commands.
 
         Args:
+            whole: whether every trial has its final result, so that nothing is left to resume.
             recorded: whether the tracker has all of it.
             kept: whether the bucket has all of it, where one is named.
         """
@@ -228,7 +248,8 @@ class ConsoleReport:
                 f"keep      python -m benchorch keep {directory} --at {place}   (not all of it "
                 "could be copied; nothing is lost)"
             )
-        self.text(f"resume    python -m benchorch resume={plan.plan_id}")
+        if not whole:
+            self.text(f"resume    python -m benchorch resume={plan.plan_id}")
         self.text("next      python -m benchorch cache list      python -m benchorch plan --help")
 
     def _failures(self, results: Mapping[str, TrialResult], directory: Path) -> None:
@@ -258,6 +279,14 @@ class ConsoleReport:
             f"\nInterrupted: the table is partial. What was measured is kept; go on with\n"
             f"  python -m benchorch resume={directory}"
         )
+
+
+def _end_of(result: TrialResult) -> str:
+    """What became of a trial, in a word or two."""
+    if result.failure:
+        return f"failed: {result.failure.kind}"
+    wrong = result.parity is not None and not result.parity.passed
+    return "not the same model" if wrong else "done"
 
 
 def _plain(text: str) -> str:

@@ -12,6 +12,7 @@ from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import Kind
 from benchorch.formatting import cell_name, interval_text, is_known, plural, varying_labels
 from benchorch.results.report.execution_text import execution_matters, precision_text
+from benchorch.results.report.request_coverage import Coverage, coverage
 from benchorch.stats.pairs import SEQUENTIAL
 from benchorch.units import format_bytes, format_seconds
 
@@ -135,7 +136,7 @@ def _rank(
     wrong = result is not None and result.parity is not None and not result.parity.passed
     place = 2 if primary is None else 1 if wrong else 0
     cost = _cost(trial, primary, summaries) if primary else 0.0
-    case = f"{trial.labels['workload']} {_other_scenario(trial)}"
+    case = f"{trial.labels['workload']} {_other_scenario(trial.labels)}"
     return place, trial.labels["model"], case, cost
 
 
@@ -203,13 +204,21 @@ def speedup_text(summary: Summary, result: TrialResult) -> str:
     if result.parity is not None and not result.parity.passed:
         return "disqualified"
     if summary.speedup is None:
-        return "baseline" if result.baseline_id is None else "–"
+        return _baseline_text(summary) if result.baseline_id is None else "–"
     ratio = summary.speedup.ratio
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.3g}×"
     if not is_known(ratio):
         return f"not known yet ({plural(ratio.n, 'pair')}) {summary.speedup.verdict}"
     return f"{ratio.value:.3g}× [{ratio.low:.3g}, {ratio.high:.3g}] {summary.speedup.verdict}"
+
+
+def _baseline_text(summary: Summary) -> str:
+    """With the outcome of the A/A control, which has to be 1."""
+    found = summary.control
+    if found is None or found.ratio.low is None or not is_known(found.ratio):
+        return "baseline"
+    return f"baseline; control {interval_text(found.ratio)}"
 
 
 def cost_text(summary: Summary | None) -> str:
@@ -246,34 +255,46 @@ class Conclusion(NamedTuple):
     """The result for one serving case.
 
     Attributes:
-        fastest: the trial; None where none could be ranked.
+        fastest: the trial with the best figure; None where none could be ranked.
+        coverage: how much of what was requested it rests on.
     """
 
     sentence: str
     fastest: Trial | None
+    coverage: Coverage
 
 
 def conclusions(
     plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> list[Conclusion]:
     """One conclusion for each serving case, in the plan's order."""
-    groups: dict[str, list[Trial]] = {}
+    groups: dict[str, tuple[list[Trial], list[Skip]]] = {}
     for trial in plan.trials:
-        groups.setdefault(serving_case(trial), []).append(trial)
-    return [_conclude(trials, results, summaries) for trials in groups.values()]
+        groups.setdefault(serving_case(trial), ([], []))[0].append(trial)
+    for skip in plan.skips:
+        if skip.requested:
+            groups.setdefault(_case_of(skip.labels), ([], []))[1].append(skip)
+    return [
+        _conclude(case, trials, skips, results, summaries)
+        for case, (trials, skips) in groups.items()
+    ]
 
 
 def serving_case(trial: Trial) -> str:
     """Model, workload and scenario, without conversion and hardware: each has a conclusion."""
+    return _case_of(trial.labels)
+
+
+def _case_of(labels: Mapping[str, str]) -> str:
     compared = ("conversion.", "hardware.")
-    axes = [axis for axis in trial.labels["axes"].split() if not axis.startswith(compared)]
-    names = (trial.labels["model"], trial.labels["workload"], _other_scenario(trial), *axes)
+    axes = [axis for axis in labels.get("axes", "").split() if not axis.startswith(compared)]
+    names = (labels.get("model", ""), labels.get("workload", ""), _other_scenario(labels), *axes)
     return " ".join(filter(None, names))
 
 
-def _other_scenario(trial: Trial) -> str:
+def _other_scenario(labels: Mapping[str, str]) -> str:
     """The scenario's name unless it is the default."""
-    scenario = trial.labels.get("scenario", "")
+    scenario = labels.get("scenario", "")
     return "" if scenario == "single_stream" else scenario
 
 
@@ -302,24 +323,28 @@ def _qualified(
 
 
 def _conclude(
+    case: str,
     trials: Sequence[Trial],
+    skips: Sequence[Skip],
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
 ) -> Conclusion:
-    case = serving_case(trials[0])
     qualified = _qualified(trials, results, summaries)
+    ranked_ids = {trial.trial_id for trial in qualified}
+    covered = coverage(trials, skips, results, summaries, ranked_ids)
     best = fastest(trials, results, summaries)
     if best is None:
-        return Conclusion(f"{case}: no conversion gave a result that could be ranked.", None)
+        nothing = f"no conversion gave a result that could be ranked{covered.remarks}"
+        return Conclusion(f"{case}: {nothing}.", None, covered)
     equals = [trial for trial in qualified if trial.trial_id in summaries[best.trial_id].best]
     tables = {summaries[trial.trial_id].best for trial in qualified} - {()}
     if best not in equals or len(tables) > 1:
         claim = _figure_text(best, qualified, summaries)
     elif len(equals) == 1:
-        claim = _winner_text(best, summaries)
+        claim = _winner_text(best, summaries, covered)
     else:
         claim = _tie_text(sorted(equals, key=lambda t: _rank(t, results, summaries)[-1]), summaries)
-    return Conclusion(f"{case}: {claim}.", best)
+    return Conclusion(f"{case}: {claim}{covered.remarks}.", best, covered)
 
 
 def _figure_text(best: Trial, qualified: Sequence[Trial], summaries: Mapping[str, Summary]) -> str:
@@ -335,13 +360,14 @@ def _figure_text(best: Trial, qualified: Sequence[Trial], summaries: Mapping[str
     return f"{_named(best)} has the best figure, {_primary_text(best, summaries)}{gain}: {why}"
 
 
-def _winner_text(best: Trial, summaries: Mapping[str, Summary]) -> str:
+def _winner_text(best: Trial, summaries: Mapping[str, Summary], covered: Coverage) -> str:
     """The one that is shown to be faster than all others."""
     if summaries[best.trial_id].speedup is None:
         gain = "everything else that was compared is slower"
     else:
         gain = f"{_gain_text(best, summaries)}, and the outputs agree"
-    return f"{_named(best)} is fastest, {_primary_text(best, summaries)}: {gain}"
+    primary = _primary_text(best, summaries)
+    return f"{_named(best)} is fastest of {covered.count}, {primary}: {gain}"
 
 
 def _tie_text(equals: Sequence[Trial], summaries: Mapping[str, Summary]) -> str:

@@ -12,9 +12,11 @@ from rich.console import Console
 from benchorch.domain.estimate import Comparison, Estimate, Summary
 from benchorch.domain.result import Failure, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.journal import certificates
 from benchorch.results.report.console import MOST_ROWS, ConsoleReport
 from benchorch.results.report.overview import alike_failures, alike_skips, overview_rows, some_of
 from benchorch.results.report.tables import full_markdown
+from support.calibrated_machines import machine
 from support.synthetic_runs import DISAGREES, OOM, failed, result, trial
 
 SOMEWHERE = Path("somewhere")
@@ -157,3 +159,16 @@ def test_of_many_curves_three_are_named(tmp_path: Path) -> None:
     ConsoleReport(Console(file=said, width=200)).closing(sweep(1)[0], tmp_path, recorded=True)
     assert said.getvalue().count("curve ") == 3
     assert "2 more: " in said.getvalue()
+
+
+@pytest.mark.parametrize(("host", "lines"), [("h", 1), ("elsewhere", 0)])
+def test_what_the_machine_can_tell_is_below_the_table_that_it_measured(
+    host: str, lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    certificates.keep(machine(process_sd=0.01, host="h", cpu_model="c"))
+    plan, results, summaries = sweep(1)
+    environment = {"host": host, "cpu_model": "c"}
+    measured = {name: replace(one, environment=environment) for name, one in results.items()}
+    said = shown(plan, measured, summaries)
+    assert said.count("machine   finds in 90%") == lines

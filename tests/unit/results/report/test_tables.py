@@ -85,13 +85,13 @@ def test_rows_are_ranked_by_their_ratio_to_the_common_baseline():
 
 def test_the_winner_of_a_table_is_the_fastest():
     sheet = Sheet().add("eager", 3.0).add("fast", 1.0, ratio=2.9).best("fast")
-    assert "fast on local is fastest, p50 1 [0.9, 1.1] ms: 2.90× the baseline" in sheet.said()
+    assert "fast on local is fastest of 2, p50 1 [0.9, 1.1] ms: 2.90× the baseline" in sheet.said()
 
 
 def test_a_baseline_that_beats_all_is_the_fastest():
     sheet = Sheet().add("eager", 3.0).add("quick on paper", 2.0, ratio=0.9).best("eager")
     said = sheet.said()
-    assert "eager on local is fastest, p50 3 [2.7, 3.3] ms: everything else" in said
+    assert "eager on local is fastest of 2, p50 3 [2.7, 3.3] ms: everything else" in said
     assert "quick on paper" not in said
 
 
@@ -254,3 +254,11 @@ def test_a_trial_that_did_not_run_has_as_many_cells_as_the_others():
 def test_a_bottleneck_is_a_short_text(record, text):
     sheet = Sheet().add("eager", 3.0)
     assert limit_text(replace(sheet.results["eager"], profile=record)) == text
+
+
+def test_the_row_of_the_baseline_has_the_outcome_of_the_control():
+    sheet = Sheet().add("eager", 3.0)
+    met = Comparison(ratio=estimate(1.0, "ratio"), verdict="equivalent", design="alternated")
+    sheet.summaries["eager"] = replace(sheet.summaries["eager"], control=met)
+    rows = table_rows(sheet.plan, sheet.results, sheet.summaries)
+    assert rows[1][-1] == "baseline; control 1 [0.9, 1.1]"
