@@ -32,7 +32,7 @@ from benchorch.executors.sent_sweep import (
 )
 from benchorch.files import write_json
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
-from benchorch.interfaces.stack import Head, Stack, StackError, Stacks
+from benchorch.interfaces.stack import Head, Stack, StackError, StackFacts, Stacks
 from benchorch.units import format_bytes
 
 T = TypeVar("T")
@@ -140,14 +140,14 @@ class StackExecutor(Executor):
         )
         yield from following.results()
 
-    def head_executor(self) -> ConfigNode:
+    def head_executor(self, facts: StackFacts) -> ConfigNode:
         """The executor of the stack's head."""
         import yaml
 
         text = (builtin_directory("conf") / "executor" / "ec2.yaml").read_text(encoding="utf-8")
         found = yaml.safe_load(text).items()
         node = {k: v for k, v in found if k != "defaults" and "${" not in str(v)}
-        return {**node, "market": self.market, "most": self.most}
+        return {**node, "market": self.market, "most": self.most, "starts": facts.starts_url}
 
 
 @final
@@ -200,7 +200,7 @@ class _Following:
         nodes: dict[str, Json] = {
             "keep_at": facts.results_url,
             "store": cast(Json, store),
-            "executor": cast(Json, self.executor.head_executor()),
+            "executor": cast(Json, self.executor.head_executor(facts)),
         }
         sweep.send(plan_to_send(self.session, self.trials, sweep.name, nodes), files)
 

@@ -93,6 +93,7 @@ def _facts(name: str, home: str, account: str) -> StackFacts:
         kinds=_kinds(settings.get("variables", {})),
         results_url=f"s3://{bucket}/results",
         store_url=f"s3://{bucket}/store",
+        starts_url=f"s3://{bucket}/starts",
     )
 
 

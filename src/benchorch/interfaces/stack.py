@@ -50,6 +50,7 @@ class StackFacts:
         kinds: of machines that it may launch.
         results_url: where its runs are archived, as `BENCHORCH_RESULTS_URL` on its head.
         store_url: where its artifacts are kept.
+        starts_url: where its machines say how their start went.
     """
 
     name: str
@@ -57,6 +58,7 @@ class StackFacts:
     kinds: Collection[str]
     results_url: str
     store_url: str
+    starts_url: str
 
 
 class Stack(ABC):

@@ -47,6 +47,7 @@ class Account(Stack):
             kinds=("g5.xlarge",),
             results_url="s3://mine-1/results",
             store_url="s3://mine-1/store",
+            starts_url="s3://mine-1/starts",
         )
 
     def read(self, name: str) -> bytes | None:
