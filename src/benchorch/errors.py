@@ -4,7 +4,7 @@
 
     BenchorchError
     ├── ConfigError(problems)     the request is wrong; nothing has run
-    │   └── NoMachine             nothing at hand reaches the hardware; has the priced plan
+    │   └── NoMachine             nothing here reaches the hardware; has the priced plan
     ├── TrialError                this trial failed; the others continue
     │   ├── BuildError            a step or a runtime refused the model
     │   └── MeasureError          a clock, a device or the model's own call failed
@@ -38,7 +38,7 @@ class ConfigError(BenchorchError):
 
 
 class NoMachine(ConfigError):
-    """Nothing at hand reaches the requested hardware; nothing has run.
+    """Nothing here reaches the requested hardware; nothing has run.
 
     Attributes:
         plan: what was requested, with minutes and dollars, for people.

@@ -73,7 +73,7 @@ class Auto(Executor):
         return Way.NONE if STACK_HEAD.exists() else self._remote().way(hardware_kind)
 
     def unreachable(self, hardware_kind: str) -> str | None:
-        """Why nothing at hand has this hardware, or None."""
+        """Why nothing here has this hardware, or None."""
         if self.way(hardware_kind) is not Way.NONE:
             return None
         if STACK_HEAD.exists():

@@ -82,6 +82,7 @@ def start_command(name: str, results_url: str, cwd: str) -> str:
         f'[ "$there" = {__version__} ] || {{ echo "The stack has benchorch $there, this machine '
         f'has {__version__}: make provision, or install that version here."; exit 3; }}',
         f"mkdir -p {DIRECTORY} {shlex.quote(cwd)}",
+        f"exec 9> {place}.lock && flock 9",  # the same line, typed again, may come at once
         f"[ -e {place} ] || python -m benchorch fetch {name} {place} --at {results_url}",
         f"[ ! -d {place}/{FILES} ] || cp -Rn {place}/{FILES}/. /",
         f"python -c '{_IS_RUNNING}' {place} || python -m benchorch submit --here resume {place}",

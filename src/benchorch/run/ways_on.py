@@ -1,4 +1,4 @@
-"""What can be done about hardware that nothing at hand reaches, the least effort first."""
+"""What can be done about hardware that nothing here reaches, the least effort first."""
 
 from __future__ import annotations
 

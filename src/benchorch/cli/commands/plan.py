@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 HELP = """usage: python -m benchorch plan [--json] [--cheapest] [-m] [RECIPE.yaml] [key=value ...]
 
 Shows the trials that the same arguments without `plan` would run, with minutes and dollars for each
-kind of machine, and every cell that would be skipped with the reason. Hardware that nothing at hand
+kind of machine, and every cell that would be skipped with the reason. Hardware that nothing here
 reaches is priced too. Starts nothing.
 
   --json      an object with `trials`, `skips`, `machines` and `how`, for programs
