@@ -49,6 +49,7 @@ class Lane:
         process, thread: as the trace spells them; of a stream, its device and its number.
         device, stream: numbers of a device's stream; NOTHING for a host thread.
         label: what a person calls it.
+        rank: of the traces of several ranks, which one it is in.
     """
 
     process: str
@@ -56,6 +57,7 @@ class Lane:
     device: int = NOTHING
     stream: int = NOTHING
     label: str = ""
+    rank: int = 0
 
     @property
     def on_device(self) -> bool:
@@ -127,6 +129,11 @@ class Events:
     def devices(self) -> NDArray[np.int64]:
         """Of every lane the number of its device, NOTHING for a host thread; at least one entry."""
         return np.array([lane.device for lane in self.lanes] or [NOTHING], dtype=np.int64)
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        """Of every lane its rank; at least one entry."""
+        return np.array([lane.rank for lane in self.lanes] or [0], dtype=np.int64)
 
     @property
     def end_ns(self) -> NDArray[np.int64]:

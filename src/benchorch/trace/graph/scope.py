@@ -23,8 +23,9 @@ _HOST = (
     Category.SESSION,
     Category.OTHER,
 )
-_WORK = (Category.OPERATOR, Category.ANNOTATION, Category.NODE, Category.SESSION)
+_MOST_CUTS = 4
 _STEP = re.compile(r"ProfilerStep#|benchorch:call|model_run$")
+_WORK = (Category.OPERATOR, Category.ANNOTATION, Category.NODE, Category.SESSION)
 
 
 def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> Scope:
@@ -71,6 +72,9 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         np.clip(column[order] + shift_ns[lane], window.start_ns, latest_ns)
         for column in (events.start_ns, events.end_ns)
     )
+    end_ns[:hosts] = _ranges_cut(
+        events.category[order[:hosts]], lane[:hosts], start_ns[:hosts], end_ns[:hosts]
+    )
     tree = nest(Spans(lane=lane[:hosts], start_ns=start_ns[:hosts], end_ns=end_ns[:hosts]))
     end_ns[:hosts] = tree.end_ns
     taking_part = np.zeros(len(events.lanes), dtype=np.bool_)
@@ -99,12 +103,34 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         parent=tree.parent,
         depth=tree.depth,
         after=_after(lane[:hosts], start_ns[:hosts], tree.end_ns),
-        main_lane=_main_lane(events, taking_part),
+        main_lane=_main_lane(events, taking_part, window.lane),
         thresholds=thresholds,
         facts={"daemon_lanes": float(idle.sum()), "clock_skew_ns": float(shift_ns.max(initial=0))},
         repairs={name: count for name, count in repairs.items() if count},
     )
     return with_overhead(scope)
+
+
+def _ranges_cut(
+    category: NDArray[np.int8],
+    lane: NDArray[np.int32],
+    start_ns: NDArray[np.int64],
+    end_ns: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Ends of host events; a range that ends inside of a call is cut where the call begins.
+
+    A person may open and close ranges in any order: what calls did is not cut for that.
+    """
+    end_ns = end_ns.copy()
+    ranges = category == Category.ANNOTATION
+    for _ in range(_MOST_CUTS):
+        parent = nest(Spans(lane=lane, start_ns=start_ns, end_ns=end_ns)).parent
+        cut = (parent != NOTHING) & ~ranges & ranges[parent]
+        cut &= end_ns > end_ns[parent]
+        if not cut.any():
+            break
+        np.minimum.at(end_ns, parent[cut], start_ns[cut])
+    return end_ns
 
 
 def _shift_ns(
@@ -125,24 +151,14 @@ def _shift_ns(
 def _bounds(
     events: Events, window: Window | None, taking_part: NDArray[np.int64]
 ) -> tuple[Window, int]:
-    """The window, and when the range that marks it ended on the host."""
+    """The window, and up to when host events belong to it."""
     if window is None:
         start_ns, end_ns = events.start_ns[taking_part], events.end_ns[taking_part]
         window = Window(
             start_ns=int(start_ns.min()) if len(start_ns) else 0,
             end_ns=int(end_ns.max()) if len(end_ns) else 0,
         )
-        return window, window.end_ns
-    marks = np.flatnonzero(
-        (events.start_ns == window.start_ns)
-        & among(events.category, (Category.ANNOTATION, Category.SESSION))
-        & (events.end_ns <= window.end_ns)
-    )
-    if window.name == "trace" or not len(marks):
-        return window, window.end_ns
-    stem = window.name.split("*", maxsplit=1)[0]
-    named = [at for at in marks if events.names[events.name[at]].startswith(stem)]
-    return window, int(events.end_ns[named or marks].max())
+    return window, window.end_ns if window.host_end_ns is None else window.host_end_ns
 
 
 def _inside(
@@ -237,10 +253,12 @@ def _daemons(
     return hosts & ~working if (working & hosts).any() else np.zeros_like(hosts)
 
 
-def _main_lane(events: Events, hosts: NDArray[np.bool_]) -> int:
+def _main_lane(events: Events, hosts: NDArray[np.bool_], marking: int) -> int:
     """The thread that marks its steps or runs Python, else the one with most operators; or -1."""
     if not hosts.any():
         return -1
+    if marking != NOTHING and hosts[marking]:
+        return marking
     steps = np.array([bool(_STEP.match(name)) for name in events.names] or [False])
     marks = steps[events.name] & among(events.category, (Category.ANNOTATION, Category.SESSION))
     for these in (

@@ -11,7 +11,7 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.attribution.workloads import op_type
+from benchorch.trace.attribution.tables import op_type
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
 from benchorch.trace.operators.shapes import recorded
 from benchorch.trace.whatif.basis import Basis

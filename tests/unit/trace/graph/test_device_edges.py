@@ -216,7 +216,7 @@ def test_work_from_before_the_window_is_carried_in() -> None:
         kernel("next", 261, 300, 9),
         launch(210, 9),
     )
-    window = Window(start_ns=100, end_ns=260, name="ProfilerStep#1")
+    window = Window(start_ns=100, end_ns=260)
     dag = build_dag(events, window)
     assert_sound(dag)
     assert sorted(set(dag.event.tolist())) == [NOBODY, 0, 3, 4, 5, 6]

@@ -18,7 +18,7 @@ from benchorch.trace.nesting import nest
 from benchorch.trace.readers.json_trace import read_json
 from benchorch.trace.readers.nsight import TABLES
 from benchorch.trace.readers.open import read_events
-from benchorch.trace.windows import windows
+from benchorch.trace.steps import find_steps
 from support.trace_files import COLUMNS, same, steps, write_tables
 
 WHOLE = json.dumps({"traceEvents": steps(2), "traceName": "x"}).encode()

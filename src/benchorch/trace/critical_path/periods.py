@@ -1,0 +1,181 @@
+"""Periods of a replay: how long each step would take with other weights.
+
+Step i is over when its marked range has ended and the device work launched inside it is done. In
+the graph these are a few points, the same in every replay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.trace.critical_path.contraction import Contracted, contract
+from benchorch.trace.critical_path.replay import steps as edge_steps
+from benchorch.trace.dag import NOBODY, Dag, EdgeKind
+from benchorch.trace.events import Events
+from benchorch.trace.steps import Steps, typical
+
+SETTLED_RATIO = 1 / 3
+"""Of the steps: so many at the beginning may still depend on how the run began ..."""
+
+MANY = 6
+"""... where there are at least so many."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Milestones:
+    """Points of a graph at which steps begin and end.
+
+    Attributes:
+        begin: the point where the first one begins where nothing comes before; else `before`.
+        before: points that the step before the first one ends with; empty where there is none.
+        ends: for each step the points of which the last one ends it.
+        starts: for each step the point where its range starts.
+    """
+
+    before: NDArray[np.int64]
+    ends: tuple[NDArray[np.int64], ...]
+    starts: NDArray[np.int64]
+
+    @property
+    def points(self) -> NDArray[np.int64]:
+        """All of them, ascending."""
+        return np.unique(np.concatenate([self.before, *self.ends, self.starts]))
+
+
+def milestones(events: Events, dag: Dag, steps: Steps) -> Milestones:
+    """The points at which the steps to analyse begin and end."""
+    chosen = range(steps.first, steps.end)
+    if steps.lane < 0:
+        last = np.array([dag.points - 1])
+        return Milestones(
+            before=np.zeros(0, dtype=np.int64), ends=(last,), starts=np.zeros(1, dtype=np.int64)
+        )
+    host = np.flatnonzero(dag.lane == steps.lane)
+    if not len(host):
+        host = np.array([0, dag.points - 1])
+    host_ns = dag.time_ns[host]
+    devices = list(_device_ends(events, dag, steps))
+
+    def ends(step: int) -> NDArray[np.int64]:
+        at = max(int(np.searchsorted(host_ns, steps.end_ns[step], side="right")) - 1, 0)
+        return np.array([host[at], *(one[step] for one in devices if step in one)])
+
+    starts = np.searchsorted(host_ns, steps.start_ns[steps.first : steps.end])
+    continued = steps.back_to_back and steps.first > 0
+    return Milestones(
+        before=ends(steps.first - 1) if continued else np.zeros(0, dtype=np.int64),
+        ends=tuple(ends(step) for step in chosen),
+        starts=host[np.minimum(starts, len(host) - 1)],
+    )
+
+
+def _device_ends(events: Events, dag: Dag, steps: Steps) -> list[dict[int, int]]:
+    """For each stream, by step, the end of the last work that was launched in it."""
+    launches = np.flatnonzero(dag.kind == EdgeKind.LAUNCH)
+    work = dag.event[dag.head[launches]]
+    step = np.searchsorted(steps.start_ns, dag.time_ns[dag.tail[launches]], side="right") - 1
+    inside = (step >= 0) & (dag.time_ns[dag.tail[launches]] < steps.end_ns[step])
+    inside &= events.ranks[events.lane[work]] == events.lanes[steps.lane].rank
+    work, step = work[inside], step[inside]
+    finish = np.full(len(events) + 1, NOBODY, dtype=np.int64)
+    ended = np.flatnonzero(dag.is_end)
+    finish[dag.event[ended]] = ended
+    point = finish[work]
+    found: dict[int, dict[int, int]] = {}
+    order = np.argsort(point, kind="stable")
+    for at in order.tolist():
+        found.setdefault(int(events.lane[work[at]]), {})[int(step[at])] = int(point[at])
+    return list(found.values())
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Periods:
+    """Replays of one graph, of which the periods count.
+
+    Attributes:
+        dag: the graph.
+        steps: the steps.
+        at: their points.
+        graph: the contracted graph.
+        observed_ns: (k,) periods as observed.
+    """
+
+    dag: Dag
+    steps: Steps
+    at: Milestones
+    graph: Contracted
+    observed_ns: NDArray[np.int64]
+
+    def of(self, elapsed_ns: NDArray[np.int64], graph: Contracted | None = None) -> NDArray[np.int64]:
+        """The periods, (k,) in ns, of a replay's times of branch nodes."""
+        within = graph or self.graph
+
+        def reached(points: NDArray[np.int64]) -> int:
+            return int(elapsed_ns[within.numbers(points)].max())
+
+        done = np.array([reached(points) for points in self.at.ends], dtype=np.int64)
+        starts = elapsed_ns[within.numbers(self.at.starts)]
+        if not self.steps.back_to_back:
+            return done - starts
+        first = reached(self.at.before) if len(self.at.before) else int(starts[0])
+        return np.diff(np.maximum.accumulate(np.append(first, done)))
+
+    @property
+    def interval_ns(self) -> tuple[int, int]:
+        """Begin and end of the interval whose path is shown, on the trace's clock."""
+        first, last = (step - self.steps.first for step in self.steps.shown)
+        if self.steps.back_to_back and len(self.at.before):
+            begin = self.at.before
+        else:
+            begin = self.at.starts[first : first + 1]
+        time_ns = self.dag.time_ns
+        return int(time_ns[begin].max()), int(time_ns[self.at.ends[last]].max())
+
+    @property
+    def end_point(self) -> int:
+        """The point at which that interval ends."""
+        ends = self.at.ends[self.steps.shown[1] - self.steps.first]
+        return int(ends[np.argmax(self.dag.time_ns[ends])])
+
+    def period_ns(self, periods_ns: NDArray[np.int64]) -> float:
+        """The steady period that periods of a replay stand for.
+
+        The observed one times the ratio of the sums over the steps that are typical of the
+        observed run; of many, those at the beginning do not count, which a changed run may still
+        need to settle.
+        """
+        observed_ns, changed_ns = self.observed_ns, periods_ns
+        if len(observed_ns) >= MANY and self.steps.back_to_back:
+            settled = int(len(observed_ns) * SETTLED_RATIO)
+            observed_ns, changed_ns = observed_ns[settled:], changed_ns[settled:]
+        chosen = typical(observed_ns)
+        if not chosen.any():
+            chosen = np.ones(len(observed_ns), dtype=np.bool_)
+        before = float(observed_ns[chosen].sum())
+        ratio = float(changed_ns[chosen].sum()) / before if before else 1.0
+        return self.steps.period_ns * ratio
+
+    def replayed(
+        self,
+        weight_ns: NDArray[np.int64] | None = None,
+        residual_ns: NDArray[np.int64] | None = None,
+        dropped: NDArray[np.bool_] | None = None,
+    ) -> float:
+        """The steady period with other weights, in ns."""
+        length_ns = self.graph.lengths(edge_steps(self.dag, weight_ns, residual_ns, dropped))
+        return self.period_ns(self.of(self.graph.elapsed(length_ns)))
+
+
+def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
+    """Everything that replays of one graph share."""
+    at = milestones(events, dag, steps)
+    graph = contract(dag, at.points)
+    found = Periods(dag=dag, steps=steps, at=at, graph=graph, observed_ns=steps.periods_ns)
+    elapsed_ns = dag.time_ns[graph.points] - dag.time_ns[0]
+    return Periods(dag=dag, steps=steps, at=at, graph=graph, observed_ns=found.of(elapsed_ns))

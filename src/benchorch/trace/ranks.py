@@ -1,0 +1,139 @@
+"""Traces of several ranks of one program, as one: clocks aligned by the collectives they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.errors import TraceError
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Details, Events, Lane, among
+from benchorch.trace.graph.time_classes import COLLECTIVE
+
+_OFFSET = 1 << 40
+"""Between the ranks' correlations and other ids, which each rank counts for itself."""
+
+_IDS = ("correlation", "external_id", "sequence", "awaited")
+
+
+def merged(several: Sequence[Events]) -> Events:
+    """One trace of all ranks, in the order given; of one rank that one.
+
+    The k-th collective of a name on each rank is the same one, and ends on all of them at the
+    same time: by the median difference of those ends the clocks are aligned.
+    """
+    if len(several) == 1:
+        return several[0]
+    shifts_ns = [_shift_ns(several[0], one) for one in several]
+    names = {name: at for at, name in enumerate(sorted({n for e in several for n in e.names}))}
+    columns: dict[str, list[NDArray[Any]]] = {}
+    lanes: list[Lane] = []
+    devices = 0
+    for rank, (one, shift_ns) in enumerate(zip(several, shifts_ns, strict=True)):
+        code = np.array([names[name] for name in one.names] or [0], dtype=np.int32)
+        changed = {
+            "start_ns": one.start_ns + shift_ns,
+            "name": code[one.name],
+            "lane": one.lane + np.int32(len(lanes)),
+            "forward_lane": np.where(
+                one.forward_lane >= 0, one.forward_lane + np.int32(len(lanes)), NOTHING
+            ).astype(np.int32),
+            **{key: _apart(getattr(one, key), rank) for key in _IDS},
+        }
+        for entry in _COLUMNS:
+            columns.setdefault(entry, []).append(changed.get(entry, getattr(one, entry)))
+        lanes += [_of_rank(lane, rank, devices) for lane in one.lanes]
+        devices += max((lane.device for lane in one.lanes), default=-1) + 1
+    return Events(
+        **{key: np.concatenate(parts) for key, parts in columns.items()},
+        names=tuple(names),
+        lanes=tuple(lanes),
+        details=_Details(
+            parts=tuple(one.details for one in several), sizes=tuple(map(len, several))
+        ),
+        repairs={key: n for one in several for key, n in one.repairs.items()},
+        facts=several[0].facts,
+    )
+
+
+_COLUMNS = tuple(
+    entry.name
+    for entry in fields(Events)
+    if entry.name not in ("names", "lanes", "details", "repairs", "facts", "known")
+)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Details:
+    """Details of several traces whose events follow each other."""
+
+    parts: tuple[Details, ...]
+    sizes: tuple[int, ...]
+
+    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
+        """Each from its own file."""
+        found: dict[int, Mapping[str, object]] = {}
+        first = 0
+        for part, size in zip(self.parts, self.sizes, strict=True):
+            mine = [index - first for index in indices if first <= index < first + size]
+            found.update({index + first: said for index, said in part.read(mine).items()})
+            first += size
+        return found
+
+
+def collectives(events: Events) -> NDArray[np.int64]:
+    """Device work that is a collective, by lane and start."""
+    named = np.array([COLLECTIVE.search(name) is not None for name in events.names] or [False])
+    works = np.flatnonzero(among(events.category, DEVICE_WORK) & named[events.name])
+    if not len(works):
+        operators = among(events.category, (Category.OPERATOR, Category.ANNOTATION))
+        works = np.flatnonzero(operators & named[events.name])
+    order: NDArray[np.int64] = works[np.lexsort((events.start_ns[works], events.lane[works]))]
+    return order
+
+
+def _shift_ns(first: Events, other: Events) -> int:
+    """By how much the clock of the other is to be put forward."""
+    if other is first:
+        return 0
+    differences: list[int] = []
+    for one, two in _pairs(_by_name(first), _by_name(other)):
+        count = min(len(one), len(two))
+        differences += (first.end_ns[one[:count]] - other.end_ns[two[:count]]).tolist()
+    if not differences:
+        raise TraceError(
+            "The traces share no collective, so their clocks cannot be aligned: give traces of "
+            "ranks of one program."
+        )
+    return round(float(np.median(differences)))
+
+
+def _pairs(
+    one: Mapping[str, NDArray[np.int64]], two: Mapping[str, NDArray[np.int64]]
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    return [(one[name], two[name]) for name in one if name in two]
+
+
+def _by_name(events: Events) -> dict[str, NDArray[np.int64]]:
+    found = collectives(events)
+    order = found[np.argsort(events.start_ns[found], kind="stable")]
+    codes = np.unique(events.name[order]).tolist()
+    return {events.names[code]: order[events.name[order] == code] for code in codes}
+
+
+def _apart(column: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
+    return np.where(column >= 0, column + rank * _OFFSET, column)
+
+
+def _of_rank(lane: Lane, rank: int, devices: int) -> Lane:
+    return replace(
+        lane,
+        process=f"rank {rank}: {lane.process}",
+        device=lane.device + devices if lane.on_device else lane.device,
+        label=f"rank {rank} {lane.label}",
+        rank=rank,
+    )
