@@ -58,9 +58,10 @@ def change(item: Mapping[str, object]) -> dict[str, object]:
     """One of the corpus's changes in the words of a what-if file."""
     target, match = str(item["target"]), f"/{item['match']}/"
     rank = {"rank": item["rank"]} if "rank" in item else {}
-    if item["kind"] == "remove":
+    if item["kind"] == "remove" and target == "sync":
         return {"name": match, "remove": True, **rank}
-    effect = {"speedup": 1.0 / float(item["factor"]) if item["factor"] else float("inf"), **rank}
+    factor = 0.0 if item["kind"] == "remove" else float(item["factor"])
+    effect = {"speedup": 1.0 / factor if factor else float("inf"), **rank}
     if target == "data_loader":
         return {"class": "data_loading", **effect}
     if target == "overhead":

@@ -29,7 +29,7 @@ from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.provenance import Provenance, is_fused
 from benchorch.trace.ranks import merged
 from benchorch.trace.readers.open import read_events
-from benchorch.trace.steps import Steps, find_steps
+from benchorch.trace.steps import Steps, find_steps, typical
 from benchorch.trace.verdict import SLOWED_DILATION, VerdictInputs, verdict
 
 GAINS = 5
@@ -189,6 +189,7 @@ def window_of(events: Events, steps: Steps) -> Window:
         end_ns=int(steps.done_ns[last]),
         host_end_ns=int(steps.end_ns[last]),
         lane=steps.lane,
+        marks=steps.marks,
     )
 
 
@@ -222,7 +223,7 @@ def _verdict(
     times: OwnerTimes,
     dilation_ratio: float | None,
 ) -> Verdict:
-    shares = why.shares(path)
+    shares = why.shares(path, _typical(path, periods))
     named = ("operators", "kernels", "python")
     rows = [row for name in named for row in tables.get(name, ())[:-1]]
     host = np.array([not lane.on_device for lane in events.lanes] or [False])
@@ -247,6 +248,17 @@ def _verdict(
             dilation_ratio=dilation_ratio,
         )
     )
+
+
+def _typical(path: CriticalPath, periods: Periods) -> np.ndarray | None:
+    """The segments in typical steps; None where all are, or none."""
+    steps = periods.steps
+    usual = typical(steps.periods_ns)
+    if not steps.back_to_back or usual.all() or not usual.any():
+        return None
+    middle_ns = path.start_ns + path.duration_ns // 2
+    at = np.searchsorted(steps.done_ns[steps.first : steps.end], middle_ns)
+    return usual[np.minimum(at, len(usual) - 1)]
 
 
 def _gains(dag: Dag, periods: Periods, causes: Sequence[Cause]) -> dict[Cause, float]:

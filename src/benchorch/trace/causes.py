@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag, Tier
 from benchorch.trace.events import NOTHING, Category, Events
+from benchorch.trace.ranks import meetings
 
 
 class Cause(StrEnum):
@@ -73,14 +74,12 @@ class Reasons:
     length: NDArray[np.int8]
     certainty: NDArray[np.int8]
 
-    def share(self, path: CriticalPath, cause: Cause) -> float:
-        """Of the path, the part with one cause."""
-        chosen = self.cause == CAUSES.index(cause)
-        return float(path.duration_ns[chosen].sum()) / max(path.length_ns, 1)
-
-    def shares(self, path: CriticalPath) -> dict[Cause, float]:
-        """Of the path, the part of each cause that occurs, the largest first."""
-        sums = np.bincount(self.cause, path.duration_ns, len(CAUSES)) / max(path.length_ns, 1)
+    def shares(
+        self, path: CriticalPath, chosen: NDArray[np.bool_] | None = None
+    ) -> dict[Cause, float]:
+        """Of the path, or of some of its segments, the part of each cause, the largest first."""
+        spent_ns = path.duration_ns if chosen is None else np.where(chosen, path.duration_ns, 0)
+        sums = np.bincount(self.cause, spent_ns, len(CAUSES)) / max(int(spent_ns.sum()), 1)
         order = np.argsort(-sums, kind="stable").tolist()
         return {CAUSES[code]: float(sums[code]) for code in order if sums[code] > 0}
 
@@ -105,8 +104,25 @@ def reasons(events: Events, dag: Dag, path: CriticalPath) -> Reasons:
     waited = path.residual & _ends_wait(events, dag, path)
     cause[waited] = CAUSES.index(Cause.OUTSIDE)
     certainty[waited] = Known.INFERRED
+    late = _stragglers(events, path)
+    cause[late] = CAUSES.index(Cause.STRAGGLER)
     certainty[cause == CAUSES.index(Cause.UNKNOWN)] = Known.UNKNOWN
     return Reasons(cause=cause, length=length, certainty=certainty)
+
+
+def _stragglers(events: Events, path: CriticalPath) -> NDArray[np.bool_]:
+    """Segments in which all ranks but the last one have come to a collective of the path."""
+    met = meetings(events)
+    on_path = np.isin(met.event, np.unique(path.owner))
+    begin_ns, end_ns = met.usual_ns[on_path], met.last_ns[on_path]
+    order = np.argsort(begin_ns)
+    begin_ns, end_ns = begin_ns[order], np.maximum.accumulate(end_ns[order])
+    middle_ns = path.start_ns + path.duration_ns // 2
+    at = np.searchsorted(begin_ns, middle_ns, side="right") - 1
+    inside: NDArray[np.bool_] = at >= 0
+    if len(end_ns):
+        inside = inside & (middle_ns < end_ns[np.maximum(at, 0)])
+    return inside
 
 
 def _ends_wait(events: Events, dag: Dag, path: CriticalPath) -> NDArray[np.bool_]:

@@ -77,12 +77,14 @@ class Window:
         start_ns, end_ns: on the trace's clock; the end is that of the last device work launched.
         host_end_ns: up to when host events belong to it; None for the end.
         lane: of the thread that marks steps, NOBODY where it is unknown.
+        marks: events of the ranges that mark steps.
     """
 
     start_ns: int
     end_ns: int
     host_end_ns: int | None = None
     lane: int = NOBODY
+    marks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from benchorch.errors import TraceError
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Details, Events, Lane, among
 from benchorch.trace.graph.time_classes import COLLECTIVE
+from benchorch.trace.memo import once
 
 _OFFSET = 1 << 40
 """Between the ranks' correlations and other ids, which each rank counts for itself."""
@@ -85,14 +86,61 @@ class _Details:
         return found
 
 
-def collectives(events: Events) -> NDArray[np.int64]:
-    """Device work that is a collective, by lane and start."""
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meetings:
+    """Collectives that several ranks take part in; columns of shape ``(m,)``, one for each part.
+
+    Attributes:
+        event: the work, or the call, of one rank.
+        meeting: number of the collective that it is a part of.
+        last_ns: when the last rank came to it.
+        usual_ns: when the others had come to it, at the median.
+        transfer_ns: from then to its end.
+    """
+
+    event: NDArray[np.int64]
+    meeting: NDArray[np.int64]
+    last_ns: NDArray[np.int64]
+    usual_ns: NDArray[np.int64]
+    transfer_ns: NDArray[np.int64]
+
+
+@once
+def meetings(events: Events) -> Meetings:
+    """The collectives of a trace of several ranks; of one rank's there are none."""
+    ranks = int(events.ranks.max()) + 1
+    by_rank = [_by_name(events, rank) for rank in range(ranks)]
+    parts: list[NDArray[np.int64]] = []
+    for name in by_rank[0] if ranks > 1 else ():
+        if all(name in one for one in by_rank):
+            count = min(len(one[name]) for one in by_rank)
+            parts.append(np.stack([one[name][:count] for one in by_rank], axis=1))
+    work = np.concatenate(parts) if parts else np.zeros((0, ranks), dtype=np.int64)
+    start_ns, end_ns = events.start_ns[work], events.end_ns[work]
+    last_ns = start_ns.max(axis=1, initial=0)
+    met = (end_ns > last_ns[:, None]).all(axis=1)  # else they are not the same one
+    work, start_ns, end_ns, last_ns = work[met], start_ns[met], end_ns[met], last_ns[met]
+    others = np.sort(start_ns, axis=1)[:, :-1]
+    usual_ns = np.median(others, axis=1) if others.size else last_ns
+    return Meetings(
+        event=work.ravel(),
+        meeting=np.repeat(np.arange(len(work)), ranks),
+        last_ns=np.repeat(last_ns, ranks),
+        usual_ns=np.repeat(usual_ns.astype(np.int64), ranks),
+        transfer_ns=np.repeat(end_ns.min(axis=1, initial=1 << 62) - last_ns, ranks),
+    )
+
+
+def collectives(events: Events, rank: int = 0) -> NDArray[np.int64]:
+    """The collectives of one rank: device work or, where there is none, outermost host calls."""
     named = np.array([COLLECTIVE.search(name) is not None for name in events.names] or [False])
-    works = np.flatnonzero(among(events.category, DEVICE_WORK) & named[events.name])
+    own = named[events.name] & (events.ranks == rank)[events.lane]
+    works = np.flatnonzero(among(events.category, DEVICE_WORK) & own)
     if not len(works):
-        operators = among(events.category, (Category.OPERATOR, Category.ANNOTATION))
-        works = np.flatnonzero(operators & named[events.name])
-    order: NDArray[np.int64] = works[np.lexsort((events.start_ns[works], events.lane[works]))]
+        calls = among(events.category, (Category.OPERATOR, Category.ANNOTATION)) & own
+        works = np.flatnonzero(calls)
+    order: NDArray[np.int64] = works[np.argsort(events.start_ns[works], kind="stable")]
     return order
 
 
@@ -118,11 +166,11 @@ def _pairs(
     return [(one[name], two[name]) for name in one if name in two]
 
 
-def _by_name(events: Events) -> dict[str, NDArray[np.int64]]:
-    found = collectives(events)
-    order = found[np.argsort(events.start_ns[found], kind="stable")]
-    codes = np.unique(events.name[order]).tolist()
-    return {events.names[code]: order[events.name[order] == code] for code in codes}
+def _by_name(events: Events, rank: int = 0) -> dict[str, NDArray[np.int64]]:
+    """The collectives of one rank by name, each in order of start."""
+    found = collectives(events, rank)
+    codes = np.unique(events.name[found]).tolist()
+    return {events.names[code]: found[events.name[found] == code] for code in codes}
 
 
 def _apart(column: NDArray[np.int64], rank: int) -> NDArray[np.int64]:

@@ -66,6 +66,7 @@ class Steps:
         start_ns, end_ns: of the ranges.
         done_ns: when the range has ended and its device work is done; ascending.
         lane: of the thread that marks them, NOTHING where none does.
+        marks: the events of the ranges.
         back_to_back: whether a step begins when the last one is over.
         first, end: the steps to analyse, ``end`` not included.
         notes: sentences on what was set aside.
@@ -76,6 +77,7 @@ class Steps:
     end_ns: NDArray[np.int64]
     done_ns: NDArray[np.int64]
     lane: int
+    marks: tuple[int, ...]
     back_to_back: bool
     first: int
     end: int
@@ -164,6 +166,7 @@ def whole(events: Events) -> Steps:
         end_ns=end_ns,
         done_ns=end_ns,
         lane=NOTHING,
+        marks=(),
         back_to_back=False,
         first=0,
         end=1,
@@ -293,6 +296,7 @@ def _steps(
         end_ns=end_ns,
         done_ns=done_ns,
         lane=int(events.lane[marks[0]]),
+        marks=tuple(marks.tolist()),
         back_to_back=not apart and len(marks) > 1,
         first=0,
         end=len(marks),
@@ -303,32 +307,46 @@ def _steps(
 def _done(
     events: Events, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], rank: int
 ) -> NDArray[np.int64]:
-    """When each range has ended and the device work launched inside it is done."""
-    call_ns, work_end_ns = _launches(events, rank)
-    first = np.searchsorted(call_ns, start_ns)
-    last = np.searchsorted(call_ns, end_ns)
+    """When each range has ended and the device work that belongs to it is done."""
+    work, step = _work_of_ranges(events, start_ns, end_ns, rank)
     done_ns = end_ns.copy()
-    for at in range(len(start_ns)):
-        done_ns[at] = work_end_ns[first[at] : last[at]].max(initial=end_ns[at])
+    np.maximum.at(done_ns, step, events.end_ns[work])
     return done_ns
 
 
-def _launches(events: Events, rank: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """When each host call that started device work began, and when the last of that work ended.
+def work_of_steps(
+    events: Events, steps: Steps
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Device work that belongs to the steps, and the number of the step of each."""
+    rank = events.lanes[steps.lane].rank if steps.lane >= 0 else 0
+    return _work_of_ranges(events, steps.start_ns, steps.end_ns, rank)
 
-    Returns:
-        Two arrays of shape ``(m,)``, sorted by the first.
+
+def _work_of_ranges(
+    events: Events, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], rank: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The device work of each range: what was launched inside it.
+
+    Where no launch of a stream is recorded, as for other vendors' devices, its work is divided
+    among the ranges evenly, in order, if it can be.
     """
-    known = events.correlation >= 0
-    known &= (events.ranks == rank)[events.lane]
-    calls = np.flatnonzero((events.category == Category.RUNTIME) & known)
-    works = np.flatnonzero(among(events.category, DEVICE_WORK) & known)
+    own = (events.ranks == rank)[events.lane]
+    works = np.flatnonzero(among(events.category, DEVICE_WORK) & own)
+    calls = np.flatnonzero((events.category == Category.RUNTIME) & own)
     call, _ = calls_with(events.correlation[works], calls, events.correlation, events.start_ns)
-    works, call = works[call != NOTHING], call[call != NOTHING]
-    end_ns = events.start_ns.copy()
-    np.maximum.at(end_ns, call, events.end_ns[works])
-    calls = calls[np.argsort(events.start_ns[calls], kind="stable")]
-    return events.start_ns[calls], end_ns[calls]
+    launched = call != NOTHING
+    called_ns = events.start_ns[call[launched]]
+    step = np.searchsorted(start_ns, called_ns, side="right") - 1
+    inside = (step >= 0) & (called_ns < end_ns[step])
+    found, steps = [works[launched][inside]], [step[inside]]
+    without = works[~launched]
+    for lane in np.setdiff1d(events.lane[without], events.lane[works[launched]]):
+        mine = without[events.lane[without] == lane]
+        mine = mine[np.argsort(events.start_ns[mine], kind="stable")]
+        if len(mine) % len(start_ns) == 0:
+            found.append(mine)
+            steps.append(np.repeat(np.arange(len(start_ns)), len(mine) // len(start_ns)))
+    return np.concatenate(found), np.concatenate(steps)
 
 
 def _without_warm_up(steps: Steps) -> Steps:

@@ -6,6 +6,7 @@ the graph these are a few points, the same in every replay.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -16,7 +17,7 @@ from benchorch.trace.critical_path.contraction import Contracted, contract
 from benchorch.trace.critical_path.replay import steps as edge_steps
 from benchorch.trace.dag import NOBODY, Dag, EdgeKind
 from benchorch.trace.events import Events
-from benchorch.trace.steps import Steps, typical
+from benchorch.trace.steps import Steps, typical, work_of_steps
 
 SETTLED_RATIO = 1 / 3
 """Of the steps: so many at the beginning may still depend on how the run began ..."""
@@ -75,20 +76,16 @@ def milestones(events: Events, dag: Dag, steps: Steps) -> Milestones:
 
 
 def _device_ends(events: Events, dag: Dag, steps: Steps) -> list[dict[int, int]]:
-    """For each stream, by step, the end of the last work that was launched in it."""
-    launches = np.flatnonzero(dag.kind == EdgeKind.LAUNCH)
-    work = dag.event[dag.head[launches]]
-    step = np.searchsorted(steps.start_ns, dag.time_ns[dag.tail[launches]], side="right") - 1
-    inside = (step >= 0) & (dag.time_ns[dag.tail[launches]] < steps.end_ns[step])
-    inside &= events.ranks[events.lane[work]] == events.lanes[steps.lane].rank
-    work, step = work[inside], step[inside]
+    """For each stream, by step, the end of the last work that belongs to it."""
+    work, step = work_of_steps(events, steps)
     finish = np.full(len(events) + 1, NOBODY, dtype=np.int64)
     ended = np.flatnonzero(dag.is_end)
     finish[dag.event[ended]] = ended
     point = finish[work]
+    known = point != NOBODY
+    work, step, point = work[known], step[known], point[known]
     found: dict[int, dict[int, int]] = {}
-    order = np.argsort(point, kind="stable")
-    for at in order.tolist():
+    for at in np.argsort(point, kind="stable").tolist():
         found.setdefault(int(events.lane[work[at]]), {})[int(step[at])] = int(point[at])
     return list(found.values())
 
@@ -104,6 +101,8 @@ class Periods:
         at: their points.
         graph: the contracted graph.
         observed_ns: (k,) periods as observed.
+        serial: of each stream, and of the thread that marks steps, the edges that belong to the
+            steps.
     """
 
     dag: Dag
@@ -111,6 +110,7 @@ class Periods:
     at: Milestones
     graph: Contracted
     observed_ns: NDArray[np.int64]
+    serial: tuple[NDArray[np.int64], ...] = ()
 
     def of(self, elapsed_ns: NDArray[np.int64], graph: Contracted | None = None) -> NDArray[np.int64]:
         """The periods, (k,) in ns, of a replay's times of branch nodes."""
@@ -169,7 +169,25 @@ class Periods:
     ) -> float:
         """The steady period with other weights, in ns."""
         length_ns = self.graph.lengths(edge_steps(self.dag, weight_ns, residual_ns, dropped))
-        return self.period_ns(self.of(self.graph.elapsed(length_ns)))
+        period_ns = self.period_ns(self.of(self.graph.elapsed(length_ns)))
+        return max(period_ns, self.least_ns(self.dag.weight_ns if weight_ns is None else weight_ns))
+
+    def least_ns(self, weight_ns: NDArray[np.int64]) -> float:
+        """What a period cannot be shorter than: the work of one stream or thread in a step.
+
+        A run that was recorded for a few steps may not show it: one stream may be ahead of others
+        by more than those steps.
+        """
+        if not self.steps.back_to_back:
+            return 0.0
+        longest = 0.0
+        scale = self.steps.period_ns / max(float(self.observed_ns.mean()), 1.0)
+        for edges in self.serial:
+            before = float(self.dag.weight_ns[edges].sum())
+            mean_ns = float(weight_ns[edges].sum()) / len(self.observed_ns)
+            if before <= float(self.observed_ns.sum()):
+                longest = max(longest, mean_ns * scale)
+        return longest
 
 
 def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
@@ -178,4 +196,43 @@ def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
     graph = contract(dag, at.points)
     found = Periods(dag=dag, steps=steps, at=at, graph=graph, observed_ns=steps.periods_ns)
     elapsed_ns = dag.time_ns[graph.points] - dag.time_ns[0]
-    return Periods(dag=dag, steps=steps, at=at, graph=graph, observed_ns=found.of(elapsed_ns))
+    return Periods(
+        dag=dag,
+        steps=steps,
+        at=at,
+        graph=graph,
+        observed_ns=found.of(elapsed_ns),
+        serial=tuple(_serial(events, dag, steps, _leading(graph, at))),
+    )
+
+
+def _leading(graph: Contracted, at: Milestones) -> NDArray[np.bool_]:
+    """The edges that anything at which a step ends depends on, (E,)."""
+    matters = [False] * len(graph.points)
+    for node in graph.numbers(at.points).tolist():
+        matters[node] = True
+    chains = np.zeros(len(graph.tail), dtype=np.bool_)
+    tails, heads = graph.tail.tolist(), graph.head.tolist()
+    for chain in range(len(tails) - 1, -1, -1):
+        if matters[heads[chain]]:
+            matters[tails[chain]] = chains[chain] = True
+    leading = np.zeros(graph.dag.edges, dtype=np.bool_)
+    leading[graph.edges_of(np.flatnonzero(chains))] = True
+    return leading
+
+
+def _serial(
+    events: Events, dag: Dag, steps: Steps, leading: NDArray[np.bool_]
+) -> Iterator[NDArray[np.int64]]:
+    """The edges of each stream, and of the thread that marks the steps, in the steps."""
+    work, step = work_of_steps(events, steps)
+    chosen = np.zeros(len(events) + 1, dtype=np.bool_)
+    chosen[work[(step >= steps.first) & (step < steps.end)]] = True
+    works = np.flatnonzero((dag.kind == EdgeKind.WORK) & chosen[dag.event[dag.head]])
+    lane = dag.lane[dag.head[works]]
+    for one in np.unique(lane):
+        yield works[lane == one]
+    at_ns = dag.time_ns[dag.head]
+    inside = (at_ns > steps.start_ns[steps.first]) & (at_ns <= steps.end_ns[steps.end - 1])
+    chain = (dag.kind == EdgeKind.CHAIN) & (dag.lane[dag.head] == steps.lane)
+    yield np.flatnonzero(chain & inside & leading)

@@ -9,6 +9,7 @@ from benchorch.trace.dag import Dag, Window
 from benchorch.trace.events import Events
 from benchorch.trace.graph.assemble import Wiring, assemble, ordered
 from benchorch.trace.graph.busy_intervals import busy_intervals
+from benchorch.trace.graph.collectives import collectives
 from benchorch.trace.graph.cuda_graph_launches import cuda_graph_launches
 from benchorch.trace.graph.data_edges import data_edges
 from benchorch.trace.graph.device_edges import device_edges, fitted
@@ -94,6 +95,7 @@ def _of_devices(scope: Scope, label: NDArray[np.int8]) -> list[Found]:
     return [
         device_edges(scope, fit, label),
         cuda_graph_launches(scope, streams.queue, fit),
+        collectives(scope),
         default_stream(scope, streams.queue, fit),
         copy_engines(scope, fit),
         host_functions(scope, streams.queue, fit),
@@ -115,12 +117,15 @@ def _of_threads(
         backward_calls(scope, timelines, busy),
         data_edges(scope, timelines, graph),
     ]
-    explained = np.concatenate([part for one in known for part in (one.waits, one.edges.head)])
+    rigid = np.concatenate([one.rigid for one in known])
+    explained = np.concatenate(
+        [rigid, *(part for one in known for part in (one.waits, one.edges.head))]
+    )
     starts = thread_starts(scope, timelines, busy, explained)
     explained = np.append(explained, starts.edges.head)
     return [
         *known,
         starts,
         within_ranges(scope, timelines, busy),
-        inferred_wakeups(scope, timelines, busy, explained),
+        inferred_wakeups(scope, timelines, busy, explained, rigid),
     ]

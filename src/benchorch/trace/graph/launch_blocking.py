@@ -20,7 +20,9 @@ _CONSTANT_RATIO = 0.5
 """Of the later half of all launches: so many leave the queue at its most, where it has a limit."""
 _NEAR = 3
 """Works by which a full queue may seem shorter: several may end while a call returns."""
-_LEAST_COST_QUANTILE = 0.02
+_FREE = 5
+"""Calls that nothing held up, from which the cost of a call is known."""
+_USUAL_LAUNCH_NS = 4_500
 
 
 def full_streams(scope: Scope, queue: Queues) -> Found:
@@ -47,7 +49,7 @@ def full_streams(scope: Scope, queue: Queues) -> Found:
         usable = (room >= 0) & (np.diff(call, prepend=NOTHING) != 0)
         tail = work[np.maximum(room, 0)]
         usable &= scope.end_ns[tail] <= scope.end_ns[call]
-        floor_ns = _least_ns(scope, call)
+        floor_ns = _least_ns(scope, call, usable & full)
         head = 2 * call + 1
         lag_ns = scope.end_ns[call] - scope.end_ns[tail]
         blocked = usable & full & (scope.end_ns[tail] > scope.start_ns[call])
@@ -82,13 +84,19 @@ def _depth(held: NDArray[np.int64], least: int) -> int | None:
     return most if constant and most >= least else None
 
 
-def _least_ns(scope: Scope, call: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What a call of each name costs where nothing holds it up."""
+def _least_ns(
+    scope: Scope, call: NDArray[np.int64], full: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """What a call of each name costs where nothing holds it up; assumed where all are held up."""
     took_ns = scope.end_ns[call] - scope.start_ns[call]
     least_ns = np.zeros(len(call), dtype=np.int64)
     for name in np.flatnonzero(np.bincount(scope.name[call])).tolist():
         these = scope.name[call] == name
-        least_ns[these] = int(np.quantile(took_ns[these], _LEAST_COST_QUANTILE))
+        free = these & ~full
+        if free.sum() >= _FREE:
+            least_ns[these] = int(np.median(took_ns[free]))
+        else:
+            least_ns[these] = min(_USUAL_LAUNCH_NS, int(took_ns[these].min()))
     return least_ns
 
 

@@ -19,7 +19,9 @@ _LEAST = 3
 
 
 def polling(scope: Scope, queue: Queues) -> Found:
-    """From device work to the end of the query that found it done; the loop was waiting.
+    """From device work to the end of the query that found it done; the queries before waited.
+
+    Those lead nowhere: with other times there would be fewer or more of them.
 
     A loop ends with the first query after the work has ended: of all work launched before the
     loop that is what ended last before its last query did, and after the one before.
@@ -50,7 +52,8 @@ def polling(scope: Scope, queue: Queues) -> Found:
             weight_ns=scope.end_ns[last] - scope.end_ns[work],
             owner=last,
         ),
-        waits=_points_between(scope, first, last),
+        edges(2 * first + 1, head, EdgeKind.CHAIN, Class.CPU_RUNTIME, owner=last),
+        cuts=head,
     )
 
 
@@ -67,14 +70,3 @@ def _runs(scope: Scope, query: NDArray[np.int64]) -> NDArray[np.int64]:
     long = ends - begins + 1 >= _LEAST
     return np.stack([begins[long], ends[long]], axis=1)
 
-
-def _points_between(
-    scope: Scope, first: NDArray[np.int64], last: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """All points of a thread after the start of one of its events, up to the end of another."""
-    between = np.zeros(scope.hosts + 1, dtype=np.int64)
-    np.add.at(between, first, 1)
-    np.add.at(between, scope.after[last], -1)
-    inside = np.flatnonzero(np.cumsum(between)[:-1] > 0)
-    points = np.concatenate([2 * inside, 2 * inside + 1])
-    return np.setdiff1d(points, 2 * first)

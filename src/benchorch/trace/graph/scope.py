@@ -73,7 +73,9 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         for column in (events.start_ns, events.end_ns)
     )
     end_ns[:hosts] = _ranges_cut(
-        events.category[order[:hosts]], lane[:hosts], start_ns[:hosts], end_ns[:hosts]
+        events.category[order[:hosts]] == Category.ANNOTATION,
+        np.isin(order[:hosts], window.marks),
+        Spans(lane=lane[:hosts], start_ns=start_ns[:hosts], end_ns=end_ns[:hosts]),
     )
     tree = nest(Spans(lane=lane[:hosts], start_ns=start_ns[:hosts], end_ns=end_ns[:hosts]))
     end_ns[:hosts] = tree.end_ns
@@ -112,24 +114,25 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
 
 
 def _ranges_cut(
-    category: NDArray[np.int8],
-    lane: NDArray[np.int32],
-    start_ns: NDArray[np.int64],
-    end_ns: NDArray[np.int64],
+    ranges: NDArray[np.bool_], marks: NDArray[np.bool_], spans: Spans
 ) -> NDArray[np.int64]:
-    """Ends of host events; a range that ends inside of a call is cut where the call begins.
+    """Ends of host events, with ranges cut that end inside of a call or of a step.
 
-    A person may open and close ranges in any order: what calls did is not cut for that.
+    A person may open and close ranges in any order: calls and steps are not cut for that.
     """
-    end_ns = end_ns.copy()
-    ranges = category == Category.ANNOTATION
+    end_ns = spans.end_ns.copy()
+    free = ranges & ~marks
     for _ in range(_MOST_CUTS):
-        parent = nest(Spans(lane=lane, start_ns=start_ns, end_ns=end_ns)).parent
-        cut = (parent != NOTHING) & ~ranges & ranges[parent]
-        cut &= end_ns > end_ns[parent]
-        if not cut.any():
+        nested = Spans(lane=spans.lane, start_ns=spans.start_ns, end_ns=end_ns)
+        parent = nest(nested).parent
+        over = (parent != NOTHING) & (end_ns > end_ns[parent])
+        outlived = over & free[parent]
+        if not (outlived & ~free).any() and not (over & marks[parent] & free).any():
             break
-        np.minimum.at(end_ns, parent[cut], start_ns[cut])
+        inner = over & free & marks[parent]
+        end_ns[inner] = end_ns[parent[inner]]
+        outer = outlived & ~inner
+        np.minimum.at(end_ns, parent[outer], spans.start_ns[outer])
     return end_ns
 
 

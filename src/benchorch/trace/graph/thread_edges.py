@@ -35,16 +35,18 @@ def thread_edges(
         at = segment[one.waits]
         known = at != NOBODY  # nothing comes before a thread's first point
         np.minimum.at(weight_ns, at[known], one.floor_ns[known])
+    labels = segment_labels(scope, owner, timelines.lane, timelines.elapsed_ns, label)
+    kept = ~np.isin(timelines.head, np.concatenate([one.cuts for one in others]))
     first = timelines.walk[timelines.first]
     first = first[scope.lane[first >> 1] == scope.main_lane]
     return found(
         edges(
-            timelines.tail,
-            timelines.head,
+            timelines.tail[kept],
+            timelines.head[kept],
             EdgeKind.CHAIN,
-            segment_labels(scope, owner, timelines.lane, timelines.elapsed_ns, label),
-            weight_ns=weight_ns,
-            owner=owner,
+            labels[kept],
+            weight_ns=weight_ns[kept],
+            owner=owner[kept],
         ),
         edges(
             np.full(len(first), 2 * len(scope)),

@@ -112,9 +112,10 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     else:
         begin = graph.numbers(periods.at.starts[first : first + 1])
     begin_ns = int(dag.time_ns[0] + elapsed_ns[begin].max())
-    return _Replay(
-        period_ns=periods.period_ns(periods.of(elapsed_ns, graph)), path=path.since(begin_ns)
-    )
+    period_ns = periods.period_ns(periods.of(elapsed_ns, graph))
+    if dag is basis.dag:
+        period_ns = max(period_ns, periods.least_ns(weight_ns))
+    return _Replay(period_ns=period_ns, path=path.since(begin_ns))
 
 
 Doubt = tuple[float, float]
