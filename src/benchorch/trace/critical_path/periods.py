@@ -181,13 +181,12 @@ class Periods:
         if not self.steps.back_to_back:
             return 0.0
         longest = 0.0
-        scale = self.steps.period_ns / max(float(self.observed_ns.mean()), 1.0)
+        usual_ns = self.observed_ns[_usual(self.observed_ns)]
+        whole = max(float(usual_ns.sum()), 1.0)
         for edges in self.serial:
-            before = float(self.dag.weight_ns[edges].sum())
-            mean_ns = float(weight_ns[edges].sum()) / len(self.observed_ns)
-            if before <= float(self.observed_ns.sum()):
-                longest = max(longest, mean_ns * scale)
-        return longest
+            if float(self.dag.weight_ns[edges].sum()) <= whole:
+                longest = max(longest, float(weight_ns[edges].sum()) / whole)
+        return longest * self.steps.period_ns
 
 
 def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
@@ -204,6 +203,12 @@ def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
         observed_ns=found.of(elapsed_ns),
         serial=tuple(_serial(events, dag, steps, _leading(graph, at))),
     )
+
+
+def _usual(periods_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Typical steps, or all where most are not."""
+    usual = typical(periods_ns)
+    return usual if usual.any() else np.ones(len(periods_ns), dtype=np.bool_)
 
 
 def _leading(graph: Contracted, at: Milestones) -> NDArray[np.bool_]:
@@ -226,13 +231,14 @@ def _serial(
 ) -> Iterator[NDArray[np.int64]]:
     """The edges of each stream, and of the thread that marks the steps, in the steps."""
     work, step = work_of_steps(events, steps)
+    usual = steps.first + np.flatnonzero(_usual(steps.periods_ns))
     chosen = np.zeros(len(events) + 1, dtype=np.bool_)
-    chosen[work[(step >= steps.first) & (step < steps.end)]] = True
+    chosen[work[np.isin(step, usual)]] = True
     works = np.flatnonzero((dag.kind == EdgeKind.WORK) & chosen[dag.event[dag.head]])
     lane = dag.lane[dag.head[works]]
     for one in np.unique(lane):
         yield works[lane == one]
-    at_ns = dag.time_ns[dag.head]
-    inside = (at_ns > steps.start_ns[steps.first]) & (at_ns <= steps.end_ns[steps.end - 1])
+    at = np.searchsorted(steps.start_ns, dag.time_ns[dag.head]) - 1  # a point ends what is before
+    inside = np.isin(at, usual) & (dag.time_ns[dag.head] <= steps.end_ns[np.maximum(at, 0)])
     chain = (dag.kind == EdgeKind.CHAIN) & (dag.lane[dag.head] == steps.lane)
     yield np.flatnonzero(chain & inside & leading)

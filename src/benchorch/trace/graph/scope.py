@@ -55,6 +55,7 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     taken, carried = _still_to_do(events, device, launch, window, last_ns)
     device, launch, carried = device[taken], launch[taken], carried[taken]
     host = _by_depth(events, host, window, last_ns)
+    host, cut_ns = _ranges_cut(events, host, window, last_ns)
     order = np.concatenate([host, _by_start(events.lane, events.start_ns, device), records])
     hosts, works = len(host), len(device)
 
@@ -72,11 +73,7 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         np.clip(column[order] + shift_ns[lane], window.start_ns, latest_ns)
         for column in (events.start_ns, events.end_ns)
     )
-    end_ns[:hosts] = _ranges_cut(
-        events.category[order[:hosts]] == Category.ANNOTATION,
-        np.isin(order[:hosts], window.marks),
-        Spans(lane=lane[:hosts], start_ns=start_ns[:hosts], end_ns=end_ns[:hosts]),
-    )
+    end_ns[:hosts] = np.minimum(end_ns[:hosts], cut_ns + shift_ns[lane[:hosts]])
     tree = nest(Spans(lane=lane[:hosts], start_ns=start_ns[:hosts], end_ns=end_ns[:hosts]))
     end_ns[:hosts] = tree.end_ns
     taking_part = np.zeros(len(events.lanes), dtype=np.bool_)
@@ -114,26 +111,34 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
 
 
 def _ranges_cut(
-    ranges: NDArray[np.bool_], marks: NDArray[np.bool_], spans: Spans
-) -> NDArray[np.int64]:
-    """Ends of host events, with ranges cut that end inside of a call or of a step.
+    events: Events, host: NDArray[np.int64], window: Window, last_ns: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Host events without ranges that begin inside of a call and outlive it, and ends of ranges.
 
-    A person may open and close ranges in any order: calls and steps are not cut for that.
+    A person may open and close ranges in any order: what calls and steps did is not cut for that.
+    So a range that ends inside of a call or a step is cut where that begins.
     """
-    end_ns = spans.end_ns.copy()
-    free = ranges & ~marks
+    start_ns = np.maximum(events.start_ns[host], window.start_ns)
+    end_ns = np.minimum(events.end_ns[host], last_ns)
+    free = (events.category[host] == Category.ANNOTATION) & ~np.isin(host, window.marks)
+    if not free.any():
+        return host, end_ns
+    calls = among(events.category[host], (Category.OPERATOR, Category.NODE, Category.RUNTIME))
     for _ in range(_MOST_CUTS):
-        nested = Spans(lane=spans.lane, start_ns=spans.start_ns, end_ns=end_ns)
+        nested = Spans(lane=events.lane[host], start_ns=start_ns, end_ns=end_ns)
         parent = nest(nested).parent
         over = (parent != NOTHING) & (end_ns > end_ns[parent])
-        outlived = over & free[parent]
-        if not (outlived & ~free).any() and not (over & marks[parent] & free).any():
+        if not (over & (free | free[parent])).any():
             break
-        inner = over & free & marks[parent]
+        end_ns = end_ns.copy()
+        inner = over & free & ~free[parent]
         end_ns[inner] = end_ns[parent[inner]]
-        outer = outlived & ~inner
-        np.minimum.at(end_ns, parent[outer], spans.start_ns[outer])
-    return end_ns
+        outer = over & ~inner & free[parent]
+        np.minimum.at(end_ns, parent[outer], start_ns[outer])
+        kept = ~(inner & calls[parent])
+        host, start_ns, end_ns = host[kept], start_ns[kept], end_ns[kept]
+        free, calls = free[kept], calls[kept]
+    return host, end_ns
 
 
 def _shift_ns(
