@@ -39,6 +39,9 @@ WARM_UP_RATIO = 1.5
 CUT_RATIO = 0.5
 """Of the median: a last step shorter than that was cut off."""
 
+COVERED_RATIO = 0.5
+"""Of the time from its first to its last: a range that takes less of it marks no steps."""
+
 TYPICAL_RATIO = 0.5
 """Of the median: steps within so much of it are typical, and a period needs most to be."""
 
@@ -51,6 +54,7 @@ _NO_STEP = re.compile(
 )
 _LOADER = re.compile(r"^enumerate\(DataLoader\)")
 _OPTIMIZER = re.compile(r"^Optimizer\.step#")
+_PROFILER_STEP = re.compile(r"torch[/\\]profiler[/\\]profiler\.py\(\d+\): step$")
 _WARM_UP = re.compile(r"warm_?-?up|init|setup|compile", re.I)
 _NUMBER = re.compile(r"\d+")
 _MOST_NAMED = 12
@@ -232,7 +236,13 @@ def _marked(events: Events, name: str | None) -> Steps | None:
         marks = _on_one_lane(events, _outermost(events, _named(events, mark) & ranges))
         if len(marks):
             return _steps(events, mark, marks, events.start_ns[marks], events.end_ns[marks])
-    return _recurring(events, ranges) or _boundaries(events, ranges)
+    frames = events.category == Category.PYTHON
+    return (
+        _boundaries(events, _PROFILER_STEP, frames)
+        or _recurring(events, ranges)
+        or _boundaries(events, _LOADER, ranges)
+        or _boundaries(events, _OPTIMIZER, ranges)
+    )
 
 
 def _recurring(events: Events, ranges: NDArray[np.bool_]) -> Steps | None:
@@ -244,6 +254,10 @@ def _recurring(events: Events, ranges: NDArray[np.bool_]) -> Steps | None:
         lane = np.bincount(events.lane[these]).argmax()
         marks = _outermost(events, np.isin(np.arange(len(events)), these[events.lane[these] == lane]))
         total_ns = int(events.duration_ns[marks].sum())
+        if not len(marks) or total_ns < COVERED_RATIO * (
+            int(events.end_ns[marks].max()) - int(events.start_ns[marks[0]])
+        ):
+            continue
         warm = bool(_WARM_UP.search(name))
         if len(marks) >= 3 and not warm and (best is None or total_ns > best[0]):
             best = total_ns, name, marks
@@ -253,16 +267,18 @@ def _recurring(events: Events, ranges: NDArray[np.bool_]) -> Steps | None:
     return _steps(events, name, marks, events.start_ns[marks], events.end_ns[marks])
 
 
-def _boundaries(events: Events, ranges: NDArray[np.bool_]) -> Steps | None:
-    """From each call of a loader, or of an optimizer, to the next one."""
-    for pattern in (_LOADER, _OPTIMIZER):
-        fits = np.array([pattern.match(one) is not None for one in events.names], dtype=bool)
-        marks = _outermost(events, fits[events.name] & ranges)
-        if len(marks) >= 4:
-            starts = events.start_ns[marks]
-            name = events.names[events.name[marks[0]]]
-            return _steps(events, name, marks[:-1], starts[:-1], starts[1:])
-    return None
+def _boundaries(
+    events: Events, pattern: re.Pattern[str], chosen: NDArray[np.bool_]
+) -> Steps | None:
+    """From each call of some kind to the next one; at least three steps."""
+    fits = np.array([pattern.search(one) is not None for one in events.names], dtype=bool)
+    marks = _on_one_lane(events, _outermost(events, fits[events.name] & chosen))
+    if len(marks) < 4:
+        return None
+    starts = events.start_ns[marks]
+    name = f"between {events.names[events.name[marks[0]]]}"
+    found = _steps(events, name, marks[:-1], starts[:-1], starts[1:])
+    return replace(found, marks=())
 
 
 def _steps(
