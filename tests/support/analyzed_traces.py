@@ -23,9 +23,7 @@ HOSTILE = (
 """Names that a page, a picture, a script or a spreadsheet could take for something else."""
 
 
-def analysed(
-    path: Path, graph: OperatorGraph | None = None, number: int | None = None
-) -> Analysis:
+def analysed(path: Path, graph: OperatorGraph | None = None, number: int | None = None) -> Analysis:
     """Of the steady steps of a trace, or of one of them."""
     return analyze_events(read_events(path), graph=graph, iteration=number)
 

@@ -72,5 +72,3 @@ def change(item: Mapping[str, object]) -> dict[str, object]:
         return {"name": match, "class": HOST, **effect}
     of_class = {"kernel": "gpu_compute", "memcpy": "gpu_copy", "collective": "gpu_comm"}[target]
     return {"kernel": match, "class": of_class, **effect}
-
-

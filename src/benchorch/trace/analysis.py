@@ -264,7 +264,7 @@ def _typical(path: CriticalPath, periods: Periods) -> np.ndarray | None:
 def _gains(dag: Dag, periods: Periods, causes: Sequence[Cause]) -> dict[Cause, float]:
     """Share of the period saved if all time of each cause were gone."""
     period_ns, of = periods.steps.period_ns, of_edges(dag)
-    found = {}
+    found: dict[Cause, float] = {}
     for cause in causes:
         if cause == Cause.UNKNOWN or not period_ns:
             continue

@@ -8,8 +8,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.events import DEVICE_WORK, Category, Events, among
-from benchorch.trace.graph.time_classes import COLLECTIVE
+from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, Category, Events, among
 from benchorch.trace.steps import Steps
 
 _COMPUTE, _COMMUNICATION, _MEMORY = 1, 2, 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -32,6 +33,14 @@ class Category(IntEnum):
 
 
 DEVICE_WORK = (Category.KERNEL, Category.COPY, Category.FILL)
+
+
+COLLECTIVE = re.compile(
+    r"^(nccl|rccl|oneccl|gloo|mpi|c10d)\b|^(nccl|rccl|gloo|c10d)[:_]|_?all_?(reduce|gather|to_?all)"
+    r"|reduce_?scatter|^ncclDev|^ncclKernel|c10d::(broadcast|barrier|send|recv)",
+    re.I,
+)
+"""Names of collectives, on devices and on hosts."""
 
 
 def among(column: NDArray[np.int8], categories: Sequence[int]) -> NDArray[np.bool_]:

@@ -10,8 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Details, Events, Lane, among
-from benchorch.trace.graph.time_classes import COLLECTIVE
+from benchorch.trace.events import (
+    COLLECTIVE,
+    DEVICE_WORK,
+    NOTHING,
+    Category,
+    Details,
+    Events,
+    Lane,
+    among,
+)
 from benchorch.trace.memo import once
 
 _OFFSET = 1 << 40
@@ -35,7 +43,7 @@ def merged(several: Sequence[Events]) -> Events:
     devices = 0
     for rank, (one, shift_ns) in enumerate(zip(several, shifts_ns, strict=True)):
         code = np.array([names[name] for name in one.names] or [0], dtype=np.int32)
-        changed = {
+        changed: dict[str, NDArray[Any]] = {
             "start_ns": one.start_ns + shift_ns,
             "name": code[one.name],
             "lane": one.lane + np.int32(len(lanes)),

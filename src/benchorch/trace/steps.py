@@ -105,10 +105,11 @@ class Steps:
 
     @property
     def period_ns(self) -> int:
-        """The median steady period; the mean where most steps differ from each other by half."""
+        """The (lower) median period; the mean where most steps differ from each other by half."""
         periods_ns = self.periods_ns
-        middle = np.median(periods_ns) if typical(periods_ns).any() else np.mean(periods_ns)
-        return round(float(middle))
+        if not typical(periods_ns).any():
+            return round(float(np.mean(periods_ns)))
+        return int(np.sort(periods_ns)[(len(periods_ns) - 1) // 2])
 
     @property
     def shown(self) -> tuple[int, int]:
@@ -208,9 +209,7 @@ def marked_ranges(events: Events) -> tuple[MarkedRange, ...]:
     return tuple(sorted(found, key=lambda one: (-one.total_ns, one.name)))
 
 
-def _groups(
-    events: Events, chosen: NDArray[np.bool_]
-) -> Iterator[tuple[str, NDArray[np.intp]]]:
+def _groups(events: Events, chosen: NDArray[np.bool_]) -> Iterator[tuple[str, NDArray[np.intp]]]:
     """Chosen events by name, with ``*`` for the numbers of names that differ in nothing else."""
     codes = np.unique(events.name[chosen]).tolist()
     stems: dict[str, list[int]] = {}
@@ -252,7 +251,9 @@ def _recurring(events: Events, ranges: NDArray[np.bool_]) -> Steps | None:
         if _NO_STEP.match(name) or _LOADER.match(name) or len(these) < 3:
             continue
         lane = np.bincount(events.lane[these]).argmax()
-        marks = _outermost(events, np.isin(np.arange(len(events)), these[events.lane[these] == lane]))
+        marks = _outermost(
+            events, np.isin(np.arange(len(events)), these[events.lane[these] == lane])
+        )
         total_ns = int(events.duration_ns[marks].sum())
         if not len(marks) or total_ns < COVERED_RATIO * (
             int(events.end_ns[marks].max()) - int(events.start_ns[marks[0]])
@@ -330,9 +331,7 @@ def _done(
     return done_ns
 
 
-def work_of_steps(
-    events: Events, steps: Steps
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def work_of_steps(events: Events, steps: Steps) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Device work that belongs to the steps, and the number of the step of each."""
     rank = events.lanes[steps.lane].rank if steps.lane >= 0 else 0
     return _work_of_ranges(events, steps.start_ns, steps.end_ns, rank)
@@ -420,7 +419,9 @@ def _on_one_lane(events: Events, marks: NDArray[np.intp]) -> NDArray[np.intp]:
     """Those of the first lane that has most of them: each rank marks its own steps."""
     if not len(marks):
         return marks
-    return marks[events.lane[marks] == np.bincount(events.lane[marks]).argmax()]
+    lane = np.bincount(events.lane[marks]).argmax()
+    found: NDArray[np.intp] = marks[events.lane[marks] == lane]
+    return found
 
 
 def _unknown(events: Events, name: str) -> str:

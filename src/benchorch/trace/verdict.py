@@ -157,7 +157,7 @@ def _advice(limit: str, given: VerdictInputs) -> str:
     except ValueError:
         return ""
     if cause == Cause.DEVICE_COMPUTE:
-        ways = (*_COMPILERS[:1], "onnxruntime", *_NARROWER)
+        ways: tuple[str, ...] = (*_COMPILERS[:1], "onnxruntime", *_NARROWER)
         more = "a larger batch where kernels are short" if given.device else "more threads"
         return f"Compute less or with fewer bits: {_conversions(ways, given)}{more}."
     if cause == Cause.FRAMEWORK:
@@ -178,16 +178,16 @@ _ADVICE: Mapping[Cause, str] = {
         "compressed gradients, a faster interconnect."
     ),
     Cause.STRAGGLER: (
-        "Find out what the slowest rank does before its collectives: give every rank the same work, "
-        "and look at that rank's own trace."
+        "Find out what the slowest rank does before its collectives: give every rank the same "
+        "work, and look at that rank's own trace."
     ),
     Cause.DATA_LOADING: (
-        "Load ahead: more loader workers, prefetch_factor, pinned memory, a cheaper transformation, "
-        "or data prepared once and stored."
+        "Load ahead: more loader workers, prefetch_factor, pinned memory, a cheaper "
+        "transformation, or data prepared once and stored."
     ),
     Cause.PYTHON: (
-        "Take Python out of the loop: vectorise the function named, move it to a worker, or compile "
-        "the model so that fewer calls return to Python."
+        "Take Python out of the loop: vectorise the function named, move it to a worker, or "
+        "compile the model so that fewer calls return to Python."
     ),
     Cause.INPUT_OUTPUT: (
         "Read and write elsewhere: in a thread beside the work, less often, or in larger pieces."

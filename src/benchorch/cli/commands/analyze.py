@@ -38,8 +38,8 @@ def run(arguments: Sequence[str], say: Say) -> Reply:
     others = dict(map(_named_trace, given.trial))
     if given.diff:
         return _difference(given.diff[0], given.diff[1], given, say)
-    assert given.trace is not None
-    trace = _trace(given.trace)
+    traces = [_trace(one) for one in given.trace]
+    trace = traces[0]
     reports = read_lightning_reports(trace)
     if reports:
         return lightning_reply(reports)
@@ -47,14 +47,14 @@ def run(arguments: Sequence[str], say: Say) -> Reply:
         return _ranges(trace)
     out = given.out or Path(f"{trace.name.partition('.')[0]}-analysis")
     _keep_away_from(trace, out)
-    return _one(trace, others, out, given, say)
+    return _one(traces, others, out, given, say)
 
 
 @final
 class _Arguments(argparse.Namespace):
     """The command line; one trace, or `diff` with two."""
 
-    trace: Path | None
+    trace: Sequence[Path]
     diff: Sequence[Path] | None
     model: Path | None
     whatif: Sequence[Path]
@@ -67,8 +67,10 @@ class _Arguments(argparse.Namespace):
 
 def _parsed(arguments: Sequence[str]) -> _Arguments:
     given = _parser().parse_args(list(arguments), namespace=_Arguments())
-    if (given.trace is None) == (given.diff is None):
-        raise ConfigError(["analyze takes one TRACE, or --diff and two; see analyze --help."])
+    if bool(given.trace) == (given.diff is not None):
+        raise ConfigError(
+            ["analyze takes the TRACE of each rank, or --diff and two; see analyze --help."]
+        )
     if given.list_ranges and (given.diff or given.whatif or given.out):
         raise ConfigError(["--list-ranges takes one TRACE and nothing else."])
     if given.diff and (given.whatif or given.out):
@@ -81,7 +83,13 @@ def _parser() -> argparse.ArgumentParser:
         prog="benchorch analyze", description=__doc__, allow_abbrev=False
     )
     add = parser.add_argument
-    add("trace", metavar="TRACE", nargs="?", type=Path, help="a profile, or a trial's directory")
+    add(
+        "trace",
+        metavar="TRACE",
+        nargs="*",
+        type=Path,
+        help="a profile, or a trial's directory; of several ranks, one of each",
+    )
     add("--diff", nargs=2, metavar=("A", "B"), type=Path, help="why B takes another time than A")
     add("--model", metavar="FILE", type=Path, help=".onnx or .pt2: its nodes, branches, graph")
     add(
@@ -149,14 +157,14 @@ def _ranges(trace: Path) -> Reply:
 
     found = marked_ranges(read_events(trace))
     rows = [("range", "count", "median", "total")]
-    rows += [
-        (one.name, str(one.count), _time(one.median_ns), _time(one.total_ns)) for one in found
-    ]
+    rows += [(one.name, str(one.count), _time(one.median_ns), _time(one.total_ns)) for one in found]
     text = table_text(rows) if found else "The trace has no named ranges; only trace can be named."
     return Reply(text=text, data=_plain({"ranges": [asdict(one) for one in found]}))
 
 
-def _one(trace: Path, others: Mapping[str, Path], out: Path, given: _Arguments, say: Say) -> Reply:
+def _one(
+    traces: Sequence[Path], others: Mapping[str, Path], out: Path, given: _Arguments, say: Say
+) -> Reply:
     from benchorch.trace.report.summary import summary
     from benchorch.trace.report.write import write
     from benchorch.trace.whatif.basis import prepare
@@ -165,8 +173,8 @@ def _one(trace: Path, others: Mapping[str, Path], out: Path, given: _Arguments, 
 
     whatifs = [read(path) for path in given.whatif]
     graph = _graph(given.model)
-    analysis = _analysis(trace, given, graph, say)
-    analyses = {name: _analysis(_trace(path), given, graph, say) for name, path in others.items()}
+    analysis = _analysis(traces, given, graph, say)
+    analyses = {name: _analysis([_trace(path)], given, graph, say) for name, path in others.items()}
     basis = prepare(analysis, analyses)
     predictions = [predict(basis, one.changes, name=one.name) for one in whatifs]
     say(f"writing {out}")
@@ -180,18 +188,19 @@ def _one(trace: Path, others: Mapping[str, Path], out: Path, given: _Arguments, 
 
 
 def _analysis(
-    trace: Path, given: _Arguments, graph: OperatorGraph | None, say: Say
+    traces: Sequence[Path], given: _Arguments, graph: OperatorGraph | None, say: Say
 ) -> Analysis:
-    from benchorch.trace.analysis import analyze
+    from benchorch.trace.analysis import analyze_files
     from benchorch.trace.operators.provenance import beside
 
-    say(f"reading {trace} ({format_bytes(trace.stat().st_size)})")
-    return analyze(
-        trace,
+    for trace in traces:
+        say(f"reading {trace} ({format_bytes(trace.stat().st_size)})")
+    return analyze_files(
+        traces,
         range_name=given.range,
         iteration=given.call,
         graph=graph,
-        provenance=beside(trace, {node.name for node in graph.nodes} if graph else ()),
+        provenance=beside(traces[0], {node.name for node in graph.nodes} if graph else ()),
     )
 
 
@@ -215,9 +224,7 @@ def _difference(first: Path, second: Path, given: _Arguments, say: Say) -> Reply
     from benchorch.trace.comparison.diff import difference
 
     graph = _graph(given.model)
-    found = difference(
-        *(_analysis(_trace(path), given, graph, say) for path in (first, second))
-    )
+    found = difference(*(_analysis([_trace(path)], given, graph, say) for path in (first, second)))
     data = {
         "first_ns": found.first_ns,
         "second_ns": found.second_ns,

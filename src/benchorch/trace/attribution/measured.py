@@ -26,9 +26,7 @@ class OwnerTimes:
     in_window: NDArray[np.bool_]
 
 
-def measured(
-    dag: Dag, path: CriticalPath, interval_ns: tuple[int, int], events: int
-) -> OwnerTimes:
+def measured(dag: Dag, path: CriticalPath, interval_ns: tuple[int, int], events: int) -> OwnerTimes:
     """Time of each of so many events in an interval of the graph, and on its path."""
     begin_ns, end_ns = interval_ns
     at_ns = dag.time_ns[dag.head]

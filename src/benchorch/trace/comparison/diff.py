@@ -84,8 +84,13 @@ class PeriodDifference:
         told = [
             f"{_time(sign * ns)} {CAUSES_OF_DIFFERENCE[cause]}" for cause, ns in parts[:3] if ns
         ]
-        missing = "" if self.shapes else (
-            " Without record_shapes=True in both traces, other work cannot be told from other speed."
+        missing = (
+            ""
+            if self.shapes
+            else (
+                " Without record_shapes=True in both traces, other work cannot be told from "
+                "other speed."
+            )
         )
         return (
             f"The {order[0]} takes {_time(longer)}, the {order[1]} {_time(shorter)}. Of the "
@@ -134,9 +139,7 @@ def difference(first: Analysis, second: Analysis) -> PeriodDifference:
     )
 
 
-def _change(
-    key: Key, work: Mapping[Key, _Work], other: Mapping[Key, _Work], fused: bool
-) -> Change:
+def _change(key: Key, work: Mapping[Key, _Work], other: Mapping[Key, _Work], fused: bool) -> Change:
     """One kind of work on some shapes, and why its time differs."""
     one, two = work.get(key), other.get(key)
     kind, shapes = key

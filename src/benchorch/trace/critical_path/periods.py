@@ -112,7 +112,9 @@ class Periods:
     observed_ns: NDArray[np.int64]
     serial: tuple[NDArray[np.int64], ...] = ()
 
-    def of(self, elapsed_ns: NDArray[np.int64], graph: Contracted | None = None) -> NDArray[np.int64]:
+    def of(
+        self, elapsed_ns: NDArray[np.int64], graph: Contracted | None = None
+    ) -> NDArray[np.int64]:
         """The periods, (k,) in ns, of a replay's times of branch nodes."""
         within = graph or self.graph
 

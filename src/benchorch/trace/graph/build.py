@@ -13,13 +13,13 @@ from benchorch.trace.graph.collectives import collectives
 from benchorch.trace.graph.cuda_graph_launches import cuda_graph_launches
 from benchorch.trace.graph.data_edges import data_edges
 from benchorch.trace.graph.device_edges import device_edges, fitted
-from benchorch.trace.graph.edge_list import Found
 from benchorch.trace.graph.device_order import (
     copy_engines,
     default_stream,
     host_functions,
     staged_copies,
 )
+from benchorch.trace.graph.edge_list import Found
 from benchorch.trace.graph.launch_blocking import full_streams, locks
 from benchorch.trace.graph.polling import polling
 from benchorch.trace.graph.recorded_waits import recorded_waits

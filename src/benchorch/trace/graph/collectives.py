@@ -15,7 +15,9 @@ _MOST_RANKS = 16
 _CODES = (CLASSES.index(Class.GPU_COMM), CLASSES.index(Class.CPU_COMM))
 
 
-def collective_parts(scope: Scope) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def collective_parts(
+    scope: Scope,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Of the collectives in a scope: part (index into the scope), meeting, time of transfer."""
     met = meetings(scope.events)
     place = np.full(len(scope.events) + 1, NOTHING, dtype=np.int64)

@@ -47,7 +47,8 @@ def default_stream(scope: Scope, queue: Queues, fit: Fitted) -> Found:
 def _works(scope: Scope, lane: int) -> NDArray[np.int64]:
     """Work of one lane, by start."""
     device = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
-    return device[scope.lane[device] == lane]
+    found: NDArray[np.int64] = device[scope.lane[device] == lane]
+    return found
 
 
 def _blocks(scope: Scope, queue: Queues, default: int, other: int) -> bool:
@@ -75,9 +76,7 @@ def _tight(scope: Scope, works: NDArray[np.int64], others: NDArray[np.int64]) ->
     return int((follows & waited & idle).sum())
 
 
-def _crossing(
-    scope: Scope, queue: Queues, lane: int, other: int, fit: Fitted
-) -> list[Edges]:
+def _crossing(scope: Scope, queue: Queues, lane: int, other: int, fit: Fitted) -> list[Edges]:
     """From the last work that was launched on another lane before it, to each work of a lane."""
     work = _works(scope, lane)
     call = scope.launch[work]

@@ -84,9 +84,7 @@ def _depth(held: NDArray[np.int64], least: int) -> int | None:
     return most if constant and most >= least else None
 
 
-def _least_ns(
-    scope: Scope, call: NDArray[np.int64], full: NDArray[np.bool_]
-) -> NDArray[np.int64]:
+def _least_ns(scope: Scope, call: NDArray[np.int64], full: NDArray[np.bool_]) -> NDArray[np.int64]:
     """What a call of each name costs where nothing holds it up; assumed where all are held up."""
     took_ns = scope.end_ns[call] - scope.start_ns[call]
     least_ns = np.zeros(len(call), dtype=np.int64)

@@ -69,4 +69,3 @@ def _runs(scope: Scope, query: NDArray[np.int64]) -> NDArray[np.int64]:
     ends = np.append(begins[1:], len(query)) - 1
     long = ends - begins + 1 >= _LEAST
     return np.stack([begins[long], ends[long]], axis=1)
-

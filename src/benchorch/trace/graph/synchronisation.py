@@ -21,7 +21,9 @@ from benchorch.trace.graph.sync_records import SyncRecords, lanes_of
 
 # Calls into a device's runtime by name, for the runtimes that profilers know.
 _CONTEXT_SYNC = re.compile(r"(Device|Ctx|Context|Thread)Synchronize|SynchronizeDevice")
-_ALLOCATION = re.compile(r"^(cuda|hip|cu)(Mem)?(Free|Alloc|Malloc|FreeHost|HostAlloc)(_v2)?$|^cudaMallocPitch")
+_ALLOCATION = re.compile(
+    r"^(cuda|hip|cu)(Mem)?(Free|Alloc|Malloc|FreeHost|HostAlloc)(_v2)?$|^cudaMallocPitch"
+)
 """Calls that wait for all work of the device, unless the allocation is ordered by stream."""
 
 _STREAM_SYNC = re.compile(r"StreamSynchronize|SynchronizeStream")

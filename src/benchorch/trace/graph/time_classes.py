@@ -8,25 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.dag import CLASSES, NOBODY, Class
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
+from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category
 from benchorch.trace.graph.scope_values import Scope
 
 _LOADING = re.compile(r"data_?loader|wait:\s*data|_next_data\b|_try_get_data|_get_batch", re.I)
-COLLECTIVE = re.compile(
-    r"^(nccl|rccl|oneccl|gloo|mpi|c10d)\b|^(nccl|rccl|gloo|c10d)[:_]|_?all_?(reduce|gather|to_?all)"
-    r"|reduce_?scatter|^ncclDev|^ncclKernel|c10d::(broadcast|barrier|send|recv)",
-    re.I,
-)
 _WAITING = re.compile(r"^wait:")
 _LOCKING = re.compile(
     r"(acquire|wait|__enter__) of (_thread|.*Lock|.*Semaphore|.*Condition|.*Event)"
     r"|built-in (method|function) (acquire|acquire_lock|lock)\b|threading\.py\(\d+\): _?wait",
     re.I,
 )
-_SLEEPING = re.compile(r"built-in (method|function) (sleep|nanosleep|usleep|pause)\b|^time\.sleep|^sleep$")
+_SLEEPING = re.compile(
+    r"built-in (method|function) (sleep|nanosleep|usleep|pause)\b|^time\.sleep|^sleep$"
+)
 _IO = re.compile(
-    r"built-in (method|function) (read|readinto1?|readline|readlines|readall|pread|write|writelines|"
-    r"pwrite|flush|close|fsync|fdatasync|sync|open|recv|recv_into|recvfrom|send|sendall|sendto|"
+    r"built-in (method|function) (read|readinto1?|readline|readlines|readall|pread|write|"
+    r"writelines|pwrite|flush|close|fsync|fdatasync|sync|open|recv|recv_into|recvfrom|send|sendall|sendto|"
     r"sendfile|connect|accept|select|poll|epoll|getaddrinfo|urandom|getrandom|stat|lstat|listdir|"
     r"scandir|unlink|remove|rename|replace|mkdir|rmdir|truncate|copy_file_range|input)\b"
 )
@@ -40,7 +37,17 @@ _BY_CATEGORY = {
     Category.NODE: Class.CPU_COMPUTE,
     Category.SESSION: Class.CPU_FRAMEWORK,
 }  # of others CPU_PYTHON
-_OF_FRAMES = ((_SLEEPING, Class.SLEEP), (_LOCKING, Class.LOCK), (_IO, Class.INPUT_OUTPUT))
+_PROCESSES = re.compile(
+    r"built-in (method|function) (waitpid|wait3|wait4|waitid|fork_exec|posix_spawn|WaitFor\w+)\b"
+)
+_OF_FRAMES = (
+    (_SLEEPING, Class.SLEEP),
+    (_LOCKING, Class.LOCK),
+    (_IO, Class.INPUT_OUTPUT),
+    (_PROCESSES, Class.OUTSIDE),
+)
+SHORT_NS, MANY = 20_000, 20
+"""An operator that takes less at the median, of so many calls, is called rather than computed."""
 PAUSE_NS = 200_000
 """Up to so long between two calls of a thread Python ran; longer, anything may have."""
 
@@ -67,9 +74,10 @@ def labels(scope: Scope) -> NDArray[np.int8]:
     classes = [_BY_CATEGORY.get(category, Class.CPU_PYTHON) for category in Category]
     label = np.array([CLASSES.index(one) for one in classes], dtype=np.int8)[scope.category]
     label[np.flatnonzero(_dispatching(scope))] = CLASSES.index(Class.CPU_FRAMEWORK)
+    label[_short(scope)] = CLASSES.index(Class.CPU_FRAMEWORK)
     for pattern, meant in _OF_FRAMES:
         label[scope.named(pattern, Category.PYTHON)] = CLASSES.index(meant)
-    label[waiting(scope)] = CLASSES.index(Class.LOCK)
+    label[waiting(scope)] = CLASSES.index(Class.LOCK)  # or outside, see `recorded_waits`
     for pattern, meant in ((COLLECTIVE, Class.CPU_COMM), (_LOADING, Class.DATA_LOADING)):
         # What a loader or a collective calls is part of it.
         these = scope.named(
@@ -78,6 +86,19 @@ def labels(scope: Scope) -> NDArray[np.int8]:
         label[np.flatnonzero(_inside_of(scope, these))] = CLASSES.index(meant)
     label[scope.named(COLLECTIVE, *DEVICE_WORK)] = CLASSES.index(Class.GPU_COMM)
     return label
+
+
+def _short(scope: Scope) -> NDArray[np.int64]:
+    """Operators of a name whose calls are so short that arranging them takes most of it."""
+    operator = scope.indices(Category.OPERATOR)
+    if len(operator) < MANY:
+        return operator[:0]
+    name, took_ns = scope.name[operator], (scope.end_ns - scope.start_ns)[operator]
+    order = np.lexsort((took_ns, name))
+    _, first, count = np.unique(name[order], return_index=True, return_counts=True)
+    short = (took_ns[order][first + count // 2] < SHORT_NS) & (count >= MANY)
+    found: NDArray[np.int64] = operator[order][np.repeat(short, count)]
+    return found
 
 
 def _inside_of(scope: Scope, these: NDArray[np.int64]) -> NDArray[np.bool_]:

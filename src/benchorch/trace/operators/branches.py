@@ -55,9 +55,7 @@ def dataflow_path(graph: OperatorGraph, time_ns: Mapping[str, int]) -> DataflowP
     return _Links(graph, time_ns).dataflow()
 
 
-def branches(
-    graph: OperatorGraph, time_ns: Mapping[str, int]
-) -> tuple[Branch, ...]:
+def branches(graph: OperatorGraph, time_ns: Mapping[str, int]) -> tuple[Branch, ...]:
     """The ways between every fork and where all of them meet again, outer forks first.
 
     Ways are the connected parts strictly between the two. A fork with fewer than two ways that

@@ -58,9 +58,7 @@ def page(analysis: Analysis, trace: bytes, command: str) -> str:
     script = ""
     if len(trace) <= MOST_EMBEDDED_BYTES:
         script = _OPEN % base64.b64encode(trace).decode()
-    policy = (
-        f"default-src 'none'; style-src '{_digest(_STYLE)}'; script-src '{_digest(script)}'"
-    )
+    policy = f"default-src 'none'; style-src '{_digest(_STYLE)}'; script-src '{_digest(script)}'"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
@@ -97,7 +95,9 @@ def _head(findings: Findings) -> Iterator[str]:
         figures.append((percent(1 - idle / length if length else 0.0), "device utilisation"))
     if verdict.largest:
         figures.append((percent(verdict.largest_gain_ratio), f"if {verdict.largest} were free"))
-    boxes = "".join(f"<div><b>{html(a, 60)}</b><span>{html(b, 60)}</span></div>" for a, b in figures)
+    boxes = "".join(
+        f"<div><b>{html(a, 60)}</b><span>{html(b, 60)}</span></div>" for a, b in figures
+    )
     yield f'<div class="figures">{boxes}</div>'
 
 

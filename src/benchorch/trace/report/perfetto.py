@@ -91,9 +91,7 @@ def _tracks(events: Events, kept: NDArray[np.int64]) -> NDArray[np.int64]:
     return track
 
 
-def _names(
-    events: Events, tracks: NDArray[np.int64], kept: NDArray[np.int64]
-) -> Iterator[str]:
+def _names(events: Events, tracks: NDArray[np.int64], kept: NDArray[np.int64]) -> Iterator[str]:
     yield _meta("process_name", 0, 0, PATH_PROCESS)
     yield _meta("thread_name", 0, 1, "on the path")
     processes = dict.fromkeys(lane.process for lane in events.lanes)
@@ -108,7 +106,9 @@ def _names(
 
 def _process_numbers(events: Events) -> list[int]:
     """Of each lane the number of its process."""
-    number = {name: at for at, name in enumerate(dict.fromkeys(l.process for l in events.lanes), 1)}
+    number = {
+        name: at for at, name in enumerate(dict.fromkeys(one.process for one in events.lanes), 1)
+    }
     return [number[lane.process] for lane in events.lanes]
 
 

@@ -110,7 +110,9 @@ def _slice(
     width = max((min(end, interval[1]) - max(start, interval[0])) * scale, 0.3)
     label = ""
     if width > 45:
-        label = f'<text x="{left + 3:.1f}" y="{y + ROW - 5:.1f}">{html(name, int(width / 7))}</text>'
+        label = (
+            f'<text x="{left + 3:.1f}" y="{y + ROW - 5:.1f}">{html(name, int(width / 7))}</text>'
+        )
     return (
         f'<g><title>{html(name, 160)}: {duration(end - start)}</title><rect x="{left:.2f}" '
         f'y="{y:.1f}" width="{width:.2f}" height="{ROW - 2:.0f}" fill="{color}"/>{label}</g>'

@@ -101,9 +101,7 @@ class Basis:
         return np.append(chosen, False)[self.dag.owner]
 
 
-def prepare(
-    analysis: Analysis | Basis, others: Mapping[str, Analysis] | None = None
-) -> Basis:
+def prepare(analysis: Analysis | Basis, others: Mapping[str, Analysis] | None = None) -> Basis:
     """The basis of any number of what-ifs; one that is prepared already is returned as it is."""
     if isinstance(analysis, Basis):
         return analysis

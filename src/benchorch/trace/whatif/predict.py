@@ -99,7 +99,9 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     graph = periods.graph if dag is basis.dag else contract(dag, periods.at.points)
     length_ns = graph.lengths(steps(dag, *changed))
     elapsed_ns = graph.elapsed(length_ns)
-    ends = graph.numbers(periods.at.ends[basis.analysis.steps.shown[1] - basis.analysis.steps.first])
+    ends = graph.numbers(
+        periods.at.ends[basis.analysis.steps.shown[1] - basis.analysis.steps.first]
+    )
     end = int(ends[np.argmax(elapsed_ns[ends])])
     edges = graph.path_edges(length_ns, elapsed_ns, end)
     weight_ns, residual_ns, dropped = changed
@@ -122,9 +124,7 @@ Doubt = tuple[float, float]
 """How much lower and how much higher a prediction may be for one reason, in ns."""
 
 
-def _doubts(
-    basis: Basis, hypothesis: Hypothesis, predicted_ns: float
-) -> dict[str, Doubt]:
+def _doubts(basis: Basis, hypothesis: Hypothesis, predicted_ns: float) -> dict[str, Doubt]:
     """What a prediction may be off by, each reason for itself."""
     period_ns = float(basis.analysis.steps.period_ns)
     change_ns = abs(predicted_ns - period_ns)
@@ -162,7 +162,8 @@ def _alternatives(basis: Basis, hypothesis: Hypothesis) -> dict[str, float]:
     if inferred.any():
         without = inferred if dropped is None else inferred | dropped
         found["inferred dependencies"] = ratio(
-            periods.replayed(None, None, inferred), periods.replayed(weight_ns, residual_ns, without)
+            periods.replayed(None, None, inferred),
+            periods.replayed(weight_ns, residual_ns, without),
         )
     if (hypothesis.best_ratio != 1.0).any():
         best_ns = np.rint(hypothesis.weight_ns * hypothesis.best_ratio).astype(np.int64)
@@ -171,12 +172,15 @@ def _alternatives(basis: Basis, hypothesis: Hypothesis) -> dict[str, float]:
 
 
 def _noise_ns(periods: Periods) -> float:
-    """Half the width of a 90 % interval of the median period, from the spread of the steps."""
+    """Half the width of a 90 % interval of a step, from the spread of the steps.
+
+    Another run differs from this one about as much as the steps do: they share what varies.
+    """
     observed_ns = periods.observed_ns
     if len(observed_ns) < 2:
         return 0.03 * float(observed_ns.sum())
     spread_ns = 1.4826 * float(np.median(np.abs(observed_ns - np.median(observed_ns))))
-    return NOISE_QUANTILE * 1.25 * spread_ns / float(np.sqrt(len(observed_ns)))
+    return NOISE_QUANTILE * spread_ns
 
 
 def _joined(parts: Mapping[str, Doubt], side: str) -> float:
@@ -193,9 +197,11 @@ def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:
     analysis = basis.analysis
     if path is analysis.path:
         return {one.value: share for one, share in analysis.reasons.shares(path).items()}
-    code = reasons(analysis.events, analysis.dag, path).cause if len(path) and (
-        path.edge.max() < analysis.dag.edges
-    ) else np.zeros(0, dtype=np.int8)
+    code = (
+        reasons(analysis.events, analysis.dag, path).cause
+        if len(path) and (path.edge.max() < analysis.dag.edges)
+        else np.zeros(0, dtype=np.int8)
+    )
     if not len(code):
         return {}
     sums = np.bincount(code, path.duration_ns, len(CAUSES)) / max(path.length_ns, 1)

@@ -16,7 +16,6 @@ def whole(dag: Dag) -> tuple[int, int]:
     return int(dag.time_ns[0]), int(dag.time_ns[-1])
 
 
-
 @given(dag=dags() | lane_dags())
 def test_i2_the_path_is_as_long_as_the_makespan(dag: Dag) -> None:
     assert critical_path(dag).length_ns == dag.makespan_ns
@@ -85,7 +84,11 @@ def test_a_point_without_time_or_edges_has_an_empty_path() -> None:
 
 def broken(dag: Dag, **changes: np.ndarray) -> set[str]:
     changed = dataclasses.replace(dag, **changes)
-    return {name[:2] for name, holds in check(changed, critical_path(dag), whole(changed)).items() if not holds}
+    return {
+        name[:2]
+        for name, holds in check(changed, critical_path(dag), whole(changed)).items()
+        if not holds
+    }
 
 
 def test_what_does_not_hold_is_named() -> None:

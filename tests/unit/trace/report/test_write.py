@@ -68,7 +68,7 @@ def folder(request, tmp_path_factory):
 
 
 def test_the_index_comes_last_and_lists_every_file_as_it_is(folder):
-    analysis, out, paths = folder
+    _, out, paths = folder
     assert paths[-1] == out / "index.json"
     index = json.loads(paths[-1].read_text())
     listed = {entry["path"]: entry["sha256"] for entry in index["files"]}
@@ -194,9 +194,7 @@ def test_broken_invariants_and_warnings_are_on_the_page(folder, tmp_path):
 
 
 def test_a_model_that_the_trace_has_nothing_of_is_said_and_not_drawn(tmp_path):
-    other = OperatorGraph(
-        name="other", nodes=(OperatorNode(name="far", op="Far"),), source="onnx"
-    )
+    other = OperatorGraph(name="other", nodes=(OperatorNode(name="far", op="Far"),), source="onnx")
     analysis = analysed(trace_file(tmp_path / "trace.json", two_layers()), other)
     paths = write(analysis, tmp_path / "out")
     assert analysis.findings.matched_ratio == 0

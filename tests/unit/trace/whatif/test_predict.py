@@ -7,7 +7,6 @@ import pytest
 from benchorch.errors import TraceError
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.predict import predict
-from benchorch.trace.whatif.reading import parse
 from support.trace_lab.program import GraphKernel, GraphLaunch, Launch, Program, Sync, Work
 from support.trace_lab.simulator import simulate
 from support.whatif_programs import US, asked, basis_of, called, layer, mm, module, part, relu

@@ -87,9 +87,7 @@ def test_a_class_alone_is_all_the_time_of_it(basis: Basis) -> None:
 
 def test_shapes_and_dtypes_are_those_of_the_operator(basis: Basis) -> None:
     events = dataclasses.replace(basis.events, details=Shapes(basis, "aten::mm"))
-    shaped = dataclasses.replace(
-        basis, analysis=dataclasses.replace(basis.analysis, events=events)
-    )
+    shaped = dataclasses.replace(basis, analysis=dataclasses.replace(basis.analysis, events=events))
     for selector in (
         Selector(kernel="*", shape="2x3, 3x4"),
         Selector(kernel="*", dtype="float16"),
