@@ -14,6 +14,7 @@ from benchorch.trace.attribution import entities
 from benchorch.trace.attribution.measured import OwnerTimes, measured
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import owners
+from benchorch.trace.attribution.sequence_join import NO_WORK
 from benchorch.trace.attribution.tables import Ledger, with_shapes
 from benchorch.trace.breakdown import breakdown
 from benchorch.trace.causes import CAUSES, Cause, Known, Reasons, of_edges, reasons
@@ -26,6 +27,7 @@ from benchorch.trace.graph.build import build_dag
 from benchorch.trace.graph.invariants import check
 from benchorch.trace.operators.branches import branches
 from benchorch.trace.operators.graph import OperatorGraph
+from benchorch.trace.operators.grouping import plain_op
 from benchorch.trace.operators.provenance import Provenance, is_fused
 from benchorch.trace.ranks import merged
 from benchorch.trace.readers.open import read_events
@@ -286,10 +288,11 @@ def _by_class(path: CriticalPath) -> dict[str, int]:
 
 
 def _matched(graph: OperatorGraph | None, node_ns: Mapping[str, int]) -> float | None:
-    """Share of the model's nodes that have a time."""
+    """Share of the model's nodes that do any work which have a time."""
     if graph is None:
         return None
-    return sum(node.name in node_ns for node in graph.nodes) / max(len(graph.nodes), 1)
+    working = [node for node in graph.nodes if plain_op(node.op) not in NO_WORK]
+    return sum(node.name in node_ns for node in working) / max(len(working), 1)
 
 
 def _tried(events: Events, in_window: np.ndarray) -> set[str]:
