@@ -29,7 +29,7 @@ from benchorch.trace.operators.branches import branches
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.grouping import plain_op
 from benchorch.trace.operators.provenance import Provenance, is_fused
-from benchorch.trace.ranks import merged
+from benchorch.trace.ranks import meetings, merged
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.steps import Steps, find_steps, typical
 from benchorch.trace.verdict import SLOWED_DILATION, VerdictInputs, verdict
@@ -137,6 +137,9 @@ def analyze_events(
     periods = periods_of(events, dag, steps)
     interval_ns = periods.interval_ns
     path = critical_path(dag, periods.end_point, interval_ns[0])
+    met = meetings(events)
+    if len(met.event):
+        path = path.cut_at(np.concatenate([met.usual_ns, met.last_ns]))
     why = reasons(events, dag, path)
     invariants = check(dag, path, interval_ns)
     broken = [name for name, holds in invariants.items() if not holds]

@@ -195,3 +195,27 @@ class CriticalPath:
             label=self.label[kept],
             tier=self.tier[kept],
         )
+
+    def cut_at(self, times_ns: NDArray[np.int64]) -> CriticalPath:
+        """The same with segments cut in two where a time lies inside of them."""
+        times_ns = np.unique(times_ns)
+        end_ns = self.start_ns + self.duration_ns
+        first = np.searchsorted(times_ns, self.start_ns, side="right")
+        count = np.searchsorted(times_ns, end_ns) - first
+        piece = np.repeat(np.arange(len(self)), count + 1)
+        begins = np.cumsum(count + 1) - (count + 1)
+        within = np.arange(len(piece)) - begins[piece]
+        inner = within > 0
+        start_ns = self.start_ns[piece]
+        start_ns[inner] = times_ns[(first[piece] + within - 1)[inner]]
+        stop_ns = np.append(start_ns[1:], end_ns[-1:])
+        stop_ns[begins[1:] - 1] = end_ns[:-1]
+        return CriticalPath(
+            start_ns=start_ns,
+            duration_ns=stop_ns - start_ns,
+            edge=self.edge[piece],
+            residual=self.residual[piece],
+            owner=self.owner[piece],
+            label=self.label[piece],
+            tier=self.tier[piece],
+        )
