@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.critical_path.path import critical_path
-from benchorch.trace.critical_path.replay import replay
+from benchorch.trace.critical_path.replay import steps
 from benchorch.trace.dag import CLASSES, Dag, EdgeKind
 from benchorch.trace.graph.invariants import check
+
+
+def replay(
+    dag: Dag,
+    weight_ns: NDArray[np.int64] | None = None,
+    residual_ns: NDArray[np.int64] | None = None,
+    dropped: NDArray[np.bool_] | None = None,
+) -> NDArray[np.int64]:
+    """The time of every point, one after another: what any faster way has to give."""
+    step_ns = steps(dag, weight_ns, residual_ns, dropped)
+    time_ns = [int(dag.time_ns[0])] * dag.points
+    for tail, head, step in zip(
+        dag.tail.tolist(), dag.head.tolist(), step_ns.tolist(), strict=True
+    ):
+        earliest = time_ns[tail] + step
+        if earliest > time_ns[head]:
+            time_ns[head] = earliest
+    return np.array(time_ns, dtype=np.int64)
 
 
 def assert_sound(dag: Dag) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.analysis import analyze_events
-from benchorch.trace.critical_path.replay import replay
 from benchorch.trace.dag import NOBODY, Dag, Window
 from benchorch.trace.events import Events
 from benchorch.trace.graph.build import build_dag
@@ -21,6 +20,7 @@ from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.selector_values import Selector
 from benchorch.trace.whatif.transforms import Speedup
 from support.analyzed_traces import call_window
+from support.graph_checks import replay
 
 
 def factors_by_event(

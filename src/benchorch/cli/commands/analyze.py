@@ -35,7 +35,6 @@ _TRACE_NAMES = ("trace.json.gz", "trace.json", "trace.sqlite", "*.json.gz", "*.s
 def run(arguments: Sequence[str], say: Say) -> Reply:
     """The verdict, the largest gains and the predictions; files in a directory."""
     given = _parsed(arguments)
-    others = dict(map(_named_trace, given.trial))
     if given.diff:
         return _difference(given.diff[0], given.diff[1], given, say)
     traces = [_trace(one) for one in given.trace]
@@ -47,7 +46,7 @@ def run(arguments: Sequence[str], say: Say) -> Reply:
         return _ranges(trace)
     out = given.out or Path(f"{trace.name.partition('.')[0]}-analysis")
     _keep_away_from(trace, out)
-    return _one(traces, others, out, given, say)
+    return _one(traces, out, given, say)
 
 
 @final
@@ -58,7 +57,6 @@ class _Arguments(argparse.Namespace):
     diff: Sequence[Path] | None
     model: Path | None
     whatif: Sequence[Path]
-    trial: Sequence[str]
     out: Path | None
     range: str | None
     call: int | None
@@ -101,13 +99,6 @@ def _parser() -> argparse.ArgumentParser:
         help="YAML or JSON of changes (docs/analysis/what-if.md), or Amdahl4ML's speedups.json; "
         "repeatable",
     )
-    add(
-        "--trial",
-        metavar="NAME=TRACE",
-        action="append",
-        default=[],
-        help="another trial's profile, from which a what-if swaps times",
-    )
     add("--out", metavar="DIR", type=Path, help="where files go; default: <trace>-analysis")
     add(
         "--range",
@@ -118,13 +109,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--list-ranges", action="store_true", help="the ranges that --range may name")
     add("--json", action="store_true", help="the same for programs")
     return parser
-
-
-def _named_trace(text: str) -> tuple[str, Path]:
-    name, sign, path = text.partition("=")
-    if not (name and sign and path):
-        raise ConfigError([f"--trial: expected NAME=TRACE, got {text!r}."])
-    return name, Path(path)
 
 
 def _trace(given: Path) -> Path:
@@ -162,9 +146,7 @@ def _ranges(trace: Path) -> Reply:
     return Reply(text=text, data=_plain({"ranges": [asdict(one) for one in found]}))
 
 
-def _one(
-    traces: Sequence[Path], others: Mapping[str, Path], out: Path, given: _Arguments, say: Say
-) -> Reply:
+def _one(traces: Sequence[Path], out: Path, given: _Arguments, say: Say) -> Reply:
     from benchorch.trace.report.summary import summary
     from benchorch.trace.report.write import write
     from benchorch.trace.whatif.basis import prepare
@@ -174,8 +156,7 @@ def _one(
     whatifs = [read(path) for path in given.whatif]
     graph = _graph(given.model)
     analysis = _analysis(traces, given, graph, say)
-    analyses = {name: _analysis([_trace(path)], given, graph, say) for name, path in others.items()}
-    basis = prepare(analysis, analyses)
+    basis = prepare(analysis)
     predictions = [predict(basis, one.changes, name=one.name) for one in whatifs]
     say(f"writing {out}")
     files = write(analysis, out, predictions=predictions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import final
@@ -32,7 +31,6 @@ class Basis:
         analysis: of the observed run.
         owned: what each event belongs to.
         module: (n,) number of each event's module, NOTHING for none; `modules` are their names.
-        others: trials by name whose times can be swapped in.
         selected: the last selection, so that a change and its check select once.
     """
 
@@ -40,7 +38,6 @@ class Basis:
     owned: Owners
     module: NDArray[np.int64]
     modules: tuple[str, ...]
-    others: Mapping[str, Basis] = field(default_factory=dict)
     selected: dict[Selector, Selection] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
@@ -101,7 +98,7 @@ class Basis:
         return np.append(chosen, False)[self.dag.owner]
 
 
-def prepare(analysis: Analysis | Basis, others: Mapping[str, Analysis] | None = None) -> Basis:
+def prepare(analysis: Analysis | Basis) -> Basis:
     """The basis of any number of what-ifs; one that is prepared already is returned as it is."""
     if isinstance(analysis, Basis):
         return analysis
@@ -112,5 +109,4 @@ def prepare(analysis: Analysis | Basis, others: Mapping[str, Analysis] | None = 
         owned=owned,
         module=module,
         modules=modules,
-        others={name: prepare(other) for name, other in (others or {}).items()},
     )

@@ -43,7 +43,6 @@ def predict(
     changes: Sequence[Transform],
     *,
     name: str = "what-if",
-    others: Mapping[str, Analysis] | None = None,
 ) -> Prediction:
     """The run with the changes made one after another.
 
@@ -51,12 +50,11 @@ def predict(
         analysis: of the observed run; what `prepare` made of it, if several are to be asked.
         changes: in order; none at all gives the observed run again.
         name: of the what-if.
-        others: trials by name, for changes that take times from them.
 
     Raises:
         TraceError: with every problem of the changes on this trace.
     """
-    basis = prepare(analysis, others)
+    basis = prepare(analysis)
     found = [
         f"{name}, change {number}: {problem}"
         for number, change in enumerate(changes, 1)

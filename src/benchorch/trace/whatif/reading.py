@@ -17,7 +17,6 @@ from benchorch.trace.whatif import restructure, transforms
 from benchorch.trace.whatif.amdahl4ml import node_speedups
 from benchorch.trace.whatif.patterns import matcher, suggest
 from benchorch.trace.whatif.selector_values import PHASES, Selector
-from benchorch.trace.whatif.swap import Swap
 from benchorch.trace.whatif.transforms import OnSelection, Transform
 
 T = TypeVar("T")
@@ -225,7 +224,6 @@ CHANGES: Mapping[str, tuple[type[Transform], str, Check]] = {
     "fuse": (restructure.Fuse, "", _true),
     "cuda_graph": (restructure.CudaGraph, "", _true),
     "overlap": (restructure.Overlap, "", _true),
-    "swap": (Swap, "trial", str),
     "host": (transforms.Host, "speedup", _factor),
     "launch_latency_ns": (transforms.LaunchLatency, "latency_ns", _nanoseconds),
     "bandwidth": (transforms.Bandwidth, "speedup", _factor),

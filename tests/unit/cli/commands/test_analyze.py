@@ -91,7 +91,6 @@ def test_a_difference_is_split_into_causes_that_sum_to_it(trace, tmp_path, silen
         (["--diff", "{trace}", "{trace}", "--out", "x"], "--out are of one"),
         (["{trace}", "--model", "gone.onnx"], "there is no gone.onnx"),
         (["{trace}", "--model", "{trace}"], "expected a .onnx or .pt2 file"),
-        (["{trace}", "--trial", "eager"], "expected NAME=TRACE"),
         (["{trace}", "--out", "{trace}"], "is a file"),
         (["{empty}"], "holds no profile"),
     ],

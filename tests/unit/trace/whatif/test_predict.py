@@ -108,7 +108,6 @@ def test_later_changes_see_what_earlier_ones_left(basis: Basis) -> None:
         ({"module": "layers.mm", "speedup": 2}, "Did you mean 'layer.mm'?"),
         ({"op": "aten::mm", "class": "data_loading", "speedup": 2}, "leave out a condition"),
         ({"op": "aten::mm", "self": True, "overlap": True}, "no device work"),
-        ({"op": "aten::mm", "swap": "other"}, "no trial 'other' was given"),
     ],
 )
 def test_what_cannot_be_asked_of_the_trace_says_so(
