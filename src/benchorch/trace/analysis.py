@@ -31,7 +31,7 @@ from benchorch.trace.operators.grouping import plain_op
 from benchorch.trace.operators.provenance import Provenance, is_fused
 from benchorch.trace.ranks import meetings, merged
 from benchorch.trace.readers.open import read_events
-from benchorch.trace.steps import Steps, find_steps, typical
+from benchorch.trace.steps import Steps, find_steps, typical, whole
 from benchorch.trace.verdict import SLOWED_DILATION, VerdictInputs, verdict
 
 GAINS = 5
@@ -135,6 +135,10 @@ def analyze_events(
     steps = find_steps(events, range_name, iteration)
     dag = build_dag(events, window_of(events, steps), graph)
     periods = periods_of(events, dag, steps)
+    if steps.lane >= 0 and periods.interval_ns[0] >= periods.interval_ns[1]:
+        steps = whole(events, f"The clocks of the trace contradict the order of {steps.name!r}.")
+        dag = build_dag(events, window_of(events, steps), graph)
+        periods = periods_of(events, dag, steps)
     interval_ns = periods.interval_ns
     path = critical_path(dag, periods.end_point, interval_ns[0])
     met = meetings(events)

@@ -159,7 +159,13 @@ def find_steps(events: Events, name: str | None = None, number: int | None = Non
     return _without_warm_up(found)
 
 
-def whole(events: Events) -> Steps:
+_UNMARKED = (
+    "The trace marks no steps, so all of it is analysed as one; mark them with profiler.step() or "
+    "torch.profiler.record_function."
+)
+
+
+def whole(events: Events, note: str = _UNMARKED) -> Steps:
     """All of a trace as one step, from its first event to its last."""
     counted = events.category != Category.OVERHEAD
     counted = counted if counted.any() else np.ones(len(events), dtype=bool)
@@ -175,10 +181,7 @@ def whole(events: Events) -> Steps:
         back_to_back=False,
         first=0,
         end=1,
-        notes=(
-            "The trace marks no steps, so all of it is analysed as one; mark them with "
-            "profiler.step() or torch.profiler.record_function.",
-        ),
+        notes=(note,),
     )
 
 

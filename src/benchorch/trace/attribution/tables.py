@@ -23,7 +23,7 @@ UNATTRIBUTED = "unattributed"
 REPLAYED = 8
 """Rows of a table whose gain is replayed: those with the most time on the path."""
 
-REPLAYED_EDGES = 30_000_000
+REPLAYED_EDGES = 3_000_000
 """Edges that the replays of one table may visit together."""
 
 NAMED_EVENTS = 3

@@ -7,7 +7,7 @@ the graph these are a few points, the same in every replay.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
@@ -101,6 +101,7 @@ class Periods:
         at: their points.
         graph: the contracted graph.
         observed_ns: (k,) periods as observed.
+        known: periods of other readings of the run as it was, by name.
         serial: of each stream, and of the thread that marks steps, the edges that belong to the
             steps.
     """
@@ -111,6 +112,7 @@ class Periods:
     graph: Contracted
     observed_ns: NDArray[np.int64]
     serial: tuple[NDArray[np.int64], ...] = ()
+    known: dict[str, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def of(
         self, elapsed_ns: NDArray[np.int64], graph: Contracted | None = None

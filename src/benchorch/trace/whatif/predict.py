@@ -153,14 +153,18 @@ def _alternatives(basis: Basis, hypothesis: Hypothesis) -> dict[str, float]:
 
     if dag.residual_ns.any():
         nothing = np.zeros_like(dag.residual_ns)
+        if "unexplained" not in periods.known:
+            periods.known["unexplained"] = periods.replayed(None, nothing)
         found["unexplained time"] = ratio(
-            periods.replayed(None, nothing), periods.replayed(weight_ns, nothing, dropped)
+            periods.known["unexplained"], periods.replayed(weight_ns, nothing, dropped)
         )
     inferred = dag.tier == Tier.INFERRED
     if inferred.any():
         without = inferred if dropped is None else inferred | dropped
+        if "inferred" not in periods.known:
+            periods.known["inferred"] = periods.replayed(None, None, inferred)
         found["inferred dependencies"] = ratio(
-            periods.replayed(None, None, inferred),
+            periods.known["inferred"],
             periods.replayed(weight_ns, residual_ns, without),
         )
     if (hypothesis.best_ratio != 1.0).any():
