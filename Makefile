@@ -13,7 +13,7 @@ TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help bench test test-slow test-gpu coverage check docs reference ui bench-overheads conversions \
-  install clean provision provision-plan status destroy test-terraform test-chaos rehearse
+  install clean provision provision-check provision-plan image status destroy test-terraform check-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
 help: ## this list
@@ -69,15 +69,21 @@ bench-overheads: $(VENV)/.installed-dev ## what benchorch itself costs, as ratio
 conversions: $(VENV)/.installed ## every conversion on small models, into docs/reference/conversions-table.md; about an hour, again for what is left
 	@$(VENV)/bin/python scripts/write_conversions.py
 
-# STACK names the stack; ARGS are further words for scripts/provision.py, e.g. ARGS="--var most_zones=2".
+# STACK names the stack; ARGS are further words for scripts/provision.py, e.g. ARGS="--var ttl_minutes=60".
 STACK ?= benchorch
 ARGS ?=
 
 provision: $(VENV)/.installed ## make the EC2 stack (asks first); ARGS='--var fleet={"g5.xlarge"=1}'
-	@$(VENV)/bin/python scripts/provision.py apply --name $(STACK) $(ARGS)
+	@$(VENV)/bin/python scripts/provision.py apply --check --name $(STACK) $(ARGS)
+
+provision-check: $(VENV)/.installed ## is the AWS account ready for the stack? read-only, in seconds; ARGS=--json
+	@$(VENV)/bin/python scripts/provision_check.py --name $(STACK) $(ARGS)
 
 provision-plan: $(VENV)/.installed ## what make provision would make; changes nothing
 	@$(VENV)/bin/python scripts/provision.py plan --name $(STACK) $(ARGS)
+
+image: $(VENV)/.installed ## bake an image for each kind of node, which then boots in a minute and a half
+	@$(VENV)/bin/python scripts/provision.py image --name $(STACK) $(ARGS)
 
 status: $(VENV)/.installed ## which EC2 machines run now
 	@$(VENV)/bin/python scripts/provision.py status --name $(STACK) $(ARGS)
@@ -89,6 +95,13 @@ test-terraform: ## the stack's own tests, without AWS; needs terraform
 	@cd infra/terraform && terraform init -backend=false -input=false \
 	  $(if $(BENCHORCH_TF_PLUGIN_DIR),-plugin-dir=$(BENCHORCH_TF_PLUGIN_DIR)) >/dev/null \
 	  && terraform test
+
+# CHECKOV and TFLINT name the programs; pip install checkov (in an environment of its own: it pins much).
+CHECKOV ?= checkov
+TFLINT ?= tflint
+
+check-terraform: ## checkov, tflint where installed, and validation with each AWS provider there is
+	@python3 scripts/check_terraform.py --checkov $(CHECKOV) --tflint $(TFLINT)
 
 rehearse: $(VENV)/.installed-dev ## provision, sweep, destroy on this machine without AWS; needs root, terraform
 	@$(VENV)/bin/python scripts/rehearse.py $(ARGS)
@@ -109,10 +122,12 @@ $(TORCH_STAMP): constraints.txt scripts/install_torch.py | $(VENV)/bin/python
 
 $(VENV)/.installed: $(TORCH_STAMP) pyproject.toml constraints.txt
 	@echo "Installing benchorch and the tested versions of what it needs ..."
-	@$(INSTALL) --editable .
+	@$(INSTALL) --editable . hatchling
 	@touch $@
 
 $(VENV)/.installed-dev: $(TORCH_STAMP) pyproject.toml constraints.txt
 	@echo "Installing benchorch, its sweeper and the developer's tools ..."
 	@$(INSTALL) --editable '.[dev,docs,sweep]'
+	@npm ci --silent --no-audit --no-fund --prefix tests/support/policies >/dev/null 2>&1 \
+	  || echo "npm is absent or reached no registry: the tests that evaluate AWS policies are skipped."
 	@touch $@ $(VENV)/.installed

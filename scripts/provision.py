@@ -1,16 +1,19 @@
-"""The stack on AWS: plan, apply, status, destroy.
+"""The stack on AWS: plan, apply, image, status, destroy.
 
-    python scripts/provision.py plan|apply|status|destroy [--name NAME] [--var KEY=VALUE] [--yes]
+    python scripts/provision.py plan|apply|image|status|destroy [--name NAME] [--var KEY=VALUE]
 
-Terraform creates everything that outlives a sweep; Ray launches workers, and `destroy` terminates
-those first, because they are not in Terraform's state. BENCHORCH_TF_PLUGIN_DIR names a directory of
-providers for machines without a registry; BENCHORCH_TF_STATE_DIR one for the state, in place of
-~/.local/state/benchorch.
+Terraform creates everything that outlives a sweep; Ray launches workers. State, region and
+variables of each stack are kept in a bucket of the account, so any machine with its credentials
+sees and ends the same. BENCHORCH_TF_PLUGIN_DIR names a directory of providers for machines without
+a registry; BENCHORCH_TF_WORK_DIR one for Terraform to work in, in place of
+~/.cache/benchorch/stacks.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
 import secrets
 import shutil
@@ -19,32 +22,58 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import provision_check
+import stack_bill
+import stack_build
+import stack_home
+import stack_leftovers
+from stack_home import Home, Settings
+
 SOURCE = Path(__file__).resolve().parents[1] / "infra" / "terraform"
 LIMIT_S = 3600
 TOKEN_BYTES = 32
+SERVICE_ROLES = {  # which an account has only once somebody used the service in the console
+    "autoscaling.amazonaws.com": "AWSServiceRoleForAutoScaling",
+    "spot.amazonaws.com": "AWSServiceRoleForEC2Spot",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
     options = _parser().parse_args(arguments)
-    if shutil.which("terraform") is None:
+    needs_terraform = options.what not in ("status", "image")
+    if needs_terraform and shutil.which("terraform") is None:
         print("terraform is not installed: https://developer.hashicorp.com/terraform/install")
         return 2
-    os.environ.setdefault("AWS_DEFAULT_REGION", _region(options.var))
-    commands = {"plan": _plan, "apply": _apply, "status": _status, "destroy": _destroy}
-    return commands[options.what](options)
+    try:
+        home = stack_home.find_home()
+        settings = home.settings(options.name)
+        commands = {
+            "plan": _plan,
+            "apply": _apply,
+            "image": _image,
+            "status": _status,
+            "destroy": _destroy,
+        }
+        return commands[options.what](options, home, settings)
+    except (BotoCoreError, ClientError, OSError, ValueError) as error:
+        print(f"{options.what}: {error}", file=sys.stderr)
+        print("Credentials are those of boto3: aws sts get-caller-identity", file=sys.stderr)
+        return 2
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("plan", "apply", "status", "destroy"))
+    parser.add_argument("what", choices=("plan", "apply", "image", "status", "destroy"))
     parser.add_argument("--name", default="benchorch", help="of the stack and of Ray's cluster")
     parser.add_argument(
         "--var",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="infra/terraform/variables.tf",
+        help="infra/terraform/variables.tf; kept with the stack",
     )
     parser.add_argument(
         "--results",
@@ -53,50 +82,157 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="where destroy downloads the runs that only the stack's bucket has",
     )
+    parser.add_argument(
+        "--check", action="store_true", help="examine the account before anything is made"
+    )
     parser.add_argument("--yes", action="store_true", help="no confirmation before changes")
     return parser
 
 
-def _plan(options: argparse.Namespace) -> int:
-    return _initialised(options) or _terraform(options, "plan")
+def _plan(options: argparse.Namespace, home: Home, settings: Settings | None) -> int:
+    """What apply would change; the state of a stack that is not there is empty."""
+    wanted = _wanted(options, settings)
+    print(f"{options.name}: {stack_bill.bill(wanted.variables)}")
+    code = _initialised(options, home if settings else None, wanted)
+    return code or _terraform(options, wanted, "plan", "-lock=false")
 
 
-def _apply(options: argparse.Namespace) -> int:
-    return _initialised(options) or _terraform(options, "apply", *_approval(options))
+def _apply(options: argparse.Namespace, home: Home, settings: Settings | None) -> int:
+    wanted = _wanted(options, settings)
+    if options.check:
+        variables = {**wanted.variables, "region": wanted.region}
+        given = [word for pair in variables.items() for word in ("--var", "=".join(pair))]
+        code = provision_check.main(["--name", options.name, *given])
+        if code:
+            return code
+    _make_service_roles()
+    home = stack_home.make_home(home, wanted.region)
+    home.remember(options.name, wanted)
+    print(f"{options.name}: in {wanted.region}; its state is in s3://{home.bucket}/{options.name}/")
+    print(f"{options.name}: {stack_bill.bill(wanted.variables)}")
+    code = _initialised(options, home, wanted)
+    return code or _terraform(options, wanted, "apply", *_approval(options))
 
 
-def _destroy(options: argparse.Namespace) -> int:
-    """Terminate workers, download results, remove the stack; report what is left."""
-    from benchorch.hardware.aws_fleet import empty_place, end_workers, machines
+def _wanted(options: argparse.Namespace, settings: Settings | None) -> Settings:
+    """The settings with what was given now; ValueError for a stack that is somewhere else."""
+    given = dict(pair.partition("=")[::2] for pair in options.var)
+    own = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    before = settings or Settings(region=own or stack_home.DEFAULT_REGION)
+    wanted = before.updated(given)
+    if settings is not None and wanted.region != settings.region:
+        raise ValueError(
+            f"{options.name} is in {settings.region} and does not move to {wanted.region}: make "
+            f"destroy first, or make another one with STACK=ANOTHER-NAME"
+        )
+    os.environ["AWS_DEFAULT_REGION"] = wanted.region
+    return wanted
 
+
+def _make_service_roles() -> None:
+    """The roles by which Auto Scaling and spot act in this account; they outlive every stack."""
+    import boto3
+
+    iam = boto3.client("iam", region_name=stack_home.DEFAULT_REGION)
+    for service, role in SERVICE_ROLES.items():
+        try:
+            iam.get_role(RoleName=role)
+        except iam.exceptions.NoSuchEntityException:
+            with contextlib.suppress(iam.exceptions.InvalidInputException):  # somebody else made it
+                iam.create_service_linked_role(AWSServiceName=service)
+                print(f"made: {role}, by which {service} acts in this account")
+
+
+def _image(options: argparse.Namespace, home: Home, settings: Settings | None) -> int:
+    """Bake an image for every kind of node, and remember them."""
+    from stack_image import bake
+
+    if settings is None:
+        print(_nothing_kept(options, home), file=sys.stderr)
+        return 2
+    wanted = _wanted(options, settings)
+    code = _initialised(options, home, wanted)
+    bakes = json.loads(_output(options, "bakes", "-json") or "{}") if code == 0 else {}
+    if not bakes:
+        print(f"{options.name} is not finished: make provision", file=sys.stderr)
+        return code or 2
+    images = bake(options.name, wanted.region, bakes, print)
+    if images:
+        before = json.loads(wanted.variables.get("baked_images", "{}"))
+        text = json.dumps({**before, **images})
+        home.remember(options.name, wanted.updated({"baked_images": text}))
+        print("New machines start from these images after: make provision")
+    return 0 if len(images) == len(bakes) else 1
+
+
+def _status(options: argparse.Namespace, home: Home, settings: Settings | None) -> int:
+    """Print the running machines, wherever they are."""
+    from benchorch.hardware.aws_fleet import machines
+
+    where = settings.regions if settings else stack_leftovers.regions()
+    found = [machine for region in where for machine in machines(options.name, region)]
+    for machine in found:
+        print(
+            f"{machine.instance_id}  {machine.role:6}  {machine.kind:14}  {machine.market:9}  "
+            f"{machine.state:8}  {machine.zone}  since {machine.launched_at}"
+        )
+    looked = ", ".join(where) if settings else f"all {len(where)} regions of {home.account}"
+    print(f"{options.name}: {len(found)} machine{'' if len(found) == 1 else 's'} in {looked}")
+    if settings is None:
+        print(_nothing_kept(options, home))
+    return 0
+
+
+def _nothing_kept(options: argparse.Namespace, home: Home) -> str:
+    return (
+        f"Account {home.account} has no stack {options.name}: make provision STACK={options.name}"
+    )
+
+
+def _destroy(options: argparse.Namespace, home: Home, settings: Settings | None) -> int:
+    """End machines, download results, remove the stack; look everywhere for what is left."""
+    everywhere = stack_leftovers.regions()
+    found = stack_leftovers.find(options.name, everywhere)
+    if settings is None and not found:
+        print(f"{_nothing_kept(options, home)}\nNothing has its tag in {len(everywhere)} regions.")
+        return 0
     if (
         not options.yes
         and input(f"Terminate every machine of {options.name} and remove it? [yes/no] ") != "yes"
     ):
         print("Nothing was changed.")
         return 1
-    # Without a head no further workers are launched while these are terminated.
-    code = _initialised(options) or _terraform(
-        options, "apply", "-auto-approve", "-target=module.cluster", "-var=running=false"
-    )
-    if code == 0:
-        end_workers(options.name, print)
-        code = _download_results(options)
-    if code == 0:
-        store_url = _output(options, "store_url")
-        if store_url:
-            empty_place(store_url, print)
-        code = _terraform(options, "destroy", "-auto-approve")
-    left = machines(options.name)
-    for machine in left:
-        print(f"left: {machine.instance_id} {machine.kind} {machine.state}", file=sys.stderr)
+    for region in sorted({one.region for one in found}):
+        stack_leftovers.end(options.name, region, print)
+    code = 0 if settings is None else _removed(options, home, _wanted(options, settings))
+    left = stack_leftovers.find(options.name, everywhere)
+    for one in left:
+        print(f"left: {one}", file=sys.stderr)
+    if code == 0 and not left and settings is not None:
+        home.forget(options.name)
     if not left:
-        print(f"{options.name}: no machine is left.")
+        print(
+            f"{options.name}: no machine is left, and no disk, image or network with its tag, in "
+            f"{len(everywhere)} regions of account {home.account}."
+        )
     return code or (1 if left else 0)
 
 
+def _removed(options: argparse.Namespace, home: Home, settings: Settings) -> int:
+    """Download results, empty the bucket, and have Terraform remove what it has made."""
+    from benchorch.hardware.aws_fleet import empty_place
+
+    code = _initialised(options, home, settings) or _download_results(options)
+    if code == 0:
+        bucket = _output(options, "bucket")
+        for prefix in ("store", "packages", "config", "starts") if bucket else ():
+            empty_place(f"s3://{bucket}/{prefix}", print)
+        code = _terraform(options, settings, "destroy", "-auto-approve")
+    return code
+
+
 def _download_results(options: argparse.Namespace) -> int:
-    """Download the runs in the bucket, then empty it: its encryption key goes with the stack."""
+    """Download the runs in the bucket, then empty it."""
     from benchorch.errors import BenchorchError
     from benchorch.hardware.aws_fleet import empty_place
     from benchorch.journal import run_directory
@@ -123,44 +259,46 @@ def _download_results(options: argparse.Namespace) -> int:
     return 0
 
 
-def _status(options: argparse.Namespace) -> int:
-    """Print the running machines."""
-    from benchorch.hardware.aws_fleet import machines
-
-    found = machines(options.name)
-    for machine in found:
-        print(
-            f"{machine.instance_id}  {machine.role:6}  {machine.kind:14}  {machine.market:9}  "
-            f"{machine.state:8}  {machine.zone}  since {machine.launched_at}"
-        )
-    print(f"{options.name}: {len(found)} machine{'' if len(found) == 1 else 's'}")
-    return 0
-
-
 def _approval(options: argparse.Namespace) -> Sequence[str]:
     return ["-auto-approve"] if options.yes else []
 
 
-def _initialised(options: argparse.Namespace) -> int:
+def _initialised(options: argparse.Namespace, home: Home | None, settings: Settings) -> int:
     """Initialise a working directory, so that a checkout holds no state; the exit code."""
-    place = _place(options.name)
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    shutil.copytree(SOURCE, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns("tests", ".*"))
+    place = _fresh(_place(options.name))
+    stack_build.build(place / "build")
+    if home is not None:
+        emulated = bool(os.environ.get("AWS_ENDPOINT_URL"))
+        backend = json.dumps(home.backend(options.name, emulated=emulated))
+        (place / "backend.tf.json").write_text(backend)
+    (place / "settings.auto.tfvars.json").write_text(
+        json.dumps({"name": options.name, "region": settings.region, "build_dir": "build"})
+    )
     plugins = os.environ.get("BENCHORCH_TF_PLUGIN_DIR")
     offline = [f"-plugin-dir={plugins}"] if plugins else []
-    return _run(["terraform", "init", "-input=false", *offline], place, quiet=True)
+    return _run(["terraform", "init", "-input=false", "-reconfigure", *offline], place, quiet=True)
 
 
-def _terraform(options: argparse.Namespace, what: str, *flags: str) -> int:
-    variables = [f"-var={pair}" for pair in (f"name={options.name}", *options.var)]
+def _fresh(place: Path) -> Path:
+    """A working directory that holds what this checkout has, and the providers of last time."""
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for old in place.iterdir():
+        if old.name != ".terraform":
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+    ignored = shutil.ignore_patterns("tests", ".terraform")
+    return Path(shutil.copytree(SOURCE, place, ignore=ignored, dirs_exist_ok=True))
+
+
+def _terraform(options: argparse.Namespace, settings: Settings, what: str, *flags: str) -> int:
+    variables = [f"-var={key}={value}" for key, value in settings.variables.items()]
     command = ["terraform", what, "-input=false", *variables, *flags]
     return _run(command, _place(options.name))
 
 
-def _output(options: argparse.Namespace, name: str) -> str:
+def _output(options: argparse.Namespace, name: str, form: str = "-raw") -> str:
     """One of Terraform's outputs; empty if an unfinished stack has none."""
     done = subprocess.run(
-        ["terraform", "output", "-raw", name],
+        ["terraform", "output", form, name],
         cwd=_place(options.name),
         env=_environment(),
         timeout=LIMIT_S,
@@ -181,24 +319,15 @@ def _run(command: Sequence[str], place: Path, *, quiet: bool = False) -> int:
 
 
 def _environment() -> Mapping[str, str]:
-    """Secrets are passed by the environment: new ones each time, stored only if there are none."""
+    """The token is passed by the environment: a new one each time, stored only if there is none."""
     emulated = {"TF_VAR_endpoint_checks": "false"} if os.environ.get("AWS_ENDPOINT_URL") else {}
-    new = {
-        "TF_VAR_ray_token": secrets.token_hex(TOKEN_BYTES),
-        "TF_VAR_mlflow_password": secrets.token_urlsafe(TOKEN_BYTES),
-        "TF_IN_AUTOMATION": "1",
-    }
+    new = {"TF_VAR_ray_token": secrets.token_hex(TOKEN_BYTES), "TF_IN_AUTOMATION": "1"}
     return {**new, **emulated, **os.environ}
 
 
 def _place(name: str) -> Path:
-    default = Path.home() / ".local" / "state" / "benchorch"
-    return Path(os.environ.get("BENCHORCH_TF_STATE_DIR", default)) / name
-
-
-def _region(variables: Sequence[str]) -> str:
-    named = [pair.partition("=")[2] for pair in variables if pair.startswith("region=")]
-    return named[-1] if named else "us-east-1"
+    default = Path.home() / ".cache" / "benchorch" / "stacks"
+    return Path(os.environ.get("BENCHORCH_TF_WORK_DIR", default)) / name
 
 
 if __name__ == "__main__":

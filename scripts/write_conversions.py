@@ -3,21 +3,28 @@
     python scripts/write_conversions.py [--models mlp,cnn,bert,gpt2] [--only NAME,...] [--again]
 
 Every cell is a trial of the real pipeline: built in one process, loaded and checked in another one
-that has only the stored artifact. Results are kept under --work and not run again, so the
-script can be ended and started at any time, and after --minutes it begins nothing more. --fresh
-starts over, and --again repeats what --only names. What compiles for minutes comes last.
---write-only runs nothing.
+that has only the stored artifact. Each result is kept under --work as soon as it is there and not
+run again, so the script can be ended and started at any time, and after --minutes it begins nothing
+more. --fresh starts over, and --again repeats what --only names. --write-only runs nothing.
+
+Almost all of the time is imports and compilers: a cell without a compiler takes some 15 seconds of
+processor time, one of Inductor 45. So --jobs models are worked on at a time, the baseline is run as
+one conversion among others instead of with every invocation, and variants of a compiler whose code
+differs little run on VARIANT_MODELS alone, unless --all is given. What compiles comes last.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,13 +34,24 @@ from benchorch.cli.commands.conversions import availability
 from benchorch.config.directories import builtin_directory
 from benchorch.domain.artifact import Format
 from benchorch.domain.result import TrialResult
-from benchorch.host.environment import package_versions
+from benchorch.host.environment import is_installed, package_versions
 from benchorch.journal import run_directory
 from benchorch.units import format_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "conversions-table.md"
-CHUNK = 10  # conversions in one invocation; whether there is time for more is asked between two
+CHUNK = 8  # conversions in one invocation; whether there is time for more is asked between two
+VARIANTS = (
+    "inductor_dynamic",
+    "inductor_eager_fallback",
+    "inductor_fullgraph",
+    "inductor_lite",
+    "inductor_max_autotune",
+    "inductor_max_autotune_no_cudagraphs",
+    "inductor_reduce_overhead",
+    "aot_inductor_max_autotune",
+)
+VARIANT_MODELS = ("mlp", "bert")
 COMPILED = {Format.AOTI_PACKAGE, Format.INDUCTOR_CACHE}
 
 GPT2 = {"vocab_size": 1000, "n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 64}
@@ -66,7 +84,8 @@ SETTINGS = (
     "protocol.repeats=0",
     "protocol.split_passes=0",
     "protocol.canary_tolerance_ratio=null",
-    "profiler=none",
+    "protocol.pin=false",  # other models are tried beside it
+    "baseline=null",
     "limits.build_timeout_s=240",
     "limits.measure_timeout_s=90",
     "recorder=none",
@@ -109,18 +128,10 @@ def main() -> int:
     catalog = Catalog([builtin_directory("conf")])
     names = options.only.split(",") if options.only else list(catalog.names)
     models = options.models.split(",")
-    started_s = time.monotonic()
-    for number, model in enumerate(models, start=1):
-        # Each model has its share of the time, and what an earlier one left of its own.
-        until_s = started_s + 60 * options.minutes * number / len(models)
-        if not options.write_only:
-            done = set() if options.again else _done(catalog, names, model, options.work)
-            _run(
-                sorted(set(names) - done, key=lambda n: (_is_compiled(catalog, n), n)),
-                model,
-                options.work,
-                until_s,
-            )
+    if not options.write_only:
+        _compile_once()
+        left = {model: _left(catalog, names, model, options) for model in models}
+        _run_all(left, options)
     cells = {model: _cells(catalog, names, model, options.work) for model in MODELS}
     cells = {model: found for model, found in cells.items() if _has_run(found)}
     options.page.write_text(_page(catalog, names, cells))
@@ -135,7 +146,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--work", type=Path, default=Path("runs/conversions"))
     parser.add_argument("--fresh", action="store_true", help="forget what has run")
-    parser.add_argument("--minutes", type=float, default=45, help="begin nothing later than that")
+    parser.add_argument("--minutes", type=float, default=50, help="begin nothing later than that")
+    parser.add_argument(
+        "--jobs", type=int, default=len(os.sched_getaffinity(0)), help="models at a time"
+    )
+    parser.add_argument("--all", action="store_true", help="compilers' variants on every model")
     parser.add_argument("--again", action="store_true", help="run what has run, too")
     parser.add_argument("--write-only", action="store_true", help="run nothing")
     options = parser.parse_args()
@@ -154,20 +169,77 @@ def _is_compiled(catalog: Catalog, name: str) -> bool:
     return bool(COMPILED & set(catalog.open(name).leaves))
 
 
-def _run(names: Sequence[str], model: str, work: Path, until_s: float) -> None:
+def _compile_once() -> None:
+    """Compile optimum-quanto's extension ahead of the cells, whose time limits it may exceed."""
+    code = "from benchorch.conversions.quanto import compiled_unpacking as c; c('cpu')"
+    if is_installed("optimum-quanto"):
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+
+
+def _left(
+    catalog: Catalog, names: Sequence[str], model: str, options: argparse.Namespace
+) -> list[str]:
+    """What is still to be run of a model, what compiles last."""
+    done = set() if options.again else _done(catalog, names, model, options.work)
+    if not (options.all or options.only or model in VARIANT_MODELS):
+        done |= set(VARIANTS)
+    return sorted(set(names) - done, key=lambda name: (_is_compiled(catalog, name), name))
+
+
+class Progress:
+    """One line for each cell that is done, with how long the rest is going to take.
+
+    Args:
+        total: cells to run.
+        jobs: models that are worked on at a time.
+    """
+
+    def __init__(self, total: int, jobs: int) -> None:
+        self._total, self._done = total, 0
+        self._since_s = time.monotonic()
+        self._lock = threading.Lock()
+        print(f"{total} cells to run, {jobs} models at a time", flush=True)
+
+    def tell(self, model: str, name: str, state: str, seconds: float) -> None:
+        """A cell is done."""
+        with self._lock:
+            self._done += 1
+            spent_min = (time.monotonic() - self._since_s) / 60
+            left_min = spent_min / self._done * (self._total - self._done)
+            print(
+                f"[{self._done}/{self._total}] {model} {MARKS[state]} {name}  {seconds:.0f} s"
+                f"  ({spent_min:.0f} min so far, about {left_min:.0f} left)",
+                flush=True,
+            )
+
+
+def _run_all(left: Mapping[str, Sequence[str]], options: argparse.Namespace) -> None:
+    """Run what is left of each model, several models at a time."""
+    progress = Progress(sum(map(len, left.values())), options.jobs)
+    until_s = time.monotonic() + 60 * options.minutes
+    with ThreadPoolExecutor(options.jobs) as models:
+        running = [
+            models.submit(_run, names, model, options.work, until_s, progress)
+            for model, names in left.items()
+        ]
+        for one in running:
+            one.result()
+
+
+def _run(names: Sequence[str], model: str, work: Path, until_s: float, progress: Progress) -> None:
     """Run some conversions of a model, and begin none after that time of the monotonic clock."""
     for start in range(0, len(names), CHUNK):
         chunk = names[start : start + CHUNK]
         if time.monotonic() > until_s:
             print(f"== {model}: no time left for {', '.join(names[start:])}; run it again")
             return
-        if _invoke(chunk, model, work) and len(chunk) > 1:
+        if _invoke(chunk, model, work, progress) and len(chunk) > 1:
             # One that spoils the plan of all is found by trying each alone.
             for name in chunk:
-                _invoke([name], model, work)
+                _invoke([name], model, work, progress)
 
 
-def _invoke(names: Sequence[str], model: str, work: Path) -> bool:
+def _invoke(names: Sequence[str], model: str, work: Path, progress: Progress) -> bool:
     """Run some conversions; whether the request was refused as a whole."""
     place = work / f"{model}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
     place.mkdir(parents=True)
@@ -178,16 +250,33 @@ def _invoke(names: Sequence[str], model: str, work: Path) -> bool:
         f"store.root={work / 'store'}",
         f"hydra.run.dir={place}",
     ]
-    print(f"== {model}: {', '.join(names)}", flush=True)
     command = [sys.executable, "-m", "benchorch", *words]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode == 2 and not (place / run_directory.PLAN).exists():
-        (place / "refused.json").write_text(
-            json.dumps({"names": list(names), "why": done.stderr.strip()})
-        )
-        print(done.stderr, flush=True)
+    with (place / "output.txt").open("w") as output:
+        running = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        told: set[str] = set()
+        while running.poll() is None:
+            time.sleep(1)
+            told |= _tell(place, told, model, progress)
+    told |= _tell(place, told, model, progress)
+    if running.returncode == 2 and not (place / run_directory.PLAN).exists():
+        why = (place / "output.txt").read_text().strip()
+        (place / "refused.json").write_text(json.dumps({"names": list(names), "why": why}))
+        print(why, flush=True)
         return True
+    for name, cell in _skipped(place):
+        progress.tell(model, name, cell.state, 0)
     return False
+
+
+def _tell(place: Path, told: Collection[str], model: str, progress: Progress) -> set[str]:
+    """Tell of results that are new; their conversions."""
+    if not (place / run_directory.RESULTS).exists():
+        return set()
+    new = [r for r in run_directory.read_results(place) if r.labels["conversion"] not in told]
+    for result in new:
+        seconds = sum(result.stages_s.values())
+        progress.tell(model, result.labels["conversion"], _cell(result).state, seconds)
+    return {result.labels["conversion"] for result in new}
 
 
 def _cells(catalog: Catalog, names: Sequence[str], model: str, work: Path) -> dict[str, Cell]:

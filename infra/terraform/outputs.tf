@@ -23,6 +23,23 @@ output "results_url" {
   value       = local.results_url
 }
 
+output "starts_url" {
+  description = "Where machines say how their start went."
+  value       = local.starts_url
+}
+
+output "bakes" {
+  description = "By kind of image, a type whose launch template make image uses, and its packages and image now."
+  value = {
+    for type in local.types : module.nodes.image_kinds[type] => {
+      type     = type
+      template = module.nodes.templates[type].id
+      subnets  = local.subnets[type]
+      packages = lookup(module.storage.packages, module.nodes.kinds[type], "none")
+    }...
+  }
+}
+
 output "cluster_file" {
   description = "Ray's cluster file, as the head has it."
   value       = module.cluster.cluster_file
@@ -34,18 +51,13 @@ output "head_group" {
 }
 
 output "image_ids" {
-  description = "The image of each instance type, recorded with results."
+  description = "The image of each instance type; every result names its own."
   value       = module.nodes.image_ids
 }
 
 output "policies" {
   description = "What each role is granted, as JSON."
-  value       = module.access.policies
-}
-
-output "tracking_uri" {
-  description = "Where the nodes reach MLflow; null without a server."
-  value       = one(module.tracking[*].uri)
+  value       = merge(module.access.policies, { reaper = module.reaper.policy })
 }
 
 output "next" {

@@ -84,7 +84,7 @@ variable "idle_minutes" {
 }
 
 variable "ttl_minutes" {
-  description = "Minutes after which every machine ends itself, whatever happens."
+  description = "Minutes after which every machine ends itself, the head included, whatever happens."
   type        = number
   default     = 480
   nullable    = false
@@ -96,7 +96,7 @@ variable "ttl_minutes" {
 }
 
 variable "monthly_budget_usd" {
-  description = "Dollars a month beyond which somebody is told."
+  description = "Dollars a month at which every machine is ended and none is launched any more."
   type        = number
   default     = 200
   nullable    = false
@@ -115,41 +115,23 @@ variable "cidr_block" {
   nullable    = false
 }
 
-variable "most_zones" {
-  description = "Availability zones to spread over at most, those first that have the most of the fleet's types."
-  type        = number
-  default     = 3
-  nullable    = false
-
-  validation {
-    condition     = var.most_zones >= 1 && var.most_zones <= 6
-    error_message = "most_zones must be from 1 to 6."
-  }
-}
-
 variable "disk_gib" {
-  description = "Size of a worker's disk."
+  description = "Size of a worker's disk in GiB, or its image's if that is larger."
   type        = number
   default     = 100
   nullable    = false
 }
 
-variable "package" {
-  description = "What pip installs on every node: a requirement, or s3:// and the name of a wheel in the bucket's wheels/."
+variable "build_dir" {
+  description = "Directory with the wheel, the locks of infra/locks and reaper.zip; make provision makes it."
   type        = string
-  default     = "benchorch"
   nullable    = false
-
-  validation {
-    condition     = can(regex("^[A-Za-z0-9._\\[\\],=<>~!-]+$", var.package)) || can(regex("^s3://[A-Za-z0-9._-]+\\.whl$", var.package))
-    error_message = "package must be a pip requirement without spaces, or s3:// and the name of a wheel."
-  }
 }
 
-variable "tracking_server" {
-  description = "Whether to make an MLflow server; without it results stay on the head and in the bucket."
-  type        = bool
-  default     = false
+variable "baked_images" {
+  description = "Images with all packages, by kind of node; make image makes them and remembers them here."
+  type        = map(string)
+  default     = {}
   nullable    = false
 }
 
@@ -173,21 +155,8 @@ variable "ray_token" {
   }
 }
 
-variable "mlflow_password" {
-  description = "Password of MLflow's administrator, for tracking_server. Never in the state; stored when the token is."
-  type        = string
-  default     = null
-  sensitive   = true
-  ephemeral   = true
-
-  validation {
-    condition     = !var.tracking_server || try(length(var.mlflow_password) >= 16, false)
-    error_message = "tracking_server needs an mlflow_password of at least 16 characters; make provision makes one."
-  }
-}
-
 variable "ray_token_version" {
-  description = "Raise it to store another token and password."
+  description = "Raise it to store another token."
   type        = number
   default     = 1
   nullable    = false

@@ -65,6 +65,7 @@ ENVIRONMENT = {
     "runtimes/tvm.py": "TVM takes its number of threads from nowhere else",
     "host/processes/child_channel.py": "is told which pipe leads to its parent",
     "host/processes/run_child.py": "gives a child its parent's variables and its own",
+    "run/duel/contender.py": "puts a checkout's modules on its side's import path",
     "trial/stage_runner.py": "puts the user's factories on a child's import path",
 }
 """Files that touch environment variables, each with the reason."""

@@ -30,6 +30,8 @@ MODELS = {
     # A scale per 32 weights of a row.
     "torchao_int4_weight_only": "Wide",
     "torchao_int8_dynamic_int4": "Wide",
+    "torchao_int4_awq": "Wide",
+    "torchao_int4_gptq": "Wide",
     "torchao_int4_hqq": "Wide",
     # Four values are too few for the weights of a linear layer that are drawn at random.
     "quanto_int2": "Convolution",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -35,6 +35,12 @@ class Worked:
         emit(Event(trial_id=trial.trial_id, stage="measure"))
         self.active -= 1
         return TrialResult(trial_id=trial.trial_id, labels=trial.labels, outcome=Outcome.OK)
+
+    def in_rounds(
+        self, trials: Sequence[Trial], *, isolated: bool, emit: Emit
+    ) -> Iterator[TrialResult]:
+        for trial in trials:
+            yield self(trial, attempt=1, isolated=isolated, emit=emit)
 
 
 @pytest.fixture(params=NAMES)
@@ -108,8 +114,11 @@ def test_an_unreachable_machine_is_named_with_the_way_to_it(executor: Executor) 
 
 
 def test_an_interrupt_goes_through_to_the_caller(executor: Executor, trials: list[Trial]) -> None:
-    def interrupted(trial: Trial, *, attempt: int, isolated: bool, emit: Emit) -> TrialResult:
-        raise KeyboardInterrupt
+    class Interrupted(Worked):
+        def __call__(
+            self, trial: Trial, *, attempt: int, isolated: bool, emit: Emit
+        ) -> TrialResult:
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(executor.run(trials, interrupted, ignore))
+        list(executor.run(trials, Interrupted(), ignore))

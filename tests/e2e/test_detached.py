@@ -85,7 +85,7 @@ def test_a_sweep_outlives_its_terminal_is_watched_ended_and_resumed(
     assert 1 <= seen["done"] < 3
     followed, _ = follower.communicate(timeout=60)
     assert "eager: measure process 1" in followed
-    assert "Interrupted. Every finished trial is kept" in followed
+    assert "Interrupted: the table is partial" in followed
 
     done = seen["done"]
     assert f"{done} already there" in place.run("resume", plan_id).stdout

@@ -63,54 +63,58 @@ def test_each_way_to_fail_has_its_own_class_and_the_sweep_goes_on(place, recipe)
     assert "p50" in (place.path / "out" / "table.md").read_text()
 
 
-@pytest.mark.slow
-def test_a_killed_run_is_taken_up_where_it_was(place, recipe):
-    name = recipe("slowly", "works", "slow", "raises")
-    running = subprocess.Popen(
-        place.command(name, "hydra.run.dir=out"),
-        cwd=place.path,
-        env=place.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    journal = place.path / "out" / "results.jsonl"
-    wait_for(lambda: journal.exists() and journal.read_text().count("\n") >= 1)
-    os.kill(running.pid, signal.SIGKILL)
-    running.wait()
-    before = place.results("out")
-
-    place.run("resume=out", code=1)
-
-    after = place.results("out")
-    assert after[: len(before)] == before
-    assert sorted(line["trial_id"] for line in after) == sorted(
-        trial["trial_id"]
-        for trial in json.loads((place.path / "out/plan.json").read_text())["trials"]
-    )
-
-
-def test_an_interrupt_keeps_what_was_finished_and_says_how_to_go_on(place, recipe):
-    name = recipe("interrupted", "works", "sleeps")
-    running = subprocess.Popen(
-        place.command(name, "hydra.run.dir=out"),
+def started(place, *words):
+    return subprocess.Popen(
+        place.command(*words),
         cwd=place.path,
         env=place.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    journal = place.path / "out" / "results.jsonl"
-    wait_for(lambda: journal.exists() and journal.read_text().count("\n") >= 1)
+
+
+def measured(place):
+    """What each trial that goes on has on disk: its processes, one line each."""
+    files = (place.path / "out" / "trials").glob("*/rounds.jsonl")
+    return {file.parent.name: file.read_text().splitlines() for file in files}
+
+
+def test_a_killed_run_goes_on_from_its_last_process(place, recipe):
+    name = recipe("killed", "works", "slow")
+    words = ("hydra.run.dir=out", "stopping.processes=3", "stopping.window_s=0.05")
+    running = started(place, name, *words)
+    wait_for(lambda: sum(map(len, measured(place).values())) >= 3)
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+    before = measured(place)
+
+    place.run("resume=out")
+
+    after = {line["trial_id"]: line for line in place.results("out")}
+    assert all(len(line["processes"]) == 3 for line in after.values())
+    assert len(after) == 2
+    for trial_id, lines in before.items():
+        kept = [json.loads(line)["process"]["load_s"] for line in lines]
+        assert [process["load_s"] for process in after[trial_id]["processes"]][: len(kept)] == kept
+    assert not measured(place)
+
+
+def test_an_interrupt_ends_with_what_was_measured_and_says_how_to_go_on(place, recipe):
+    running = started(place, recipe("interrupted", "works", "sleeps"), "hydra.run.dir=out")
+    wait_for(lambda: measured(place))
     time.sleep(1)
     running.send_signal(signal.SIGINT)
     said, complained = running.communicate(timeout=60)
     assert running.returncode == 130
     assert "resume=" in said
+    assert "partial" in said
     assert "Traceback" not in complained
-    assert [line["outcome"] for line in place.results("out")] == ["ok"]
+    (line,) = place.results("out")
+    assert (line["outcome"], line["unfinished"], len(line["processes"])) == ("ok", True, 1)
 
 
-def wait_for(happened, limit_s=120):
+def wait_for(happened, limit_s=300):
     deadline = time.monotonic() + limit_s
     while not happened():
         assert time.monotonic() < deadline, "it never happened"

@@ -126,6 +126,67 @@ def test_an_accuracy_below_the_least_one_disqualifies(rings):
     assert "less than 0.999" in found["reasons"][0]
 
 
+DIGITS = """
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+
+def split():
+    '1797 handwritten digits of 8 x 8 pixels, every fifth held out.'
+    digits = load_digits()
+    x, labels = (digits.data / 16).astype(np.float32), digits.target
+    held_out = np.arange(len(x)) % 5 == 0
+    return (x[~held_out], labels[~held_out]), (x[held_out], labels[held_out])
+
+def classifier():
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)]
+    return torch.nn.Sequential(*layers)
+
+def trained():
+    module = classifier()
+    module.load_state_dict(torch.load("digits.pt", weights_only=True))
+    return module
+
+def held_out():
+    x, labels = split()[1]
+    return {"input": x, "label": labels}
+
+def accuracy(outputs, references, inputs):
+    right = [y["0"].argmax(-1) == one["label"] for y, one in zip(outputs, inputs)]
+    return np.mean(right)
+
+def train():
+    module, ((x, labels), _) = classifier(), split()
+    x, labels = torch.tensor(x), torch.tensor(labels)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
+    for _ in range(100):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(module(x), labels).backward()
+        optimizer.step()
+    torch.save(module.state_dict(), "digits.pt")
+"""
+
+
+def test_int8_is_judged_by_its_accuracy_on_real_handwritten_digits(place, monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.chdir(place.path)
+    (place.path / "handwriting.py").write_text(DIGITS)
+    code = {}
+    exec(DIGITS, code)
+    code["train"]()
+    place.run(
+        *("model=factory", "model.factory=handwriting:trained", "workload.batch_size=40"),
+        "model.inputs={input:{shape:[batch_size,64],generator:normal}}",
+        *("conversion=[dynamic_int8]", "recorder=none", "protocol.pairing=none", *FAST),
+        *("parity.data=handwriting:held_out", "parity.metric=handwriting:accuracy"),
+        *("parity.least_score=0.93", "hydra.run.dir=out"),
+    )
+    found = verdict(place, "dynamic_int8")
+    assert found["passed"]
+    assert 0.93 <= found["score"] < 1
+
+
 RANDOM = """
 import torch
 

@@ -23,8 +23,10 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.verdict import Verdict
 from benchorch.results.metrics.speedup import answered_alone, question
 from benchorch.results.metrics.summary import summarise, summarise_all
+from benchorch.stats import family, sequential_testing
 from benchorch.stats.pairs import Pair
 from benchorch.stats.ratio_test import compare_pairs
+from benchorch.stats.sequential_testing import USUAL_LOOKS
 from benchorch.stopping.precision import Precision
 from benchorch.trial.interleave import interleave
 from support.clocks import VirtualClock
@@ -171,9 +173,9 @@ def judged(met: Sequence[Pair]) -> Comparison:
     return found
 
 
-@pytest.mark.parametrize("alpha", [0.05, LOOK_ALPHA])
-def test_forty_identical_candidates_seldom_have_a_winner(alpha: float) -> None:
-    share = false_winners(200, 40, 8, alpha)
+@pytest.mark.parametrize("looks", [(), USUAL_LOOKS])
+def test_forty_identical_candidates_seldom_have_a_winner(looks: tuple[int, ...]) -> None:
+    share = false_winners(200, 40, 8, looks)
     assert share <= 0.05 + 2 * standard_error(0.05, 200)
 
 
@@ -219,12 +221,16 @@ def test_a_verdict_may_be_read_whenever_the_budget_ends() -> None:
     assert naive_peeking(Node(), 400) >= 0.15
 
 
-def test_looks_at_five_percent_each_would_be_wrong_more_often_than_ours() -> None:
+def test_looks_at_five_percent_each_would_be_wrong_more_often_than_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The two are compared on the same sessions, where all six looks are taken."""
-    naive_rule = Precision(target_ratio=0.99, look_alpha=0.05, min_pairs=5)
     ours = Precision(target_ratio=0.99, min_pairs=5)
     node = Node(process_spread=0.03)
-    naive = compared(node, 600, rule=naive_rule).different
+    with monkeypatch.context() as patch:
+        for module in (family, sequential_testing):
+            patch.setattr(module, "look_alpha", lambda looks, overall=0.05: overall)
+        naive = compared(node, 600, rule=ours).different
     kept = compared(node, 600, rule=ours).different
     assert kept <= 0.05 + 2 * standard_error(0.05, 600)
     assert naive >= 0.10

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.results.metrics.single_process import median_of_one
-from benchorch.results.metrics.speedup import Question, speedups
+from benchorch.results.metrics.speedup import Question, answers
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.heavy_tailed_mean import LEAST_INDEX, tail_index
 from benchorch.stats.quantiles import order_bounds, sample_quantile
@@ -388,7 +388,9 @@ def naive_peeking(node: Node, sessions: int, seed: int = 0) -> float:
     return different / sessions
 
 
-def false_winners(tables: int, variants: int, pairs: int, alpha: float, seed: int = 0) -> float:
+def false_winners(
+    tables: int, variants: int, pairs: int, looks: tuple[int, ...] = (), seed: int = 0
+) -> float:
     """In how many tables of identical candidates any of them is called faster or slower."""
     rng = np.random.default_rng(seed)
     wrong = 0
@@ -398,12 +400,12 @@ def false_winners(tables: int, variants: int, pairs: int, alpha: float, seed: in
             str(i): Question(
                 design="adjacent",
                 pairs=pairs_of(mine.tolist(), other.tolist()),
-                alpha=alpha,
+                looks=looks,
                 delta_ratio=0.01,
             )
             for i, (mine, other) in enumerate(zip(ours, theirs, strict=True))
         }
-        found = speedups(questions).values()
+        found = answers(questions, "baseline").comparisons.values()
         wrong += any(comparison.verdict in ("faster", "slower") for comparison in found)
     return wrong / tables
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 
 import numpy as np
 
 from benchorch.domain.estimate import Estimate
 from benchorch.results.compare import gate
+from benchorch.results.compare.duels import Level, Meeting, judge
+from benchorch.results.compare.duels import Terms as DuelTerms
 from benchorch.results.compare.machine_change import (
     reference_change,
     reference_floor_change,
@@ -19,17 +22,39 @@ from benchorch.results.compare.pairing import Samples
 from benchorch.results.compare.verdicts import MetricVerdict, inverted
 from benchorch.results.metrics.latency import latency_metrics
 from benchorch.results.metrics.load import quantile_over
+from benchorch.stats import family
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.moderated_variance import usual_spread
 from benchorch.stats.modes import levels
+from benchorch.stats.pairs import INTERFERENCE_LOOKS, is_changed
+from benchorch.stats.position_effect import effect_of_order
+from benchorch.stats.sequential_testing import USUAL_LOOKS
 from benchorch.stats.steady_state import stability
-from statistics_corpus.adapter import Array, Gate, Interval, Ratio, Run, Session, Trial
+from benchorch.trial.repetitions import next_side
+from statistics_corpus.adapter import (
+    Array,
+    Flags,
+    Gate,
+    Interval,
+    Ratio,
+    Run,
+    Session,
+    Table,
+    Trial,
+    Verdict,
+)
 from support.simulated_samples import process
 
 Series = Sequence[Array]
 
 NS_PER_MS = 1e6
 NAMES = {0.5: "p50", 0.9: "p90", 0.95: "p95", 0.99: "p99", 0.999: "p99.9"}
+VERDICTS: dict[str, Verdict] = {
+    "faster": "faster",
+    "slower": "slower",
+    "equivalent": "equivalent",
+    "undecided": "inconclusive",
+}
 STATES = {"pass": "passed", "regression": "regression", "unclear": "cannot_tell"}
 
 
@@ -66,6 +91,47 @@ class Estimators:
     def steady(self, series: np.ndarray) -> bool:
         return stability(series).start is not None
 
+    def sides(self, processes: int) -> Flags:
+        firsts: list[bool] = []
+        while len(firsts) < processes:
+            firsts.append(next_side(firsts, random.SystemRandom()))
+        return np.array(firsts)
+
+    def ratio(self, pairs: Array, first: Flags) -> Ratio:
+        found = family.judged([candidate(0, pairs)], family.Terms()).standings[0]
+        known = (math.nan if one is None else one for one in (found.ratio, found.low, found.high))
+        return Ratio(*known, VERDICTS[found.verdict])
+
+    def position(self, pairs: Array, first: Flags) -> Interval:
+        """The simulator's effect moves a log ratio by half of itself either way, ours by all."""
+        logs = np.log(pairs[:, 1] / pairs[:, 0])
+        found = effect_of_order(logs[first].tolist(), logs[~first].tolist())
+        if found is None:
+            return Interval(math.nan, math.nan, math.nan)
+        return Interval(*(end**2 for end in whole(found)))
+
+    def table(self, pairs: Array, first: Flags) -> Table:
+        """Rounds: whoever is undecided goes on to its next look, as long as there are pairs."""
+        terms = family.Terms(looks=USUAL_LOOKS, most=pairs.shape[1], baseline="-1")
+        used = [min(USUAL_LOOKS[0], pairs.shape[1])] * len(pairs)
+        while True:
+            seen = [
+                candidate(i, one[:n]) for i, (one, n) in enumerate(zip(pairs, used, strict=True))
+            ]
+            found = family.judged(seen, terms, interim=True)
+            if not found.needing:
+                break
+            for one in found.needing:
+                assert one.next_look is not None
+                used[int(one.name)] = one.next_look
+        final = family.judged(seen, terms)
+        verdicts = [VERDICTS[one.verdict] for one in final.standings]
+        return Table(verdicts, used, frozenset(map(int, final.best)))
+
+    def interferes(self, alone: Array, paired: Array) -> bool:
+        changes = np.log(paired / alone).tolist()
+        return any(is_changed(changes[:look], 0.01) for look in INTERFERENCE_LOOKS)
+
     def compare(self, old: Session, new: Session, history: Sequence[Session]) -> Ratio:
         sides = samples(old, new, history, floor=False)
         found = sides.compare(delta_ratio=0.01, alpha=0.05)
@@ -81,6 +147,21 @@ class Estimators:
             more = found.processes_needed - len(old.medians)
         return Gate(STATES[found.state], more)
 
+    def duel(self, pairs: Array, floors: Array, first: Flags, limit: float) -> Gate:
+        meetings = [
+            Meeting(
+                new=Level(median=pair[0], floor=floor[0]),
+                old=Level(median=pair[1], floor=floor[1]),
+                new_first=bool(ahead),
+            )
+            for pair, floor, ahead in zip(pairs.tolist(), floors.tolist(), first, strict=True)
+        ]
+        found = judge("trial", meetings, DuelTerms(limit_ratio=limit, delta_ratio=0.01, trials=1))
+        more = math.inf if found.state == "unclear" else None
+        if found.processes_needed:
+            more = found.processes_needed - len(meetings)
+        return Gate(STATES[found.state], more)
+
     def response_quantile(self, runs: Sequence[Run], q: float) -> Interval | None:
         found = quantile_over([[np.asarray(run.response) / NS_PER_MS] for run in runs], q)
         if found is None:
@@ -88,6 +169,12 @@ class Estimators:
         low, high = found.low, math.inf if found.at_least else found.high
         known = math.nan if low is None else low
         return scaled(Interval(found.value, known, math.nan if high is None else high), NS_PER_MS)
+
+
+def candidate(place: int, pairs: Array) -> family.Candidate:
+    return family.Candidate(
+        name=str(place), log_ratios=(*np.log(pairs[:, 1] / pairs[:, 0]).tolist(),)
+    )
 
 
 def measured(series: Series) -> dict[str, Estimate]:

@@ -1,10 +1,6 @@
 # What Ray is told: every type from zero, marked for placement, and nothing of its own defaults.
 
-mock_provider "aws" {
-  mock_data "aws_region" {
-    defaults = { name = "us-east-1" }
-  }
-}
+mock_provider "aws" {}
 
 variables {
   name               = "benchorch"
@@ -13,16 +9,19 @@ variables {
   head_profile_name  = "head"
   worker_profile_arn = "arn:aws:iam::123456789012:instance-profile/worker"
   security_group_id  = "sg-1"
-  subnet_ids         = ["subnet-1", "subnet-2"]
-  key_arn            = "arn:aws:kms:us-east-1:123456789012:key/1"
+  head_subnet_ids    = ["subnet-1", "subnet-2"]
+  head_disk          = { name = "/dev/sda1", gib = 60 }
+  region             = "us-east-1"
+  bucket             = "benchorch-123456789012"
+  cluster_key        = "config/0/cluster.yaml"
   markets            = ["spot", "on_demand"]
   idle_minutes       = 5
-  start_script       = "{cluster_file}"
+  start_script       = "start"
   running            = true
 
   fleet = {
-    "g5.xlarge" = { max_workers = 2, template_id = "lt-1", vcpus = 4, accelerators = 1, architecture = "x86_64" }
-    "r6g.large" = { max_workers = 3, template_id = "lt-2", vcpus = 2, accelerators = 0, architecture = "aarch64" }
+    "g5.xlarge" = { max_workers = 2, template_id = "lt-1", template_version = 3, subnet_ids = ["subnet-2"], vcpus = 4, accelerators = 1, architecture = "x86_64", packages = "cuda-x86_64-0" }
+    "r6g.large" = { max_workers = 3, template_id = "lt-2", template_version = 1, subnet_ids = ["subnet-1", "subnet-2"], vcpus = 2, accelerators = 0, architecture = "aarch64", packages = "cpu-aarch64-0" }
   }
 }
 
@@ -66,6 +65,26 @@ run "the_cluster_file" {
   assert {
     condition     = alltrue([for commands in ["setup_commands", "head_setup_commands", "worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands"] : length(yamldecode(output.cluster_file)[commands]) == 0])
     error_message = "Ray's own default commands would run."
+  }
+
+  assert {
+    condition     = alltrue([for name, type in local.node_types : length([for spec in type.node_config.TagSpecifications : spec if spec.Tags == [{ Key = "benchorch:stack", Value = "benchorch" }]]) == 3])
+    error_message = "An instance, its disk or its interface would not be counted as the stack's."
+  }
+
+  assert {
+    condition     = contains([for tag in aws_autoscaling_group.head.tag : tag.key if tag.propagate_at_launch], "benchorch:stack") && length(aws_launch_template.head.tag_specifications) == 3
+    error_message = "The head, its disk or its interface would not be counted as the stack's."
+  }
+
+  assert {
+    condition     = yamldecode(output.cluster_file).available_node_types["g5.xlarge-spot"].node_config.SubnetIds == ["subnet-2"] && yamldecode(output.cluster_file).available_node_types["g5.xlarge-spot"].node_config.LaunchTemplate.Version == "3"
+    error_message = "A type would be tried in a zone that lacks it, or a running head would launch nodes of another checkout."
+  }
+
+  assert {
+    condition     = aws_launch_template.head.block_device_mappings[0].ebs[0].kms_key_id == null
+    error_message = "Auto Scaling has no access to a key of one's own: the head would end as it starts."
   }
 
   assert {

@@ -2,7 +2,7 @@
 
 mock_provider "aws" {
   mock_data "aws_ec2_instance_type_offerings" {
-    defaults = { locations = ["us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d"] }
+    defaults = { locations = ["us-east-1a", "us-east-1b", "us-east-1f"] }
   }
 
   mock_data "aws_ec2_instance_type" {
@@ -25,8 +25,12 @@ mock_provider "aws" {
     defaults = { partition = "aws" }
   }
 
-  mock_data "aws_region" {
-    defaults = { name = "us-east-1" }
+  mock_data "aws_availability_zones" {
+    defaults = { names = ["us-east-1a", "us-east-1b", "us-east-1c", "us-east-1f"] }
+  }
+
+  mock_data "aws_ami" {
+    defaults = { root_device_name = "/dev/sda1", block_device_mappings = [] }
   }
 
   mock_data "aws_iam_policy_document" {
@@ -36,6 +40,7 @@ mock_provider "aws" {
 
 variables {
   fleet     = { "g5.xlarge" = 2, "r6i.large" = 3 }
+  build_dir = "tests/made"
   ray_token = "0123456789abcdef0123456789abcdef"
 }
 
@@ -52,8 +57,13 @@ run "every_machine_is_guarded" {
     head_type           = "m7i.large"
     security_group_id   = "sg-1"
     worker_profile_name = "worker"
-    key_arn             = "arn:aws:kms:us-east-1:123456789012:key/1"
-    user_data           = "type={instance_type}"
+    ttl_minutes         = 480
+    packages            = { "cpu-x86_64" = "cpu-x86_64-0", "cuda-x86_64" = "cuda-x86_64-0" }
+    offers              = { "g5.xlarge" = ["us-east-1a"], "r6i.large" = ["us-east-1a"] }
+    common_script       = "role={role} hard={hard_minutes} packages={packages}{make_packages}"
+    worker_script       = "type={instance_type}"
+    cpu_self_test       = "cpu"
+    gpu_self_test       = "gpu"
   }
 
   assert {
@@ -77,9 +87,60 @@ run "every_machine_is_guarded" {
   }
 
   assert {
-    condition     = base64decode(aws_launch_template.worker["g5.xlarge"].user_data) == "type=g5.xlarge"
-    error_message = "The start script does not know its type."
+    condition     = base64decode(aws_launch_template.worker["g5.xlarge"].user_data) == "role=worker hard=480 packages=cpu-x86_64-0\ntype=g5.xlarge"
+    error_message = "The start script does not know its role, its end, its packages or its type."
   }
+
+  assert {
+    condition     = alltrue([for template in aws_launch_template.worker : template.block_device_mappings[0].ebs[0].kms_key_id == null])
+    error_message = "A key of one's own needs grants for spot and Auto Scaling; the account's default key needs none."
+  }
+
+  assert {
+    condition     = alltrue([for template in aws_launch_template.worker : toset([for spec in template.tag_specifications : spec.resource_type]) == toset(["instance", "volume", "network-interface"])])
+    error_message = "Something that costs would not be counted as the stack's."
+  }
+}
+
+run "a_gpu_machine_runs_on_what_was_made_for_gpus" {
+  command = plan
+
+  module {
+    source = "./modules/nodes"
+  }
+
+  override_data {
+    target = data.aws_ec2_instance_type.each["g5.xlarge"]
+    values = { supported_architectures = ["x86_64"], default_vcpus = 4, gpus = [{ count = 1, manufacturer = "NVIDIA", memory_size = 24576, name = "A10G" }] }
+  }
+
+  override_data {
+    target = data.aws_ec2_instance_type.each["g5g.xlarge"]
+    values = { supported_architectures = ["arm64"], default_vcpus = 4, gpus = [{ count = 1, manufacturer = "NVIDIA", memory_size = 16384, name = "T4g" }] }
+  }
+
+  variables {
+    name                = "benchorch"
+    instance_types      = ["g5.xlarge", "g5g.xlarge"]
+    head_type           = "m7i.large"
+    security_group_id   = "sg-1"
+    worker_profile_name = "worker"
+    ttl_minutes         = 480
+    packages            = { "cpu-x86_64" = "cpu-x86_64-0", "cuda-x86_64" = "cuda-x86_64-0" }
+    offers              = { "g5.xlarge" = ["us-east-1a"], "g5g.xlarge" = [] }
+    common_script       = "{packages} {self_test}"
+    worker_script       = ""
+    cpu_self_test       = "cpu"
+    gpu_self_test       = "gpu"
+  }
+
+  assert {
+    condition     = local.scripts["g5.xlarge"] == "cuda-x86_64-0 gpu\n" && data.aws_ssm_parameter.image["gpu"].name == "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
+    error_message = "A GPU machine has the packages or the image of a machine without GPU."
+  }
+
+  # There are no packages for a GPU on Arm, and no zone has it.
+  expect_failures = [aws_launch_template.worker["g5g.xlarge"]]
 }
 
 run "nobody_comes_in" {
@@ -90,8 +151,8 @@ run "nobody_comes_in" {
   }
 
   variables {
-    name  = "benchorch"
-    zones = ["us-east-1a", "us-east-1b"]
+    name   = "benchorch"
+    region = "us-east-1"
   }
 
   assert {
@@ -100,8 +161,8 @@ run "nobody_comes_in" {
   }
 
   assert {
-    condition     = alltrue([for subnet in aws_subnet.private : subnet.map_public_ip_on_launch == false]) && length(aws_subnet.private) == 2
-    error_message = "Machines would get public addresses."
+    condition     = { for zone, subnet in aws_subnet.nodes : zone => subnet.cidr_block } == { us-east-1a = "10.60.0.0/20", us-east-1b = "10.60.16.0/20", us-east-1c = "10.60.32.0/20", us-east-1f = "10.60.80.0/20" }
+    error_message = "A subnet's addresses depend on something else than its zone, so that it could move."
   }
 }
 
@@ -113,8 +174,8 @@ run "the_bucket_is_closed" {
   }
 
   variables {
-    name    = "benchorch"
-    key_arn = "arn:aws:kms:us-east-1:123456789012:key/1"
+    name      = "benchorch"
+    build_dir = "tests/made"
   }
 
   assert {
@@ -132,13 +193,13 @@ run "the_whole_stack_plans" {
   command = plan
 
   assert {
-    condition     = local.zones == tolist(["us-east-1a", "us-east-1b", "us-east-1c"])
-    error_message = "The zones are not the first three of those that have the types."
+    condition     = tolist(local.offers["g5.xlarge"]) == tolist(["us-east-1a", "us-east-1b", "us-east-1f"])
+    error_message = "The zones are not those that have the type."
   }
 
   assert {
-    condition     = strcontains(local.work_script, "shutdown -h +480") && strcontains(local.head_script, "shutdown -h +480")
-    error_message = "A machine has no hard end."
+    condition     = strcontains(local.common, "shutdown -h +{hard_minutes}") && strcontains(local.head_script, "shutdown -h +485") && strcontains(local.head_script, "node rest benchorch-head")
+    error_message = "A machine has no hard end, or a head's end makes another head."
   }
 
   assert {
@@ -157,8 +218,13 @@ run "the_whole_stack_plans" {
   }
 
   assert {
-    condition     = length(module.tracking) == 0
-    error_message = "An MLflow server is made that nobody asked for."
+    condition     = strcontains(local.common, "g++ python3-dev python3-venv") && !strcontains(local.common, "pip install -q benchorch") && strcontains(local.common, "--no-index --no-deps")
+    error_message = "A node has no compiler, or asks an index for packages."
+  }
+
+  assert {
+    condition     = length(setintersection(toset(keys(module.nodes.image_ids)), toset(["g5.xlarge", "r6i.large", "m7i.large"]))) == 3
+    error_message = "A machine has no image."
   }
 }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchorch.errors import ConfigError
 
+ALLOW_SKIPS = "--allow-skips"
 _MULTIRUN = ("-m", "--multirun")
 # Hydra's flags whose value is the next word.
 _FLAGS_WITH_VALUE = frozenset({"--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--info"})
@@ -23,6 +24,7 @@ class Request:
         flags: Hydra's.
         overrides: ``key=value``.
         resume: the run to resume, as its user calls it; None for a new one.
+        allow_skips: whether requested conversions that cannot run leave the exit code at 0.
     """
 
     config_name: str
@@ -30,6 +32,7 @@ class Request:
     flags: tuple[str, ...]
     overrides: tuple[str, ...]
     resume: str | None = None
+    allow_skips: bool = False
 
     @property
     def multirun(self) -> bool:
@@ -52,7 +55,7 @@ def parse(arguments: Sequence[str]) -> Request:
     directories: list[Path] = []
     flags: list[str] = []
     overrides: list[str] = []
-    config_name, resume = "config", None
+    config_name, resume, allow_skips = "config", None, False
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
@@ -68,6 +71,8 @@ def parse(arguments: Sequence[str]) -> Request:
             config_name = word.partition("=")[2] or (rest.pop(0) if rest else "config")
         elif word.startswith("resume=") and word != "resume=null":
             resume = word.partition("=")[2]
+        elif word == ALLOW_SKIPS:
+            allow_skips = True
         elif word.startswith("-"):
             flags.append(word)
             if word in _FLAGS_WITH_VALUE and rest:
@@ -80,6 +85,7 @@ def parse(arguments: Sequence[str]) -> Request:
         flags=tuple(flags),
         overrides=tuple(overrides),
         resume=resume,
+        allow_skips=allow_skips,
     )
 
 

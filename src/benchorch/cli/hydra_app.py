@@ -42,6 +42,7 @@ class Application:
     """What one command line runs; keeps its invocation until the command ends."""
 
     config_name: str
+    allow_skips: bool = False
     invocation: Invocation | None = None
     error: BenchorchError | None = None
 
@@ -72,7 +73,10 @@ class Application:
         if self.invocation is None:
             composer = Composer(loader, self.config_name)
             self.invocation = Invocation(
-                composer=composer, directory=directory, report=ConsoleReport()
+                composer=composer,
+                directory=directory,
+                report=ConsoleReport(),
+                allow_skips=self.allow_skips,
             )
             self.invocation.open()
         return self.invocation.run(jobs)

@@ -33,7 +33,7 @@ def benchmark(request: Request) -> int:
 
         directory = find_invocation(request.resume)
         if not (overrides or request.flags) and request.config_name == "config":
-            return _resume(directory, composer)
+            return _resume(directory, composer, allow_skips=request.allow_skips)
     places = [f"hydra.{mode}.dir={directory}" for mode in ("run", "sweep")] if directory else []
     return _run_by_hydra(request, composer, overrides, places)
 
@@ -46,7 +46,7 @@ def _run_by_hydra(
     from benchorch.cli.hydra_app import Application, install_plugins, refuse_foreign_code
     from benchorch.config.directories import builtin_directory
 
-    application = Application(config_name=request.config_name)
+    application = Application(config_name=request.config_name, allow_skips=request.allow_skips)
     install_plugins(request.directories)
     refuse_foreign_code(composer, [*overrides, *places])
     # Hydra would print its errors itself and exit with 1; ours name every problem and exit with 2.
@@ -90,7 +90,7 @@ def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | 
     return found.close(complete=True) if found else OK
 
 
-def _resume(directory: Path, composer: Composer) -> int:
+def _resume(directory: Path, composer: Composer, *, allow_skips: bool) -> int:
     from benchorch.config.components import make
     from benchorch.domain.trial import node_of
     from benchorch.interfaces.executor import Executor
@@ -98,7 +98,10 @@ def _resume(directory: Path, composer: Composer) -> int:
     from benchorch.run.invocation import Invocation
 
     invocation = Invocation(
-        composer=composer, directory=directory.resolve(), report=ConsoleReport()
+        composer=composer,
+        directory=directory.resolve(),
+        report=ConsoleReport(),
+        allow_skips=allow_skips,
     )
     invocation.open()
     plan = invocation.plan

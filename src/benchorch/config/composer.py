@@ -63,11 +63,14 @@ class MatrixCell:
         choices: the option chosen in each group, e.g. ``{"model": "bert"}``.
         axes: swept keys that are not groups, with their values as text.
         config: every key's value.
+        is_named: whether its conversion was requested, and is not only one of those that its
+            hardware tries by default.
     """
 
     choices: Mapping[str, str]
     axes: Mapping[str, str]
     config: ConfigNode
+    is_named: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +233,8 @@ class Composer:
                 ["hardware.conversions: is empty and no conversion is named: nothing to run."]
             )
         for name in names:
-            yield self._assemble([*job, f"{CONVERSION}={name}", *each], axes)
+            cell = self._assemble([*job, f"{CONVERSION}={name}", *each], axes)
+            yield replace(cell, is_named=False)
 
     def _assemble(self, job: list[str], axes: Mapping[str, str]) -> MatrixCell:
         composed = self._together(job)
@@ -351,7 +355,7 @@ def _expand_workload(cell: MatrixCell) -> Iterator[MatrixCell]:
     for combination in itertools.product(*lists.values()):
         chosen = dict(zip(lists, combination, strict=True))
         config = {**cell.config, WORKLOAD: {**workload, **chosen}} if chosen else cell.config
-        yield MatrixCell(choices=cell.choices, axes=cell.axes, config=config)
+        yield replace(cell, config=config)
 
 
 def _resolve_own(config: DictConfig, plain: dict[str, Json]) -> dict[str, Json]:

@@ -5,7 +5,7 @@ Nothing here imports torch; the objects do, when they load or build.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -125,13 +125,22 @@ class TrialSetup:
         return self.model.batch(self.workload, self.workload.seed + FIRST_CALIBRATION_SEED + number)
 
     def example(self, seed: int) -> Example:
-        """One concrete call with the inputs of that seed."""
+        """One concrete call with the inputs of that seed; the workload's own is the first."""
+        workload = self.workload.of_input(seed - self.workload.seed)
         return Example(
-            arrays=self.model.batch(self.workload, seed),
+            arrays=self.model.batch(workload, seed),
             keywords=self.model.keywords(),
             specs=self.model.specs(),
             dynamic=self.workload.dynamic,
         )
+
+    def inputs_of_other_sizes(self) -> list[Mapping[str, NDArray[generic]]]:
+        """Inputs that are compared and not timed, of other sizes where some are left open."""
+        seed = self.workload.seed
+        return [
+            self.model.batch(workload, seed + number)
+            for number, workload in enumerate(self.workload.of_other_sizes(), 1)
+        ]
 
     def key(self, model_identity: ConfigNode, n_steps: int, facts: ConfigNode) -> BuildKey:
         """What determines the files after so many steps.
@@ -262,7 +271,8 @@ def parse_workload(node: ConfigNode) -> Workload:
         for name, value in node.items()
         if name not in NOT_SYMBOLS and not _is_size(value)
     ]
-    dtype, seed, dynamic = (node.get(name) for name in ("dtype", "seed", "dynamic"))
+    dtype, seed = node.get("dtype"), node.get("seed")
+    dynamic = node.get("dynamic") or []
     if dtype not in ("float64", "float32", "float16"):
         problems.append(
             f"workload.dtype: expected one of 'float64', 'float32', 'float16', got {dtype!r}."
@@ -270,22 +280,47 @@ def parse_workload(node: ConfigNode) -> Workload:
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         problems.append(f"workload.seed: expected a whole number of at least 0, got {seed!r}.")
     symbols = {name: value for name, value in node.items() if name not in NOT_SYMBOLS}
-    names = dynamic if isinstance(dynamic, list | tuple) else []
-    if names is not dynamic:
-        problems.append(f"workload.dynamic: expected a list of symbols, got {dynamic!r}.")
-    problems += [
-        f"workload.dynamic: {name!r} is not a symbol; symbols: {', '.join(symbols)}."
-        for name in names
-        if name not in symbols
-    ]
+    problems += _dynamic_problems(dynamic, symbols)
     if problems:
         raise ConfigError(problems)
+    sizes = cast(Mapping[str, Sequence[int]], dynamic) if isinstance(dynamic, Mapping) else {}
     return Workload(
         symbols=cast(Mapping[str, int], {k: v for k, v in symbols.items() if v is not None}),
         dtype=cast(str, dtype),
         seed=cast(int, seed),
-        dynamic=tuple(cast(Sequence[str], names)),
+        dynamic=tuple(cast(Sequence[str], dynamic)),
+        sizes={name: tuple(each) for name, each in sizes.items()},
     )
+
+
+def _dynamic_problems(dynamic: Json, symbols: Mapping[str, Json]) -> Iterator[str]:
+    """What is wrong with symbols that are left open, and with the sizes that they take."""
+    if not isinstance(dynamic, list | tuple | Mapping):
+        yield (
+            "workload.dynamic: expected a list of symbols, or the sizes of each as "
+            f"{{batch_size: [1, 4]}}, got {dynamic!r}."
+        )
+        return
+    for name in dynamic:
+        if name not in symbols:
+            yield f"workload.dynamic: {name!r} is not a symbol; symbols: {', '.join(symbols)}."
+        elif isinstance(dynamic, Mapping):
+            yield from _size_problems(cast(str, name), dynamic[cast(str, name)], symbols)
+
+
+def _size_problems(name: str, sizes: Json, symbols: Mapping[str, Json]) -> Iterator[str]:
+    most = symbols[name]
+    listed = sizes if isinstance(sizes, list | tuple) else None
+    if listed is None or not all(_is_size(size) and size is not None for size in listed):
+        yield (
+            f"workload.dynamic.{name}: expected a list of positive whole numbers, which the "
+            f"inputs take in turn, got {sizes!r}."
+        )
+    elif isinstance(most, int) and any(cast(int, size) > most for size in listed):
+        yield (
+            f"workload.dynamic.{name}: {max(cast(Sequence[int], listed))} is above "
+            f"workload.{name}={most}, which must be the largest size; increase it."
+        )
 
 
 def _attempt_workload(node: ConfigNode, problems: list[str]) -> Workload | None:

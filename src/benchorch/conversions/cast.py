@@ -1,4 +1,4 @@
-"""A cast of a module's weights to half precision."""
+"""A cast of a module's weights to half precision, or from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Example
-from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, ModuleStep
+from benchorch.frameworks.module_precision import CAST_FROM, parameter_dtypes
+from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, SAME_ARITHMETIC_RATIO, ModuleStep
 
 if TYPE_CHECKING:
     import torch
@@ -29,12 +30,12 @@ class Cast(ModuleStep):
     consumes = (Format.MODULE,)
     produces = Format.MODULE
 
-    dtype: Literal["bfloat16", "float16"]
+    dtype: Literal["bfloat16", "float16", "float32"]
 
     @property
     def tolerance_ratio(self) -> float:
-        """Error of rounding every value to 8 or 11 bits."""
-        return HALF_PRECISION_RATIOS[self.dtype]
+        """Error of rounding every value to 8 or 11 bits; a baseline in those has its own."""
+        return HALF_PRECISION_RATIOS.get(self.dtype, SAME_ARITHMETIC_RATIO)
 
     @property
     def requested_precision(self) -> str:
@@ -43,6 +44,8 @@ class Cast(ModuleStep):
 
     def without_effect(self, facts: Mapping[str, Json], device: str) -> str | None:
         """A model without floating parameters has nothing to cast."""
+        if facts.get(CAST_FROM) == self.dtype:
+            return f"the model was in {self.dtype} already"
         if facts.get("floating_tensors") == 0:
             return f"the model has no floating-point parameter or buffer to cast to {self.dtype}"
         return None
@@ -51,4 +54,7 @@ class Cast(ModuleStep):
         """The same module, cast in place."""
         import torch
 
-        return module.to(getattr(torch, self.dtype))
+        found = "+".join(parameter_dtypes(module))
+        module = module.to(getattr(torch, self.dtype))
+        setattr(module, CAST_FROM, found)  # the facts of whoever runs the module read it
+        return module

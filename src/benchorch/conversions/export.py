@@ -26,6 +26,7 @@ class Export(FileStep):
 
     consumes = (Format.MODULE,)
     produces = Format.EXPORTED_PROGRAM
+    version = 2  # 2: names of outputs beside it
 
     strict: bool = False
     dynamic: bool = False

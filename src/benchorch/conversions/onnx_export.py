@@ -9,12 +9,13 @@ from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks import onnx_files
 from benchorch.frameworks.onnx_files import MODEL_FILE
+from benchorch.frameworks.program_outputs import Outputs, read_outputs, write_outputs
 from benchorch.frameworks.torch_call import program_in
 from benchorch.frameworks.torch_program import return_tensors
 from benchorch.frameworks.torch_tracing import (
     export_module,
     open_shapes,
-    returns_constants,
+    returned_tensors,
     traced_arguments,
 )
 from benchorch.frameworks.upstream_errors import wrap_errors
@@ -44,7 +45,7 @@ class OnnxExport(FileStep):
     )
     produces = Format.ONNX
     requires = ("torch", "onnx", "onnxscript")
-    version = 2
+    version = 3  # 3: outputs have the model's names
 
     opset: int | None = None
 
@@ -58,7 +59,8 @@ class OnnxExport(FileStep):
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.onnx``, its weights beside it where they are too large for one file."""
         if Format.EXPORTED_PROGRAM in request.sources:
-            self._write(request, program_in(request))
+            program = request.sources[Format.EXPORTED_PROGRAM]
+            self._write(request, program_in(request), read_outputs(program))
         else:
             self._export(request, request.module().to("cpu"))
 
@@ -66,7 +68,7 @@ class OnnxExport(FileStep):
         from benchorch.frameworks.onnx_module import OnnxGraph
 
         if not isinstance(module, OnnxGraph):
-            self._write(request, _with_tensors_alone(module, request))
+            self._write(request, *_with_tensors_alone(module, request))
         elif self.opset is not None:
             raise BuildError(
                 f"the model is an ONNX file, whose opset stays as it is; opset {self.opset} was "
@@ -77,10 +79,14 @@ class OnnxExport(FileStep):
             module.write(request.out_dir)
 
     def _write(
-        self, request: BuildRequest, source: torch.nn.Module | torch.export.ExportedProgram
+        self,
+        request: BuildRequest,
+        source: torch.nn.Module | torch.export.ExportedProgram,
+        outputs: Outputs | None,
     ) -> None:
         import torch
 
+        names = outputs.file_names(list(request.example.arrays)) if outputs else []
         with wrap_errors(BuildError, "torch.onnx.export refused the model"):
             torch.onnx.export(
                 source,
@@ -90,20 +96,23 @@ class OnnxExport(FileStep):
                 external_data=_size_bytes(source) > onnx_files.LARGEST_SINGLE_FILE_BYTES,
                 dynamo=True,
                 verbose=False,
+                output_names=names or None,
                 **_call(request, source),
             )
+        if outputs is not None:
+            write_outputs(outputs, request.out_dir)
 
 
 def _with_tensors_alone(
     module: torch.nn.Module, request: BuildRequest
-) -> torch.nn.Module | torch.export.ExportedProgram:
-    """The module, or a program of it without the outputs that ONNX has no type for."""
+) -> tuple[torch.nn.Module | torch.export.ExportedProgram, Outputs]:
+    """The module, or a program of it without the outputs that ONNX has no type for; its outputs."""
     with wrap_errors(BuildError, "torch.export refused the model"):
-        if not returns_constants(module, request.example):
-            return module
+        paths = returned_tensors(module, request.example)
+        if None not in paths:
+            return module, Outputs(tensors=tuple(filter(None, paths)) or ("",))
         program = export_module(module, request.example, strict=False)
-        return_tensors(program)
-    return program
+        return program, return_tensors(program)
 
 
 def _call(

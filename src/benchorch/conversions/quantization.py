@@ -40,7 +40,11 @@ def quietly() -> Iterator[None]:
 
 
 def calibrate(
-    call: Callable[..., object], request: BuildRequest, samples: int, dtypes: tuple[str, ...]
+    call: Callable[..., object],
+    request: BuildRequest,
+    samples: int,
+    dtypes: tuple[str, ...],
+    device: str = "cpu",
 ) -> None:
     """Call the model on `samples` calibration inputs.
 
@@ -49,12 +53,13 @@ def calibrate(
         request: gives the inputs.
         samples: how many of them.
         dtypes: floating dtypes of the weights, which the inputs follow.
+        device: where the weights are.
     """
     import torch
 
     with torch.no_grad():
         for number in range(samples):
-            inputs = tensors_of(request.calibration(number), "cpu", dtypes)
+            inputs = tensors_of(request.calibration(number), device, dtypes)
             call(**inputs, **request.example.keywords)
 
 

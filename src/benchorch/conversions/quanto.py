@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -85,6 +86,8 @@ class Quanto(StateStep):
         from safetensors.torch import save_file
 
         module = request.module().to("cpu")
+        if self.weights in _PACKED:  # before anything calls it, or quanto compiles into its package
+            shutil.copy(compiled_unpacking(request.device), request.out_dir)
         with quietly(), wrap_errors(BuildError, "optimum-quanto refused the model"):
             self._quantise(module, request)
         layers = _layers(module)
@@ -93,8 +96,6 @@ class Quanto(StateStep):
                 "optimum-quanto quantises only Linear and Conv2d layers; this model has none.",
                 remedy="choose another conversion for this model",
             )
-        if self.weights in _PACKED:
-            _compile_unpacking(request.device, request.out_dir)
         # Copies, since safetensors refuses parameters that share their memory.
         state = {name: each.contiguous().clone() for name, each in module.state_dict().items()}
         save_file(state, request.out_dir / STATE_FILE)
@@ -111,12 +112,12 @@ class Quanto(StateStep):
 
             layers = json.loads((source / LAYERS_FILE).read_text())
             state = load_file(source / STATE_FILE)
+            _take_unpacking(source)  # before anything calls it
             requantize(module, state, layers)
             _check_complete(module, state)
             for name, layer in _qmodules(module).items():
                 if layer.activation_qtype is not None and not layers[name]["rounds_output"]:
                     layer.disable_output_quantization()
-            _take_unpacking(source)
         return _tracked(module) if self.weights in _PACKED else module
 
     def _quantise(self, module: torch.nn.Module, request: BuildRequest) -> None:
@@ -214,8 +215,8 @@ def _check_complete(module: torch.nn.Module, state: Mapping[str, object]) -> Non
         )
 
 
-def _compile_unpacking(device: str, out: Path) -> None:
-    """Quanto's extension, compiled once a machine and copied to ``out``.
+def compiled_unpacking(device: str) -> Path:
+    """Quanto's extension, compiled once a machine.
 
     Left alone, quanto compiles it at the first call and into its own package.
     """
@@ -225,11 +226,26 @@ def _compile_unpacking(device: str, out: Path) -> None:
 
     extension = get_extension("quanto_cuda" if device == "cuda" else "quanto_cpp")
     home = Path(cpp_extension.get_default_build_root()) / f"torch-{torch.__version__}"
-    extension.build_directory = str(home / extension.name)
+    place = home / extension.name
+    extension.build_directory = str(place)
     what = "optimum-quanto could not compile its unpacking of packed weights"
-    with _ninja_on_path(), quietly(), wrap_errors(BuildError, what, SubprocessError):
-        library = extension.lib
-    shutil.copy(library.__file__, out)
+    failures = wrap_errors(BuildError, what, SubprocessError)
+    with alone_in(place), _ninja_on_path(), quietly(), failures:
+        return Path(extension.lib.__file__)
+
+
+@contextmanager
+def alone_in(place: Path) -> Iterator[None]:
+    """Wait until nobody else compiles there, and clear what a killed process left.
+
+    torch marks a directory by a file while it compiles, and waits for ever for one that a process
+    left when it ran out of time. This lock ends with its process, so whoever holds it is alone.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / "benchorch.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (place / "lock").unlink(missing_ok=True)
+        yield
 
 
 @contextmanager

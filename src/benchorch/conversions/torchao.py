@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.conversions.quantization import missing, quietly
 from benchorch.domain.tensors import Example
-from benchorch.errors import BuildError, MeasureError
+from benchorch.errors import BuildError
 from benchorch.frameworks.identity.compilers import KERNELS
+from benchorch.frameworks.torchao_state import quantised, restore_state, save_state
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
 
 if TYPE_CHECKING:
     import torch
-
-STATE_FILE = "state.pt"
 
 Scheme = Literal[
     "int8_weight_only",
@@ -47,10 +45,6 @@ _TILE = 16
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchAo(StateStep):
     """Quantises every torch.nn.Linear whose sizes the scheme can take; the others stay as they are.
-
-    The state is read by torch's restricted unpickler (``weights_only=True``), which builds
-    nothing but tensors and the classes that torchao itself puts on its list when it is imported:
-    a file that names any other is refused, not run.
 
     Args:
         scheme: ``weight_only`` computes in the model's own dtype; ``dynamic`` rounds activations
@@ -90,8 +84,6 @@ class TorchAo(StateStep):
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``state.pt``: the state dict of the quantised module."""
-        import torch
-
         module = request.module().to(request.device)
         chosen = {id(each) for each in module.modules() if self._takes(each)}
         if not chosen:
@@ -107,21 +99,12 @@ class TorchAo(StateStep):
             quantize_(module, config, filter_fn=lambda each, _: id(each) in chosen)
         if not quantised(module):
             raise BuildError(f"torchao's {self.scheme} left every weight of the model as it was.")
-        torch.save(module.state_dict(), request.out_dir / STATE_FILE)
+        save_state(module, request.out_dir)
 
     def restore(self, module: torch.nn.Module, source: Path, example: Example) -> torch.nn.Module:
         """The same module, its parameters replaced."""
-        import torch
-
-        what = "The torchao state cannot be loaded"
-        with quietly(), wrap_errors(MeasureError, what, UnpicklingError):
-            # Imported, they put their tensors on torch's list.
-            import torchao.prototype.quantization.int4
-            import torchao.quantization  # noqa: F401
-
-            state = torch.load(source / STATE_FILE, weights_only=True)
-            module.load_state_dict(state, assign=True)
-        return module
+        with quietly():
+            return restore_state(module, source)
 
     def _takes(self, layer: torch.nn.Module) -> bool:
         import torch
@@ -179,11 +162,3 @@ class TorchAo(StateStep):
         from torchao.prototype.quantization.int4 import PrototypeInt4WeightOnlyConfig
 
         return PrototypeInt4WeightOnlyConfig(group_size=self.group_size)
-
-
-def quantised(module: torch.nn.Module) -> list[str]:
-    """The names of the parameters that are torchao's."""
-    from torchao.utils import TorchAOBaseTensor
-
-    named = module.named_parameters(remove_duplicate=False)
-    return [name for name, weight in named if isinstance(weight.data, TorchAOBaseTensor)]

@@ -15,6 +15,7 @@ METRIC_GROUPS: Mapping[str, Mapping[str, str]] = {
         "latency_ms/mean": "mean latency, where the tail is light enough for one to exist",
         "undisturbed_latency_ms/p50": "median without the blocks that other work interrupted",
         "unrejected_latency_ms/p50": "median with the rejected repetitions, where there are some",
+        "adjusted_latency_ms/p50": "median at the speed the machine usually had during the run",
         "cpu_ms/p50": "processor time of a query, all threads",
         "device_ms/p50": "time of a query between events of the device",
         "issue_ms/p50": "time until the calls of a query had returned",
@@ -155,6 +156,10 @@ class Summary:
             ``throughput_items_per_s/mean``, ``load_s/p50``, ``first_call_s/p50``,
             ``peak_rss_bytes/max``, ``build_s/total``.
         speedup: against the baseline, or None for a baseline and for a disqualified trial.
+        best: ids of all trials of its table, the baseline's among them, that cannot be told from
+            the fastest one; a single one is the winner. Empty where no table was judged.
+        control: of a baseline, against a second copy of itself: 1 within its interval unless the
+            comparison itself is biased. None where there was no control.
         steady: whether every process reached a steady state.
         warnings: sentences, each with the next command to try.
     """
@@ -163,3 +168,5 @@ class Summary:
     speedup: Comparison | None
     steady: bool
     warnings: tuple[str, ...] = ()
+    best: tuple[str, ...] = ()
+    control: Comparison | None = None

@@ -23,6 +23,7 @@ class Execution:
         delegated_subgraphs: parts of the model that a delegate runs.
         delegate: which: OpenVINO, TensorRT, XNNPACK ...; empty without any.
         no_effect: for each step that changed nothing, what it is and why.
+        unknown: why the share of the precision is not known; empty where it is.
     """
 
     requested: str = ""
@@ -34,6 +35,7 @@ class Execution:
     delegated_subgraphs: int | None = None
     delegate: str = ""
     no_effect: tuple[str, ...] = ()
+    unknown: str = ""
 
     @property
     def differs(self) -> bool:

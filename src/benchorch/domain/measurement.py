@@ -91,7 +91,7 @@ class Observations:
     durations_ns: tuple[int, ...]
     started_ns: tuple[int, ...]
     calls_per_block: int
-    items_per_call: int
+    items_per_call: float
     preempted: tuple[bool, ...] = ()
     cpu_ns: tuple[int, ...] = ()
     issue_ns: tuple[int, ...] = ()

@@ -17,9 +17,11 @@ class Protocol:
 
     Attributes:
         pin: whether processes are pinned to as many physical cores as they have threads.
-        canary_tolerance_ratio: how much slower than at its best the reference workload may be
-            before and after a process that counts; None runs none.
-        repeats: how many rejected repetitions of a trial are measured again at most.
+        canary_tolerance_ratio: how much slower than before its trial's first process the
+            reference workload may be around a process that counts, where `repeats` allows to
+            reject; None runs none.
+        repeats: how many rejected repetitions of a trial are measured again at most; with 0 all
+            count.
         pairing: ``auto`` (interleaved inside processes; back-to-back processes where that
             interferes), ``alternated`` (interleaved), ``adjacent`` (back to back) or ``none``.
         pair_window_s: seconds in which one process is interleaved with its baseline.
@@ -36,7 +38,7 @@ class Protocol:
 
     pin: bool = True
     canary_tolerance_ratio: float | None = 0.02
-    repeats: int = 3
+    repeats: int = 0
     pairing: str = "auto"
     pair_window_s: float = 0.5
     slice_ms: float = 20.0

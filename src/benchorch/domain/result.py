@@ -120,7 +120,7 @@ class EnergyRecord:
     source: str = ""
     idle_w: float | None = None
     windows: tuple[EnergyWindow, ...] = ()
-    items_per_call: int = 1
+    items_per_call: float = 1
     unavailable: str = ""
 
 
@@ -131,12 +131,14 @@ class TrialResult:
     Attributes:
         processes: every process, those that do not count included; `valid` has those that do.
         stop_alpha: error rate at which intervals hold in spite of how the trial was stopped.
+        stop_looks: counts of pairs at which its comparison was judged meanwhile; empty for none.
         delta_ratio: differences up to this share are of no practical importance.
         grade: noise level of the node: ``A``, ``B``, ``C`` or empty where it was not measured.
         pairing: how it was compared, or why it was not, in one phrase; empty for a baseline.
         profile: what a profiler recorded afterwards; None where none was requested.
         prices: of an hour of its machine, one a market; empty where nothing is paid for.
         execution: in which precision and where the operators ran; None where nothing was measured.
+        unfinished: whether the trial was still being measured: its run was interrupted, or goes on.
 
     Schema history: 1, first; 2, with pairs, conditions, memory, counts and energy. What can
     be missing, such as the profile, comes without another.
@@ -157,6 +159,7 @@ class TrialResult:
     started_at: str = ""
     ended_at: str = ""
     stop_alpha: float = 0.05
+    stop_looks: tuple[int, ...] = ()
     delta_ratio: float = 0.01
     grade: str = ""
     pairing: str = ""
@@ -165,7 +168,14 @@ class TrialResult:
     profile: ProfileRecord | None = None
     prices: tuple[Price, ...] = ()
     execution: Execution | None = None
+    unfinished: bool = False
     schema_version: int = 2
+
+    @property
+    def is_control(self) -> bool:
+        """Whether its processes met a second copy of itself: a baseline's A/A control."""
+        met = (process.paired for process in self.processes)
+        return any(pair is not None and pair.baseline_id == self.trial_id for pair in met)
 
     @property
     def valid(self) -> tuple[ProcessRecord, ...]:

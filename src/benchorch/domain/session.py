@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchorch.domain.codec import Json
 from benchorch.domain.price import PriceSnapshot
 from benchorch.domain.trial import ConfigNode, Plan, node_of
+
+ROUND, DECIDED = "round", "decided"
+"""Stages of events: all trials have had a process more; no process is added to a trial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +25,9 @@ class Session:
         search_path: directories from which the user's own factories are imported.
         profiler: the profiler's node; empty where nothing is profiled.
         prices: by which machines are judged; None where nothing is paid for.
+        budget_s: seconds after which no process is added; None for the usual limit.
+        to_profile: conversions to profile once all is decided; ``winner``, ``baseline`` and
+            ``all`` stand for those.
     """
 
     plan_id: str
@@ -30,6 +37,8 @@ class Session:
     search_path: tuple[str, ...] = ()
     profiler: ConfigNode = field(default_factory=dict)
     prices: PriceSnapshot | None = None
+    budget_s: float | None = None
+    to_profile: tuple[str, ...] = ("winner", "baseline")
 
     @classmethod
     def of(cls, plan: Plan, directory: Path) -> Session:
@@ -42,7 +51,19 @@ class Session:
             search_path=(str(plan.session["cwd"]),),
             profiler=node_of(plan.session, "profiler"),
             prices=plan.prices,
+            budget_s=_minutes_s(node_of(plan.session, "budget").get("minutes")),
+            to_profile=profile_words(plan),
         )
+
+
+def _minutes_s(minutes: Json) -> float | None:
+    return 60.0 * minutes if isinstance(minutes, int | float) else None
+
+
+def profile_words(plan: Plan) -> tuple[str, ...]:
+    """What a plan profiles: names of conversions, ``winner``, ``baseline`` or ``all``."""
+    value = plan.session.get("profile", ["winner", "baseline"])  # older plans have none
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else (str(value),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +72,7 @@ class Event:
 
     Attributes:
         trial_id: whose it is.
-        stage: build, verify, measure, profile, explain, retry or done.
+        stage: build, verify, measure, profile, explain, retry, `ROUND` or `DECIDED`.
         message: one short phrase, e.g. ``process 3 of 5``.
     """
 

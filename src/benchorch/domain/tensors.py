@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json
@@ -53,6 +53,14 @@ class TensorSpec:
         """The shape in whole numbers; KeyError names a symbol without a value."""
         return tuple(symbols[size] if isinstance(size, str) else size for size in self.shape)
 
+    def admits(self, shape: Sequence[int], workload: Workload) -> bool:
+        """Whether an array of that shape is one of these: of any size where one is left open."""
+        wanted = self.resolve(workload.symbols)
+        return len(shape) == len(wanted) and all(
+            held == size or (symbol in workload.dynamic and held > 0)
+            for held, size, symbol in zip(shape, wanted, self.shape, strict=True)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
@@ -63,12 +71,46 @@ class Workload:
         dtype: of the module and of every input that states none: float64, float32 or float16.
         seed: of weights and inputs.
         dynamic: symbols that an exported program leaves open.
+        sizes: those of `dynamic` whose sizes the workload names: values that the inputs after the
+            first take in turn, none above the symbol's own; empty for always the same.
     """
 
     symbols: Mapping[str, int]
     dtype: str = "float32"
     seed: int = 0
     dynamic: tuple[str, ...] = ()
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def of_input(self, number: int) -> Workload:
+        """The workload of one of the inputs that calls rotate through; the first is as declared."""
+        turns = {symbol: sizes for symbol, sizes in self.sizes.items() if sizes and number > 0}
+        return self._with({s: sizes[(number - 1) % len(sizes)] for s, sizes in turns.items()})
+
+    def of_other_sizes(self) -> tuple[Workload, ...]:
+        """Workloads with other values of the symbols that are open and have no named sizes.
+
+        An export that has fixed a size, or that multiplies by one, is right at the declared one.
+        """
+        unnamed = [symbol for symbol in self.dynamic if symbol not in self.sizes]
+        known = [symbol for symbol in unnamed if symbol in self.symbols]
+        if not known:
+            return ()
+        return tuple(
+            self._with({symbol: other(self.symbols[symbol]) for symbol in known})
+            for other in (_half, _three_quarters)
+        )
+
+    def _with(self, symbols: Mapping[str, int]) -> Workload:
+        return replace(self, symbols={**self.symbols, **symbols}) if symbols else self
+
+
+def _half(size: int) -> int:
+    """Another size, and not 1, which tracers take for a constant."""
+    return -(-size // 2) if size > 2 else 3
+
+
+def _three_quarters(size: int) -> int:
+    return -(-3 * size // 4) if size > 4 else size + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

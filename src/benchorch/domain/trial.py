@@ -28,6 +28,9 @@ class Trial:
             scenario, stopping, protocol, parity, limits.
         baseline_id: the trial this one is compared with, or None if it is itself a baseline.
         baseline_conversion: that trial's conversion; all else of its spec is this trial's own.
+        candidates: how many trials of the plan are compared with its baseline, this one among them.
+        is_control: whether it is a baseline whose processes meet a second copy of itself: an A/A
+            control of the table's comparisons.
         build_steps: only the first so many steps of its conversion are built, for trials that
             share them, and nothing is measured; None for a trial proper.
     """
@@ -37,6 +40,8 @@ class Trial:
     spec: Mapping[str, Json]
     baseline_id: str | None = None
     baseline_conversion: ConfigNode | None = None
+    candidates: int = 1
+    is_control: bool = False
     build_steps: int | None = None
 
     @property
@@ -58,11 +63,14 @@ class Skip:
         labels: as in `Trial`.
         reason: one sentence.
         remedy: what would enable it, or an empty string.
+        requested: whether it was requested by name and nothing else stands for it: a run that
+            skips it has not done what was requested.
     """
 
     labels: Mapping[str, str]
     reason: str
     remedy: str = ""
+    requested: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Trials on this machine, one at a time, so that none disturbs the one being measured."""
+"""Trials on this machine, one process at a time, so that none disturbs the one measuring."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ class Local(Executor):
             f"machine is {' or '.join(f'`{kind}`' for kind in self.kinds)}."
         )
 
+    def measures_in_rounds(self) -> bool:
+        """They are."""
+        return True
+
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
-        """Each trial's result, one after the other, in the order given."""
-        for trial in trials:
-            yield work(trial, attempt=1, isolated=self.isolated, emit=emit)
+        """Each trial's result, measured in rounds of one process each."""
+        yield from work.in_rounds(trials, isolated=self.isolated, emit=emit)

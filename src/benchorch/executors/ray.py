@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -25,13 +25,18 @@ from benchorch.executors.ray_fleet import RayFleet
 from benchorch.executors.scheduling.agent import AgentSetup
 from benchorch.executors.scheduling.assignments import hardware_kind
 from benchorch.executors.scheduling.capacity import CapacityRules, MarketPolicy
-from benchorch.executors.scheduling.cluster_file import NodeType, read_cluster_file
+from benchorch.executors.scheduling.cluster_file import (
+    NodeType,
+    locked_packages,
+    read_cluster_file,
+)
 from benchorch.executors.scheduling.dispatcher import RetryLimits, dispatch
 from benchorch.executors.scheduling.duration_forecast import forecasts, past_durations
 from benchorch.executors.scheduling.file_transfer import ShippedFiles, collect_files
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
 from benchorch.executors.simulated_fleet import simulated_node_types
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner
+from benchorch.interfaces.node_starts import NodeStarts
 from benchorch.interfaces.store import Store
 
 CHEAPEST, ANYWHERE = BUILD_ON = ("cheapest", "anywhere")
@@ -59,6 +64,8 @@ class RayExecutor(Executor):
         build_on: ``cheapest``: artifacts that kinds share are built once, on the cheapest of
             them, before nodes of the others are launched; ``anywhere``: by the first that needs
             them.
+        starts: ``s3://bucket/prefix`` where launched nodes say why they could not join; None if
+            nowhere.
     """
 
     address: str | None = None
@@ -73,6 +80,7 @@ class RayExecutor(Executor):
     idle_s: float = 15.0
     metadata: str | None = None
     build_on: str = ANYWHERE
+    starts: str | None = None
 
     def __post_init__(self) -> None:
         problems = [
@@ -112,6 +120,14 @@ class RayExecutor(Executor):
             f"which is {' or '.join(f'`{kind}`' for kind in LOCAL_KINDS)}."
         )
 
+    def packages(self, hardware_kind: str) -> Collection[str] | None:
+        """By the lock of the cluster file's node type; this machine's own where there is none."""
+        if self.cluster_file is None:
+            return None
+        path = Path(self.cluster_file)
+        found = self._rules(read_cluster_file(path)).of(hardware_kind)
+        return locked_packages(path, found[0]) if found else None
+
     def is_simulated(self) -> bool:
         """If `rehearse` is set."""
         return self.rehearse
@@ -132,7 +148,7 @@ class RayExecutor(Executor):
             fleet = RayFleet(
                 ray,
                 work,
-                RayAutoscaler(ray, launches=rules is not None),
+                RayAutoscaler(ray, launches=rules is not None, starts=self._starts()),
                 setup=AgentSetup(node=_node_id, shipped=shipped, metadata=self.metadata),
                 rules=rules,
                 facts={"rehearsed": True} if self.rehearse else {},
@@ -143,6 +159,10 @@ class RayExecutor(Executor):
                 yield from dispatch(trials, fleet, emit, limits, time.monotonic, expected, shared)
             finally:
                 fleet.close()
+
+    def _starts(self) -> NodeStarts | None:
+        node = {"_target_": "benchorch.hardware.aws_starts.AwsStarts", "url": self.starts}
+        return make(node, NodeStarts, "executor.starts") if self.starts else None
 
     def _shared_builds(
         self, trials: Sequence[Trial], expected: Mapping[str, Forecast], session: Session | None

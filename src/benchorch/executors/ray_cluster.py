@@ -24,7 +24,9 @@ from benchorch.executors.head_liveness import HeadLiveness, probe
 from benchorch.executors.nodes import exit_reason, last_line
 from benchorch.executors.scheduling.cluster_file import RESOURCE_PREFIX, NodeType
 from benchorch.executors.scheduling.cluster_status import LaunchStatus
+from benchorch.executors.scheduling.launch_log import LaunchLog, launch_log
 from benchorch.executors.simulated_fleet import LOOPBACK, SimulatedCluster, start_simulated_cluster
+from benchorch.interfaces.node_starts import NodeStarts
 
 logger = logging.getLogger(__name__)
 
@@ -57,14 +59,16 @@ LOCAL_OBJECT_STORE_BYTES = 100 * 2**20
 class RayAutoscaler:
     """What a Ray cluster reports of nodes that come and go."""
 
-    def __init__(self, ray: Any, *, launches: bool) -> None:
+    def __init__(self, ray: Any, *, launches: bool, starts: NodeStarts | None = None) -> None:
         self._ray = ray
+        self._starts = starts
         self._has_launches = launches
         self._requested_s = float("-inf")
         self._launches = LaunchStatus()
         self._version = -1
         self._reported_s = time.monotonic()
         self._liveness = None if self._is_client() else _liveness(ray)
+        self._log = None if self._is_client() else _launch_log(ray)
 
     def is_alive(self) -> bool:
         """Whether the head responds; ExecutorError once it is gone. Ray checks ray:// itself."""
@@ -99,6 +103,9 @@ class RayAutoscaler:
         if self._has_launches and now_s - self._requested_s >= STATUS_S:
             self._requested_s = now_s
             self._launches = self._request(now_s)
+            if self._starts is not None:
+                failed = self._starts.failed()
+                self._launches = replace(self._launches, failed_starts=failed)
         return self._launches
 
     def _request(self, now_s: float) -> LaunchStatus:
@@ -119,11 +126,18 @@ class RayAutoscaler:
         broken = silent_s > AUTOSCALER_SILENCE_S
         status = ClusterStatusParser.from_get_cluster_status_reply(reply, stats=Stats())
         failed = [launch.details for launch in status.failed_launches if launch.details]
+        refused = self._log.last_refusal() if self._log else ""
         return LaunchStatus(
             booting=Counter(node.ray_node_type_name for node in status.pending_nodes),
-            last_error=last_line(failed[-1]) if failed else "",
+            last_error=refused or (last_line(failed[-1]) if failed else ""),
             stopped=f"Ray's autoscaler has reported nothing for {silent_s:.0f} s" if broken else "",
         )
+
+
+def _launch_log(ray: Any) -> LaunchLog | None:
+    """The autoscaler's log; None where Ray does not name its folder."""
+    node = getattr(ray._private.worker.global_worker, "node", None)
+    return launch_log(Path(node.get_logs_dir_path())) if node else None
 
 
 def _liveness(ray: Any) -> HeadLiveness:

@@ -57,7 +57,8 @@ SILENCE_S = 120.0
 """An agent that has not replied for so long is lost, even if Ray counts its node as alive."""
 
 MAX_START_FAILURES = 3
-"""No more agents are started on a slot where so many have died without ever replying."""
+"""No more agents are started on a slot where so many have died without ever replying, and no more
+nodes of a kind of which so many have booted and could not join."""
 
 
 @final
@@ -165,10 +166,11 @@ class RayFleet(Fleet):
         return sum(slots_of(node) for node in self._nodes if kind in kinds_of(node))
 
     def cannot_launch(self, kind: str) -> bool:
-        """If nodes can be launched: none of this kind is declared, or the autoscaler is broken."""
+        """Nodes of this kind are not declared, or none starts, or the autoscaler is broken."""
         if self._rules is None or self.slots(kind):
             return False
-        return bool(self._launches.stopped) or not self._rules.of(kind)
+        fails = len(self._launches.failed_starts.get(kind, ())) >= MAX_START_FAILURES
+        return fails or bool(self._launches.stopped) or not self._rules.of(kind)
 
     def no_capacity(self, kind: str) -> NoCapacity:
         """Why no agent of this kind is there, and what would bring one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -15,8 +14,9 @@ from zipfile import BadZipFile
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.module_precision import CAST_FROM, parameter_dtypes
 from benchorch.frameworks.torch_operators import operator_facts
-from benchorch.frameworks.torch_program import CONSTANTS_FILE, load_program
+from benchorch.frameworks.torch_program import load_program
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest
 from benchorch.interfaces.runtime import Executable, LoadRequest
@@ -108,7 +108,7 @@ def live_tensors(
     """The inputs of a live module: images follow the memory format of its weights."""
     import torch
 
-    tensors = tensors_of(arrays, device, floating_dtypes(module))
+    tensors = tensors_of(arrays, device, parameter_dtypes(module))
     if not _has_channels_last(module):
         return tensors
     return {
@@ -248,7 +248,6 @@ def live_executable(
         counts: further facts, read when they are asked for.
         resources: what closing gives back.
     """
-    returned = _constants(request)
     live = function is module and Format.EXPORTED_PROGRAM not in request.sources
     example, device = request.example, request.device
     keywords = example.keywords
@@ -264,7 +263,6 @@ def live_executable(
             lambda: {
                 **quantised_parts(module),
                 **layer_facts(module),
-                **returned,
                 **operator_facts(module, live_tensors(module, example.arrays, device), keywords),
                 **counts(),
             }
@@ -318,19 +316,12 @@ def _is_quantised(layer: torch.nn.Module) -> bool:
     return isinstance(weight, torch.Tensor) and type(weight.data) is not torch.Tensor
 
 
-def _constants(request: LoadRequest) -> dict[str, Json]:
-    """Outputs of the exported program that are no tensors, as they were when it was exported."""
-    if Format.EXPORTED_PROGRAM not in request.sources:
-        return {}
-    path = request.sources[Format.EXPORTED_PROGRAM] / CONSTANTS_FILE
-    constants: dict[str, Json] = json.loads(path.read_text()) if path.exists() else {}
-    return {"constant_outputs": constants} if constants else {}
-
-
 def layer_facts(module: torch.nn.Module) -> dict[str, Json]:
     """Counts of floating tensors, of layers that oneDNN packed and of those in channels_last."""
     packed = [each for each in module.modules() if _is_packed(each)]
+    before = getattr(module, CAST_FROM, None)
     return {
+        **({CAST_FROM: before} if before else {}),
         "floating_tensors": sum(
             each.is_floating_point() for each in (*module.parameters(), *module.buffers())
         )

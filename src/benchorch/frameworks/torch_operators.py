@@ -16,6 +16,16 @@ _CASTS = ("aten::_to_copy", "aten::to")
 _NO_ARITHMETIC = ("aten::detach", "aten::clone", "aten::copy_", "aten::empty", "aten::zeros")
 
 
+_ROUNDING = "quantized_decomposed::"
+_PRODUCTS = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("linear", "addmm", "mm", "bmm", "matmul", "convolution", "conv1d", "conv2d", "conv3d"),
+        "scaled_dot_product_attention",
+    )
+)
+
+
 def operator_facts(
     module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], keywords: Mapping[str, Json]
 ) -> dict[str, Json]:
@@ -52,6 +62,40 @@ def operator_facts(
     except _REFUSALS:
         return {}  # a compiler may take what eager torch cannot run
     return {"executed_dtypes": dict(computed), "casts": casts}
+
+
+def program_operators(program: torch.export.ExportedProgram) -> dict[str, Json]:
+    """The same of an exported program, and the share of its products that take int8.
+
+    A product takes int8 where its operands come out of dequantisation, which compilers fuse into
+    it: the graph itself computes in floats.
+    """
+    import torch
+
+    computed: Counter[str] = Counter()
+    casts = products = quantised = 0
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if not isinstance(node.target, torch._ops.OpOverload) or not isinstance(
+            value, torch.Tensor
+        ):
+            continue
+        name = node.target._schema.name
+        if name in _CASTS:
+            given = node.args[0].meta.get("val")
+            casts += given is not None and _is_cast((given,), value)
+        elif name.startswith(_ROUNDING) or name in _NO_ARITHMETIC or node.target.is_view:
+            continue
+        else:
+            computed[str(value.dtype).removeprefix("torch.")] += 1
+            products += name in _PRODUCTS
+            quantised += name in _PRODUCTS and any(map(_is_dequantised, node.all_input_nodes))
+    share = {"quantized_share": round(quantised / products, 4)} if quantised else {}
+    return {"executed_dtypes": dict(computed), "casts": casts, **share}
+
+
+def _is_dequantised(node: Any) -> bool:
+    return str(node.target).startswith("quantized_decomposed.dequantize")
 
 
 def _is_cast(args: Any, made: torch.Tensor) -> bool:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.codec import Json
+from benchorch.frameworks.program_outputs import Outputs, dotted, write_outputs
+from benchorch.frameworks.torch_operators import program_operators
 
 if TYPE_CHECKING:
     import torch
 
 PROGRAM_FILE = "program.pt2"
-CONSTANTS_FILE = "constants.json"
 # What a program may call beyond ATen, by the words that its file holds: importing the module
 # registers the operators, and without it torch cannot read the file.
 _OPERATORS = {b"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
@@ -39,34 +39,35 @@ def load_program(directory: Path) -> torch.export.ExportedProgram:
 def save_program(program: torch.export.ExportedProgram, directory: Path) -> None:
     """Write the program to that directory; what it returns becomes a flat tuple of tensors.
 
-    Reading it needs no class of the model's package then. Strings, numbers and None among its
-    outputs, which no format carries, are written beside it by their names.
+    Reading it needs no class of the model's package then. Names of its outputs, and strings,
+    numbers and None among them, which no format carries, are written beside it.
     """
     import torch
 
-    constants = return_tensors(program)
-    (directory / CONSTANTS_FILE).write_text(json.dumps(constants))
+    outputs = return_tensors(program)
+    write_outputs(replace(outputs, operators=program_operators(program)), directory)
     torch.export.save(program, directory / PROGRAM_FILE)
 
 
-def return_tensors(program: torch.export.ExportedProgram) -> dict[str, Json]:
-    """Have the program return a flat tuple of its tensors; its other outputs by dotted path.
-
-    Those are the values of the traced call; one that depends on an open size is ``null``.
-    """
+def return_tensors(program: torch.export.ExportedProgram) -> Outputs:
+    """Have the program return a flat tuple of its tensors; what it returned before."""
     from torch.export.graph_signature import ConstantArgument, OutputKind, TensorArgument
     from torch.utils import _pytree
 
     signature = program.module_call_graph[0].signature
     if signature is None:
-        return {}
+        return Outputs(tensors=())
     specs = program.graph_signature.output_specs
     returned = [each.arg for each in specs if each.kind is OutputKind.USER_OUTPUT]
-    constants = {
-        path: _plain(each.value) if isinstance(each, ConstantArgument) else None
-        for path, each in zip(_paths(signature.out_spec), returned, strict=True)
-        if not isinstance(each, TensorArgument)
-    }
+    leaves = list(zip(_paths(signature.out_spec), returned, strict=True))
+    found = Outputs(
+        tensors=tuple(path for path, each in leaves if isinstance(each, TensorArgument)),
+        constants={
+            path: _plain(each.value) if isinstance(each, ConstantArgument) else None
+            for path, each in leaves
+            if not isinstance(each, TensorArgument)
+        },
+    )
     tensors = [each for each in returned if isinstance(each, TensorArgument)]
     signature.outputs = [*tensors] if signature.outputs else []
     signature.out_spec = _pytree.tree_structure(tuple(range(len(tensors))))
@@ -79,7 +80,7 @@ def return_tensors(program: torch.export.ExportedProgram) -> dict[str, Json]:
     given: Any = node.args[0]
     node.args = (tuple(each for each, keep in zip(given, kept, strict=True) if keep),)
     program.graph_module.recompile()
-    return constants
+    return found
 
 
 def _paths(spec: Any) -> list[str]:
@@ -89,7 +90,7 @@ def _paths(spec: Any) -> list[str]:
     leaves = list(range(spec.num_leaves))
     flat, _ = _pytree.tree_flatten_with_path(_pytree.tree_unflatten(leaves, spec))
     found = {leaf: _pytree.keystr(path) for path, leaf in flat}
-    return [re.sub(r"\W+", ".", found[leaf]).strip(".") for leaf in leaves]
+    return [dotted(found[leaf]) for leaf in leaves]
 
 
 def _plain(value: object) -> Json:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.tensors import Example
+from benchorch.frameworks.program_outputs import dotted
 from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
 
 if TYPE_CHECKING:
@@ -50,14 +51,18 @@ def export_module(
     )
 
 
-def returns_constants(module: torch.nn.Module, example: Example) -> bool:
-    """Whether there is anything but tensors among what the module returns."""
+def returned_tensors(module: torch.nn.Module, example: Example) -> list[str | None]:
+    """The dotted path of each leaf of what the module returns; None for what is no tensor."""
     import torch
     from torch.utils import _pytree
 
     with torch.no_grad():
         raw = module(**traced_arguments(module, example))
-    return not all(isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(raw))
+    leaves, _ = _pytree.tree_flatten_with_path(raw)
+    return [
+        dotted(_pytree.keystr(path)) if isinstance(leaf, torch.Tensor) else None
+        for path, leaf in leaves
+    ]
 
 
 def open_shapes(example: Example) -> dict[str, dict[int, object] | None] | None:

@@ -1,4 +1,4 @@
-"""EC2 instances of a cluster, their termination, and cleaning of its bucket."""
+"""EC2 instances of a cluster, and cleaning of its bucket."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Ec2Instance:
     launched_at: str
 
 
-def machines(cluster: str) -> Sequence[Ec2Instance]:
-    """Every instance of a cluster that is not gone, the oldest first."""
+def machines(cluster: str, region: str) -> Sequence[Ec2Instance]:
+    """Every instance of a cluster in a region that is not gone, the oldest first."""
     filters = [
         {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]},
         {"Name": "instance-state-name", "Values": list(_ALIVE)},
     ]
-    pages = _ec2().get_paginator("describe_instances").paginate(Filters=filters)
+    pages = _ec2(region).get_paginator("describe_instances").paginate(Filters=filters)
     found = [
         _machine(instance)
         for page in pages
@@ -47,18 +47,6 @@ def machines(cluster: str) -> Sequence[Ec2Instance]:
         for instance in reservation["Instances"]
     ]
     return sorted(found, key=lambda machine: machine.launched_at)
-
-
-def end_workers(cluster: str, say: Callable[[str], None]) -> Sequence[Ec2Instance]:
-    """Terminate the instances that Ray launched, which Terraform does not manage, and wait."""
-    workers = [machine for machine in machines(cluster) if machine.role != "head"]
-    if workers:
-        ids = [machine.instance_id for machine in workers]
-        say(f"ending {', '.join(ids)}")
-        client = _ec2()
-        client.terminate_instances(InstanceIds=ids)
-        client.get_waiter("instance_terminated").wait(InstanceIds=ids)
-    return workers
 
 
 def empty_place(url: str, say: Callable[[str], None]) -> int:
@@ -98,7 +86,7 @@ def _machine(instance: dict[str, Any]) -> Ec2Instance:
     )
 
 
-def _ec2() -> Any:
+def _ec2(region: str) -> Any:
     import boto3
 
-    return boto3.client("ec2")
+    return boto3.client("ec2", region_name=region)

@@ -6,10 +6,12 @@ What cannot be read is None: unknown is not the same as off.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
@@ -48,6 +50,12 @@ VARIABLES = (
 )
 """The only environment variables that are ever recorded: none of them can hold a secret."""
 
+LAUNCHED = {"instance": "RAY_CLOUD_INSTANCE_ID", "image": "BENCHORCH_IMAGE_ID"}
+"""Which machine of a cloud this is and the image it started from, by the variable that says so."""
+
+REHEARSED = "BENCHORCH_REHEARSED"
+"""Set where machines are only played, so that what they measure is never taken for theirs."""
+
 _DEVICE_TAG = re.compile(r"\+(cpu|cu\d+|rocm[\d.]+|xpu)$")
 
 _CPU = "sys/devices/system/cpu"
@@ -76,12 +84,42 @@ def describe_host(root: Path = ROOT) -> dict[str, Json]:
         "address_randomisation": read_number(root / "proc/sys/kernel/randomize_va_space"),
         "transparent_huge_pages": _chosen(root / "sys/kernel/mm/transparent_hugepage/enabled"),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        **_launched_as(),
     }
 
 
-@cache
+def _launched_as() -> dict[str, Json]:
+    """What the node's start script says of the machine; nothing where none did."""
+    told = {name: os.environ.get(variable) for name, variable in LAUNCHED.items()}
+    rehearsed: dict[str, Json] = {"rehearsed": True} if os.environ.get(REHEARSED) else {}
+    return {**{name: value for name, value in told.items() if value}, **rehearsed}
+
+
+_packages_of_node: ContextVar[Collection[str] | None] = ContextVar("packages", default=None)
+
+
+@contextlib.contextmanager
+def on_node_with(packages: Collection[str] | None) -> Iterator[None]:
+    """Within it `is_installed` speaks of a node with these distributions; of this machine for None.
+
+    Which conversions a sweep may try is decided where it is planned, and there other packages are
+    installed than on a node with a GPU.
+    """
+    before = _packages_of_node.set(packages)
+    try:
+        yield
+    finally:
+        _packages_of_node.reset(before)
+
+
 def is_installed(distribution: str) -> bool:
-    """Whether a distribution is installed; imports nothing of it."""
+    """Whether a distribution is installed, here or on the node spoken of; imports nothing of it."""
+    packages = _packages_of_node.get()
+    return _is_installed_here(distribution) if packages is None else distribution in packages
+
+
+@cache
+def _is_installed_here(distribution: str) -> bool:
     from importlib import metadata
 
     try:
@@ -112,11 +150,16 @@ def release(version: str) -> str:
     return _DEVICE_TAG.sub("", version)
 
 
+WITHOUT_HOOKS = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
+"""Options of git that run neither a repository's hooks nor a program that watches its files."""
+
+
 def git_revision(path: Path) -> str | None:
     """The commit checked out at a path, ``-dirty`` if files differ from it; None outside git."""
     import subprocess
 
-    command = ["git", "-C", str(path), "describe", "--always", "--dirty", "--abbrev=40"]
+    words = ("describe", "--always", "--dirty", "--abbrev=40")
+    command = ["git", "-C", str(path), *WITHOUT_HOOKS, *words]
     try:
         answer = subprocess.run(
             [*command, "--exclude=*"],  # no tag names: the commit alone

@@ -32,21 +32,21 @@ def reference_ns() -> float:
     return float(chunks_ns[CHUNKS // 4])
 
 
-def disturbance(before_ns: float, after_ns: float, best_ns: float, tolerance_ratio: float) -> str:
+def disturbance(before_ns: float, after_ns: float, first_ns: float, tolerance_ratio: float) -> str:
     """Reason to reject the process between two reference workloads; empty where it counts.
 
     Args:
         before_ns, after_ns: the reference workload before and after it.
-        best_ns: the fastest one of this trial on this machine.
+        first_ns: the one before the first process of the trial: fixed before any was measured.
         tolerance_ratio: how much slower than that they may be; see `Grade.tolerance_ratio`.
     """
-    slower = {"before": before_ns / best_ns - 1, "after": after_ns / best_ns - 1}
+    slower = {"before": before_ns / first_ns - 1, "after": after_ns / first_ns - 1}
     late = [f"{ratio:.1%} {when}" for when, ratio in slower.items() if ratio > tolerance_ratio]
     if not late:
         return ""
     return (
-        f"The reference workload took longer than at its best: {' and '.join(late)} this process; "
-        f"{tolerance_ratio:.1%} is allowed."
+        f"The reference workload took longer than before the trial: {' and '.join(late)} this "
+        f"process; {tolerance_ratio:.1%} is allowed."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol
 
 from benchorch.domain.result import TrialResult
@@ -14,10 +14,20 @@ Emit = Callable[[Event], None]
 
 
 class TrialRunner(Protocol):
-    """Runs one trial on the node where it is called; never raises for the trial's own failure."""
+    """Runs trials on the node where it is called; never raises for a trial's own failure."""
 
     def __call__(self, trial: Trial, *, attempt: int, isolated: bool, emit: Emit) -> TrialResult:
         """The trial's result; ``isolated`` runs each stage in a fresh child process."""
+        ...
+
+    def in_rounds(
+        self, trials: Sequence[Trial], *, isolated: bool, emit: Emit
+    ) -> Iterator[TrialResult]:
+        """The results of several trials, measured in rounds of one process each.
+
+        Each trial's result so far comes after each of its processes, marked as unfinished, and its
+        finished one once.
+        """
         ...
 
 
@@ -31,6 +41,13 @@ class Executor(ABC):
         Called while planning: it neither connects nor starts anything.
         """
 
+    def packages(self, hardware_kind: str) -> Collection[str] | None:
+        """Distributions on nodes of this hardware; None for those of this machine.
+
+        Called while planning, as `unreachable` is.
+        """
+        return None
+
     def is_simulated(self) -> bool:
         """Whether nodes are simulated on this machine, so that they lack what it lacks."""
         return False
@@ -39,9 +56,15 @@ class Executor(ABC):
         """Whether trials may run on machines with their own disks."""
         return False
 
+    def measures_in_rounds(self) -> bool:
+        """Whether trials are measured in rounds, and not one after the other."""
+        return False
+
     @abstractmethod
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result as soon as it is available, in any order; exactly one per trial.
+
+        Unfinished results of trials that are measured in rounds may come before it.
 
         Closing the iterator early ends everything it started.
         """

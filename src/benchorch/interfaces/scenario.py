@@ -29,7 +29,7 @@ class Scenario(ABC):
         clock: Clock,
         calibration: Calibration,
         stopping: Stopping,
-        items_per_call: int,
+        items_per_call: float,
         cold_caches: bool = False,
     ) -> Observations:
         """Issue the calls cyclically until `stopping` ends the run; record every block.

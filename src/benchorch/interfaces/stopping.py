@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchorch.stats.family import Terms
 
 
 class Stopping(ABC):
@@ -20,6 +24,7 @@ class Stopping(ABC):
         elapsed_s: float,
         log_ratios: Sequence[float] = (),
         delta_ratio: float = 0.01,
+        candidates: int = 1,
     ) -> str | None:
         """Reason to stop, e.g. ``converged``; None while a further process is needed.
 
@@ -29,8 +34,21 @@ class Stopping(ABC):
             log_ratios: one logarithm of baseline's over candidate's time for each process that
                 was paired; empty where nothing is compared.
             delta_ratio: differences up to this share need not be told apart.
+            candidates: how many are compared with the same baseline, this one among them.
         """
 
     @abstractmethod
     def alpha(self, reason: str) -> float:
         """The error rate at which comparisons keep 95 % after stopping for that reason."""
+
+    def table_terms(self, delta_ratio: float) -> Terms | None:
+        """The terms on which all candidates of one baseline are judged together.
+
+        None where each trial stops by itself, by `enough_processes`.
+        """
+        del delta_ratio
+        return None
+
+    def planned_looks(self) -> tuple[int, ...]:
+        """Counts of pairs at which comparisons are judged before the end; none where none are."""
+        return ()

@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, final
 
@@ -58,6 +58,7 @@ class Coordinator:
         host: its machine.
         started_at, ended_at: of the run, ISO 8601 in UTC; a killed process leaves no end.
         complete: whether it reached the end of its plan.
+        expected_end: of a run that measures in rounds, ISO 8601 in UTC; None where it is unknown.
         busy: the trials that wait or run, by their ids.
     """
 
@@ -67,6 +68,7 @@ class Coordinator:
     started_at: str
     ended_at: str | None = None
     complete: bool = False
+    expected_end: str | None = None
     busy: Mapping[str, TrialStatus] = field(default_factory=dict)
 
 
@@ -161,6 +163,17 @@ class StatusFile:
         self._change(busy={**self._coordinator.busy, event.trial_id: status})
         if before is None or time.monotonic() - self._written_s >= _WRITE_S:
             self._write()
+
+    def expect(self, left_s: float) -> None:
+        """Note in how many seconds the run is expected to end."""
+        if self._coordinator is not None:
+            end = datetime.now(UTC) + timedelta(seconds=left_s)
+            self._change(expected_end=end.isoformat(timespec="seconds"))
+
+    def round(self, trial_id: str, *, processes: int) -> None:
+        """Note that a trial has measured so many processes and waits for its next one."""
+        message = f"for its next process, {processes} measured"
+        self.event(Event(trial_id=trial_id, stage="wait", message=message))
 
     def result(self, trial_id: str) -> None:
         """Note the end of a trial."""

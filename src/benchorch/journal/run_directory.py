@@ -8,10 +8,13 @@
     driver.json            the coordinator's status: its process and the trials it runs
     driver.log             the coordinator's output, where `benchorch submit` started it
     trials/<trial_id>/     config.yaml, observations.jsonl, environment.json, parity.json, log.txt,
-                           profile/, critical_path/
+                           profile/, critical_path/; rounds.jsonl while it is being measured
 
-Lines are appended with one write and an fsync each, so a crash loses at most the trial in
-flight; a torn last line is ignored by readers and cut off before the next append.
+Each line of ``rounds.jsonl`` has one process with its raw series, and the trial's result so far
+without processes; resuming goes on from there.
+
+Lines are appended with one write and an fsync each, so a crash loses at most the process
+in flight; a torn last line is ignored by readers and cut off before the next append.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ PLAN = "plan.json"
 RESULTS = "results.jsonl"
 TABLE = "table.md"
 OBSERVATIONS = "observations.jsonl"
+ROUNDS = "rounds.jsonl"
 
 
 def trial_directory(directory: Path, trial_id: str) -> Path:
@@ -77,6 +81,32 @@ def append_result(directory: Path, result: TrialResult, extra: Mapping[str, Json
     line = encode(_without_series(result))
     assert isinstance(line, Mapping)
     append_line(directory / RESULTS, {**line, **extra})
+    if not result.unfinished:
+        rounds_path(directory, result.trial_id).unlink(missing_ok=True)
+
+
+def append_round(directory: Path, result: TrialResult) -> None:
+    """Make the processes of a trial that goes on durable, each of them once."""
+    path = rounds_path(directory, result.trial_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    so_far = replace(result, processes=())
+    for process in result.processes[count_lines(path) :]:
+        line = encode(_Round(result=so_far, process=process))
+        assert isinstance(line, Mapping)
+        append_line(path, line)
+
+
+def read_rounds(directory: Path, trial_id: str) -> TrialResult | None:
+    """What was measured of a trial that has no finished result; None where nothing was."""
+    rounds = [decode(_Round, line) for line in read_lines(rounds_path(directory, trial_id))]
+    if not rounds:
+        return None
+    return replace(rounds[-1].result, processes=tuple(one.process for one in rounds))
+
+
+def rounds_path(directory: Path, trial_id: str) -> Path:
+    """The file of the processes of a trial that goes on."""
+    return directory / "trials" / trial_id / ROUNDS
 
 
 def read_results(directory: Path, say: Say = silent) -> list[TrialResult]:
@@ -129,6 +159,14 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
         return
     with path.open("rb") as file:
         yield from (line for line in file if line.endswith(b"\n"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Round:
+    """One process of a trial that goes on, and the trial's result so far without processes."""
+
+    result: TrialResult
+    process: ProcessRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.frameworks.identity.distributions import installed
 from benchorch.interfaces.model import Model
 from benchorch.models.inputs import input_set, keyword_problems
-from benchorch.models.weights import checkpoint_digest, checkpoint_problems
+from benchorch.models.weights import checkpoint_identity, checkpoint_problems
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -48,7 +48,7 @@ class DeclaredModel(Model):
         """The class, its own options, the checkpoint's digest and the releases of its packages."""
         return {
             **self.requested(),
-            "checkpoint": checkpoint_digest(self.checkpoint),
+            **checkpoint_identity(self.checkpoint),
             "packages": dict(installed(self.requires)),
         }
 

@@ -34,7 +34,9 @@ class FileInputs:
     """Tensors of an .npz or .safetensors file, named as forward's arguments.
 
     A first size that is a symbol takes that many rows of those in the file; other seeds take
-    other rows where there are more, and other files where there are further ones.
+    other rows where there are more, and other files where there are further ones. Other sizes
+    that the workload leaves open take so much of the beginning. A file that holds less there is
+    used as it is.
 
     Attributes:
         node: ``file``; optionally ``further``, more files of the same tensors, and ``shapes``,
@@ -66,10 +68,9 @@ class FileInputs:
         found = self._option_problems() + self._name_problems(headers)
         for name in self._names(headers) if headers else ():
             found += self._tensor_problems(name, headers, workload)
-        found += self._further_problems(headers)
-        return (
-            unique(found) if headers else [*found, f"model.inputs.file: {path} holds no tensors."]
-        )
+        if not headers:
+            return [*found, f"model.inputs.file: {path} holds no tensors."]
+        return unique(found or self._further_problems(headers, workload))
 
     def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
         """The same rows of every tensor, and the files, taken in turn as the seed goes up."""
@@ -77,8 +78,8 @@ class FileInputs:
         arrays = _load(paths[seed % len(paths)])
         declared = self._declared()
         specs = [spec for spec in self.specs() if spec.name in arrays]
-        batch = {spec.name: arrays[spec.name] for spec in specs}
-        rows = {spec.name: _rows(spec, workload) for spec in specs}
+        batch = {spec.name: _cut(arrays[spec.name], spec, workload) for spec in specs}
+        rows = {spec.name: _rows_in(batch[spec.name], spec, workload) for spec in specs}
         spare = [len(batch[name]) - count for name, count in rows.items() if count]
         for name, count in rows.items():
             start = (seed * count) % (min(spare) + 1) if count else 0
@@ -95,14 +96,14 @@ class FileInputs:
         more = self.node.get("further")
         return [Path(str(each)) for each in more] if isinstance(more, list | tuple) else []
 
-    def _further_problems(self, headers: Mapping[str, Header]) -> list[str]:
+    def _further_problems(self, headers: Mapping[str, Header], workload: Workload) -> list[str]:
         """Files that are none, and that do not hold the same tensors."""
         more = self.node.get("further")
         if more is not None and not isinstance(more, list | tuple):
             return [f"model.inputs.further: must be a list of files, got {more!r}."]
-        return [said for path in self._further() for said in self._unlike(path, headers)]
+        return [said for path in self._further() for said in self._unlike(path, headers, workload)]
 
-    def _unlike(self, path: Path, headers: Mapping[str, Header]) -> list[str]:
+    def _unlike(self, path: Path, headers: Mapping[str, Header], workload: Workload) -> list[str]:
         """How a further file differs from the first one."""
         where = "model.inputs.further"
         if not path.is_file() or path.suffix not in _SUFFIXES:
@@ -114,7 +115,7 @@ class FileInputs:
         return [
             f"{where}: {path} holds another {name!r} than {self._path()}."
             for name in self._names(headers)
-            if held.get(name) != headers.get(name)
+            if not _alike(held.get(name), headers.get(name), self._spec(name, headers), workload)
         ]
 
     def _declared(self) -> Mapping[str, Mapping[str, Json]]:
@@ -187,11 +188,45 @@ def _rows(spec: TensorSpec, workload: Workload) -> int:
     return workload.symbols[first] if isinstance(first, str) else 0
 
 
+def _rows_in(array: NDArray[generic], spec: TensorSpec, workload: Workload) -> int:
+    """The same, and no more than there are where that size is open."""
+    count = _rows(spec, workload)
+    return min(count, len(array)) if count and spec.shape[0] in workload.dynamic else count
+
+
+def _cut(array: NDArray[generic], spec: TensorSpec, workload: Workload) -> NDArray[generic]:
+    """As much of the beginning as the workload has, of every open size after the first."""
+    wanted = zip(spec.shape, spec.resolve(workload.symbols), strict=True)
+    taken = [slice(n) if symbol in workload.dynamic else slice(None) for symbol, n in wanted]
+    return array[(slice(None), *taken[1:])] if len(taken) > 1 else array
+
+
 def _fits(spec: TensorSpec, held: tuple[int, ...], workload: Workload) -> bool:
+    """Whether the file has every size: more rows are left over, of open sizes there may be less."""
     wanted = spec.resolve(workload.symbols)
-    if _rows(spec, workload) and held and held[1:] == wanted[1:]:
-        return held[0] >= wanted[0]
-    return held == wanted
+    if len(held) != len(wanted):
+        return False
+    sizes = zip(spec.shape, wanted, held, strict=True)
+    return all(
+        n == size
+        or (symbol in workload.dynamic and n > 0)
+        or (not axis and _enough(symbol, n, size))
+        for axis, (symbol, size, n) in enumerate(sizes)
+    )
+
+
+def _enough(symbol: int | str, held: int, wanted: int) -> bool:
+    return isinstance(symbol, str) and held >= wanted
+
+
+def _alike(some: Header | None, other: Header | None, spec: TensorSpec, workload: Workload) -> bool:
+    """Whether two files hold tensors of one dtype and shape, open sizes apart."""
+    if some is None or other is None or some.dtype != other.dtype:
+        return some is other
+    if len(some.shape) != len(other.shape):
+        return False
+    sizes = zip(spec.shape, some.shape, other.shape, strict=True)
+    return all(a == b or symbol in workload.dynamic for symbol, a, b in sizes)
 
 
 def _dtype_problems(

@@ -17,7 +17,7 @@ from benchorch.frameworks.identity.distributions import installed
 from benchorch.models import transformers_catalog as catalog
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen, seeded
-from benchorch.models.weights import checkpoint_digest, load_checkpoint
+from benchorch.models.weights import checkpoint_identity, load_checkpoint
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +33,8 @@ class TransformersModel(DeclaredModel):
     Attributes:
         architecture: the class, e.g. ``BertModel``.
         config: parameters of its configuration; with `pretrained` they change the hub's.
-        pretrained: fetch the weights of `hub_id`; nothing is fetched otherwise.
+        pretrained: fetch the weights of `hub_id`, in the dtype in which they were saved; nothing
+            is fetched otherwise.
         hub_id: name on the hub, or a folder that save_pretrained wrote.
         revision: a commit of the hub's repository; a branch name may move.
         outputs: fields of the answer, in the order in which they are returned; empty for all.
@@ -79,13 +80,11 @@ class TransformersModel(DeclaredModel):
         return model
 
     def _fetch(self, kind: Any) -> torch.nn.Module:
-        import torch
-
         with _refusals(f"{self.hub_id} cannot be loaded", "checkpoint"):
             model, report = kind.from_pretrained(
                 self.hub_id,
                 revision=self.revision or "main",
-                dtype=torch.float32,
+                dtype="auto",  # as it was saved
                 output_loading_info=True,
                 **self.config,
             )
@@ -104,14 +103,15 @@ class TransformersModel(DeclaredModel):
         moves = not _COMMIT.fullmatch(self.revision or "") or Path(self.hub_id or "").is_dir()
         if self.pretrained and moves:
             return None
-        source = {"hub_id": self.hub_id, "revision": self.revision} if self.pretrained else {}
+        hub = {"hub_id": self.hub_id, "revision": self.revision, "dtype": "auto"}
+        source = hub if self.pretrained else {}
         return {
             "class": "benchorch.models.transformers.TransformersModel",
             "version": self.version,
             "architecture": self.architecture,
             "config": dict(self.config),
             "outputs": list(self.outputs),
-            "checkpoint": checkpoint_digest(self.checkpoint),
+            **checkpoint_identity(self.checkpoint),
             "packages": dict(installed(self.requires)),
             **source,
         }

@@ -50,6 +50,12 @@ def _check_format(path: Path) -> None:
         )
 
 
+def checkpoint_identity(checkpoint: str | None) -> dict[str, str | None]:
+    """What a checkpoint makes of a model: its bytes, which decide the dtype too."""
+    dtype = {} if checkpoint is None else {"checkpoint_dtype": "as saved"}
+    return {"checkpoint": checkpoint_digest(checkpoint), **dtype}
+
+
 def checkpoint_digest(checkpoint: str | None) -> str | None:
     """SHA-256 (hex) of a checkpoint's bytes, read once while the file stays the same."""
     if checkpoint is None:
@@ -68,9 +74,14 @@ def _digest(path: Path, _: Stamp) -> str:
 
 
 def load_checkpoint(module: torch.nn.Module, checkpoint: str | None) -> None:
-    """Put a checkpoint's weights into a module: every one of them, and no other."""
+    """Put a checkpoint's weights into a module: every one of them, and no other.
+
+    A module in float32 takes the half precision that all floating weights were saved in.
+    """
     if checkpoint is None:
         return
+    import torch
+
     state = _read(Path(checkpoint))
     complaints = _mismatches(module, state)
     if complaints:
@@ -79,6 +90,9 @@ def load_checkpoint(module: torch.nn.Module, checkpoint: str | None) -> None:
             kind=_KIND,
             remedy="name the checkpoint of this architecture and these parameters",
         )
+    saved = {tensor.dtype for tensor in state.values() if tensor.is_floating_point()}
+    if len(saved) == 1 and saved & {torch.bfloat16, torch.float16}:
+        module.to(saved.pop())
     module.load_state_dict(state, strict=False)
 
 

@@ -7,12 +7,16 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchorch.domain.trial import ConfigNode
 
 SQLITE = "sqlite:///"
+ARN, ARN_PLUGIN = "arn:", "sagemaker_mlflow"
+"""Of a tracking server that AWS manages, which MLflow reaches by AWS's plug-in."""
+
 VARIABLE = "BENCHORCH_TRACKING_URI"
 """Holds the URI with its password, which plans leave out; child processes inherit it."""
 
@@ -21,6 +25,9 @@ _URI = re.compile(r"[A-Za-z][\w+.\-]*://[^\s'\",\]}]+")
 
 def problem(uri: str) -> str | None:
     """Why this cannot be a tracker's URI, or None."""
+    if uri.startswith(ARN):
+        missing = find_spec(ARN_PLUGIN) is None
+        return f"uri: {uri} is a server of AWS's: pip install sagemaker-mlflow" if missing else None
     if uri == "databricks" or (uri.partition("://")[0] and "://" in uri) or uri.startswith("file:"):
         return None
     return f"uri: {uri!r} has no scheme; write sqlite:///mlflow.db or http://{uri or 'host:5000'}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,12 +18,17 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial, node_of
 from benchorch.errors import ConfigError
-from benchorch.host.environment import is_installed
+from benchorch.host.environment import is_installed, on_node_with
 from benchorch.interfaces.executor import Executor
 from benchorch.models.callables import reference_problems
 from benchorch.models.parity_data import data_problems
 
 TRIAL_ID_DIGITS = 16
+
+AUTO = "auto"
+LEAST_CONTROLLED = 2
+"""Candidates from which on a table has an A/A control of its own accord."""
+
 SPEC_KEYS = (
     *("model", "workload", "conversion", "hardware", "scenario", "stopping", "protocol"),
     *("parity", "limits"),
@@ -37,6 +44,7 @@ def plan(
     name: str,
     session: ConfigNode,
     baseline: tuple[str, ConfigNode] | None,
+    control: bool | str = AUTO,
 ) -> tuple[Plan, tuple[str, ...]]:
     """The plan, and the trial id of each cell ("" for a skip); ConfigError with every problem.
 
@@ -48,6 +56,8 @@ def plan(
         session: the settings that all trials share.
         baseline: name and node of the conversion every other one of the same model, workload,
             hardware and scenario is compared with; added wherever it was not requested.
+        control: whether baselines are compared with themselves; ``auto`` where two or more others
+            are compared with them.
     """
     drafts = _Drafts(executor)
     requested, baselines = [], set()
@@ -60,7 +70,7 @@ def plan(
     planned = Plan(
         plan_id=plan_id,
         name=name,
-        trials=_with_baselines(drafts.trials.values(), baselines),
+        trials=_with_baselines(drafts.trials.values(), baselines, control),
         skips=tuple(drafts.skips),
         session=session,
     )
@@ -93,10 +103,10 @@ class _Drafts:
         trial = Trial(
             trial_id=self._identity(spec, setup), labels=_labels_of(cell, setup), spec=spec
         )
-        self._place(trial, setup, implied)
+        self._place(trial, setup, implied, requested=cell.is_named)
         return trial.trial_id if trial.trial_id in self.trials else ""
 
-    def _place(self, trial: Trial, setup: TrialSetup, implied: bool) -> None:
+    def _place(self, trial: Trial, setup: TrialSetup, implied: bool, *, requested: bool) -> None:
         twin = self.trials.get(trial.trial_id)
         if twin is None:
             reason = self._skip(trial, setup)
@@ -104,7 +114,7 @@ class _Drafts:
                 self.trials[trial.trial_id] = trial
                 self._implied.update({trial.trial_id} if implied else ())
             elif not implied:
-                self.skips.append(reason)
+                self.skips.append(replace(reason, requested=requested))
         elif not implied and trial.trial_id in self._implied:
             self._implied.discard(trial.trial_id)
             self.trials[trial.trial_id] = trial
@@ -123,6 +133,11 @@ class _Drafts:
                 reason=f"{setup.hardware.kind} cannot be simulated on this machine: {obstacle}",
                 remedy="executor=ec2 or executor=ray reaches a real one",
             )
+        with on_node_with(self._executor.packages(setup.hardware.kind)):
+            return self._lacking(trial, setup)
+
+    def _lacking(self, trial: Trial, setup: TrialSetup) -> Skip | None:
+        """Why the packages of its node do not suffice, or None."""
         missing = [name for name in setup.requires if not is_installed(name)]
         if missing:
             return Skip(
@@ -196,7 +211,9 @@ def _only_used_symbols(spec: ConfigNode, setup: TrialSetup) -> dict[str, Json]:
     used = {symbol for tensor in setup.model.specs() for symbol in tensor.symbols}
     workload = node_of(spec, "workload")
     kept = {k: v for k, v in workload.items() if k in used or k in NOT_SYMBOLS}
-    dynamic = [symbol for symbol in setup.workload.dynamic if symbol in used]
+    sizes = setup.workload.sizes
+    left = [symbol for symbol in setup.workload.dynamic if symbol in used]
+    dynamic: Json = {symbol: list(sizes[symbol]) for symbol in left} if sizes else list(left)
     return {**spec, "workload": {**kept, "dynamic": dynamic}}
 
 
@@ -241,11 +258,23 @@ def _machine_label(name: str, setup: TrialSetup) -> str:
     return setup.hardware.kind if is_made(machine) else machine
 
 
-def _with_baselines(trials: Iterable[Trial], baselines: Collection[str]) -> tuple[Trial, ...]:
+def _with_baselines(
+    trials: Iterable[Trial], baselines: Collection[str], control: bool | str
+) -> tuple[Trial, ...]:
     """Each trial with the baseline of its own model, workload, hardware and scenario."""
     trials = list(trials)
     known = {_comparable(trial): trial for trial in trials if trial.trial_id in baselines}
-    return tuple(_with_baseline(trial, known.get(_comparable(trial))) for trial in trials)
+    found = [_with_baseline(trial, known.get(_comparable(trial))) for trial in trials]
+    sizes = Counter(trial.baseline_id for trial in found if trial.baseline_id)
+    least = {AUTO: LEAST_CONTROLLED, True: 1}.get(control, math.inf)
+    return tuple(
+        replace(
+            one,
+            candidates=sizes.get(one.baseline_id or "", 1),
+            is_control=sizes[one.trial_id] >= least,
+        )
+        for one in found
+    )
 
 
 def _with_baseline(trial: Trial, baseline: Trial | None) -> Trial:

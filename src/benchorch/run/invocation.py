@@ -15,17 +15,19 @@ from benchorch.config.composer import Composer
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
-from benchorch.domain.session import Event, Session
+from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial
 from benchorch.errors import ConfigError, RecordError
 from benchorch.files import write_json, write_text
+from benchorch.formatting import plural
 from benchorch.interfaces.executor import Emit, Executor
 from benchorch.journal import run_directory
 from benchorch.journal.lock import StatusFile, acquire_lock
 from benchorch.journal.registry import remember
-from benchorch.results.pricing.sweep_cost import check_budget, prices_of
+from benchorch.results.pricing.sweep_cost import check_budget, expected, prices_of
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import full_markdown
+from benchorch.run.expected_end import ExpectedEnd
 from benchorch.run.planner import new_plan_id, plan_jobs
 from benchorch.run.sidecar import Sidecar, archiving, recording
 from benchorch.trial.build_keys import NOTES
@@ -43,19 +45,27 @@ class Invocation:
     """All batches of one command under one plan, one directory and one parent run.
 
     A sweeper such as Optuna hands over batch after batch; each extends the same plan.
+
+    Attributes:
+        allow_skips: whether requested cells that cannot run leave the exit code at 0.
+        results: of the trials that have ended, by their ids.
+        unfinished: what was measured so far of those that have not.
     """
 
     composer: Composer
     directory: Path
     report: ConsoleReport
+    allow_skips: bool = False
     plan_id: str = field(default_factory=new_plan_id)
     results: dict[str, TrialResult] = field(default_factory=dict)
+    unfinished: dict[str, TrialResult] = field(default_factory=dict)
     plan: Plan | None = None
     _recorder: Sidecar | None = None
     _archiver: Sidecar | None = None
     _specs: dict[str, ConfigNode] = field(default_factory=dict)
     _lock: IO[str] | None = None
     _findings: SweepFindings | None = None
+    _end: ExpectedEnd | None = None
     _status: StatusFile = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,9 +84,7 @@ class Invocation:
             self.plan = run_directory.read_plan(self.directory)
             self.plan_id = self.plan.plan_id
             found = run_directory.read_results(self.directory, self.report.text)
-            self.results = {
-                r.trial_id: r for r in found if is_final(r.failure.kind if r.failure else None)
-            }
+            self.results = {r.trial_id: r for r in found if is_final(r)}
         with contextlib.suppress(OSError):  # the index is a convenience
             remember(self.plan_id, self.directory)
 
@@ -105,9 +113,16 @@ class Invocation:
         if not todo:
             return
         work = _TrialWork(session=Session.of(plan, self.directory))
+        if executor.measures_in_rounds():
+            self._end = ExpectedEnd.of(todo, expected(plan, todo), work.session.budget_s)
+            self._expect(self._end.left_s)
         with self.report.live(todo), _closing(executor.run(todo, work, self._on_event)) as ran:
             for result in ran:
                 self._accept(result)
+
+    def _expect(self, left_s: float) -> None:
+        self.report.expect(left_s)
+        self._status.expect(left_s)
 
     def _drop_simulated(self, executor: Executor) -> None:
         """Drop results of simulated nodes where the executor reaches real ones."""
@@ -119,6 +134,7 @@ class Invocation:
         """Write and show the table, finish recording; the exit code."""
         if self.plan is None:
             return 0
+        self._end_unfinished()
         summaries = self.summaries()
         try:
             self.report.table(self.plan, self.results, summaries, self.directory)
@@ -129,11 +145,36 @@ class Invocation:
             recorded = _finished(self._recorder, complete, self.report.recording)
             self._status.end(complete=complete)
             archived = _finished(self._archiver, complete, self.report.keeping)
-        self.report.closing(self.plan, self.directory, recorded=recorded, kept=archived)
+        final = [
+            t.trial_id in self.results and is_final(self.results[t.trial_id])
+            for t in self.plan.trials
+        ]
+        self.report.closing(
+            self.plan, self.directory, recorded=recorded, kept=archived, whole=all(final)
+        )
         if self._lock is not None:  # the process may live on after this run
             self._lock.close()
+        return 0 if self._did_what_was_requested() else 1
+
+    def _did_what_was_requested(self) -> bool:
+        assert self.plan is not None  # it has run
         ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
-        return 0 if ran and all(result is not None and _is_sound(result) for result in ran) else 1
+        sound = all(result is not None and _is_sound(result) for result in ran)
+        missing = sum(skip.requested for skip in self.plan.skips)
+        if missing and not self.allow_skips:
+            self.report.text(
+                f"{plural(missing, 'requested cell')} could not run, so the exit code is 1; "
+                "--allow-skips leaves it at 0."
+            )
+        return bool(ran) and sound and (not missing or self.allow_skips)
+
+    def _end_unfinished(self) -> None:
+        """Store what was measured of interrupted trials as their results for now."""
+        for result in self.unfinished.values():
+            self.results[result.trial_id] = result
+            with self._on_disk(f"The result of trial {result.trial_id}"):
+                self._write(result, self._summary(result))
+        self.unfinished = {}
 
     def interrupt(self) -> None:
         """End before the plan does: show and keep the results so far, and how to resume."""
@@ -142,7 +183,7 @@ class Invocation:
 
     def cut_short(self) -> None:
         """Interrupt where an executor failed, unless it failed before the first result."""
-        if self.results:
+        if self.results or self.unfinished:
             self.interrupt()
 
     def summaries(self) -> dict[str, Summary]:
@@ -171,17 +212,42 @@ class Invocation:
         return min(values, default=math.inf)
 
     def _on_event(self, event: Event) -> None:
-        self._status.event(event)
+        if self._end is not None and event.stage == DECIDED:
+            self._end.decided.add(event.trial_id)
+        if event.stage != ROUND:  # which is no trial's own
+            self._status.event(event)
         self.report.event(event)
 
     def _accept(self, result: TrialResult) -> None:
         result = self._priced(result)
+        if self._end is not None:
+            self._end.note(result)
+            self._expect(self._end.left_s)
+        if result.unfinished:
+            self._accept_round(result)
+            return
+        self.unfinished.pop(result.trial_id, None)
         self.results[result.trial_id] = result
         summary = self._summary(result)
         with self._on_disk(f"The result of trial {result.trial_id}"):
             self._write(result, summary)
         self._status.result(result.trial_id)
         self.report.result(result, summary)
+
+    def _accept_round(self, result: TrialResult) -> None:
+        """Keep what one more process measured of a trial that goes on."""
+        self.unfinished[result.trial_id] = result
+        with self._on_disk(f"What was measured of trial {result.trial_id}"):
+            run_directory.append_round(self.directory, result)
+        self._status.round(result.trial_id, processes=len(result.processes))
+        table = self._table_of(result)
+        self.report.figures(list(table.values()), self._sweep_findings().summaries(table))
+
+    def _table_of(self, result: TrialResult) -> dict[str, TrialResult]:
+        """What was measured so far of the trials with the same baseline."""
+        baseline = result.baseline_id or result.trial_id
+        so_far = {**self.results, **self.unfinished}
+        return {k: v for k, v in so_far.items() if baseline in (k, v.baseline_id)}
 
     def _priced(self, result: TrialResult) -> TrialResult:
         """The result with the prices of the whole sweep."""
@@ -231,6 +297,13 @@ class _TrialWork:
 
         return run_trial(trial, session=self.session, attempt=attempt, isolated=isolated, emit=emit)
 
+    def in_rounds(
+        self, trials: Sequence[Trial], *, isolated: bool, emit: Emit
+    ) -> Iterator[TrialResult]:
+        from benchorch.trial.rounds import in_rounds
+
+        return in_rounds(trials, session=self.session, isolated=isolated, emit=emit)
+
 
 @contextlib.contextmanager
 def _closing(results: Iterator[TrialResult]) -> Iterator[Iterator[TrialResult]]:
@@ -246,19 +319,21 @@ def _closing(results: Iterator[TrialResult]) -> Iterator[Iterator[TrialResult]]:
             results.close()
 
 
-def is_final(failure: str | None) -> bool:
-    """Whether a trial needs no other run: it succeeded, or failed by its own fault.
+def is_final(result: TrialResult) -> bool:
+    """Whether a trial needs no other run: it was measured to its end or failed by its own fault."""
+    kind = result.failure.kind if result.failure else None
+    return is_final_line(kind, unfinished=result.unfinished)
 
-    Args:
-        failure: the kind of failure, or None.
-    """
-    return failure not in _NOT_THE_TRIALS_FAULT
+
+def is_final_line(failure: str | None, *, unfinished: bool) -> bool:
+    """As `is_final`, from the kind of failure or None."""
+    return not unfinished and failure not in _NOT_THE_TRIALS_FAULT
 
 
 def _is_sound(result: TrialResult) -> bool:
     """Whether it ran and is still the same model."""
     wrong = result.parity is not None and not result.parity.passed
-    return result.outcome is Outcome.OK and not wrong
+    return result.outcome is Outcome.OK and not wrong and not result.unfinished
 
 
 def _merged(old: Plan | None, new: Plan) -> Plan:

@@ -23,11 +23,14 @@ from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.store import Store
 from benchorch.recorders import location
 from benchorch.results.pricing.sweep_cost import budget_of, pricing_of, snapshot
-from benchorch.run.expand import SPEC_KEYS
+from benchorch.run.expand import AUTO, SPEC_KEYS
 from benchorch.run.expand import plan as make_plan
 
 _SHARED_NODES = ("profiler", "executor", "store", "recorder", "pricing", "budget")
-SESSION_KEYS = (*_SHARED_NODES, "rebuild", "baseline", "objective", "name", "keep_at")
+SESSION_KEYS = (
+    *(*_SHARED_NODES, "rebuild", "baseline", "control", "objective", "name", "keep_at"),
+    "profile",
+)
 NODES = (*SPEC_KEYS, *_SHARED_NODES)
 REBUILD = ("if_needed", "always", "never")
 
@@ -67,6 +70,7 @@ def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -
             name=str(session["name"]),
             session=_stored(session),
             baseline=_baseline(session, composer),
+            control=_control(session),
         )
     )
     problems.stop()
@@ -86,6 +90,11 @@ def _notes(session: ConfigNode, executor: Executor) -> Iterator[str]:
         yield (
             "each machine builds for itself, unless store.root is a disk that all of them mount; "
             "with store=s3 one builds for all (docs/cloud/cache.md)"
+        )
+    if not executor.measures_in_rounds():
+        yield (
+            "this executor measures the trials of a node one after the other, each until its own "
+            "verdict holds; executor=process measures in rounds (docs/measuring/measurement.md)"
         )
 
 
@@ -144,10 +153,18 @@ def _baseline(session: ConfigNode, composer: Composer) -> tuple[str, ConfigNode]
     return (name, composer.option("conversion", name)) if isinstance(name, str) else None
 
 
+def _control(session: ConfigNode) -> bool | str:
+    """Plans from before it have none; a value that makes no sense is reported by itself."""
+    asked = session.get("control")
+    return asked if isinstance(asked, bool) else AUTO
+
+
 def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Iterator[str]:
     for key in ("name", "baseline"):
         if not isinstance(session[key], str) and not (key == "baseline" and session[key] is None):
             yield f"{key}: expected text, got {session[key]!r}."
+    if session["control"] not in (AUTO, True, False):
+        yield f"control: expected auto, true or false, got {session['control']!r}."
     if session["rebuild"] not in REBUILD:
         yield f"rebuild: expected one of {', '.join(REBUILD)}, got {session['rebuild']!r}."
     if session["objective"] not in METRICS:
@@ -159,6 +176,8 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
     for key in SESSION_KEYS:
         if any(cell.config.get(key) != session[key] for cell in cells):
             yield f"{key}: is one for the whole command; it cannot be swept."
+    if not _is_word_or_words(session["profile"]):
+        yield f"profile: expected names of conversions, got {session['profile']!r}."
     yield from _place_problems(session["keep_at"])
     problems = Problems()
     store = problems.attempt(lambda: make(node_of(session, "store"), Store, "store"))
@@ -168,6 +187,11 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
     problems.attempt(lambda: budget_of(session))
     problems.attempt(lambda: make(node_of(session, "profiler"), Profiler, "profiler"))
     yield from problems.found
+
+
+def _is_word_or_words(value: Json) -> bool:
+    words = value if isinstance(value, list | tuple) else [value]
+    return all(isinstance(word, str) for word in words)
 
 
 def _place_problems(url: Json) -> Iterator[str]:

@@ -41,7 +41,7 @@ class MultiStream(Scenario):
         clock: Clock,
         calibration: Calibration,
         stopping: Stopping,
-        items_per_call: int,
+        items_per_call: float,
         cold_caches: bool = False,
     ) -> Observations:
         """Every block from the first, each of one query unless that is too short for the clock."""

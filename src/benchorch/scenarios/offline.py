@@ -45,7 +45,7 @@ class Offline(Scenario):
         clock: Clock,
         calibration: Calibration,
         stopping: Stopping,
-        items_per_call: int,
+        items_per_call: float,
         cold_caches: bool = False,
     ) -> Observations:
         """Blocks of at least a tenth of a second, in turn over the calls."""

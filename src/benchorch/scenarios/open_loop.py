@@ -88,7 +88,7 @@ class OpenLoop(Scenario):
         clock: Clock,
         calibration: Calibration,
         stopping: Stopping,
-        items_per_call: int,
+        items_per_call: float,
         cold_caches: bool = False,
     ) -> Observations:
         """Every query of every load; `stopping` decides on the number of processes only.
@@ -244,7 +244,7 @@ class LoadRun:
             load,
         )
 
-    def observations(self, items_per_call: int) -> Observations:
+    def observations(self, items_per_call: float) -> Observations:
         """Every query so far, as stored."""
         served = self._served
         origin_ns = min(min(self._scheduled_ns), min(served.started_ns))

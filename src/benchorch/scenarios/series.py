@@ -24,6 +24,8 @@ Call = Callable[[], object]
 # most 0.1 % of either. No longer: longer blocks average interruptions in.
 READS_PER_BLOCK = 1000
 SIZING_BLOCKS = 5
+# One block that lasts so many times longer than it must needs no others beside it.
+PLAINLY_LONG = 100
 MOST_GROWTH = 10
 
 # A device must not fall behind the time at which it is asked whether to go on.
@@ -158,7 +160,7 @@ class Series:
             self.restarts += 1
             self.window_ns = _whole_numbers()
 
-    def observations(self, items_per_call: int, *, calls_per_query: int = 1) -> Observations:
+    def observations(self, items_per_call: float, *, calls_per_query: int = 1) -> Observations:
         """The blocks as they are stored."""
         origin_ns = self._starts_ns[0]
         return Observations(
@@ -251,6 +253,8 @@ def _all_last(series: Series, least_ns: float) -> bool:
         series.add_block()
         if series.durations_ns[-1] < least_ns:
             return False
+        if series.durations_ns[-1] > PLAINLY_LONG * least_ns:
+            return True
     return True
 
 

@@ -25,7 +25,7 @@ class SingleStream(Scenario):
         clock: Clock,
         calibration: Calibration,
         stopping: Stopping,
-        items_per_call: int,
+        items_per_call: float,
         cold_caches: bool = False,
     ) -> Observations:
         """Every block from the first, in turn over the calls.

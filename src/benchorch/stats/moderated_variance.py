@@ -71,10 +71,17 @@ def usual_spread(trials: Iterable[Sequence[float]]) -> UsualSpread:
     Smyth, *Linear models and empirical Bayes methods for assessing differential expression*,
     2004 (limma's moderated t).
     """
+    return usual_spread_of_logs(
+        [*map(math.log, values)] for values in trials if min(values, default=0) > 0
+    )
+
+
+def usual_spread_of_logs(trials: Iterable[Sequence[float]]) -> UsualSpread:
+    """As `usual_spread`, of logarithms."""
     found = [
-        (max(statistics.variance(map(math.log, values)), _LEAST_VARIANCE), len(values) - 1)
-        for values in trials
-        if len(values) > 1 and min(values) > 0
+        (max(statistics.variance(logs), _LEAST_VARIANCE), len(logs) - 1)
+        for logs in trials
+        if len(logs) > 1
     ]
     return _fitted(found) if len(found) >= LEAST_TRIALS else ASSUMED
 

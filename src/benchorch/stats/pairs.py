@@ -21,7 +21,7 @@ INTERFERENCE_LOOKS = (5, 8, 12, 18, 27, 40)
 
 # Of a finding against a comparison that is looked for once: that the ratio moves.
 _ALPHA = 0.01
-# Of each look at each side: `calibrate_alpha(INTERFERENCE_LOOKS, overall_alpha=0.005)`.
+# Of each look at each side: `look_alpha(INTERFERENCE_LOOKS, 0.005)`.
 _INTERFERENCE_ALPHA = 0.00099
 
 
@@ -119,12 +119,15 @@ def interferes(processes: Sequence[ProcessRecord], delta_ratio: float) -> str | 
     The error rate is that of `INTERFERENCE_LOOKS` interim analyses of two sides, 1 % for all
     together where `delta_ratio` is 0, and less otherwise.
     """
+    found = _changes(processes).items()
+    return next((name for name, changes in found if is_changed(changes, delta_ratio)), None)
+
+
+def is_changed(changes: Sequence[float], delta_ratio: float) -> bool:
+    """Whether these logarithms of a side's times, together over alone, show that it changes."""
     delta = math.log1p(delta_ratio)
-    for name, changes in _changes(processes).items():
-        low, high = _interval(changes, _INTERFERENCE_ALPHA)
-        if low > delta or high < -delta:
-            return name
-    return None
+    low, high = _interval(changes, _INTERFERENCE_ALPHA)
+    return low > delta or high < -delta
 
 
 def interference_at_look(processes: Sequence[ProcessRecord], delta_ratio: float) -> str | None:

@@ -38,7 +38,11 @@ def position_effect(processes: Sequence[ProcessRecord]) -> Estimate | None:
         first = process.paired.candidate_first if process.paired else None
         if found is not None and first is not None:
             orders[first].append(found)
-    ahead, behind = orders[True], orders[False]
+    return effect_of_order(orders[True], orders[False])
+
+
+def effect_of_order(ahead: Sequence[float], behind: Sequence[float]) -> Estimate | None:
+    """As `position_effect`, of log ratios where the candidate came first, and second."""
     if min(len(ahead), len(behind)) < LEAST_IN_ORDER:
         return None
     n = len(ahead) + len(behind)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.stats.between_processes import bounded_exp
+from benchorch.stats.family import UNDECIDED, Standing
 from benchorch.stats.pairs import SEQUENTIAL, Pair
 from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO
 from benchorch.stats.sequential_testing import LEAST_PAIRS
@@ -17,7 +18,9 @@ from benchorch.stats.student import student_t
 DELTA_RATIO = 0.01
 WELCH = "ratio of medians; Welch t on logarithms of independent processes"
 PAIRED = "ratio of medians; paired t on logarithms"
+IN_FAMILY = "ratio of medians; simultaneous t on paired logarithms, moderated variance"
 INCONCLUSIVE = "inconclusive"
+UNCLEAR = "the interval includes both no difference and one that matters"
 
 LEAST_MATERIAL = 5
 """With fewer, an interval lies beyond what matters by luck more often than once in 200 times."""
@@ -78,14 +81,20 @@ def compare(
 
 
 def compare_pairs(
-    pairs: Sequence[Pair], design: str, *, delta_ratio: float = DELTA_RATIO, alpha: float = ALPHA
+    pairs: Sequence[Pair],
+    design: str,
+    *,
+    delta_ratio: float = DELTA_RATIO,
+    alpha: float = ALPHA,
+    first: Sequence[bool] = (),
 ) -> Comparison | None:
     """Two sides that met in every process, or in adjacent ones.
 
     Estimator: mean of the pairs' log ratios, exponentiated; paired t. What the two of a pair
     share, such as the machine's drift, is in neither. Swapping the two inverts ratio and interval
     exactly on the scale of logarithms and flips the verdict; neither scale nor order of the pairs
-    matters.
+    matters. With `first` what coming first costs is in neither as well: the mean of both orders'
+    means, their pooled variance, and n - 2 degrees of freedom.
 
     Parameters
     ----------
@@ -96,6 +105,9 @@ def compare_pairs(
     alpha : float
         Error rate of the interval: below `ALPHA` where the number of pairs was chosen by looking,
         or where several comparisons are read together.
+    first : sequence of bool, length n
+        Where the candidate came first; empty where the order is not accounted for. Without effect
+        below 3 pairs, and where all have one order.
 
     Returns
     -------
@@ -104,13 +116,14 @@ def compare_pairs(
 
     Source
     ------
-    Kalibera and Jones, 2013, on effect sizes with intervals; equivalence: Westlake, 1972.
+    Kalibera and Jones, 2013, on effect sizes with intervals; equivalence: Westlake, 1972; both
+    orders: Jones and Kenward, *Design and Analysis of Cross-Over Trials*, 2014, section 2.
     """
     if not pairs:
         return None
     ratios = [pair.log_ratio for pair in pairs]
     n = len(ratios)
-    found = _paired(ratios)
+    found = _crossed(ratios, first) if first else _paired(ratios)
     few = f"{n} of the {LEAST_PAIRS} pairs that a verdict needs at least" if n < LEAST_PAIRS else ""
     terms = _Terms(delta_ratio=delta_ratio, alpha=alpha, few=few)
     compared = _comparison(found, terms, PAIRED)
@@ -124,10 +137,35 @@ def compare_pairs(
     )
 
 
-def is_settled(log_ratios: Sequence[float], *, delta_ratio: float, alpha: float) -> bool:
-    """Whether these pairs already give a verdict."""
-    terms = _Terms(delta_ratio=delta_ratio, alpha=alpha)
-    return len(log_ratios) >= LEAST_PAIRS and bool(_verdict(_paired(log_ratios), terms))
+def paired_comparison(
+    standing: Standing, pairs: Sequence[Pair], *, design: str, delta_ratio: float
+) -> Comparison:
+    """As `compare_pairs`, where a table has judged these pairs as one of its family."""
+    n, delta = len(pairs), math.log1p(delta_ratio)
+    undecided = standing.verdict == UNDECIDED
+    few = f"{n} of the {LEAST_PAIRS} pairs that a verdict needs at least" if n < LEAST_PAIRS else ""
+    low, high = (end and math.log(end) for end in (standing.low, standing.high))
+    beyond = low is not None and high is not None and (low > delta or high < -delta)
+    return Comparison(
+        ratio=Estimate(
+            value=math.nan if standing.ratio is None else standing.ratio,
+            low=standing.low,
+            high=standing.high,
+            level_ratio=LEVEL_RATIO,
+            n=n,
+            unit="ratio",
+            method=IN_FAMILY,
+        ),
+        verdict=INCONCLUSIVE if undecided else standing.verdict,
+        reason=(few or UNCLEAR) if undecided else "",
+        design=design,
+        p_value=standing.p_value,
+        adjusted_p_value=standing.adjusted_p_value,
+        sign_flip_p_value=sign_flip_p([pair.log_ratio for pair in pairs]),
+        material=n >= LEAST_MATERIAL and beyond,
+        effect_ratio=cliffs_delta([pair.ours for pair in pairs], [pair.theirs for pair in pairs]),
+        pairs_needed=standing.more if undecided else None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +231,26 @@ def _paired(ratios: Sequence[float]) -> _Difference:
     )
 
 
+def _crossed(ratios: Sequence[float], first: Sequence[bool]) -> _Difference:
+    """As `_paired`, without the effect of the order."""
+    pairs = list(zip(ratios, first, strict=True))
+    orders = [[ratio for ratio, ahead in pairs if ahead is order] for order in (True, False)]
+    freedom = len(ratios) - 2
+    if freedom < 1 or not all(orders):
+        return _paired(ratios)
+    means = [math.fsum(values) / len(values) for values in orders]
+    squares = math.fsum(
+        (value - mean) ** 2 for values, mean in zip(orders, means, strict=True) for value in values
+    )
+    reciprocal = math.fsum(1 / len(values) for values in orders)
+    return _Difference(
+        centre=math.fsum(means) / 2,
+        spread=math.sqrt(squares / freedom * reciprocal) / 2,
+        degrees_of_freedom=freedom,
+        n=len(ratios),
+    )
+
+
 def _welch(ours: Sequence[float], theirs: Sequence[float]) -> _Difference:
     centre = math.fsum(theirs) / len(theirs) - math.fsum(ours) / len(ours)
     smaller = min(len(ours), len(theirs))
@@ -232,11 +290,10 @@ def _comparison(found: _Difference, terms: _Terms, method: str) -> Comparison:
         method=method,
     )
     beyond = low > terms.delta or high < -terms.delta
-    unclear = "the interval includes both no difference and one that matters"
     return Comparison(
         ratio=ratio,
         verdict=verdict or INCONCLUSIVE,
-        reason="" if verdict else terms.few or unclear,
+        reason="" if verdict else terms.few or UNCLEAR,
         p_value=found.p_value(terms.drift),
         material=bool(verdict) and found.n >= LEAST_MATERIAL and beyond,
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 
-@cache
+@lru_cache(maxsize=10_000)
 def student_t(alpha: float, degrees_of_freedom: float) -> float:
     """The two-sided critical value of Student's t."""
     from scipy.special import stdtrit

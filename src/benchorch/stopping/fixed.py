@@ -53,6 +53,7 @@ class Fixed(Stopping):
         elapsed_s: float,
         log_ratios: Sequence[float] = (),
         delta_ratio: float = 0.01,
+        candidates: int = 1,
     ) -> str | None:
         """``fixed`` once all processes have run."""
         return "fixed" if len(medians_ns) >= self.processes else None

@@ -10,12 +10,9 @@ from benchorch.errors import check_options
 from benchorch.interfaces.stopping import Stopping
 from benchorch.stats import sequential_testing as schedule
 from benchorch.stats.between_processes import half_width_ratio
-from benchorch.stats.steady_state import stability
-from benchorch.units import s_to_ns
+from benchorch.stats.process_window import ProcessWindow
 
 LEAST_CALLS = 10
-CONVERGED = "converged"
-GROWTH_RATIO = 1.25
 
 
 @final
@@ -30,8 +27,9 @@ class Precision(Stopping):
 
     Over processes: at `looks` alone, each at an error rate so small that all of them together err
     in one of twenty cases. Enough is where the median's interval at that rate is within the target
-    (such an interval exists from 8 processes on at 1.15 %) and, for a
-    trial paired with its baseline, at least `min_pairs` pairs give a verdict. Once `budget_s` is
+    (such an interval exists from 8 processes on at 1.15 %) and, for a trial paired with its
+    baseline, at least `min_pairs` pairs give the verdict that its table needs: the more
+    candidates, the narrower the interval must be. Once `budget_s` is
     spent no process is added beyond `min_processes`.
 
     Attributes:
@@ -39,7 +37,6 @@ class Precision(Stopping):
         min_window_s, min_calls: what one process measures at least.
         max_window_s: after which one process stops even without a steady state.
         looks: counts of processes at which to judge.
-        look_alpha: error rate of each look; None calibrates it for these looks.
         min_pairs: no verdict is awaited on fewer.
         min_processes: started even where the budget is spent before.
         max_processes: never exceeded.
@@ -51,7 +48,6 @@ class Precision(Stopping):
     min_calls: int = 50
     max_window_s: float = 5.0
     looks: tuple[int, ...] = (5, 8, 12, 18, 27, 40)
-    look_alpha: float | None = None
     min_pairs: int = 8
     min_processes: int = 3
     max_processes: int = 40
@@ -63,9 +59,6 @@ class Precision(Stopping):
             self,
             {
                 "target_ratio: between 0 and 1": 0 < self.target_ratio < 1,
-                "look_alpha: between 0 and 1, or null": (
-                    self.look_alpha is None or 0 < self.look_alpha < 1
-                ),
                 "min_window_s: above 0, at most max_window_s": (
                     0 < self.min_window_s <= self.max_window_s
                 ),
@@ -83,16 +76,12 @@ class Precision(Stopping):
 
     def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
         """Whether one process has enough calls, tested at geometric counts only."""
-        blocks = len(durations_ns)
-        if blocks not in schedule.geometric(LEAST_CALLS, GROWTH_RATIO):
-            return False
-        elapsed_ns = sum(durations_ns)
-        if elapsed_ns >= s_to_ns(self.max_window_s):
-            return True
-        early = elapsed_ns < s_to_ns(self.min_window_s)
-        if early or blocks * calls_per_block < self.min_calls:
-            return False
-        return stability(durations_ns).start is not None
+        return ProcessWindow(
+            min_s=self.min_window_s,
+            min_calls=self.min_calls,
+            max_s=self.max_window_s,
+            least_blocks=LEAST_CALLS,
+        ).is_enough(durations_ns, calls_per_block)
 
     def enough_processes(
         self,
@@ -100,12 +89,13 @@ class Precision(Stopping):
         elapsed_s: float,
         log_ratios: Sequence[float] = (),
         delta_ratio: float = 0.01,
+        candidates: int = 1,
     ) -> str | None:
         """``converged``, ``budget_exhausted``, or None while a further process is needed."""
         count = len(medians_ns)
         known = count in self.looks and self._precise(medians_ns)
-        if known and self._decided(log_ratios, delta_ratio):
-            return CONVERGED
+        if known and self._decided(log_ratios, delta_ratio, candidates):
+            return schedule.CONVERGED
         spent = elapsed_s >= self.budget_s and count >= self.min_processes
         return "budget_exhausted" if spent or count >= self.max_processes else None
 
@@ -115,21 +105,23 @@ class Precision(Stopping):
         So also of one that its budget ended before the first: the level of a column of ratios
         does not depend on how many processes there are.
         """
-        return self._look_alpha
+        return schedule.look_alpha(self.looks)
 
-    @property
-    def _look_alpha(self) -> float:
-        return self.look_alpha or schedule.look_alpha(self.looks)
+    def planned_looks(self) -> tuple[int, ...]:
+        """Those of the rule."""
+        return self.looks
 
     def _precise(self, medians_ns: Sequence[float]) -> bool:
-        half_width = half_width_ratio(medians_ns, self._look_alpha)
+        half_width = half_width_ratio(medians_ns, schedule.look_alpha(self.looks))
         return half_width is not None and half_width <= self.target_ratio
 
-    def _decided(self, log_ratios: Sequence[float], delta_ratio: float) -> bool:
+    def _decided(self, log_ratios: Sequence[float], delta_ratio: float, candidates: int) -> bool:
+        """Whether the table will have a verdict for these, were nothing else to change."""
         if not log_ratios:
             return True
-        from benchorch.stats.ratio_test import is_settled  # a plan has no use for it
+        from benchorch.stats.family import UNDECIDED, Candidate, Terms, judged  # no use in a plan
 
-        alpha = self._look_alpha
-        enough = len(log_ratios) >= self.min_pairs
-        return enough and is_settled(log_ratios, delta_ratio=delta_ratio, alpha=alpha)
+        terms = Terms(delta_ratio=delta_ratio, looks=self.looks, planned=candidates)
+        alone = Candidate(name="alone", log_ratios=tuple(log_ratios))
+        verdict = judged([alone], terms).standings[0].verdict
+        return len(log_ratios) >= self.min_pairs and verdict != UNDECIDED

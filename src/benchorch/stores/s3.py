@@ -50,6 +50,7 @@ _REFUSED_CODES = {
     *("NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "AuthorizationHeaderMalformed"),
     *("InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled"),
 }
+_SET_CLOCK = "Set the clock of this machine: timedatectl set-ntp true"
 _WHO_AM_I = "Try `aws sts get-caller-identity`: it shows which identity AWS sees"
 
 
@@ -261,6 +262,8 @@ class _Bucket(Objects):
                 f"{self.address}: there is no bucket {self.name!r}. Name another store.url, or "
                 "make one: `make provision`."
             )
+        if code == "RequestTimeTooSkewed":
+            return Unreachable(f"{self.address}: {error} {_SET_CLOCK}.")
         if code in _REFUSED_CODES:
             return Refused(f"{self.address}: {error}. {_WHO_AM_I}.")
         return Unreachable(f"{self.address}: {error}")

@@ -13,6 +13,8 @@ from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.domain.result import BuildRecord
 from benchorch.domain.session import Session
 from benchorch.errors import BuildError, StoreError
+from benchorch.frameworks.module_precision import in_workload_dtype
+from benchorch.frameworks.program_outputs import carry_outputs
 from benchorch.interfaces.conversion import BuildRequest, FileStep, ModuleStep, StateStep, Step
 from benchorch.interfaces.store import Store
 from benchorch.trial.build_keys import Keys, Unknown
@@ -167,6 +169,7 @@ class _Job:
                 tf32=setup.protocol.tf32,
             )
             step.build(request)
+            carry_outputs(request.source, out)
 
         return write
 
@@ -287,12 +290,10 @@ def _loader(setup: TrialSetup, say: Callable[[str], None]) -> Callable[[], torch
 
     @cache
     def load() -> torch.nn.Module:
-        import torch
-
         say("loading the model")
         module = setup.model.load(setup.workload.seed)
         apply_tf32(setup)  # the model's code may have set it
-        return module.to(getattr(torch, setup.workload.dtype))
+        return in_workload_dtype(module, setup.workload.dtype)
 
     return load
 

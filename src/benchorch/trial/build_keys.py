@@ -90,6 +90,10 @@ class Keys:
                 "inputs", inputs, lambda index: self._setup.example(seed + index).arrays
             ),
         }
+        others = self._setup.inputs_of_other_sizes() if self._load else []
+        count = len(self._setup.workload.of_other_sizes())
+        if count:
+            fields["other_sizes"] = self._digests("other_sizes", count, others.__getitem__)
         if data:
             fields["data"] = self._known(
                 "data", {**self._request, "data": data}, lambda: _data(self._setup, data)
@@ -168,6 +172,7 @@ class Keys:
             **self._request,
             "seed": workload.seed,
             "dtype": workload.dtype,
+            "half": "kept",  # loads before were cast to float32
             "threads": self._threads,
             "packages": dict(package_versions(("benchorch", "torch"))),
             "class": type(self._setup.model).__qualname__,

@@ -13,7 +13,12 @@ from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.artifact import Format
 from benchorch.domain.verdict import Kind, Verdict
 from benchorch.host.memory import reset_own_peak
-from benchorch.interfaces.conversion import SAME_ARITHMETIC_RATIO, ModuleStep, StateStep
+from benchorch.interfaces.conversion import (
+    HALF_PRECISION_RATIOS,
+    SAME_ARITHMETIC_RATIO,
+    ModuleStep,
+    StateStep,
+)
 from benchorch.interfaces.runtime import Executable
 from benchorch.trial.build import module_of
 from benchorch.trial.divergence import first_divergence
@@ -52,7 +57,7 @@ def check(trial: BuiltTrial, loaded: LoadedTrial) -> Verdict:
     verdict = _judged(trial, setup, asked, told, sets, loaded.executable)
     verdict = replace(verdict, notes=(*verdict.notes, *_refusals(told)))
     if verdict.kind is Kind.DIFFERS:
-        verdict = _explained(trial, setup, verdict, sets)
+        verdict = _explained(trial, setup, verdict, sets, told)
     reset_own_peak()  # outputs and references, perhaps further models, were here for a moment
     return verdict
 
@@ -66,12 +71,13 @@ def _judged(
     executable: Executable,
 ) -> Verdict:
     reference = trial.built.reference
+    before_data = asked.inputs + len(setup.workload.of_other_sizes())
     files = [referee_file(reference, number) for number in sets]
     return verify(
         outputs_of(executable, [model_inputs(setup, one) for one in sets.values()]),
         [saved(outputs_file(reference, number)) for number in sets],
         # No conversion can agree better than the dtype that the baseline itself computes in.
-        max(setup.tolerance_ratio, _finest(setup)),
+        max(setup.tolerance_ratio, _finest(setup, told)),
         referees=[saved(file) for file in files] if all(file.exists() for file in files) else (),
         inputs=list(sets.values()),
         noise=told.noise,
@@ -79,7 +85,7 @@ def _judged(
         naming=told.naming,
         metric=asked.metric,
         least_score=asked.least_score,
-        data_from=sum(number < asked.inputs for number in sets) if asked.data else 0,
+        data_from=sum(number < before_data for number in sets) if asked.data else 0,
     )
 
 
@@ -91,7 +97,11 @@ def _refusals(told: Reference) -> list[str]:
 
 
 def _explained(
-    trial: BuiltTrial, setup: TrialSetup, verdict: Verdict, sets: Mapping[int, Arrays]
+    trial: BuiltTrial,
+    setup: TrialSetup,
+    verdict: Verdict,
+    sets: Mapping[int, Arrays],
+    told: Reference,
 ) -> Verdict:
     """The verdict with where it begins, or that eager too differs in this process."""
     plain = replace(setup, steps=())
@@ -100,7 +110,7 @@ def _explained(
     again = _eager_again(plain, original, trial, given)
     if again:
         references = [saved(outputs_file(trial.built.reference, number)) for number in sets]
-        same = max(SAME_ARITHMETIC_RATIO, _finest(setup))
+        same = max(SAME_ARITHMETIC_RATIO, _finest(setup, told))
         other = verify(again, references, same, task="none")
         if not other.passed:
             return not_deterministic(
@@ -110,7 +120,7 @@ def _explained(
                 "addresses or files.",
             )
     divergence = first_divergence(
-        original=module_of(plain, {}),
+        original=original,
         converted=module_of(setup, trial.built.states),
         changed=any(isinstance(step, ModuleStep | StateStep) for _, step in setup.steps),
         program=trial.built.sources.get(Format.EXPORTED_PROGRAM),
@@ -144,7 +154,10 @@ def saved(file: Path) -> Arrays:
         return {name: archive[name] for name in archive.files}
 
 
-def _finest(setup: TrialSetup) -> float:
+def _finest(setup: TrialSetup, told: Reference) -> float:
+    """The least error that two right computations in the baseline's dtype may be apart."""
     import numpy as np
 
+    if told.half:
+        return HALF_PRECISION_RATIOS[told.half]
     return float(np.finfo(setup.workload.dtype).eps)

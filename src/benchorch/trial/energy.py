@@ -26,7 +26,7 @@ def measure_energy(
     meter: Meter,
     windows: int,
     window_s: float,
-    items_per_call: int,
+    items_per_call: float,
 ) -> EnergyRecord:
     """Power of the idle machine, then windows of uninterrupted calls, one call in flight.
 

@@ -34,7 +34,16 @@ def execution_of(setup: TrialSetup, facts: Facts) -> Execution:
         delegated_subgraphs=_count(facts, "delegated_subgraphs"),
         delegate=str(facts.get("delegate") or ""),
         no_effect=tuple(_without_effect(setup, facts)),
+        unknown="" if ratio is not None else _uncounted(setup, facts),
     )
+
+
+def _uncounted(setup: TrialSetup, facts: Facts) -> str:
+    """Why nobody knows in which precision how many operators ran."""
+    if facts.get("executed_dtypes") is not None:
+        return "none of its operators computes in floating point"
+    provider = facts.get("provider") or type(setup.runtime).__name__
+    return f"{provider} does not report its operators, and no exported program came before it"
 
 
 def _requested(setup: TrialSetup) -> str:

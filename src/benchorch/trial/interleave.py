@@ -16,6 +16,12 @@ WARM_UP_CALLS = 3
 LEAST_ALONE = 2
 ALONE_SHARE = 1 / 8
 
+FEWEST = 2
+"""Pairs of slices, and blocks to warm up, where a call is so slow that more exceed the window by
+`MOST_WINDOWS` times; alone one block is then enough."""
+
+MOST_WINDOWS = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
@@ -50,21 +56,23 @@ def interleave(
     window_s: float,
     slice_ms: float,
     seed: int,
-    items_per_call: int = 1,
+    items_per_call: float = 1,
     candidate_first: bool = True,
 ) -> Interleaved:
     """Run slices of the two in random order until the window is over.
 
     Noise on the machine affects both equally. A slice lasts `slice_ms`, and at least one block;
     which side begins is drawn anew for each pair of slices. Each side first warms up for one slice
-    and at least three calls, which are kept and do not count. Before the slices each runs alone for
+    and at least three calls, which are kept and do not count (fewer of calls that would exceed the
+    window by far). Before the slices each runs alone for
     an eighth of the window, and for as many blocks after them, so that a steady drift of the
     machine cancels where alone and together are compared.
 
     Args:
         candidate, baseline: calls bound to different inputs, at least one each.
         seed: of the order of slices.
-        window_s: for both together; exceeded where five pairs of slices take longer.
+        window_s: for both together; exceeded where five pairs of slices take longer, and where
+            two take longer than eight windows.
         candidate_first: whether it is sized, warms up and runs alone before the baseline does.
 
     Raises:
@@ -80,12 +88,16 @@ def interleave(
     with quiet_heap():
         given = (candidate, baseline)[::in_turn]
         sides = [_Running(sized(calls, clock, calibration), calls, clock) for calls in given]
-        starts = [_warm_up(side.together, slice_ns) for side in sides]
+        slow_ns = s_to_ns(window_s)
+        starts = [_warm_up(side.together, slice_ns, slow_ns) for side in sides]
         for side in sides:
-            _run_alone(side.alone, alone_ns)
+            _run_alone(side.alone, alone_ns, slow_ns)
         ends_ns = clock.now_ns() + s_to_ns(window_s)
+        latest_ns = clock.now_ns() + MOST_WINDOWS * s_to_ns(window_s)
         pairs = 0
-        while pairs < LEAST_PAIRS or clock.now_ns() < ends_ns:
+        while pairs < (LEAST_PAIRS if clock.now_ns() < latest_ns else FEWEST) or (
+            clock.now_ns() < ends_ns
+        ):
             for index in order.sample((0, 1), 2):
                 _run_slice(sides[index].together, slice_ns)
             pairs += 1
@@ -105,7 +117,7 @@ class _Running:
         self.alone = Series(calls, clock, together.repeats)
         self.alone.floor_ns = together.floor_ns
 
-    def found(self, start: int, items_per_call: int) -> Side:
+    def found(self, start: int, items_per_call: float) -> Side:
         together = self.together.observations(items_per_call)
         alone = self.alone.observations(items_per_call)
         return Side(
@@ -115,19 +127,24 @@ class _Running:
         )
 
 
-def _warm_up(side: Series, slice_ns: float) -> int:
+def _warm_up(side: Series, slice_ns: float, slow_ns: float) -> int:
     """One slice, and at least a few calls; how many blocks there were."""
     _run_slice(side, slice_ns)
-    while len(side.durations_ns) * side.repeats < WARM_UP_CALLS:
+    while len(side.durations_ns) * side.repeats < _at_least(WARM_UP_CALLS, FEWEST, side, slow_ns):
         side.add_block()
     return len(side.durations_ns)
 
 
-def _run_alone(side: Series, alone_ns: float) -> None:
+def _run_alone(side: Series, alone_ns: float, slow_ns: float) -> None:
     """So long, and at least two blocks: a single one shows what the other side left behind."""
     _run_slice(side, alone_ns)
-    while len(side.durations_ns) < LEAST_ALONE:
+    while len(side.durations_ns) < _at_least(LEAST_ALONE, 1, side, slow_ns):
         side.add_block()
+
+
+def _at_least(usual: int, fewest: int, side: Series, slow_ns: float) -> int:
+    """The usual number of blocks, or fewer where a single one is longer than two windows."""
+    return fewest if side.durations_ns[-1] > 2 * slow_ns else usual
 
 
 def _run_slice(side: Series, slice_ns: float) -> None:

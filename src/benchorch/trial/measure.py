@@ -34,7 +34,7 @@ def measure(
     hardware: Hardware,
     scenario: Scenario,
     stopping: Stopping,
-    items_per_call: int,
+    items_per_call: float,
     cold_caches: bool = False,
 ) -> ProcessMeasurement:
     """Issue the calls as the scenario says until the stopping rule is satisfied.

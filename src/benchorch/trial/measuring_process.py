@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchorch.config.trial_setup import TrialSetup, open_trial
+from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Conditions, Memory, Paired, ProcessRecord
 from benchorch.domain.protocol import INPUT_SETS
 from benchorch.domain.result import EnergyRecord
+from benchorch.frameworks.program_outputs import output_facts
 from benchorch.host.interference import Interference
 from benchorch.host.memory import own_peak_bytes, own_rss_bytes, reset_own_peak
 from benchorch.host.pinning import pin
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
+_ITEMS = "batch_size"
+"""The symbol whose size is how many items a call has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedTrial:
@@ -46,6 +51,7 @@ class LoadedTrial:
         first_call_s: the very first call.
         start_bytes, loaded_bytes: resident memory before and after loading.
         cpus: the processors that the process is pinned to.
+        outputs: what the model calls its outputs, as facts.
     """
 
     setup: TrialSetup
@@ -57,6 +63,7 @@ class LoadedTrial:
     start_bytes: int
     loaded_bytes: int
     cpus: tuple[int, ...]
+    outputs: Mapping[str, Json]
 
 
 def load(
@@ -99,6 +106,7 @@ def load(
             start_bytes=start_bytes,
             loaded_bytes=loaded_bytes,
             cpus=cpus,
+            outputs=output_facts(trial.built.sources),
         )
         failing.pop_all()
     return loaded
@@ -135,7 +143,8 @@ def observe(loaded: LoadedTrial, say: Say) -> ProcessRecord:
         steady_from=measured.steady_from,
         calibration=measured.calibration,
         peak_rss_bytes=max(memory.peak, memory.loaded),
-        facts={**loaded.executable.facts(), **tf32_facts(setup)},
+        # What a runtime counts itself comes before what is known of the program it runs.
+        facts={**loaded.outputs, **loaded.executable.facts(), **tf32_facts(setup)},
         conditions=conditions,
         memory=memory,
         split=passes,
@@ -154,7 +163,7 @@ def _measured(loaded: LoadedTrial) -> tuple[ProcessMeasurement, Conditions]:
             hardware=setup.hardware,
             scenario=setup.scenario,
             stopping=setup.stopping,
-            items_per_call=_items_per_call(setup),
+            items_per_call=_items_per_call(setup, loaded.batches),
             cold_caches=setup.protocol.cold_caches,
         )
     after_ns = reference_ns() if probed else None
@@ -199,7 +208,7 @@ def measure_paired(
             window_s=protocol.pair_window_s,
             slice_ms=protocol.slice_ms,
             seed=request.seed,
-            items_per_call=_items_per_call(setup),
+            items_per_call=_items_per_call(setup, batches),
             candidate_first=request.candidate_first,
         )
     return Paired(
@@ -232,7 +241,7 @@ def energy(trial: BuiltTrial, say: Say) -> EnergyRecord:
             meter=meter,
             windows=setup.protocol.energy_windows,
             window_s=setup.protocol.energy_window_s,
-            items_per_call=_items_per_call(setup),
+            items_per_call=_items_per_call(setup, loaded.batches),
         )
 
 
@@ -242,8 +251,18 @@ def inputs_of(setup: TrialSetup, refused: Container[int] = ()) -> list[Arrays]:
     return [setup.example(setup.workload.seed + number).arrays for number in numbers]
 
 
-def _items_per_call(setup: TrialSetup) -> int:
-    return setup.workload.symbols.get("batch_size", 1)
+def _items_per_call(setup: TrialSetup, batches: Sequence[Arrays]) -> float:
+    """Elements of the batch in a call, on average over the inputs that calls rotate through."""
+    places = (
+        (spec.name, spec.shape.index(_ITEMS))
+        for spec in setup.model.specs()
+        if _ITEMS in spec.shape
+    )
+    name, axis = next(places, ("", 0))
+    if name not in batches[0]:
+        return setup.workload.symbols.get(_ITEMS, 1)
+    rows: list[int] = [batch[name].shape[axis] for batch in batches]
+    return sum(rows) / len(rows)
 
 
 def load_request(trial: BuiltTrial, setup: TrialSetup) -> LoadRequest:

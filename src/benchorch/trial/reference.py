@@ -22,6 +22,7 @@ from benchorch.errors import MeasureError
 from benchorch.files import write_json
 from benchorch.frameworks.flop_counter import count_model
 from benchorch.frameworks.module_fingerprint import state_digest
+from benchorch.frameworks.module_precision import half_precision
 from benchorch.frameworks.module_state import changes, snapshot
 from benchorch.frameworks.output_names import output_labels
 from benchorch.host.environment import available_memory_bytes
@@ -56,6 +57,7 @@ class Reference:
         noise: of two runs in one process.
         naming: what the model calls itself and its outputs.
         refused: why, by the number of each input set that eager does not take.
+        half: the half precision that the baseline computes in, e.g. ``bfloat16``; empty for none.
     """
 
     state: str
@@ -63,6 +65,7 @@ class Reference:
     noise: Noise = field(default_factory=Noise)
     naming: Naming = field(default_factory=Naming)
     refused: Mapping[str, str] = field(default_factory=dict)
+    half: str = ""
 
 
 def read_reference(directory: Path) -> Reference:
@@ -81,11 +84,14 @@ def referee_file(directory: Path, index: int) -> Path:
 
 
 def compared_sets(setup: TrialSetup, inputs: int, data: str | None) -> list[Arrays]:
-    """Everything that outputs are compared on: so many seeded sets, then the user's data."""
+    """Everything that outputs are compared on.
+
+    So many seeded sets, those of other sizes where some are open, then the user's data.
+    """
     seed = setup.workload.seed
     seeded = [setup.example(seed + index).arrays for index in range(inputs)]
     more = data_sets(data, setup.model.specs(), setup.workload) if data else []
-    return [*seeded, *more]
+    return [*seeded, *setup.inputs_of_other_sizes(), *more]
 
 
 def model_inputs(setup: TrialSetup, one: Arrays) -> Arrays:
@@ -120,7 +126,8 @@ def write_reference(
         changed = changes(load(), before, snapshot(load()))
     for index, outputs in first.items():
         np.savez(outputs_file(out, index), **dict(outputs))  # type: ignore[arg-type]
-    noise = noise_between(list(first.values()), again[::-1], epsilon=_epsilon(setup))
+    epsilon = _epsilon(half_precision(load()) or setup.workload.dtype)
+    noise = noise_between(list(first.values()), again[::-1], epsilon=epsilon)
     size = max(sum(array.size * 8 for array in outputs.values()) for outputs in first.values())
     if size <= _REFEREE_BYTES and took_s <= _REFEREE_MOST_S:
         kept = {index: given[index] for index in first}
@@ -131,6 +138,7 @@ def write_reference(
         noise=replace(noise, causes=changed if noise.where else ()),
         naming=Naming(model=type(load()).__name__, labels=labels),
         refused=refused,
+        half=half_precision(load()),
     )
     write_json(out / _MODEL_FILE, encode(told))
 
@@ -180,10 +188,10 @@ def outputs_of(executable: Executable, given: Sequence[Arrays]) -> list[Arrays]:
     ]
 
 
-def _epsilon(setup: TrialSetup) -> float:
-    import numpy as np
+def _epsilon(dtype: str) -> float:
+    import torch
 
-    return float(np.finfo(setup.workload.dtype).eps)
+    return torch.finfo(getattr(torch, dtype)).eps
 
 
 def _write_referee(

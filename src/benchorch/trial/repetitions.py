@@ -8,13 +8,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.measurement import Paired, ProcessRecord
+from benchorch.domain.result import TrialResult
 from benchorch.domain.verdict import Verdict
 from benchorch.host.reference_workload import disturbance
 from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.pairs import ADJACENT, ALTERNATED, interference_at_look, log_ratios
+from benchorch.stats.sequential_testing import CONVERGED
 from benchorch.trial.stages import (
     Baseline,
     BuiltTrial,
@@ -24,6 +27,9 @@ from benchorch.trial.stages import (
 )
 
 NONE = "none"
+
+CONTROL_PAIRS = 6
+"""A control of fewer says nothing of a difference of one standard deviation."""
 
 
 def best_design(setup: TrialSetup, baseline: Baseline | None, threads: int) -> str:
@@ -40,22 +46,54 @@ def best_design(setup: TrialSetup, baseline: Baseline | None, threads: int) -> s
     return ALTERNATED if possible and requested != ADJACENT else ADJACENT
 
 
+class Turns(Protocol):
+    """Takes the place of the stopping rule where another trial's processes run in between.
+
+    Attributes:
+        cpus: the processors of the next process; empty to choose.
+    """
+
+    cpus: tuple[int, ...]
+
+    def after(self, process: ProcessRecord) -> str | None:
+        """The reason to stop after this process; None, once it is the trial's turn again."""
+        ...
+
+
+def next_side(firsts: Sequence[bool], order: random.Random) -> bool:
+    """Whether the candidate comes first in the next pair.
+
+    Drawn in blocks of two: of the pairs that count, both orders are equally many.
+
+    Args:
+        firsts: whether it came first in each pair so far.
+    """
+    ahead = 2 * sum(firsts) - len(firsts)
+    return ahead < 0 if ahead else order.random() < 0.5
+
+
 class Repetitions:
     """Fresh processes of one trial, one after the other.
 
     Args:
         setup, trial: the candidate's own.
         baseline: its baseline, or None where it is not paired.
-        tolerance_ratio: how much slower than at its best the reference workload may be around a
-            process that counts, or None where none runs; called after the first process, since
-            the answer may take a second.
+        candidates: how many are compared with the same baseline.
+        control: whether `baseline` is the trial itself: its pairs ask for no process beyond
+            `CONTROL_PAIRS`, whatever they show.
+        tolerance_ratio: how much slower than before the trial the reference workload may be
+            around a process that counts, or None where none runs; called after the first process,
+            since the answer may take a second.
         measure: runs one process; raises StageFailed.
         say: called with what happens next.
+        earlier: what an interrupted run measured of the same trial, or None.
+        turns: who decides when the next process runs; None for the trial's own stopping rule.
 
     Attributes:
         records: of each process so far, rejected ones included.
         parity: the verdict of the first one, or None before it.
         pairing: how the trial is paired with its baseline, and why not better, for people.
+        of_baseline: the baseline's own processes, back to back with the trial's, that count.
     """
 
     def __init__(
@@ -64,22 +102,37 @@ class Repetitions:
         trial: BuiltTrial,
         baseline: Baseline | None,
         *,
+        candidates: int = 1,
+        control: bool = False,
         tolerance_ratio: Callable[[], float | None],
         measure: Callable[[MeasureRequest], MeasureReply],
         say: Callable[[str], None],
+        earlier: TrialResult | None = None,
+        turns: Turns | None = None,
     ) -> None:
-        self.records: list[ProcessRecord] = []
-        self.parity: Verdict | None = None
+        self.records: list[ProcessRecord] = list(earlier.processes) if earlier else []
+        self.parity: Verdict | None = earlier.parity if earlier else None
+        self.of_baseline: list[ProcessRecord] = []
         self._setup = setup
         self._trial = trial
         self._baseline = baseline
+        self._candidates = candidates
+        self._control = control
         self._tolerance_ratio = tolerance_ratio
         self._measure = measure
         self._say = say
+        self._turns = turns
         self._design = best_design(setup, baseline, trial.threads)
         self.pairing = "" if baseline is None else self._design
         # What is drawn is kept with each process; no two runs of a plan may draw the same.
         self._order = random.SystemRandom()
+        if earlier and earlier.pairing:
+            self._design, self.pairing = earlier.pairing.partition(":")[0], earlier.pairing
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether processes are compared with the baseline's."""
+        return self._design != NONE
 
     @property
     def valid(self) -> list[ProcessRecord]:
@@ -92,32 +145,53 @@ class Repetitions:
         Raises StageFailed where a process fails before it has measured the candidate.
         """
         while True:
-            self._say("")
-            self.records.append(self._judged(self._next()))
-            reason = self._enough(elapsed_s())
+            self.add()
+            reason = self.enough(elapsed_s())
             if reason:
                 return reason
 
-    def _enough(self, elapsed_s: float) -> str | None:
-        valid = self.valid
-        delta_ratio = self._setup.protocol.delta_ratio
+    def add(self) -> None:
+        """Run one more process; raises StageFailed where it measures nothing of the candidate."""
+        self._say("")
+        self.records.append(self._judged(self._next()))
         if self._design == ALTERNATED and self._setup.protocol.pairing == "auto":
-            side = interference_at_look(valid, delta_ratio)
+            side = interference_at_look(self.valid, self._setup.protocol.delta_ratio)
             if side:
                 self._fall_back(f"interleaving changed the {side}'s own speed")
-        return self._setup.stopping.enough_processes(
+
+    def enough(self, elapsed_s: float) -> str | None:
+        """Why no process is added: by the stopping rule, or by whose turn it is; else None."""
+        if self._turns is not None:
+            return self._turns.after(self.records[-1]) if self.records else None
+        valid = self.valid
+        reason = self._setup.stopping.enough_processes(
             [primary_ns(record) for record in valid],
             elapsed_s,
             self._log_ratios(valid),
-            delta_ratio,
+            self._setup.protocol.delta_ratio,
+            self._candidates,
+        )
+        return None if reason == CONVERGED and self._lacks_control() else reason
+
+    def _lacks_control(self) -> bool:
+        """Whether a control has too few pairs to say anything."""
+        return self._control and self.is_paired and len(self.log_ratios) < CONTROL_PAIRS
+
+    @property
+    def log_ratios(self) -> Sequence[float]:
+        """One for each pair of the current design so far."""
+        return [] if self._design == NONE else self._of_design(self.valid)
+
+    def _of_design(self, valid: Sequence[ProcessRecord]) -> list[float]:
+        return log_ratios(
+            [p for p in valid if p.paired is not None and p.paired.design == self._design]
         )
 
     def _log_ratios(self, valid: Sequence[ProcessRecord]) -> Sequence[float]:
         """Of the current design's pairs; before the first, a single one, which settles nothing."""
-        if self._design == NONE:
+        if self._design == NONE or self._control:
             return ()
-        same = [p for p in valid if p.paired is not None and p.paired.design == self._design]
-        return log_ratios(same) or (0.0,)
+        return self._of_design(valid) or (0.0,)
 
     def _next(self) -> ProcessRecord:
         """The next process, back to back with one of the baseline's if that is the design."""
@@ -137,26 +211,28 @@ class Repetitions:
             theirs_from=other.steady_from or 0,
             candidate_first=candidate_first,
         )
-        return replace(record, paired=paired, disturbance=self._judged(other).disturbance)
+        judged = self._judged(other)
+        if not judged.disturbance:
+            self.of_baseline.append(judged)
+        return replace(record, paired=paired, disturbance=judged.disturbance)
 
     def _candidate_first(self) -> bool:
-        """Drawn in blocks of two: of the pairs that count, both orders are equally many."""
         pairs = [p.paired for p in self.valid if p.paired and p.paired.design == self._design]
-        ahead = sum(1 if pair.candidate_first else -1 for pair in pairs)
-        return ahead < 0 if ahead else self._order.random() < 0.5
+        return next_side([bool(pair.candidate_first) for pair in pairs], self._order)
 
     def _run_candidate(
         self, candidate_first: bool, beside: ProcessRecord | None = None
     ) -> ProcessRecord:
         """A process of the trial itself, interleaved with the baseline if that is the design."""
         interleaved = self._baseline is not None and self._design == ALTERNATED
+        assigned = self._turns.cpus if self._turns else ()
         request = MeasureRequest(
             trial=self._trial,
             verify=self.parity is None,
             baseline=self._baseline if interleaved else None,
             candidate_first=candidate_first,
             seed=self._order.getrandbits(32) if interleaved else 0,
-            cpus=beside.conditions.cpus if beside else (),
+            cpus=beside.conditions.cpus if beside else assigned,
         )
         try:
             reply = self._measure(request)
@@ -193,11 +269,6 @@ class Repetitions:
         left = self._setup.protocol.repeats - (len(self.records) - len(self.valid))
         if tolerance is None or before is None or after is None or left <= 0:
             return record
-        times = [before, after]
-        for other in self.records:
-            times += filter(None, _reference_workload_ns(other))
-        return replace(record, disturbance=disturbance(before, after, min(times), tolerance))
-
-
-def _reference_workload_ns(record: ProcessRecord) -> tuple[float | None, float | None]:
-    return record.conditions.canary_before_ns, record.conditions.canary_after_ns
+        first = (other.conditions.canary_before_ns for other in (*self.records, record))
+        fixed = next(filter(None, first))
+        return replace(record, disturbance=disturbance(before, after, fixed, tolerance))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 from benchorch.domain.result import Failure
@@ -16,6 +16,7 @@ from benchorch.journal.run_directory import trial_directory
 from benchorch.trial.stages import Stage, StageFailed
 
 LOG = "log.txt"
+LEAST_S = 1.0
 _GIB = 1024**3
 
 Request = TypeVar("Request")
@@ -34,6 +35,8 @@ class StageRunner:
         stage: the one that ran last.
         elapsed_s: wall seconds of the last child; 0 where there is none.
         stages_s: wall seconds spent in each stage so far.
+        deadline_s: on the monotonic clock: a measuring process that runs longer is ended; None
+            for no limit but the stage's own.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class StageRunner:
         self.stage = "build"
         self.elapsed_s = 0.0
         self.stages_s: dict[str, float] = {}
+        self.deadline_s: float | None = None
         self._trial = trial
         self._session = session
         self._isolated = isolated
@@ -70,7 +74,7 @@ class StageRunner:
             request,
             stage.reply,
             log=folder / LOG,
-            limits=_limits(self._trial.spec, stage.name, exit_s),
+            limits=self._limits(stage.name, exit_s),
             environment=_child_environment(self._session, self.threads),
             on_message=lambda message: self._on_message(stage.name, message),
             under=under,
@@ -80,6 +84,19 @@ class StageRunner:
         if child.failure is not None:
             raise StageFailed(child.failure, child.partial)
         return cast(Reply, child.reply)  # without a failure there is one
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.deadline_s is not None and time.monotonic() >= self.deadline_s
+
+    def _limits(self, stage: str, exit_s: float) -> Limits:
+        """What a stage's child may use; a measuring one ends with the budget."""
+        limits = _limits(self._trial.spec, stage, exit_s)
+        if stage != "measure" or self.deadline_s is None:
+            return limits
+        left_s = self.deadline_s - time.monotonic()
+        return replace(limits, timeout_s=min(limits.timeout_s, max(LEAST_S, left_s)))
 
     def add_time(self, stage: str, seconds: float) -> None:
         """Account for time spent in a stage."""

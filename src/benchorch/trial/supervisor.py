@@ -1,13 +1,15 @@
 """One trial on the node where it is measured: build once, then fresh processes until enough.
 
 It stays light, for it shares the machine with what it measures: its children do the work.
+`rounds` takes several trials through these steps in turn.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,7 +34,7 @@ from benchorch.trial import stages
 from benchorch.trial.build import find
 from benchorch.trial.execution import execution_of
 from benchorch.trial.profile_stage import profiled
-from benchorch.trial.repetitions import Repetitions
+from benchorch.trial.repetitions import Repetitions, Turns
 from benchorch.trial.stage_runner import LOG, StageRunner
 from benchorch.trial.stages import (
     Baseline,
@@ -44,69 +46,187 @@ from benchorch.trial.stages import (
     StageFailed,
 )
 
-__all__ = ["LOG", "run_trial"]
+__all__ = ["LOG", "OutOfTime", "TimeBudget", "TrialRun", "run_trial"]
+
+
+FIRST_PROCESS_S = 60.0
+"""The first process of a trial may take so long although the budget has ended."""
+
+SPARE_S = 5.0
+"""A further process, begun because it would end in time, may exceed the budget by so much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeBudget:
+    """When no more processes are added.
+
+    Attributes:
+        ends_s: on the monotonic clock.
+        sure: processes that each trial has although the budget has ended.
+        is_strict: whether processes that last longer are ended.
+    """
+
+    ends_s: float
+    sure: int
+    is_strict: bool
+
+
+class OutOfTime(Exception):
+    """The budget ended while a process measured; what was measured before stands."""
 
 
 def run_trial(
-    trial: Trial, *, session: Session, attempt: int, isolated: bool, emit: Emit
+    trial: Trial,
+    *,
+    session: Session,
+    attempt: int,
+    isolated: bool,
+    emit: Emit,
+    turns: Turns | None = None,
 ) -> TrialResult:
-    """The result of a trial; never raises for the trial's own faults."""
-    run = _TrialRun(trial, session, isolated=isolated, emit=emit)
-    failure = run.attempt()
-    return replace(run.result(), attempt=attempt, failure=failure, outcome=_outcome(failure))
+    """The result of a trial; never raises for the trial's own faults.
+
+    Args:
+        turns: who decides when its next process runs; None for its own stopping rule.
+    """
+    run = TrialRun(trial, session, isolated=isolated, emit=emit, turns=turns)
+    with run.using_store():
+        run.start()
+        while run.needs_more():
+            run.repeat()
+        run.end(profile=True)
+    return replace(run.result(), attempt=attempt)
 
 
-class _TrialRun:
-    """One trial on its way; whatever happens, what it found so far is kept."""
+class TrialRun:
+    """One trial on its way; whatever happens, what it found so far is kept.
 
-    def __init__(self, trial: Trial, session: Session, *, isolated: bool, emit: Emit) -> None:
-        self._trial = trial
+    No method raises for the trial's own faults: after one there is a `failure`, and no more is
+    needed.
+
+    Args:
+        earlier: what an interrupted run measured of this trial, or None.
+        budget: when no more processes are added, or None.
+        turns: who decides when its next process runs; None for its own stopping rule.
+
+    Attributes:
+        failure: why the trial has no result, or None.
+        stop_reason: why no process is added; empty while it is being measured.
+    """
+
+    def __init__(
+        self,
+        trial: Trial,
+        session: Session,
+        *,
+        isolated: bool,
+        emit: Emit,
+        earlier: TrialResult | None = None,
+        budget: TimeBudget | None = None,
+        turns: Turns | None = None,
+    ) -> None:
+        self.trial = trial
+        self.failure: Failure | None = None
+        self.stop_reason = ""
         self._session = session
         self._isolated = isolated
         self._emit = emit
+        self._turns = turns
         self._stages = StageRunner(trial, session, isolated=isolated, on_message=self._say)
+        self._budget = budget
         self._store = make(session.store, Store, "store")
-        self._started_at = _now()
+        self._earlier = earlier
+        self._started_at = earlier.started_at if earlier else _now()
         self._packages: Mapping[str, str] = {}
+        self._environment: Mapping[str, Json] = {}
+        self._setup: TrialSetup | None = None
         self._built: Built | None = None
         self._repetitions: Repetitions | None = None
         self._pairing = ""
-        self._stop_reason = ""
         self._stop_alpha = 0.05
+        self._stop_looks: tuple[int, ...] = ()
         self._delta_ratio = Protocol().delta_ratio
-        self._grade = ""
+        self._grade = earlier.grade if earlier else ""
         self._energy: EnergyRecord | None = None
         self._profile: ProfileRecord | None = None
         self._execution: Execution | None = None
+        if earlier:
+            self._stages.stages_s.update(earlier.stages_s)
 
-    def attempt(self) -> Failure | None:
-        """Run all stages; why the trial has no result, or None."""
-        try:
-            with self._store.in_use():
-                self._run()
-        except StageFailed as failed:
-            return failed.failure
-        except (OSError, StoreError) as error:
-            return _failure_here(self._stages.stage, error)
-        return None
+    @property
+    def setup(self) -> TrialSetup:
+        """Its objects, once it has started."""
+        assert self._setup is not None  # only asked for after `start`
+        return self._setup
 
-    def result(self) -> TrialResult:
+    @property
+    def repetitions(self) -> Repetitions:
+        """Its processes, once it is built."""
+        assert self._repetitions is not None  # only asked for after `start`
+        return self._repetitions
+
+    @property
+    def is_judged_in_table(self) -> bool:
+        """Whether it is decided with all candidates of its baseline, and may be open again."""
+        rule = self.setup.stopping.table_terms(self.setup.protocol.delta_ratio)
+        return rule is not None and self.trial.baseline_id is not None
+
+    @contextlib.contextmanager
+    def using_store(self) -> Iterator[None]:
+        """Nothing that this process and its children find in the store is evicted meanwhile."""
+        with contextlib.ExitStack() as stack:
+            with self._failing():
+                stack.enter_context(self._store.in_use())
+            yield
+
+    def start(self) -> None:
+        """Build what is not built."""
+        if self.failure is None:
+            with self._failing():
+                self._start()
+
+    def needs_more(self) -> bool:
+        """Whether its own stopping rule needs a further process; notes the reason if not."""
+        if self.failure is None and not self.stop_reason and self._repetitions is not None:
+            self.stop_reason = self._repetitions.enough(self.measured_s) or ""
+        return self.failure is None and not self.stop_reason and self._repetitions is not None
+
+    def repeat(self) -> None:
+        """Measure in one more process; OutOfTime where the budget ends it."""
+        self._stages.deadline_s = self._process_deadline_s()
+        with self._failing():
+            self.repetitions.add()
+
+    def end(self, *, profile: bool) -> None:
+        """Do what comes after the last process, and what else was requested."""
+        if self.failure is None and self._repetitions is not None:
+            with self._failing():
+                self._end(profile)
+
+    @property
+    def measured_s(self) -> float:
+        """Seconds that its measuring processes took so far."""
+        return self._stages.stages_s.get("measure", 0.0)
+
+    def result(self, *, unfinished: bool = False) -> TrialResult:
         """What was observed so far."""
         repetitions = self._repetitions
         return TrialResult(
-            trial_id=self._trial.trial_id,
-            labels=self._trial.labels,
-            outcome=Outcome.OK,
+            trial_id=self.trial.trial_id,
+            labels=self.trial.labels,
+            outcome=_outcome(self.failure),
+            failure=self.failure,
             build=self._built.record if self._built else None,
             parity=repetitions.parity if repetitions else None,
             processes=tuple(repetitions.records) if repetitions else (),
-            stop_reason=self._stop_reason,
-            environment=_environment(self._session, self._packages),
-            stages_s=self._stages.stages_s,
-            baseline_id=self._trial.baseline_id,
+            stop_reason=self.stop_reason,
+            environment=self._environment_now(unfinished),
+            stages_s=dict(self._stages.stages_s),
+            baseline_id=self.trial.baseline_id,
             started_at=self._started_at,
             ended_at=_now(),
             stop_alpha=self._stop_alpha,
+            stop_looks=self._stop_looks,
             delta_ratio=self._delta_ratio,
             grade=self._grade,
             pairing=self._pairing or (repetitions.pairing if repetitions else ""),
@@ -114,14 +234,47 @@ class _TrialRun:
             energy=self._energy,
             profile=self._profile,
             execution=self._execution,
+            unfinished=unfinished,
         )
 
-    def _run(self) -> None:
-        """Build, measure until enough, and then whatever else was requested."""
-        trial, n_steps = self._trial, self._trial.build_steps
-        setup = _open(trial).first(n_steps)
+    def is_affordable(self) -> bool:
+        """Whether the budget has time for a process as long as the last one."""
+        processes = self.repetitions.valid
+        if self._budget is None or len(processes) < self._budget.sure:
+            return True
+        return time.monotonic() + processes[-1].elapsed_s < self._budget.ends_s
+
+    def _process_deadline_s(self) -> float | None:
+        """When the next process is ended at the latest; None for the limits of its stage."""
+        if self._budget is None or not self._budget.is_strict:
+            return None
+        if len(self.repetitions.valid) >= self._budget.sure:
+            return self._budget.ends_s + SPARE_S
+        return max(self._budget.ends_s, time.monotonic() + FIRST_PROCESS_S)
+
+    def _environment_now(self, unfinished: bool) -> Mapping[str, Json]:
+        """Where it ran; looked up again for the finished result only, as it takes a moment."""
+        if not unfinished or not self._environment:
+            self._environment = _environment(self._session, self._packages)
+        return self._environment
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Turn a failure of the trial into its result."""
+        try:
+            yield
+        except StageFailed as failed:
+            self.failure = failed.failure
+        except (OSError, StoreError) as error:
+            self.failure = _failure_here(self._stages.stage, error)
+
+    def _start(self) -> None:
+        trial, n_steps = self.trial, self.trial.build_steps
+        setup = self._setup = _open(trial).first(n_steps)
         self._packages = package_versions(setup.requires)
         self._delta_ratio = setup.protocol.delta_ratio
+        self._stop_alpha = setup.stopping.alpha("")
+        self._stop_looks = setup.stopping.planned_looks()
         mismatch = setup.hardware.mismatch()
         if mismatch:
             raise StageFailed(Failure(stage="schedule", kind="wrong_node", message=mismatch))
@@ -130,33 +283,37 @@ class _TrialRun:
         self._built = self._build(setup, trial.spec, name)
         if n_steps is not None:
             return
-        built = BuiltTrial(
-            spec=trial.spec,
-            built=self._built,
-            threads=threads,
-            pin=self._isolated and setup.protocol.pin,
-        )
         self._repetitions = Repetitions(
             setup,
-            built,
-            self._baseline(built, name),
+            self._built_trial(threads),
+            self._baseline(self._built_trial(threads), name),
+            candidates=trial.candidates,
+            control=trial.is_control,
             tolerance_ratio=lambda: self._tolerance_ratio(setup.protocol),
             measure=self._measure,
             say=lambda message: self._say("measure", message),
+            earlier=self._earlier,
+            turns=self._turns,
         )
-        self._stop_reason = self._repetitions.run(lambda: self._stages.stages_s["measure"])
-        self._execution = execution_of(setup, self._repetitions.records[-1].facts)
-        self._stop_alpha = setup.stopping.alpha(self._stop_reason)
+
+    def _built_trial(self, threads: int) -> BuiltTrial:
+        assert self._built is not None  # it is built
+        pin = self._isolated and self.setup.protocol.pin
+        return BuiltTrial(spec=self.trial.spec, built=self._built, threads=threads, pin=pin)
+
+    def _end(self, profile: bool) -> None:
+        setup, built = self.setup, self._built_trial(self._stages.threads)
+        self._execution = execution_of(setup, self.repetitions.records[-1].facts)
         if setup.protocol.energy_windows:
             self._energy = self._measure_energy(built)
-        if self._session.profiler:
+        if profile and self._session.profiler:
             self._profile = profiled(
                 built,
                 make(self._session.profiler, Profiler, "profiler"),
                 profiler_node=self._session.profiler,
                 device=type(setup.hardware).device,
                 isolated=self._isolated,
-                folder=trial_directory(self._session.directory, trial.trial_id),
+                folder=trial_directory(self._session.directory, self.trial.trial_id),
                 run=self._stages.run,
             )
 
@@ -169,8 +326,8 @@ class _TrialRun:
             name=name,
             store=self._store,
             session=self._session,
-            inputs=parity_setup(self._trial.spec).inputs,
-            data=parity_setup(self._trial.spec).data,
+            inputs=parity_setup(self.trial.spec).inputs,
+            data=parity_setup(self.trial.spec).data,
             threads=threads,
         )
         self._stages.add_time("build", time.monotonic() - started_s)
@@ -181,16 +338,21 @@ class _TrialRun:
                 name=name,
                 session=self._session,
                 threads=threads,
-                build_steps=self._trial.build_steps,
+                build_steps=self.trial.build_steps,
             ),
         )
 
     def _baseline(self, candidate: BuiltTrial, name: str) -> Baseline | None:
-        """The baseline, built; None where there is none, or where it cannot be built."""
-        conversion = self._trial.baseline_conversion
-        if conversion is None or self._trial.baseline_id is None:
+        """The baseline, built; None where there is none, or where it cannot be built.
+
+        A control's is itself.
+        """
+        if self.trial.is_control:
+            return Baseline(trial_id=self.trial.trial_id, trial=candidate)
+        conversion = self.trial.baseline_conversion
+        if conversion is None or self.trial.baseline_id is None:
             return None
-        spec = {**self._trial.spec, "conversion": conversion}
+        spec = {**self.trial.spec, "conversion": conversion}
         try:
             setup = open_trial(spec)
         except ConfigError as error:
@@ -204,7 +366,7 @@ class _TrialRun:
                 self._pairing = f"none: the baseline was not built ({failed.failure.kind})"
                 return None
         trial = replace(candidate, spec=spec, built=built)
-        return Baseline(trial_id=self._trial.baseline_id, trial=trial)
+        return Baseline(trial_id=self.trial.baseline_id, trial=trial)
 
     def _tolerance_ratio(self, protocol: Protocol) -> float | None:
         """The tolerance for this node's reference workload; grades the node the first time."""
@@ -220,6 +382,9 @@ class _TrialRun:
         try:
             return self._timed(self._stages.run(stages.MEASURE, request))
         except StageFailed as failed:
+            measured = self._repetitions is not None and self._repetitions.valid
+            if measured and failed.failure.kind == "timeout" and self._stages.is_out_of_time:
+                raise OutOfTime from failed
             if isinstance(failed.partial, MeasureReply):
                 failed.partial = self._timed(failed.partial)
             raise
@@ -237,7 +402,7 @@ class _TrialRun:
     def _say(self, stage: str, message: str) -> None:
         if stage == "measure" and self._repetitions is not None:
             message = f"process {len(self._repetitions.records) + 1} {message}".rstrip()
-        self._emit(Event(trial_id=self._trial.trial_id, stage=stage, message=message))
+        self._emit(Event(trial_id=self.trial.trial_id, stage=stage, message=message))
 
 
 def _outcome(failure: Failure | None) -> Outcome:

@@ -15,6 +15,8 @@ from mlflow import MlflowClient  # noqa: TID251 - looks at what was recorded
 
 from support.aws_emulator.traffic import Fault
 from support.machines.rehearsal import Rehearsal, wait
+from support.policies import deployed, evaluator
+from support.policies.requests import requests_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 SWEEP = ("model=mlp", "stopping=quick", "profiler=none", "executor=ec2", "protocol.repeats=0")
@@ -153,7 +155,7 @@ def test_a_machine_that_is_taken_back_costs_an_attempt_and_no_result(stack, tmp_
     kind = "m7a.large"
     running = stack.begin(tmp_path / "log", *ONE_TRIAL, *of_size(kind))
     lost = begun(stack, kind)
-    wait(lambda: "measure process 2" in (tmp_path / "log").read_text(), 240, "nothing measured")
+    wait(lambda: "measure process 1" in (tmp_path / "log").read_text(), 240, "nothing measured")
     stack.hypervisor.reclaim(lost)
     wait(lambda: running.poll() is not None, 400, "the sweep did not end")
     assert running.returncode == 0, (tmp_path / "log").read_text()[-3000:]
@@ -233,6 +235,26 @@ def test_machines_do_what_they_may_and_no_more(stack, role):
     assert must[role] <= called
     making = r"(iam:|ec2:(Create(?!Tags)|Authorize|Import))"
     assert not [name for name in called if re.match(making, name)]
+
+
+@pytest.mark.skipif(evaluator.missing() is not None, reason=f"SKIPPED: {evaluator.missing()}")
+@pytest.mark.parametrize("role", ["head", "worker"])
+def test_aws_would_have_allowed_every_call_that_machines_made(stack, role):
+    found = deployed.role(f"benchorch-{role}")
+    calls = {repr(call): call for caller, call in stack.emulator.traffic.calls if caller == role}
+    asked = [
+        request
+        for call in calls.values()
+        for request in requests_of(call, found.arn, found.policies)
+    ]
+    decisions = evaluator.decide(asked)
+    refused = [
+        f"{request.action} {request.resource}: {decision.why}"
+        for request, decision in zip(asked, decisions, strict=True)
+        if decision.decision != "Allowed"
+    ]
+    assert asked
+    assert not refused
 
 
 def test_destroying_it_leaves_nothing(stack):

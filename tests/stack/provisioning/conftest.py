@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.aws_emulator.server import Emulator
+from support.aws_emulator.server import ACCOUNT, Emulator
 from support.aws_emulator.terraform import missing
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -72,7 +72,12 @@ class Stack:
 
     @property
     def state(self) -> str:
-        return (self.place / "benchorch" / "terraform.tfstate").read_text()
+        import boto3  # noqa: TID251 - looks at what was kept
+
+        kept = boto3.client("s3").get_object(
+            Bucket=f"benchorch-stacks-{ACCOUNT}", Key="benchorch/terraform.tfstate"
+        )
+        return kept["Body"].read().decode()
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +89,7 @@ def stack(
     environment = {
         **terraform,
         **aws.environment(),
-        "BENCHORCH_TF_STATE_DIR": str(place),
+        "BENCHORCH_TF_WORK_DIR": str(place),
         "TF_VAR_endpoint_checks": "false",
     }
     made = Stack(aws, place, environment)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 import json
 import re
 import subprocess
@@ -61,8 +63,9 @@ def test_the_token_is_stored_and_in_no_state(stack):
     assert re.fullmatch("[0-9a-f]{64}", token)
     files = [path for path in stack.place.rglob("*") if path.is_file() and not path.is_symlink()]
     small = [path for path in files if path.stat().st_size < 10_000_000]
-    assert any(path.name == "terraform.tfstate" for path in small)
     assert not [path for path in small if token.encode() in path.read_bytes()]
+    assert "aws_ssm_parameter" in stack.state
+    assert token not in stack.state
 
 
 def test_applying_again_keeps_the_token(stack):
@@ -81,6 +84,12 @@ def test_templates_demand_session_tokens_and_encrypt_disks(stack):
         data = told["LaunchTemplateVersions"][0]["LaunchTemplateData"]
         assert data["MetadataOptions"]["HttpTokens"] == "required"
         assert data["BlockDeviceMappings"][0]["Ebs"]["Encrypted"] is True
+        # A key of one's own would need grants for Auto Scaling and spot; the account's needs none.
+        assert "KmsKeyId" not in data["BlockDeviceMappings"][0]["Ebs"]
+        tagged = {spec["ResourceType"] for spec in data["TagSpecifications"]}
+        assert tagged == {"instance", "volume", "network-interface"}
+        for spec in data["TagSpecifications"]:
+            assert {"Key": "benchorch:stack", "Value": "benchorch"} in spec["Tags"]
         assert data["InstanceInitiatedShutdownBehavior"] == "terminate"
         assert "NetworkInterfaces" not in data
 
@@ -156,6 +165,10 @@ def test_ray_launches_and_ends_workers_with_the_rights_it_is_granted_and_no_more
         assert instance.get("InstanceLifecycle") == market
         # That metadata ask for a token is the template's doing, which moto reads past.
         assert instance["IamInstanceProfile"]["Arn"].endswith("/benchorch-worker")
+        assert {"Key": "benchorch:stack", "Value": "benchorch"} in instance["Tags"]
+        disk = instance["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
+        [volume] = boto3.client("ec2").describe_volumes(VolumeIds=[disk])["Volumes"]
+        assert {"Key": "benchorch:stack", "Value": "benchorch"} in volume["Tags"]
         provider.terminate_node(launched)
     called = {name for name, count in (stack.emulator.traffic.counts - before).items() if count}
     own = {name for name in called if name.startswith(("ec2:", "iam:"))}
@@ -164,8 +177,127 @@ def test_ray_launches_and_ends_workers_with_the_rights_it_is_granted_and_no_more
         for statement in statements(stack.output("policies")["head"])
         for action in as_list(statement["Action"])
     }
-    assert own - {"ec2:DescribeLaunchTemplates"} <= granted
+    assert own - {"ec2:DescribeLaunchTemplates", "ec2:DescribeVolumes"} <= granted
     assert {"ec2:RunInstances", "ec2:TerminateInstances"} <= own
+
+
+def test_spot_and_auto_scaling_may_act_in_an_account_that_never_used_them(stack):
+    iam = boto3.client("iam")
+    for role in ("AWSServiceRoleForAutoScaling", "AWSServiceRoleForEC2Spot"):
+        assert iam.get_role(RoleName=role)["Role"]["RoleName"] == role
+
+
+def test_nodes_find_this_checkouts_wheel_and_its_locks_in_the_bucket(stack):
+    kept = boto3.client("s3").list_objects_v2(Bucket="benchorch-123456789012", Prefix="packages/")
+    names = sorted(each["Key"].rpartition("/")[2] for each in kept["Contents"])
+    assert names.count("lock.txt") == 3
+    assert [name for name in names if name.startswith("benchorch-") and name.endswith(".whl")]
+    template = boto3.client("ec2").describe_launch_template_versions(
+        LaunchTemplateName="benchorch-g5-xlarge"
+    )["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    script = base64.b64decode(template["UserData"]).decode()
+    assert len(script.encode()) < 16384
+    [wheel] = [each["Key"] for each in kept["Contents"] if each["Key"].endswith(".whl")]
+    assert wheel.split("/")[1] in script
+    assert "packages=cuda-x86_64-" in script
+
+
+def test_nothing_that_costs_is_left_when_no_machine_runs(stack):
+    """No gateway, no address of its own, no key, no endpoint but the free one."""
+    ec2 = boto3.client("ec2")
+    assert not ec2.describe_nat_gateways()["NatGateways"]
+    assert not ec2.describe_addresses()["Addresses"]
+    assert {one["VpcEndpointType"] for one in ec2.describe_vpc_endpoints()["VpcEndpoints"]} == {
+        "Gateway"
+    }
+    made = {
+        json.loads(line.split(":", 1)[1].strip().rstrip(","))
+        for line in stack.state.splitlines()
+        if line.strip().startswith('"type": "aws_')
+    }
+    assert "aws_vpc" in made
+    assert not made & {"aws_kms_key", "aws_nat_gateway", "aws_eip", "aws_instance"}
+
+
+def test_the_reaper_looks_every_ten_minutes_and_when_the_budget_is_spent(stack):
+    schedule = boto3.client("scheduler").get_schedule(Name="benchorch-reaper")
+    assert schedule["ScheduleExpression"] == "rate(10 minutes)"
+    assert schedule["State"] == "ENABLED"
+    function = boto3.client("lambda").get_function(FunctionName="benchorch-reaper")
+    settings = function["Configuration"]["Environment"]["Variables"]
+    assert settings["STACK"] == "benchorch"
+    assert settings["TTL_MINUTES"] == "480"
+    topics = boto3.client("sns").list_subscriptions()["Subscriptions"]
+    told = [one for one in topics if one["Endpoint"] == function["Configuration"]["FunctionArn"]]
+    assert [one["TopicArn"].rpartition(":")[2] for one in told] == ["benchorch-spent"]
+
+
+def test_the_reaper_may_end_this_stacks_machines_and_no_other(stack):
+    reaper = {s["Sid"]: s for s in statements(stack.output("policies")["reaper"])}
+    condition = reaper["EndMachinesOfThisStack"]["Condition"]
+    assert condition["StringEquals"] == {"aws:ResourceTag/benchorch:stack": "benchorch"}
+    profiles = condition["ArnEquals"]["ec2:InstanceProfile"]
+    assert sorted(arn.rpartition("/")[2] for arn in profiles) == [
+        "benchorch-head",
+        "benchorch-worker",
+    ]
+
+
+def test_another_machine_sees_the_stack_with_its_region_and_variables(stack, tmp_path):
+    """As another laptop would: no file of the first, another default region."""
+    elsewhere = dataclasses.replace(
+        stack,
+        place=tmp_path,
+        environment={
+            **stack.environment,
+            "BENCHORCH_TF_WORK_DIR": str(tmp_path),
+            "AWS_DEFAULT_REGION": "eu-west-1",
+        },
+    )
+    assert "1 machine in us-east-1" in elsewhere.provision("status").stdout
+    planned = elsewhere.provision("plan")
+    assert planned.returncode == 0, planned.stderr[-2000:]
+    assert "No changes" in planned.stdout
+
+
+def test_a_stack_does_not_move_to_another_region(stack):
+    refused = stack.provision("apply", "--yes", "--var", "region=eu-west-1")
+    assert refused.returncode == 2
+    assert "benchorch is in us-east-1 and does not move to eu-west-1" in refused.stderr
+
+
+def test_destroying_what_is_not_there_changes_nothing_and_says_where_it_looked(stack):
+    before = stack.emulator.traffic.counts.copy()
+    ended = stack.provision("destroy", "--yes", "--name", "nobody")
+    assert ended.returncode == 0, ended.stderr
+    assert "Account 123456789012 has no stack nobody" in ended.stdout
+    assert re.search(r"Nothing has its tag in \d\d regions", ended.stdout)
+    called = stack.emulator.traffic.counts - before
+    assert not [name for name in called if not re.search(r":(Describe|Get|HEAD|GET|List)", name)]
+
+
+def test_a_stack_in_another_region_is_found_and_ended_without_being_told_where(stack):
+    """What `make destroy STACK=euro` used to orphan, saying that nothing was left."""
+    from support.aws_emulator import images
+
+    images.seed("123456789012", "eu-west-1")
+    words = ("--name", "euro")
+    fleet = ("--var", 'fleet={"r6i.large"=1}', "--var", "region=eu-west-1")
+    made = stack.provision("apply", "--yes", *words, *fleet)
+    assert made.returncode == 0, made.stdout[-2000:] + made.stderr[-2000:]
+    assert "1 machine in eu-west-1" in stack.provision("status", *words).stdout
+    ended = stack.provision("destroy", "--yes", *words)
+    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
+    assert "no machine is left" in ended.stdout
+    ec2 = boto3.client("ec2", region_name="eu-west-1")
+    tagged = [{"Name": "tag:benchorch:stack", "Values": ["euro"]}]
+    assert not ec2.describe_vpcs(Filters=tagged)["Vpcs"]
+    states = [
+        one["State"]["Name"]
+        for each in ec2.describe_instances(Filters=tagged)["Reservations"]
+        for one in each["Instances"]
+    ]
+    assert set(states) == {"terminated"}
 
 
 def test_machines_are_terminated_and_results_downloaded_before_the_stack_goes(stack, tmp_path):
@@ -181,6 +313,7 @@ def test_machines_are_terminated_and_results_downloaded_before_the_stack_goes(st
             {
                 "ResourceType": "instance",
                 "Tags": [
+                    {"Key": "benchorch:stack", "Value": "benchorch"},
                     {"Key": "ray-cluster-name", "Value": "benchorch"},
                     {"Key": "ray-node-type", "Value": "worker"},
                 ],
@@ -204,7 +337,8 @@ def test_machines_are_terminated_and_results_downloaded_before_the_stack_goes(st
     assert f"removed 1 object version(s) from {url}" in ended.stdout
     states = ec2.describe_instances(InstanceIds=[worker])["Reservations"][0]["Instances"]
     assert states[0]["State"]["Name"] == "terminated"
-    assert "benchorch-123456789012" not in json.dumps(
-        [bucket["Name"] for bucket in boto3.client("s3").list_buckets()["Buckets"]]
-    )
-    assert json.loads(stack.state)["resources"] == []
+    # Nor the bucket that kept its state, whose last stack it was.
+    assert boto3.client("s3").list_buckets()["Buckets"] == []
+    assert not boto3.client("ssm").describe_parameters(
+        ParameterFilters=[{"Key": "Name", "Option": "BeginsWith", "Values": ["/benchorch/"]}]
+    )["Parameters"]

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-from support.aws_emulator import shim
+from support.aws_emulator import clock, consistency, images, shim
+from support.aws_emulator.account import EmulatedAccount
 from support.aws_emulator.traffic import Call, Fault, Traffic, call_of
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -23,17 +24,26 @@ STRICT = {
 
 
 class Emulator:
-    """AWS at `endpoint`, for this process and others of this machine."""
+    """AWS at `endpoint`, for this process and others of this machine.
+
+    Attributes:
+        ahead_s: how far AWS's clock is ahead of this machine's.
+        seen_after_s: how long EC2's calls do not see a new instance.
+    """
+
+    ahead_s = 0.0
+    seen_after_s = 0.0
 
     def __init__(self, usd_per_hour: Mapping[str, float]) -> None:
         os.environ.update(STRICT)
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-        self.traffic = Traffic()
+        self.traffic, self.account = Traffic(), EmulatedAccount()
         self._usd_per_hour = usd_per_hour
         self._moto = DomainDispatcherApplication(create_backend_app)
         shim.mend()
-        shim.seed(ACCOUNT, REGION)
+        consistency.let_instances_appear_late()
+        images.seed(ACCOUNT, REGION)
         self._server = _server(self._answer, "127.0.0.1", 0)
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
 
@@ -89,10 +99,10 @@ class Emulator:
     ) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         call = call_of(environ, body)
-        fault = self.traffic.admit(call, caller)
+        fault = self.traffic.admit(call, caller) or clock.refusal(call, environ, self.ahead_s)
         if fault:
             return _refuse(call, fault, start)
-        own = shim.answer(call, body, self._usd_per_hour)
+        own = self.account.answer(call, body) or shim.answer(call, body, self._usd_per_hour)
         if own:
             status, kind, content = own
             start(f"{status} OK", [("Content-Type", kind), ("Content-Length", str(len(content)))])
@@ -105,10 +115,16 @@ class Emulator:
     ) -> Iterable[bytes]:
         """Moto's answer; what it cannot do is refused for good, lest clients try for minutes."""
         told: list[Any] = []
-        content = list(self._moto(environ, lambda *parts: told.append(parts) or (lambda _: None)))
-        if told[0][0].startswith(("500", "501")):
+        late_s = 0.0 if call.action == "RunInstances" else self.seen_after_s
+        try:
+            with consistency.seen_after(late_s):
+                answer = self._moto(environ, lambda *parts: told.append(parts) or (lambda _: None))
+                content = list(answer)
+        except Exception:  # moto fails where AWS would refuse, e.g. at a group that is not there
+            told.append(("500",))
+        if told[-1][0].startswith(("500", "501")):
             return _refuse(call, Fault(call.name, code="InvalidAction"), start)
-        start(*told[0])
+        start(*told[-1])
         return content
 
 
@@ -123,7 +139,7 @@ def _server(application: Any, host: str, port: int, **more: Any) -> Any:
 
 
 def _refuse(call: Call, fault: Fault, start: StartResponse) -> list[bytes]:
-    message = f"{call.name} fails here: {fault.code}"
+    message = fault.message or f"{call.name} fails here: {fault.code}"
     if call.service == "s3":
         text = f"<Error><Code>{fault.code}</Code><Message>{message}</Message></Error>"
         kind = "application/xml"

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from support.aws_emulator.images import facts
 from support.aws_emulator.traffic import Call
 
 IMAGE = "ami-03cf127a"  # one of those that moto knows
-IMAGE_PARAMETERS = (
-    "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
-    "/aws/service/canonical/ubuntu/server/24.04/stable/current/arm64/hvm/ebs-gp3/ami-id",
-    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-ubuntu-22.04/latest/ami-id",
-    "/aws/service/neuron/dlami/multi-framework/ubuntu-22.04/latest/image_id",
-)
-
 Answer = tuple[int, str, bytes]
 
 
@@ -61,6 +56,40 @@ def _tags_of_budget(request: Mapping[str, Any], _: Mapping[str, float]) -> Answe
     return _json({"ResourceTags": _budget_tags.get(request["ResourceARN"], [])})
 
 
+_actions: dict[str, dict[str, Any]] = {}
+
+
+def _create_action(request: Mapping[str, Any], _: Mapping[str, float]) -> Answer:
+    made = {name: value for name, value in request.items() if name != "ResourceTags"}
+    made |= {"ActionId": str(uuid.uuid4()), "Status": "STANDBY"}
+    _actions[made["ActionId"]] = made
+    budget = f"arn:aws:budgets::{made['AccountId']}:budget/{made['BudgetName']}"
+    _budget_tags[f"{budget}/action/{made['ActionId']}"] = request.get("ResourceTags", [])
+    told = {name: made[name] for name in ("AccountId", "BudgetName", "ActionId")}
+    return _json(told)
+
+
+def _describe_action(request: Mapping[str, Any], _: Mapping[str, float]) -> Answer:
+    action = _actions.get(request["ActionId"])
+    if action is None:
+        return _no_such("action")
+    told = {name: request[name] for name in ("AccountId", "BudgetName")}
+    return _json({**told, "Action": action})
+
+
+def _delete_action(request: Mapping[str, Any], _: Mapping[str, float]) -> Answer:
+    action = _actions.pop(request["ActionId"], None)
+    if action is None:
+        return _no_such("action")
+    told = {name: request[name] for name in ("AccountId", "BudgetName")}
+    return _json({**told, "Action": action})
+
+
+def _no_such(what: str) -> Answer:
+    told = {"__type": "NotFoundException", "message": f"no such {what}"}
+    return 404, "application/x-amz-json-1.1", json.dumps(told).encode()
+
+
 def _products(request: Mapping[str, Any], usd_per_hour: Mapping[str, float]) -> Answer:
     wanted = {entry["Field"]: entry["Value"] for entry in request.get("Filters", [])}
     usd = usd_per_hour.get(wanted.get("instanceType", ""))
@@ -73,32 +102,13 @@ def _products(request: Mapping[str, Any], usd_per_hour: Mapping[str, float]) -> 
 
 _HANDLERS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, float]], Answer]] = {
     "budgets:DescribeSubscribersForNotification": _subscribers,
+    "budgets:CreateBudgetAction": _create_action,
+    "budgets:DescribeBudgetAction": _describe_action,
+    "budgets:DeleteBudgetAction": _delete_action,
     "budgets:TagResource": _tag_budget,
     "budgets:ListTagsForResource": _tags_of_budget,
     "pricing:GetProducts": _products,
 }
-
-
-def seed(account: str, region: str) -> None:
-    """Public parameters that name images, which moto has only for other systems."""
-    from moto.ssm.models import Parameter, ssm_backends
-
-    backend = ssm_backends[account][region]
-    for name in IMAGE_PARAMETERS:
-        backend._parameters[name].append(
-            Parameter(
-                account_id=account,
-                name=name,
-                value=IMAGE,
-                parameter_type="String",
-                description="",
-                allowed_pattern=None,
-                keyid=None,
-                last_modified_date=0.0,
-                version=1,
-                data_type="aws:ec2:image",
-            )
-        )
 
 
 def mend() -> None:
@@ -106,6 +116,15 @@ def mend() -> None:
     _tls_only_policies_let_loopback_pass()
     _rules_between_groups_keep_their_description()
     _templates_keep_their_own_tags()
+    _service_roles_have_their_names()
+
+
+def _service_roles_have_their_names() -> None:
+    from moto.iam.models import SERVICE_NAME_CONVERSION
+
+    role = facts()["role.spot"].value
+    service = role["service"].partition(".")[0]
+    SERVICE_NAME_CONVERSION[service] = role["name"].removeprefix("AWSServiceRoleFor")
 
 
 def _tls_only_policies_let_loopback_pass() -> None:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import parse_qs
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request: ``ec2``/``RunInstances``, or for S3 the method in place of an action."""
+    """One request: ``ec2``/``RunInstances``, or for S3 the method in place of an action.
+
+    Attributes:
+        fields: of the form, where the request is one.
+        content: of the body, where that is JSON.
+        query: of the address.
+    """
 
     service: str
     action: str
     path: str
     fields: Mapping[str, str]
+    content: Mapping[str, Any] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -39,6 +49,7 @@ class Fault:
     times: int = 10**9
     sleep_s: float = 0.0
     path: str = ""
+    message: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
 
     def concerns(self, call: Call) -> bool:
@@ -51,11 +62,16 @@ class Fault:
 
 
 class Traffic:
-    """Counts calls and deals out faults; shared by the server's threads."""
+    """Counts calls and deals out faults; shared by the server's threads.
+
+    Attributes:
+        calls: those of machines, with the role of each.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.by_caller: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.calls: list[tuple[str, Call]] = []
         self.faults: list[Fault] = []
         self._lock = threading.Lock()
 
@@ -64,6 +80,8 @@ class Traffic:
         with self._lock:
             self.counts[call.name] += 1
             self.by_caller[caller][call.name] += 1
+            if caller:  # a machine, whose role decides what it may call
+                self.calls.append((caller, call))
             fault = next((fault for fault in self.faults if fault.concerns(call)), None)
             if fault:
                 fault.times -= 1
@@ -81,10 +99,15 @@ def call_of(environ: Mapping[str, object], body: bytes) -> Call:
     scope = _SCOPE.search(signature.replace("%2F", "/"))
     service = scope.group(1) if scope else "s3"
     path = str(environ.get("PATH_INFO", ""))
+    query = _flat(str(environ.get("QUERY_STRING", "")))
     target = str(environ.get("HTTP_X_AMZ_TARGET", ""))
     if target:
-        return Call(service, target.rpartition(".")[2], path, {})
+        return Call(service, target.rpartition(".")[2], path, {}, json.loads(body or b"{}"))
     if "x-www-form-urlencoded" in str(environ.get("CONTENT_TYPE", "")):
-        form = {name: values[-1] for name, values in parse_qs(body.decode()).items()}
+        form = _flat(body.decode())
         return Call(service, form.get("Action", ""), path, form)
-    return Call(service, str(environ.get("REQUEST_METHOD", "")), path, {})
+    return Call(service, str(environ.get("REQUEST_METHOD", "")), path, {}, query=query)
+
+
+def _flat(text: str) -> dict[str, str]:
+    return {name: values[-1] for name, values in parse_qs(text, keep_blank_values=True).items()}

@@ -20,8 +20,10 @@ from support.machines.namespaces import CHECKOUT, Switch, listening_inside
 
 LOOK_S = 0.3
 AWS_PORT = 4566
+RAYLET_START_S = 180
 OBJECT_STORE_BYTES = 150_000_000
 PREFIX_LENGTH = 16  # of the stack's network
+_KEYS = json.dumps({"AccessKeyId": "emulated", "SecretAccessKey": "emulated", "Token": "emulated"})
 _GONE = ("shutting-down", "terminated", "stopping", "stopped")
 
 
@@ -181,7 +183,9 @@ class Hypervisor:
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{AWS_PORT}",
             "PYTHONPATH": str(CHECKOUT / "src"),
             "PYTHONDONTWRITEBYTECODE": "1",
+            "BENCHORCH_REHEARSED": "1",
             "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": str(OBJECT_STORE_BYTES),
+            "RAY_raylet_start_wait_time_s": str(RAYLET_START_S),  # simulated nodes share two cores
         }
 
     def _fact(self, found: Any, path: str) -> str | None:
@@ -191,6 +195,9 @@ class Hypervisor:
             "instance-id": found.id,
             "local-ipv4": found.private_ip,
             "instance-type": found.instance_type,
+            "ami-id": found.image_id,
+            "iam/security-credentials/": "role",
+            "iam/security-credentials/role": _KEYS,
             "instance-life-cycle": found.lifecycle or "on-demand",
             "placement/availability-zone": found.availability_zone,
         }

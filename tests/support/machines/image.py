@@ -18,14 +18,21 @@ case $2 in
 esac
 """
 _PYTHON3 = f"""#!/bin/bash
-# Python, whose new environments have what this checkout has and install nothing.
+# Python, whose new environments have what this checkout has, and whose pip installs nothing.
 if [[ "$1 $2" != "-m venv" ]]; then exec {sys.executable} "$@"; fi
 mkdir -p "$3/bin"
-for program in python ray; do
-  printf '#!/bin/sh\\nexec {Path(sys.executable).parent}/%s "$@"\\n' $program > "$3/bin/$program"
-done
-printf '#!/bin/sh\\necho "$*" >> /var/log/installed\\n' > "$3/bin/pip"
+cp /usr/local/lib/rehearsal/python "$3/bin/python"
+printf '#!/bin/sh\\nexec {sys.executable} -m ray.scripts.scripts "$@"\\n' > "$3/bin/ray"
 chmod 755 "$3"/bin/*
+"""
+_PYTHON = f"""#!/bin/bash
+# pip downloads an empty wheel, and notes what it was told; all else is this checkout's Python.
+if [[ "$1 $2" != "-m pip" ]]; then exec {sys.executable} "$@"; fi
+echo "$*" >> /var/log/installed
+while [[ $# -gt 0 ]]; do
+  [[ $1 == -d ]] && echo rehearsed > "$2/rehearsed-1-py3-none-any.whl"
+  shift
+done
 """
 _NOTHING = "#!/bin/sh\nexit 0\n"
 
@@ -38,6 +45,9 @@ def made(place: Path) -> Path:
         program = programs / name
         program.write_text(text)
         program.chmod(0o755)
+    inside = place / "usr" / "local" / "lib" / "rehearsal"
+    inside.mkdir(parents=True)
+    (inside / "python").write_text(_PYTHON)
     for directory in ("var/log", "var/lib/node"):
         (place / directory).mkdir(parents=True)
     return place

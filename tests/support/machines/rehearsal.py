@@ -15,15 +15,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import boto3  # noqa: TID251 - looks at what is left
+
 from support.aws_emulator import terraform
-from support.aws_emulator.server import Emulator
+from support.aws_emulator.server import ACCOUNT, REGION, Emulator
 from support.machines import namespaces
 from support.machines.hypervisor import Hypervisor
 from support.machines.machine import Machine
 
 NAME = "benchorch"
 USD_PER_HOUR = {"r6i.large": 0.126, "c7i.xlarge": 0.1785, "m7i.large": 0.1008}
-APPLY_S, HEAD_S, DESTROY_S = 420, 300, 240
+APPLY_S, HEAD_S, DESTROY_S = 600, 600, 600
 LOOK_S = 0.5
 STEADY = 8  # looks
 
@@ -130,14 +132,39 @@ class Rehearsal:
             check=True,
         ).stdout
 
+    def made(self) -> int:
+        """How many resources Terraform has made."""
+        client = boto3.client("s3", **self._keys())
+        kept = client.get_object(
+            Bucket=f"benchorch-stacks-{ACCOUNT}", Key=f"{NAME}/terraform.tfstate"
+        )
+        return kept["Body"].read().decode().count('"mode": "managed"')
+
     def left(self) -> Mapping[str, int]:
-        """By what it is: how many machines, processes and resources there still are."""
-        state = self.place / "state" / NAME / "terraform.tfstate"
+        """By what it is: how many machines, processes and things in AWS there still are."""
+        client = boto3.client("ec2", **self._keys())
+        tagged = [{"Name": "tag:benchorch:stack", "Values": [NAME]}]
         return {
             "instances": len(self.hypervisor.instances_alive()),
             "machines": len(self.hypervisor.machines),
             "processes": len(self.hypervisor.processes()),
-            "resources": state.read_text().count('"mode": "managed"') if state.exists() else 0,
+            "buckets": len(boto3.client("s3", **self._keys()).list_buckets()["Buckets"]),
+            "networks": len(client.describe_vpcs(Filters=tagged)["Vpcs"]),
+            "parameters": len(
+                boto3.client("ssm", **self._keys()).describe_parameters(
+                    ParameterFilters=[
+                        {"Key": "Name", "Option": "BeginsWith", "Values": [f"/{NAME}/"]}
+                    ]
+                )["Parameters"]
+            ),
+        }
+
+    def _keys(self) -> Mapping[str, str]:
+        return {
+            "endpoint_url": self.emulator.endpoint,
+            "aws_access_key_id": "emulated",
+            "aws_secret_access_key": "emulated",
+            "region_name": REGION,
         }
 
     def environment(self) -> Mapping[str, str]:
@@ -145,7 +172,7 @@ class Rehearsal:
         return {
             **os.environ,
             **self.emulator.environment(),
-            "BENCHORCH_TF_STATE_DIR": str(self.place / "state"),
+            "BENCHORCH_TF_WORK_DIR": str(self.place / "state"),
             "XDG_STATE_HOME": str(self.place / "remembered"),
             "TF_CLI_CONFIG_FILE": "",
             "TF_VAR_endpoint_checks": "false",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,15 @@ from benchorch.conversions.onnx_export import OnnxExport
 from benchorch.conversions.torchscript import TorchScript
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example, TensorSpec
+from benchorch.frameworks.program_outputs import (
+    Outputs,
+    carry_outputs,
+    output_facts,
+    read_outputs,
+)
 from benchorch.frameworks.torch_call import arrays_in
-from benchorch.frameworks.torch_program import CONSTANTS_FILE, load_program
+from benchorch.frameworks.torch_program import load_program
 from benchorch.interfaces.conversion import BuildRequest
-from benchorch.interfaces.runtime import LoadRequest
-from benchorch.runtimes.eager import Eager
 
 
 class Nested(torch.nn.Module):
@@ -79,29 +83,64 @@ def test_an_exported_program_keeps_tensors_and_records_the_rest(
     Export(strict=strict).build(request(module, tmp_path))
     found = load_program(tmp_path).module()(x=torch.from_numpy(X))
     assert_tensors_alone([each.numpy() for each in found], module)
-    assert json.loads((tmp_path / CONSTANTS_FILE).read_text()) == {**CONSTANTS, "rows": 2}
+    found_outputs = read_outputs(tmp_path)
+    assert found_outputs is not None
+    assert found_outputs.tensors == ("logits", "a.0", "a.1.0")
+    assert found_outputs.constants == {**CONSTANTS, "rows": 2}
 
 
 def test_a_size_that_is_open_is_no_constant(module: torch.nn.Module, tmp_path: Path) -> None:
     Export().build(request(module, tmp_path, ("rows",)))
-    assert json.loads((tmp_path / CONSTANTS_FILE).read_text()) == {**CONSTANTS, "rows": None}
+    found = read_outputs(tmp_path)
+    assert found is not None
+    assert found.constants == {**CONSTANTS, "rows": None}
 
 
-def test_what_runs_a_program_reports_its_constants(module: torch.nn.Module, tmp_path: Path) -> None:
-    built = request(module, tmp_path)
-    Export().build(built)
-    executable = Eager().load(
-        LoadRequest(
-            module=built.module,
-            source=tmp_path,
-            sources={Format.EXPORTED_PROGRAM: tmp_path},
-            example=built.example,
-            device="cpu",
-            threads=1,
-            scratch_dir=tmp_path,
-        )
-    )
-    assert executable.facts()["constant_outputs"] == {**CONSTANTS, "rows": 2}
+def test_what_runs_later_reports_names_and_constants(
+    module: torch.nn.Module, tmp_path: Path
+) -> None:
+    first, last = tmp_path / "first", tmp_path / "last"
+    for each in (first, last):
+        each.mkdir()
+    Export().build(request(module, first))
+    carry_outputs(first, last)  # as after each step of a chain
+    assert output_facts({Format.EXPORTED_PROGRAM: first, Format.AOTI_PACKAGE: last}) == {
+        "outputs": ["logits", "a.0", "a.1.0"],
+        "constant_outputs": {**CONSTANTS, "rows": 2},
+        "executed_dtypes": {"float32": 3},  # a product, a sum, a multiplication
+        "casts": 0,
+    }
+    assert output_facts({Format.ONNX: tmp_path}) == {}
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_an_onnx_file_has_the_models_names(
+    exported: bool, module: torch.nn.Module, tmp_path: Path
+) -> None:
+    import onnxruntime
+
+    (tmp_path / "program").mkdir()
+    Export().build(request(module, tmp_path / "program"))
+    asked = request(module, tmp_path)
+    if exported:
+        sources = {Format.EXPORTED_PROGRAM: tmp_path / "program"}
+        asked = replace(asked, sources=sources, source=tmp_path / "program")
+    OnnxExport().build(asked)
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    assert [each.name for each in session.get_outputs()] == ["logits", "a.0", "a.1.0"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (("",), []),
+        (("0", "1.0"), []),
+        (("0.logits", "1"), ["output_0.logits", "output_1"]),
+        (("x", "x", "y"), ["x_out", "x_out_out", "y"]),
+    ],
+)
+def test_outputs_of_a_file_have_unique_names(paths: tuple[str, ...], names: list[str]) -> None:
+    assert Outputs(tensors=paths).file_names(["x"]) == names
 
 
 def test_an_onnx_graph_keeps_the_tensors(module: torch.nn.Module, tmp_path: Path) -> None:

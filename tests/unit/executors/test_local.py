@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import pytest
 
 from benchorch.domain.result import Outcome, TrialResult
@@ -15,13 +18,18 @@ from benchorch.interfaces.executor import Emit, Executor
 def test_only_the_process_executor_asks_for_isolation(executor: Executor, isolated: bool) -> None:
     asked: list[bool] = []
 
-    def work(trial: Trial, *, attempt: int, isolated: bool, emit: Emit) -> TrialResult:
-        asked.append(isolated)
-        return TrialResult(trial_id=trial.trial_id, labels={}, outcome=Outcome.OK)
+    class Work:
+        def in_rounds(
+            self, trials: Sequence[Trial], *, isolated: bool, emit: Emit
+        ) -> Iterator[TrialResult]:
+            asked.append(isolated)
+            for trial in trials:
+                yield TrialResult(trial_id=trial.trial_id, labels={}, outcome=Outcome.OK)
 
     def ignore(event: Event) -> None:
         del event
 
+    work: Any = Work()
     list(executor.run([Trial(trial_id="t", labels={}, spec={})], work, ignore))
     assert asked == [isolated]
 

@@ -155,3 +155,23 @@ def test_making_the_executor_imports_no_ray() -> None:
         "RayExecutor().unreachable('local'); sys.exit('ray' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_a_node_has_installed_is_asked_of_its_lock_and_not_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    path = tmp_path / "cluster.yaml"
+    text = cluster_file("name", {}, simulated_node_types(["g5.xlarge", "r6i.large"], 1), idle_s=60)
+    label = "benchorch/instance-type: g5.xlarge\n"
+    assert label in text
+    indent = text.split(label)[0].rpartition("\n")[2]
+    path.write_text(text.replace(label, f"{label}{indent}benchorch/packages: cuda-x86_64-1\n"))
+    (tmp_path / "locks").mkdir()
+    lock = ("# a lock", "tensorrt==11.0 \\", "    --hash=sha256:0", "torch @ https://a/b.whl \\")
+    text = "\n".join(lock)
+    (tmp_path / "locks" / "cuda-x86_64-1.txt").write_text(text)
+    executor = RayExecutor(address="auto", cluster_file=str(path))
+    assert executor.packages("g5.xlarge") == {"tensorrt", "torch"}
+    assert executor.packages("r6i.large") is None  # nobody says
+    assert RayExecutor().packages("local") is None

@@ -117,6 +117,7 @@ class LaunchingRay:
         self.notice = ""
         self.files: FolderContent | None = None
         self.silent = ""
+        self.failed_starts: dict[str, list[str]] = {}
         self.most_pending = 0
         self.coming = 0
         self._timers: list[tuple[float, Callable[[], None]]] = []
@@ -208,7 +209,7 @@ class LaunchingRay:
         self.gone.add(node)
 
     def launches(self) -> LaunchStatus:
-        return LaunchStatus(stopped=self.silent)
+        return LaunchStatus(stopped=self.silent, failed_starts=self.failed_starts)
 
     # the inbox: waiting lets time pass
 
@@ -325,6 +326,19 @@ def test_an_autoscaler_that_is_broken_ends_the_sweep_at_once() -> None:
     assert "Ray's autoscaler has reported nothing" in failure.message
     assert "monitor.log" in failure.remedy
     assert ray.clock_s < 60
+
+
+def test_a_type_whose_machines_cannot_start_is_given_up_with_what_they_said() -> None:
+    ray = LaunchingRay(dry=list(Market))
+    said = [f"i-{number} failed at packages: no such wheel" for number in range(3)]
+    ray.after(40, lambda: ray.failed_starts.update({KIND: said[:1]}))
+    ray.after(80, lambda: ray.failed_starts.update({KIND: said}))
+    results, _ = sweep(ray, [trial("t")])
+    failure = results["t"].failure
+    assert failure is not None
+    assert f"3 {KIND} booted and could not start" in failure.message
+    assert "i-2 failed at packages: no such wheel" in failure.message
+    assert 80 <= ray.clock_s < 120  # not after wait_s
 
 
 def kill_the_first(ray: LaunchingRay) -> None:

@@ -253,3 +253,12 @@ def test_the_revision_says_whether_files_differ_from_it(tmp_path: Path) -> None:
     assert len(clean) == 40
     write(tmp_path, "file", "two")
     assert git_revision(tmp_path) == f"{clean}-dirty"
+
+
+def test_a_node_names_its_machine_its_image_and_whether_it_is_only_played(monkeypatch):
+    assert not {"instance", "image", "rehearsed"} & describe_host().keys()
+    monkeypatch.setenv("RAY_CLOUD_INSTANCE_ID", "i-1")
+    monkeypatch.setenv("BENCHORCH_IMAGE_ID", "ami-1")
+    monkeypatch.setenv("BENCHORCH_REHEARSED", "1")
+    host = describe_host()
+    assert (host["instance"], host["image"], host["rehearsed"]) == ("i-1", "ami-1", True)

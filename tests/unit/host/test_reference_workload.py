@@ -58,7 +58,7 @@ def test_within_the_tolerance_a_process_counts(before: float, after: float) -> N
 
 def test_a_disturbed_process_is_told_by_how_much_when_and_what_is_allowed() -> None:
     assert disturbance(103.0, 150.0, 100.0, 0.02) == (
-        "The reference workload took longer than at its best: 3.0% before and 50.0% after this "
-        "process; 2.0% is allowed."
+        "The reference workload took longer than before the trial: 3.0% before and 50.0% after "
+        "this process; 2.0% is allowed."
     )
     assert disturbance(100.0, 110.0, 100.0, 0.05).count("%") == 2

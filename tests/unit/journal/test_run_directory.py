@@ -48,6 +48,36 @@ def test_series_of_the_first_schema_are_still_read(tmp_path):
     assert run_directory.read_results(tmp_path) == [a_result()]
 
 
+def going_on(processes):
+    whole = a_result()
+    return dataclasses.replace(whole, processes=whole.processes[:1] * processes, unfinished=True)
+
+
+def test_a_trial_that_goes_on_comes_back_with_all_its_processes(tmp_path):
+    for count in (1, 2, 3):
+        run_directory.append_round(tmp_path, going_on(count))
+    assert run_directory.read_rounds(tmp_path, "t1") == going_on(3)
+    assert run_directory.read_rounds(tmp_path, "other") is None
+
+
+def test_a_torn_round_loses_no_other(tmp_path):
+    for count in (1, 2):
+        run_directory.append_round(tmp_path, going_on(count))
+    path = run_directory.rounds_path(tmp_path, "t1")
+    path.write_bytes(path.read_bytes()[:-20])
+    assert run_directory.read_rounds(tmp_path, "t1") == going_on(1)
+    run_directory.append_round(tmp_path, going_on(2))
+    assert run_directory.read_rounds(tmp_path, "t1") == going_on(2)
+
+
+def test_a_finished_trial_leaves_no_rounds_and_an_interrupted_one_does(tmp_path):
+    run_directory.append_round(tmp_path, going_on(1))
+    run_directory.append_result(tmp_path, going_on(1), {})
+    assert run_directory.read_rounds(tmp_path, "t1") == going_on(1)
+    run_directory.append_result(tmp_path, a_result(), {})
+    assert run_directory.read_rounds(tmp_path, "t1") is None
+
+
 def test_programs_find_the_metrics_in_the_line(tmp_path):
     run_directory.append_result(tmp_path, a_result(), {"metrics": {"latency_ms/p50": 1.0}})
     line = json.loads((tmp_path / run_directory.RESULTS).read_text())

@@ -205,3 +205,33 @@ def test_one_changed_byte_never_surprises_the_reader(position, byte) -> None:
             path.write_bytes(content)
             with contextlib.suppress(ValueError):
                 read_headers(path)
+
+
+OPEN = Workload(symbols={"batch_size": 10, "seq_len": 4}, dynamic=("batch_size", "seq_len"))
+SHAPED = {"ids": {"shape": ["batch_size", "seq_len"], "dtype": "int64"}}
+
+
+@pytest.mark.parametrize(("rows", "length"), [(10, 4), (3, 4), (10, 2), (3, 1)])
+def test_open_sizes_take_so_much_of_what_the_file_holds(file, rows, length):
+    smaller = Workload(
+        symbols={"batch_size": rows, "seq_len": length}, dynamic=("batch_size", "seq_len")
+    )
+    for seed in range(3):
+        found = input_set(node(file, **SHAPED)).batch(smaller, seed)["ids"]
+        assert found.shape == (rows, length)
+        assert (found % 4 == np.arange(length)).all()
+
+
+def test_further_files_may_differ_in_open_sizes_and_are_used_as_they_are(tmp_path):
+    paths = [tmp_path / f"{n}.npz" for n in range(2)]
+    for path, shape in zip(paths, [(2, 3), (10, 4)], strict=True):
+        np.savez(path, ids=np.ones(shape, np.int64))
+    inputs = input_set(node(paths[0], further=[str(paths[1])], **SHAPED))
+    assert inputs.problems(OPEN) == []
+    assert [inputs.batch(OPEN, seed)["ids"].shape for seed in range(3)] == [
+        (2, 3),
+        (10, 4),
+        (2, 3),
+    ]
+    closed = Workload(symbols={"batch_size": 2, "seq_len": 3})
+    assert "holds another 'ids'" in inputs.problems(closed)[0]

@@ -203,3 +203,16 @@ def test_hub_weights_are_identified_only_by_a_commit() -> None:
 
 def test_a_folder_is_identified_by_loading_whatever_revision_is_named(tmp_path: Path) -> None:
     assert bert(pretrained=True, hub_id=str(tmp_path), revision="0" * 40).identity() is None
+
+
+def test_pretrained_weights_keep_the_precision_that_they_were_saved_in(tmp_path: Path) -> None:
+    bert().load(0).bfloat16().model.save_pretrained(tmp_path)
+    module = bert(pretrained=True, hub_id=str(tmp_path), config={}).load(0)
+    assert {p.dtype for p in module.parameters()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_a_checkpoint_decides_the_precision(tmp_path: Path, dtype: torch.dtype) -> None:
+    torch.save(bert().load(1).model.to(dtype).state_dict(), tmp_path / "saved.pt")
+    module = bert(checkpoint=str(tmp_path / "saved.pt")).load(0)
+    assert {p.dtype for p in module.parameters()} == {dtype}

@@ -8,11 +8,46 @@ from pathlib import Path
 import pytest
 
 from benchorch.domain.codec import Json
+from benchorch.errors import RecordError
 from benchorch.recorders import location
 from benchorch.recorders.attachments import below, directly_in, without_secrets
 from benchorch.recorders.mlflow import Mlflow
+from support.recorded_trials import PLAN
 
 SECRET = "postgresql://ann:hunter22@db.example:5432/mlflow?sslmode=require"
+
+
+MANAGED = "arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/team"
+
+
+def test_a_server_that_aws_manages_is_named_by_its_arn_and_needs_its_plugin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(location, "find_spec", lambda name: None)
+    assert "pip install sagemaker-mlflow" in str(location.problem(MANAGED))
+    monkeypatch.setattr(location, "find_spec", lambda name: name)
+    assert location.problem(MANAGED) is None
+    assert location.anchored(MANAGED, Path("/here")) == MANAGED
+    assert location.without_secrets(MANAGED) == MANAGED
+    assert location.secrets(MANAGED) == ()
+
+
+def test_mlflow_asks_the_plugin_of_an_arn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The plug-in announces itself to MLflow for the scheme ``arn``, as this stand-in does."""
+    from mlflow.exceptions import MlflowException  # noqa: TID251 - what a server would answer
+    from mlflow.tracking._tracking_service import utils  # noqa: TID251 - where plug-ins register
+
+    asked = []
+
+    def managed(store_uri: str, artifact_uri: str | None = None) -> object:
+        asked.append(store_uri)
+        raise MlflowException("the plug-in was asked")
+
+    monkeypatch.setattr(location, "find_spec", lambda name: name)
+    monkeypatch.setitem(utils._tracking_store_registry._registry, "arn", managed)
+    with pytest.raises(RecordError):
+        Mlflow(uri=MANAGED).open(PLAN, tmp_path)
+    assert set(asked) == {MANAGED}
 
 
 def test_a_relative_database_belongs_to_the_directory_it_was_named_in() -> None:

@@ -25,7 +25,7 @@ def composer():
     return Composer(config_loader())
 
 
-def planned(composer, *jobs, executor=None, baseline="eager"):
+def planned(composer, *jobs, executor=None, baseline="eager", **control):
     cells = [cell for job in jobs for cell in composer.cells(job)]
     eager = composer.cells([f"conversion={baseline}"])[0].config["conversion"] if baseline else {}
     return plan(
@@ -35,6 +35,7 @@ def planned(composer, *jobs, executor=None, baseline="eager"):
         name="n",
         session={},
         baseline=(baseline, eager) if baseline else None,
+        **control,
     )
 
 
@@ -144,6 +145,27 @@ def test_a_missing_package_is_a_skip_that_says_what_to_install(composer, monkeyp
     assert skip.remedy == "pip install onnxruntime"
 
 
+class NodesWith(Everywhere):
+    """Whose nodes have these packages, whatever this machine has."""
+
+    def __init__(self, *packages: str) -> None:
+        super().__init__()
+        self.installed = packages
+
+    def packages(self, hardware_kind: str) -> tuple[str, ...]:
+        return self.installed
+
+
+def test_what_the_node_has_decides_and_not_what_the_planner_has(composer):
+    words = ["model=mlp", "hardware=g5", "conversion=tensorrt"]
+    gpu = NodesWith("torch", "transformers", "onnx", "onnxscript", "tensorrt")
+    found, _ = planned(composer, words, executor=gpu)
+    assert {trial.labels["conversion"] for trial in found.trials} == {"eager", "tensorrt"}
+    found, _ = planned(composer, words, executor=NodesWith("torch", "onnx", "onnxscript"))
+    assert "tensorrt" not in {trial.labels["conversion"] for trial in found.trials}
+    assert found.skips[0].reason == "needs tensorrt, which is not installed."
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -203,3 +225,32 @@ def test_a_scenario_keeps_its_trials_ids_under_its_former_name(composer):
     now, before = (planned(composer, job)[0].trials for job in (words, [*words, former]))
     assert [trial.trial_id for trial in now] == [trial.trial_id for trial in before]
     assert open_trial(before[0].spec).scenario == open_trial(now[0].spec).scenario
+
+
+def controls(plan):
+    return [trial.labels["conversion"] for trial in plan.trials if trial.is_control]
+
+
+def jobs_of(*names):
+    return [["model=mlp", f"conversion={name}"] for name in names]
+
+
+def test_the_baseline_of_two_others_meets_a_copy_of_itself(composer):
+    found, _ = planned(composer, *jobs_of("eager", "torchscript", "export"))
+    assert controls(found) == ["eager"]
+    assert [trial.candidates for trial in found.trials if trial.baseline_id] == [2, 2]
+
+
+def test_that_of_one_other_does_on_request_only(composer):
+    jobs = jobs_of("eager", "torchscript")
+    assert controls(planned(composer, *jobs)[0]) == []
+    assert controls(planned(composer, *jobs, control=True)[0]) == ["eager"]
+
+
+def test_without_a_control_trials_keep_their_ids(composer):
+    jobs = jobs_of("eager", "torchscript", "export")
+    without, _ = planned(composer, *jobs, control=False)
+    assert controls(without) == []
+    assert [t.trial_id for t in without.trials] == [
+        t.trial_id for t in planned(composer, *jobs)[0].trials
+    ]

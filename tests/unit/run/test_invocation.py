@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -141,3 +142,64 @@ def test_a_batch_adds_the_skips_that_were_not_told_yet() -> None:
     merged = pipeline._merged(plan("a", "b"), plan("b", "c"))
     assert [skip.labels["model"] for skip in merged.skips] == ["a", "b", "c"]
     assert merged.trials == TRIALS
+
+
+def going_on(of: TrialResult, processes: int) -> TrialResult:
+    return replace(of, processes=of.processes[:processes], unfinished=True)
+
+
+def test_what_was_measured_before_a_kill_is_there(tmp_path: Path) -> None:
+    run(tmp_path / "run", (OF_EAGER, going_on(OF_FAST, 1), going_on(OF_FAST, 2)))
+    found = run_directory.read_rounds(tmp_path / "run", FAST.trial_id)
+    assert found is not None
+    assert found.processes == OF_FAST.processes[:2]
+
+
+def test_an_interrupted_trial_has_a_result_that_is_not_final(tmp_path: Path) -> None:
+    invocation = run(tmp_path / "run", (OF_EAGER, going_on(OF_FAST, 4)))
+    assert invocation.close(complete=False) == 1
+    stored = {one.trial_id: one for one in run_directory.read_results(tmp_path / "run")}
+    assert len(stored[FAST.trial_id].processes) == 4
+    assert [pipeline.is_final(stored[one.trial_id]) for one in (EAGER, FAST)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("requested", "allowed", "code"),
+    [
+        (False, False, 0),
+        (True, False, 1),
+        (True, True, 0),
+    ],
+)
+def test_a_requested_conversion_that_cannot_run_changes_the_exit_code(
+    tmp_path: Path, requested: bool, allowed: bool, code: int
+) -> None:
+    invocation = run(tmp_path / "run", (OF_EAGER, OF_FAST))
+    skip = Skip(labels=FAST.labels, reason="because", requested=requested)
+    assert invocation.plan is not None
+    invocation.plan = replace(invocation.plan, trials=(EAGER, FAST), skips=(skip,))
+    invocation.allow_skips = allowed
+    assert invocation.close(complete=True) == code
+
+
+@pytest.mark.parametrize(
+    ("results", "left"),
+    [
+        ((OF_EAGER, OF_FAST, OF_BROKEN), False),
+        ((OF_EAGER, OF_FAST), True),
+    ],
+)
+def test_only_a_run_with_something_left_says_how_to_resume(
+    tmp_path: Path, results: Sequence[TrialResult], left: bool
+) -> None:
+    written = StringIO()
+    invocation = run(tmp_path / "run", results)
+    invocation.report = ConsoleReport(Console(file=written, width=160))
+    invocation.close(complete=True)
+    assert ("resume" in written.getvalue()) is left
+
+
+def test_a_finished_result_takes_the_place_of_what_went_on(tmp_path: Path) -> None:
+    invocation = run(tmp_path / "run", (OF_EAGER, going_on(OF_FAST, 4), OF_FAST, OF_BROKEN))
+    assert not invocation.unfinished
+    assert invocation.results[FAST.trial_id].processes == OF_FAST.processes

@@ -66,3 +66,8 @@ def test_where_no_bucket_is_named_the_next_command_is(
     assert "BENCHORCH_STORE_URL" in problem
     assert "store=local" in problem
     assert planned("executor=ec2", "store.url=s3://mine/x").session["store"]["url"] == "s3://mine/x"  # type: ignore[index, call-overload]
+
+
+def test_a_control_that_makes_no_sense_is_refused_with_the_value_seen() -> None:
+    with pytest.raises(ConfigError, match="control: expected auto, true or false, got 'maybe'"):
+        planned("control=maybe")

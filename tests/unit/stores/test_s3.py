@@ -350,6 +350,18 @@ def test_four_refusals_for_being_busy_are_not_noticed(
     assert whole(bucket.machine("b").find(KEY.digest))
 
 
+def test_a_machine_whose_clock_is_wrong_builds_for_itself_and_names_the_clock(
+    bucket: Bucket, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket.emulator, "ahead_s", 3600.0)
+    artifact, fresh = build(bucket.machine("a"))
+    assert fresh
+    assert whole(artifact)
+    assert "RequestTimeTooSkewed" in caplog.text
+    assert "timedatectl set-ntp true" in caplog.text
+    assert "on this machine only" in caplog.text
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     once = {"mode": "standard", "total_max_attempts": 1}

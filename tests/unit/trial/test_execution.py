@@ -10,7 +10,7 @@ import torch
 
 from benchorch.domain.execution import Execution
 from benchorch.domain.tensors import Example
-from benchorch.frameworks.torch_operators import operator_facts
+from benchorch.frameworks.torch_operators import operator_facts, program_operators
 from benchorch.interfaces.runtime import LoadRequest
 from benchorch.runtimes.eager import Eager
 from benchorch.trial.execution import execution_of
@@ -125,3 +125,46 @@ def test_requested_precision_is_the_fewest_bits_of_the_chain() -> None:
     chain = lab.chain_of("bf16+torchao_int8_weight_only")
     assert execution_of(chain, {}).requested == "int8"
     assert execution_of(replace(chain, steps=chain.steps[:1]), {}).requested == "bfloat16"
+
+
+def test_operators_of_a_program_are_counted_by_what_they_compute() -> None:
+    class Mixed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x).bfloat16().relu().view(-1)
+
+    program = torch.export.export(Mixed(), (torch.ones(2, 4),))
+    found = program_operators(program)
+    assert found == {"executed_dtypes": {"float32": 1, "bfloat16": 1}, "casts": 1}
+
+
+def test_only_products_of_rounded_values_count_as_int8() -> None:
+    import torch.ao.quantization.fx._decomposed  # registers the operators
+
+    rounding = torch.ops.quantized_decomposed
+
+    class Rounded(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            limits = (0.1, 0, -128, 127, torch.int8)
+            x = rounding.quantize_per_tensor(x, *limits)
+            x = rounding.dequantize_per_tensor(x, *limits)
+            return self.second(self.first(x))
+
+    found = program_operators(torch.export.export(Rounded(), (torch.ones(2, 4),)))
+    assert found["quantized_share"] == 0.5
+
+
+def test_a_share_that_nobody_counts_is_said_to_be_unknown_and_why() -> None:
+    chain = lab.chain_of("eager", "Mlp")
+    found = execution_of(chain, {"dtype": "float32", "provider": "somebody"})
+    assert found.executed == "float32"
+    assert found.unknown.startswith("somebody does not report its operators")
+    counted = execution_of(chain, {"dtype": "float32", "executed_dtypes": {"float32": 2}})
+    assert counted.unknown == ""

@@ -174,3 +174,11 @@ def test_a_drift_of_the_machine_is_no_sign_of_interference() -> None:
     # Calls end a third longer than they began; against those before alone it would be 15 %.
     for side in (found.candidate, found.baseline):
         assert change(side) == pytest.approx(1.0, abs=0.02)
+
+
+def test_calls_far_longer_than_the_window_are_made_six_times_and_no_more() -> None:
+    found = run(4000.0, 5000.0, window_s=0.5)
+    for side in (found.candidate, found.baseline):
+        assert side.alone is not None
+        assert len(side.together.durations_ns) - side.start == 2
+        assert len(side.together.durations_ns) + len(side.alone.durations_ns) == 6

@@ -21,9 +21,12 @@ from benchorch.domain.measurement import (
 from benchorch.domain.protocol import Protocol
 from benchorch.domain.result import BuildRecord, Failure, ModelCounts
 from benchorch.domain.verdict import Verdict
+from benchorch.interfaces.stopping import Stopping
+from benchorch.stopping.decide import Decide
 from benchorch.stopping.fixed import Fixed
+from benchorch.stopping.precision import Precision
 from benchorch.trial import repetitions
-from benchorch.trial.repetitions import Repetitions
+from benchorch.trial.repetitions import Repetitions, Turns
 from benchorch.trial.stages import (
     Baseline,
     Built,
@@ -148,11 +151,14 @@ def run(
     baseline: Baseline | None = BASELINE,
     tolerance_ratio: float | None = None,
     runtime: object = None,
+    turns: Turns | None = None,
+    control: bool = False,
+    stopping: Stopping | None = None,
     **protocol: Any,
 ) -> Repetitions:
     setup: Any = SimpleNamespace(
-        protocol=Protocol(**protocol),
-        stopping=Fixed(processes=count),
+        protocol=Protocol(**{"repeats": 3, **protocol}),
+        stopping=stopping or Fixed(processes=count),
         scenario=SingleStream(),
         hardware=Hardware(),
         runtime=runtime or Runtime(),
@@ -161,11 +167,14 @@ def run(
         setup,
         trial_of("onnxruntime"),
         baseline,
+        control=control,
         tolerance_ratio=lambda: tolerance_ratio,
         measure=children,
         say=lambda message: None,
+        turns=turns,
     )
-    assert found.run(lambda: 0.0) == "fixed"
+    usual = "converged" if stopping else "fixed"
+    assert found.run(lambda: 0.0) == ("their turn is over" if turns else usual)
     return found
 
 
@@ -380,7 +389,53 @@ def test_without_a_tolerance_nobody_judges() -> None:
     assert len(found.valid) == 3
 
 
+def test_without_being_asked_to_repeat_every_process_counts() -> None:
+    found = with_canaries([1000, 2000, 3000], count=3, tolerance_ratio=0.02, repeats=0)
+    assert len(found.valid) == 3
+    assert Protocol().repeats == 0
+
+
+def test_a_process_is_judged_by_what_was_known_before_the_trial() -> None:
+    """Not by the fastest one so far, which changes from process to process."""
+    found = with_canaries([1000, 900, 1010, 1000], count=4, tolerance_ratio=0.02)
+    assert len(found.records) == len(found.valid) == 4
+
+
 def test_where_the_canary_is_unknown_the_process_counts() -> None:
     silent = replace(record(), conditions=Conditions())
     found = run(Children(lambda request: reply(silent)), baseline=None, tolerance_ratio=0.02)
     assert len(found.valid) == 6
+
+
+class TwoTurns:
+    """Another trial's processes run in between, on the processors of the first."""
+
+    def __init__(self) -> None:
+        self.cpus: tuple[int, ...] = ()
+        self.heard: list[ProcessRecord] = []
+
+    def after(self, process: ProcessRecord) -> str | None:
+        self.heard.append(process)
+        self.cpus = (3,)
+        return "their turn is over" if len(self.heard) == 2 else None
+
+
+def test_turns_decide_in_place_of_the_stopping_rule_and_where_the_next_process_runs() -> None:
+    children, turns = Children(lambda request: reply(record())), TwoTurns()
+    found = run(children, baseline=None, turns=turns)
+    assert [request.cpus for request in children.requests] == [(), (3,)]
+    assert turns.heard == found.records
+
+
+def test_a_control_meets_itself_and_asks_for_no_further_process() -> None:
+    """Its ratio is 1 whatever it takes: pairs that scatter must not lengthen the baseline."""
+    scatter = itertools.cycle([1.0, 1.4])
+    children = Children(lambda request: reply(record(), alternated(2.0, 2.0 * next(scatter))))
+    found = run(children, control=True, stopping=Precision(looks=(8, 12)))
+    assert designs(found) == ["alternated"] * 8
+
+
+def test_a_control_has_pairs_enough_to_say_something() -> None:
+    children = Children(lambda request: reply(record(), alternated(2.0, 2.0)))
+    assert len(run(children, control=True, stopping=Decide()).records) == repetitions.CONTROL_PAIRS
+    assert len(run(children, baseline=None, stopping=Decide()).records) < repetitions.CONTROL_PAIRS

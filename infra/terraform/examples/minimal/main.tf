@@ -8,5 +8,6 @@ module "benchorch" {
   running            = false
   monthly_budget_usd = 50
   email              = var.email
+  build_dir          = var.build_dir
   ray_token          = var.ray_token
 }

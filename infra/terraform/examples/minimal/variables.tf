@@ -11,3 +11,9 @@ variable "ray_token" {
   sensitive   = true
   ephemeral   = true
 }
+
+variable "build_dir" {
+  description = "Directory with the wheel, the locks of infra/locks and reaper.zip; make provision makes it."
+  type        = string
+  nullable    = false
+}

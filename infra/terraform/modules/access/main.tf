@@ -4,12 +4,10 @@ data "aws_caller_identity" "me" {}
 
 data "aws_partition" "here" {}
 
-data "aws_region" "here" {}
-
 locals {
   account   = data.aws_caller_identity.me.account_id
   partition = data.aws_partition.here.partition
-  region    = data.aws_region.here.name
+  region    = var.region
   ec2       = "arn:${local.partition}:ec2:${local.region}:${local.account}"
   parameter = "arn:${local.partition}:ssm:${local.region}:${local.account}:parameter"
 }
@@ -30,7 +28,19 @@ data "aws_iam_policy_document" "node" {
   statement {
     sid       = "KeepArtifactsAndResults"
     actions   = ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"]
-    resources = [for prefix in ["store", "results", "artifacts", "wheels"] : "${var.bucket_arn}/${prefix}/*"]
+    resources = [for prefix in ["store", "results"] : "${var.bucket_arn}/${prefix}/*"]
+  }
+
+  statement {
+    sid       = "InstallPackages"
+    actions   = ["s3:GetObject"]
+    resources = ["${var.bucket_arn}/packages/*"]
+  }
+
+  statement {
+    sid       = "SayHowTheStartWent"
+    actions   = ["s3:PutObject"]
+    resources = ["${var.bucket_arn}/starts/*"]
   }
 
   statement {
@@ -47,7 +57,7 @@ data "aws_iam_policy_document" "node" {
     condition {
       test     = "StringLike"
       variable = "s3:prefix"
-      values   = ["store/*", "results/*", "artifacts/*", "wheels/*"]
+      values   = ["store/*", "results/*", "packages/*"]
     }
   }
 
@@ -59,12 +69,6 @@ data "aws_iam_policy_document" "node" {
   }
 
   statement {
-    sid       = "ReadAndWriteWhatTheKeyEncrypts"
-    actions   = ["kms:Decrypt", "kms:GenerateDataKey"]
-    resources = [var.key_arn]
-  }
-
-  statement {
     sid       = "KnowTheTokenAndTheHead"
     actions   = ["ssm:GetParameter"]
     resources = ["${local.parameter}${var.token_parameter}", "${local.parameter}${var.address_parameter}"]
@@ -72,6 +76,37 @@ data "aws_iam_policy_document" "node" {
 }
 
 data "aws_iam_policy_document" "head" {
+  # Workers may not: what one of them was made to write, all would run.
+  statement {
+    sid       = "MakePackages"
+    actions   = ["s3:PutObject"]
+    resources = ["${var.bucket_arn}/packages/*"]
+  }
+
+  statement {
+    sid       = "KnowTheClusterFileAndHowStartsWent"
+    actions   = ["s3:GetObject"]
+    resources = ["${var.bucket_arn}/config/*", "${var.bucket_arn}/starts/*"]
+  }
+
+  statement {
+    sid       = "LookForStarts"
+    actions   = ["s3:ListBucket"]
+    resources = [var.bucket_arn]
+
+    condition {
+      test     = "StringLike"
+      variable = "s3:prefix"
+      values   = ["starts/*"]
+    }
+  }
+
+  statement {
+    sid       = "LeaveNoHeadBehind"
+    actions   = ["autoscaling:SetDesiredCapacity"]
+    resources = ["arn:${local.partition}:autoscaling:${var.region}:${local.account}:autoScalingGroup:*:autoScalingGroupName/${var.head_group}"]
+  }
+
   statement {
     sid       = "AnnounceItsAddress"
     actions   = ["ssm:PutParameter"]
@@ -117,6 +152,12 @@ data "aws_iam_policy_document" "head" {
       variable = "aws:RequestTag/ray-cluster-name"
       values   = [var.name]
     }
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:RequestTag/benchorch:stack"
+      values   = [var.name]
+    }
   }
 
   statement {
@@ -128,6 +169,7 @@ data "aws_iam_policy_document" "head" {
         "${local.ec2}:launch-template/*",
         "${local.ec2}:network-interface/*",
         "${local.ec2}:security-group/*",
+        "${local.ec2}:spot-instances-request/*",
         "${local.ec2}:volume/*",
         "arn:${local.partition}:ec2:${local.region}::image/*",
       ],
@@ -137,7 +179,7 @@ data "aws_iam_policy_document" "head" {
   statement {
     sid       = "MarkWhatIsLaunched"
     actions   = ["ec2:CreateTags"]
-    resources = ["${local.ec2}:instance/*", "${local.ec2}:volume/*"]
+    resources = ["${local.ec2}:instance/*", "${local.ec2}:volume/*", "${local.ec2}:network-interface/*"]
 
     condition {
       test     = "StringEquals"
@@ -168,19 +210,6 @@ data "aws_iam_policy_document" "head" {
       test     = "StringEquals"
       variable = "iam:PassedToService"
       values   = ["ec2.amazonaws.com"]
-    }
-  }
-
-  # Spot machines are marked by the head, so their volumes' keys must be usable by EC2 for it.
-  statement {
-    sid       = "EncryptDisks"
-    actions   = ["kms:CreateGrant", "kms:DescribeKey", "kms:ReEncryptFrom", "kms:ReEncryptTo", "kms:GenerateDataKeyWithoutPlaintext"]
-    resources = [var.key_arn]
-
-    condition {
-      test     = "StringEquals"
-      variable = "kms:ViaService"
-      values   = ["ec2.${local.region}.amazonaws.com"]
     }
   }
 }

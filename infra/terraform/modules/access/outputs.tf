@@ -13,6 +13,16 @@ output "worker_profile_arn" {
   value       = aws_iam_instance_profile.worker.arn
 }
 
+output "head_role_name" {
+  description = "Role of the head."
+  value       = aws_iam_role.head.name
+}
+
+output "profile_arns" {
+  description = "Instance profiles of the stack's machines."
+  value       = [aws_iam_instance_profile.head.arn, aws_iam_instance_profile.worker.arn]
+}
+
 output "policies" {
   description = "What each role is granted, as JSON: for tests of least privilege."
   value = {

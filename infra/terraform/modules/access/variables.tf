@@ -10,8 +10,14 @@ variable "bucket_arn" {
   nullable    = false
 }
 
-variable "key_arn" {
-  description = "KMS key of bucket, disks and token."
+variable "region" {
+  description = "AWS region."
+  type        = string
+  nullable    = false
+}
+
+variable "head_group" {
+  description = "Name of the group that holds the head."
   type        = string
   nullable    = false
 }

@@ -1,8 +1,11 @@
 # Ray: one head, which launches and ends workers by the cluster file made here.
 
-data "aws_region" "here" {}
-
 locals {
+  # Said outright: a provider's default tags reach no machine, and a template's may be overruled.
+  tags = [for kind in ["instance", "volume", "network-interface"] : {
+    ResourceType = kind
+    Tags         = [{ Key = "benchorch:stack", Value = var.name }]
+  }]
   spot = { MarketType = "spot", SpotOptions = { InstanceInterruptionBehavior = "terminate" } }
 
   # One Ray type for each instance type and market: Ray alone never falls back from one to another.
@@ -23,15 +26,17 @@ locals {
       labels = {
         "benchorch/instance-type" = worker.type
         "benchorch/arch"          = worker.architecture
+        "benchorch/packages"      = worker.packages
         "ray.io/market-type"      = replace(worker.market, "_", "-")
       }
       node_config = merge(
         {
           InstanceType       = worker.type
-          LaunchTemplate     = { LaunchTemplateId = worker.template_id, Version = "$Latest" }
+          LaunchTemplate     = { LaunchTemplateId = worker.template_id, Version = tostring(worker.template_version) }
           IamInstanceProfile = { Arn = var.worker_profile_arn }
           SecurityGroupIds   = [var.security_group_id]
-          SubnetIds          = var.subnet_ids
+          SubnetIds          = worker.subnet_ids
+          TagSpecifications  = local.tags
         },
         worker.market == "spot" ? { InstanceMarketOptions = local.spot } : {},
       )
@@ -39,12 +44,14 @@ locals {
   }
 
   cluster_file = {
-    cluster_name         = var.name
+    cluster_name = var.name
+    # Of a kind are launched at once as many as run, or one: with a large fleet that would take long.
+    upscaling_speed      = 10
     max_workers          = sum([for facts in var.fleet : facts.max_workers])
     idle_timeout_minutes = var.idle_minutes
     provider = {
       type                  = "aws"
-      region                = data.aws_region.here.name
+      region                = var.region
       cache_stopped_nodes   = false # a stopped machine's disk still costs
       use_internal_ips      = true
       disable_node_updaters = true # start scripts start Ray; nobody comes by SSH
@@ -60,7 +67,7 @@ locals {
           InstanceType       = var.head_type
           IamInstanceProfile = { Name = var.head_profile_name }
           SecurityGroupIds   = [var.security_group_id]
-          SubnetIds          = var.subnet_ids
+          SubnetIds          = var.head_subnet_ids
         }
       }
     })
@@ -74,6 +81,13 @@ locals {
   }
 }
 
+# Under the wheel's digest: a running head sees a type that was added, and never another's packages.
+resource "aws_s3_object" "cluster_file" {
+  bucket  = var.bucket
+  key     = var.cluster_key
+  content = yamlencode(local.cluster_file)
+}
+
 resource "aws_launch_template" "head" {
   name          = "${var.name}-head"
   description   = "benchorch's head"
@@ -83,7 +97,7 @@ resource "aws_launch_template" "head" {
   instance_initiated_shutdown_behavior = "terminate"
   update_default_version               = true
   vpc_security_group_ids               = [var.security_group_id]
-  user_data                            = base64encode(replace(var.start_script, "{cluster_file}", base64gzip(yamlencode(local.cluster_file))))
+  user_data                            = base64encode(var.start_script)
 
   iam_instance_profile {
     name = var.head_profile_name
@@ -97,13 +111,14 @@ resource "aws_launch_template" "head" {
   }
 
   block_device_mappings {
-    device_name = "/dev/sda1"
+    device_name = var.head_disk.name
 
+    # Encrypted by the account's own key for disks, which Auto Scaling may use as it is.
     ebs {
-      volume_size           = 50
+      volume_size           = var.head_disk.gib
       volume_type           = "gp3"
+      throughput            = 250 # it packs and unpacks the packages of every kind of node
       encrypted             = true
-      kms_key_id            = var.key_arn
       delete_on_termination = true
     }
   }
@@ -111,15 +126,37 @@ resource "aws_launch_template" "head" {
   monitoring {
     enabled = true
   }
+
+  dynamic "tag_specifications" {
+    for_each = toset(["instance", "volume", "network-interface"])
+
+    content {
+      resource_type = tag_specifications.value
+      tags          = { "benchorch:stack" = var.name }
+    }
+  }
+
+  lifecycle {
+    precondition {
+      condition     = length(var.head_subnet_ids) > 0
+      error_message = "${var.head_type}, the head's type, is offered in no zone of this region: set head_type."
+    }
+
+    precondition {
+      condition     = length(base64encode(var.start_script)) <= 16384 * 4 / 3
+      error_message = "The head's start script is longer than the 16 KiB that EC2 takes."
+    }
+  }
 }
 
-# A group of at most one: AWS replaces a head that dies, and the journal says where to go on.
+# A group of at most one: AWS replaces a head that dies, and the journal says where to go on. Its time
+# being up, a head empties the group before it goes; so does the reaper.
 resource "aws_autoscaling_group" "head" {
   name                      = "${var.name}-head"
   min_size                  = 0
   max_size                  = 1
   desired_capacity          = var.running ? 1 : 0
-  vpc_zone_identifier       = var.subnet_ids
+  vpc_zone_identifier       = var.head_subnet_ids
   health_check_grace_period = 300
   wait_for_capacity_timeout = "0"
 
@@ -135,6 +172,7 @@ resource "aws_autoscaling_group" "head" {
       ray-node-type      = "head"
       ray-user-node-type = "head"
       ray-node-name      = "ray-${var.name}-head"
+      "benchorch:stack"  = var.name
     }
 
     content {
@@ -143,6 +181,8 @@ resource "aws_autoscaling_group" "head" {
       propagate_at_launch = true
     }
   }
+
+  depends_on = [aws_s3_object.cluster_file] # a head that starts finds it
 }
 
 resource "aws_autoscaling_schedule" "night" {

@@ -7,3 +7,8 @@ output "head_group_name" {
   description = "The group that holds the head."
   value       = aws_autoscaling_group.head.name
 }
+
+output "head_group_arn" {
+  description = "The same, as policies name it."
+  value       = aws_autoscaling_group.head.arn
+}

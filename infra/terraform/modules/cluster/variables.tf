@@ -34,26 +34,47 @@ variable "security_group_id" {
   nullable    = false
 }
 
-variable "subnet_ids" {
-  description = "Private subnets."
+variable "head_subnet_ids" {
+  description = "Subnets of the zones that have the head's type."
   type        = list(string)
   nullable    = false
 }
 
-variable "key_arn" {
-  description = "KMS key of the head's disk."
+variable "head_disk" {
+  description = "Name and size of the head's disk."
+  type        = object({ name = string, gib = number })
+  nullable    = false
+}
+
+variable "bucket" {
+  description = "The stack's bucket."
+  type        = string
+  nullable    = false
+}
+
+variable "cluster_key" {
+  description = "Where in it Ray's cluster file is kept."
+  type        = string
+  nullable    = false
+}
+
+variable "region" {
+  description = "AWS region."
   type        = string
   nullable    = false
 }
 
 variable "fleet" {
-  description = "By instance type: how many workers at most, their template, virtual CPUs, GPUs, architecture."
+  description = "By instance type: how many workers at most, their template, subnets, virtual CPUs, GPUs, architecture, packages."
   type = map(object({
-    max_workers  = number
-    template_id  = string
-    vcpus        = number
-    accelerators = number
-    architecture = string
+    max_workers      = number
+    template_id      = string
+    template_version = number
+    subnet_ids       = list(string)
+    vcpus            = number
+    accelerators     = number
+    architecture     = string
+    packages         = string
   }))
   nullable = false
 }
@@ -71,7 +92,7 @@ variable "idle_minutes" {
 }
 
 variable "start_script" {
-  description = "Start script of the head; {cluster_file} in it stands for Ray's cluster file, gzipped and in base64."
+  description = "Start script of the head."
   type        = string
   nullable    = false
 }

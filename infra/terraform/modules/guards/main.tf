@@ -1,8 +1,18 @@
-# Who tells when money is spent for nothing: a budget, alarms, and notices of reclaimed machines.
+# Who tells, and what happens, when money is spent: a budget that takes the head's right to launch and
+# has everything ended, and alarms.
 
+data "aws_caller_identity" "me" {}
+
+data "aws_partition" "here" {}
+
+# Alarms hold no secret, and an encrypted topic would need a key of its own, a dollar a month.
 resource "aws_sns_topic" "alarms" {
-  name              = "${var.name}-alarms"
-  kms_master_key_id = var.key_arn
+  name = "${var.name}-alarms"
+}
+
+# Whatever is published here ends every machine of the stack.
+resource "aws_sns_topic" "spent" {
+  name = "${var.name}-spent"
 }
 
 resource "aws_sns_topic_subscription" "email" {
@@ -14,21 +24,31 @@ resource "aws_sns_topic_subscription" "email" {
 }
 
 data "aws_iam_policy_document" "topic" {
+  for_each = { alarms = aws_sns_topic.alarms.arn, spent = aws_sns_topic.spent.arn }
+
   statement {
-    sid       = "AlarmsMayPublish"
+    sid       = "OwnServicesMayPublish"
     actions   = ["sns:Publish"]
-    resources = [aws_sns_topic.alarms.arn]
+    resources = [each.value]
 
     principals {
       type        = "Service"
-      identifiers = ["budgets.amazonaws.com", "cloudwatch.amazonaws.com"]
+      identifiers = each.key == "spent" ? ["budgets.amazonaws.com"] : ["budgets.amazonaws.com", "cloudwatch.amazonaws.com"]
+    }
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:SourceAccount"
+      values   = [data.aws_caller_identity.me.account_id]
     }
   }
 }
 
-resource "aws_sns_topic_policy" "alarms" {
-  arn    = aws_sns_topic.alarms.arn
-  policy = data.aws_iam_policy_document.topic.json
+resource "aws_sns_topic_policy" "each" {
+  for_each = { alarms = aws_sns_topic.alarms.arn, spent = aws_sns_topic.spent.arn }
+
+  arn    = each.value
+  policy = data.aws_iam_policy_document.topic[each.key].json
 }
 
 resource "aws_budgets_budget" "monthly" {
@@ -40,20 +60,109 @@ resource "aws_budgets_budget" "monthly" {
 
   cost_filter {
     name   = "TagKeyValue"
-    values = ["user:benchorch:stack$${var.name}"]
+    values = ["user:benchorch:stack${"$"}${var.name}"]
   }
 
+  # Budgets mail to an address without asking it first.
   dynamic "notification" {
     for_each = { half = 50, most = 80, all = 100 }
 
     content {
-      comparison_operator       = "GREATER_THAN"
-      threshold                 = notification.value
-      threshold_type            = "PERCENTAGE"
-      notification_type         = "ACTUAL"
-      subscriber_sns_topic_arns = [aws_sns_topic.alarms.arn]
+      comparison_operator        = "GREATER_THAN"
+      threshold                  = notification.value
+      threshold_type             = "PERCENTAGE"
+      notification_type          = "ACTUAL"
+      subscriber_sns_topic_arns  = [notification.value == 100 ? aws_sns_topic.spent.arn : aws_sns_topic.alarms.arn]
+      subscriber_email_addresses = var.email == null ? [] : [var.email]
     }
   }
+
+  depends_on = [aws_sns_topic_policy.each] # a budget asks whether it may publish
+}
+
+# At the budget's end AWS itself takes from the head the right to launch anything.
+data "aws_iam_policy_document" "no_more" {
+  statement {
+    sid       = "NothingIsLaunchedAnyMore"
+    effect    = "Deny"
+    actions   = ["ec2:RunInstances"]
+    resources = ["*"]
+  }
+}
+
+resource "aws_iam_policy" "no_more" {
+  name        = "${var.name}-no-more"
+  description = "Attached to the head by the budget once it is spent"
+  policy      = data.aws_iam_policy_document.no_more.json
+}
+
+data "aws_iam_policy_document" "budgets" {
+  statement {
+    actions = ["sts:AssumeRole"]
+
+    principals {
+      type        = "Service"
+      identifiers = ["budgets.amazonaws.com"]
+    }
+
+    condition {
+      test     = "StringEquals"
+      variable = "aws:SourceAccount"
+      values   = [data.aws_caller_identity.me.account_id]
+    }
+  }
+}
+
+data "aws_iam_policy_document" "attach" {
+  statement {
+    sid       = "AttachThatPolicyToTheHead"
+    actions   = ["iam:AttachRolePolicy", "iam:DetachRolePolicy"]
+    resources = ["arn:${data.aws_partition.here.partition}:iam::${data.aws_caller_identity.me.account_id}:role/${var.head_role_name}"]
+
+    condition {
+      test     = "ArnEquals"
+      variable = "iam:PolicyARN"
+      values   = [aws_iam_policy.no_more.arn]
+    }
+  }
+}
+
+resource "aws_iam_role" "budgets" {
+  name               = "${var.name}-budgets"
+  assume_role_policy = data.aws_iam_policy_document.budgets.json
+}
+
+resource "aws_iam_role_policy" "budgets" {
+  name   = "attach"
+  role   = aws_iam_role.budgets.name
+  policy = data.aws_iam_policy_document.attach.json
+}
+
+resource "aws_budgets_budget_action" "no_more" {
+  budget_name        = aws_budgets_budget.monthly.name
+  action_type        = "APPLY_IAM_POLICY"
+  approval_model     = "AUTOMATIC"
+  notification_type  = "ACTUAL"
+  execution_role_arn = aws_iam_role.budgets.arn
+
+  action_threshold {
+    action_threshold_type  = "PERCENTAGE"
+    action_threshold_value = 100
+  }
+
+  definition {
+    iam_action_definition {
+      policy_arn = aws_iam_policy.no_more.arn
+      roles      = [var.head_role_name]
+    }
+  }
+
+  subscriber {
+    address           = aws_sns_topic.alarms.arn
+    subscription_type = "SNS"
+  }
+
+  depends_on = [aws_iam_role_policy.budgets]
 }
 
 # A head that does nothing for an hour is a head that somebody forgot.
@@ -70,49 +179,4 @@ resource "aws_cloudwatch_metric_alarm" "idle_head" {
   treat_missing_data  = "notBreaching"
   dimensions          = { AutoScalingGroupName = var.head_group_name }
   alarm_actions       = [aws_sns_topic.alarms.arn]
-}
-
-resource "aws_cloudwatch_event_rule" "reclaimed" {
-  name        = "${var.name}-reclaimed"
-  description = "EC2 takes a spot machine back"
-
-  event_pattern = jsonencode({
-    source      = ["aws.ec2"]
-    detail-type = ["EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"]
-  })
-}
-
-resource "aws_sqs_queue" "reclaimed" {
-  name                      = "${var.name}-reclaimed"
-  kms_master_key_id         = var.key_arn
-  message_retention_seconds = 3600
-}
-
-resource "aws_cloudwatch_event_target" "reclaimed" {
-  rule = aws_cloudwatch_event_rule.reclaimed.name
-  arn  = aws_sqs_queue.reclaimed.arn
-}
-
-data "aws_iam_policy_document" "queue" {
-  statement {
-    sid       = "NoticesMayArrive"
-    actions   = ["sqs:SendMessage"]
-    resources = [aws_sqs_queue.reclaimed.arn]
-
-    principals {
-      type        = "Service"
-      identifiers = ["events.amazonaws.com"]
-    }
-
-    condition {
-      test     = "ArnEquals"
-      variable = "aws:SourceArn"
-      values   = [aws_cloudwatch_event_rule.reclaimed.arn]
-    }
-  }
-}
-
-resource "aws_sqs_queue_policy" "reclaimed" {
-  queue_url = aws_sqs_queue.reclaimed.id
-  policy    = data.aws_iam_policy_document.queue.json
 }

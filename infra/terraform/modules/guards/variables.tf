@@ -16,7 +16,7 @@ variable "email" {
 }
 
 variable "monthly_budget_usd" {
-  description = "Dollars a month beyond which somebody is told."
+  description = "Dollars a month at which everything is ended."
   type        = number
   nullable    = false
 
@@ -26,8 +26,8 @@ variable "monthly_budget_usd" {
   }
 }
 
-variable "key_arn" {
-  description = "KMS key of the topic and the queue."
+variable "head_role_name" {
+  description = "Role from which the right to launch is taken when the budget is spent."
   type        = string
   nullable    = false
 }

@@ -1,6 +1,19 @@
-# Where the machines live: private subnets whose only way out is a NAT gateway, no way in.
+# Where the machines live: a public subnet in every zone, and no way in but from each other.
 
-data "aws_region" "here" {}
+data "aws_availability_zones" "here" {
+  state = "available"
+
+  filter {
+    name   = "opt-in-status"
+    values = ["opt-in-not-required"] # no Local Zones
+  }
+}
+
+locals {
+  # A zone's part of the network follows from its letter alone: whatever else changes, none moves.
+  letters = split("", "abcdefghijklmnop")
+  zones   = { for zone in data.aws_availability_zones.here.names : zone => index(local.letters, substr(zone, -1, 1)) }
+}
 
 resource "aws_vpc" "this" {
   cidr_block           = var.cidr_block
@@ -23,43 +36,21 @@ resource "aws_internet_gateway" "this" {
   tags = { Name = var.name }
 }
 
-resource "aws_subnet" "private" {
-  for_each = { for index, zone in var.zones : zone => index }
+# Public addresses cost half a cent an hour while a machine runs; a NAT gateway costs 33 dollars a
+# month while none does, and lets in exactly as much: nothing.
+resource "aws_subnet" "nodes" {
+  for_each = local.zones
 
-  map_public_ip_on_launch = false
+  map_public_ip_on_launch = true
 
   vpc_id            = aws_vpc.this.id
   availability_zone = each.key
   cidr_block        = cidrsubnet(var.cidr_block, 4, each.value)
 
-  tags = { Name = "${var.name}-private-${each.key}" }
+  tags = { Name = "${var.name}-${each.key}" }
 }
 
-# Of the gateway alone: no machine gets a public address.
-resource "aws_subnet" "public" {
-  vpc_id            = aws_vpc.this.id
-  availability_zone = var.zones[0]
-  cidr_block        = cidrsubnet(var.cidr_block, 4, 15)
-
-  tags = { Name = "${var.name}-public" }
-}
-
-resource "aws_eip" "nat" {
-  domain = "vpc"
-
-  tags = { Name = "${var.name}-nat" }
-}
-
-resource "aws_nat_gateway" "this" {
-  allocation_id = aws_eip.nat.id
-  subnet_id     = aws_subnet.public.id
-
-  tags = { Name = var.name }
-
-  depends_on = [aws_internet_gateway.this]
-}
-
-resource "aws_route_table" "public" {
+resource "aws_route_table" "nodes" {
   vpc_id = aws_vpc.this.id
 
   route {
@@ -67,38 +58,22 @@ resource "aws_route_table" "public" {
     gateway_id = aws_internet_gateway.this.id
   }
 
-  tags = { Name = "${var.name}-public" }
+  tags = { Name = var.name }
 }
 
-resource "aws_route_table" "private" {
-  vpc_id = aws_vpc.this.id
-
-  route {
-    cidr_block     = "0.0.0.0/0"
-    nat_gateway_id = aws_nat_gateway.this.id
-  }
-
-  tags = { Name = "${var.name}-private" }
-}
-
-resource "aws_route_table_association" "public" {
-  subnet_id      = aws_subnet.public.id
-  route_table_id = aws_route_table.public.id
-}
-
-resource "aws_route_table_association" "private" {
-  for_each = aws_subnet.private
+resource "aws_route_table_association" "nodes" {
+  for_each = aws_subnet.nodes
 
   subnet_id      = each.value.id
-  route_table_id = aws_route_table.private.id
+  route_table_id = aws_route_table.nodes.id
 }
 
-# Artifacts travel past the NAT gateway, which would charge for each gigabyte.
+# Free, and artifacts stay inside of AWS.
 resource "aws_vpc_endpoint" "s3" {
   vpc_id            = aws_vpc.this.id
-  service_name      = "com.amazonaws.${data.aws_region.here.name}.s3"
+  service_name      = "com.amazonaws.${var.region}.s3"
   vpc_endpoint_type = "Gateway"
-  route_table_ids   = [aws_route_table.private.id]
+  route_table_ids   = [aws_route_table.nodes.id]
 
   tags = { Name = "${var.name}-s3" }
 }

@@ -4,8 +4,8 @@ output "vpc_id" {
 }
 
 output "subnet_ids" {
-  description = "Private subnets, one a zone, in the order of the zones."
-  value       = [for zone in var.zones : aws_subnet.private[zone].id]
+  description = "Subnets by zone."
+  value       = { for zone, subnet in aws_subnet.nodes : zone => subnet.id }
 }
 
 output "security_group_id" {

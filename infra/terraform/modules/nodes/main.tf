@@ -9,12 +9,38 @@ data "aws_ec2_instance_type" "each" {
 
 locals {
   neuron = ["inf1", "inf2", "trn1", "trn1n", "trn2"]
+  gpus   = { for type, facts in data.aws_ec2_instance_type.each : type => sum(concat([0], [for gpu in coalesce(facts.gpus, []) : gpu.count])) }
+  architectures = {
+    for type, facts in data.aws_ec2_instance_type.each : type =>
+    contains(facts.supported_architectures, "arm64") ? "aarch64" : "x86_64"
+  }
   image_of = {
-    for type, facts in data.aws_ec2_instance_type.each : type => (
+    for type, architecture in local.architectures : type => (
       contains(local.neuron, split(".", type)[0]) ? "neuron" :
-      length(coalesce(facts.gpus, [])) > 0 ? "gpu" :
-      contains(facts.supported_architectures, "arm64") ? "arm64" : "x86_64"
+      local.gpus[type] > 0 ? "gpu" : architecture
     )
+  }
+
+  # Which packages a machine runs on: the kinds of infra/locks.
+  kinds = {
+    for type, architecture in local.architectures : type =>
+    local.gpus[type] > 0 ? "cuda-${architecture}" : "cpu-${architecture}"
+  }
+  images = {
+    for type, image in local.image_of : type =>
+    lookup(var.baked_images, "${image == "neuron" ? "neuron" : local.kinds[type]}", nonsensitive(data.aws_ssm_parameter.image[image].value))
+  }
+
+  scripts = {
+    for type, kind in local.kinds : type => join("\n", [
+      replace(replace(replace(replace(replace(var.common_script,
+        "{role}", "worker"),
+        "{hard_minutes}", tostring(var.ttl_minutes)),
+        "{packages}", lookup(var.packages, kind, "none")),
+        "{make_packages}", ""),
+      "{self_test}", startswith(kind, "cuda") ? var.gpu_self_test : var.cpu_self_test),
+      replace(var.worker_script, "{instance_type}", type),
+    ])
   }
 }
 
@@ -24,12 +50,34 @@ data "aws_ssm_parameter" "image" {
   name = var.image_parameters[each.value]
 }
 
+# The image knows its own disk: what it is called, and how small it may be.
+data "aws_ami" "each" {
+  for_each = toset(values(local.images))
+
+  filter {
+    name   = "image-id"
+    values = [each.value]
+  }
+}
+
+locals {
+  disks = {
+    for type, id in local.images : type => {
+      name = data.aws_ami.each[id].root_device_name
+      gib = max(concat([type == var.head_type ? 60 : var.disk_gib], [
+        for disk in data.aws_ami.each[id].block_device_mappings : tonumber(try(disk.ebs["volume_size"], 0))
+        if disk.device_name == data.aws_ami.each[id].root_device_name
+      ])...)
+    }
+  }
+}
+
 resource "aws_launch_template" "worker" {
   for_each = toset(var.instance_types)
 
   name          = "${var.name}-${replace(each.value, ".", "-")}"
   description   = "A benchorch worker on ${each.value}"
-  image_id      = nonsensitive(data.aws_ssm_parameter.image[local.image_of[each.value]].value)
+  image_id      = local.images[each.value]
   instance_type = each.value
   ebs_optimized = true
 
@@ -39,7 +87,7 @@ resource "aws_launch_template" "worker" {
 
   # Never network_interfaces: Ray would no longer be able to try other zones.
   vpc_security_group_ids = [var.security_group_id]
-  user_data              = base64encode(replace(var.user_data, "{instance_type}", each.value))
+  user_data              = base64encode(local.scripts[each.value])
 
   iam_instance_profile {
     name = var.worker_profile_name
@@ -53,13 +101,14 @@ resource "aws_launch_template" "worker" {
   }
 
   block_device_mappings {
-    device_name = "/dev/sda1"
+    device_name = local.disks[each.value].name
 
+    # Encrypted by the account's own key for disks, which Auto Scaling and spot may use as it is.
     ebs {
-      volume_size           = var.disk_gib
+      volume_size           = local.disks[each.value].gib
       volume_type           = "gp3"
+      throughput            = 500 # unpacking a GPU's packages is what a start waits for
       encrypted             = true
-      kms_key_id            = var.key_arn
       delete_on_termination = true
     }
   }
@@ -68,8 +117,34 @@ resource "aws_launch_template" "worker" {
     enabled = true
   }
 
-  tag_specifications {
-    resource_type = "instance"
-    tags          = { "benchorch:instance-type" = each.value }
+  dynamic "tag_specifications" {
+    for_each = toset(["instance", "volume", "network-interface"])
+
+    content {
+      resource_type = tag_specifications.value
+      tags          = { "benchorch:stack" = var.name, "benchorch:instance-type" = each.value }
+    }
+  }
+
+  lifecycle {
+    precondition {
+      condition     = contains(keys(var.packages), local.kinds[each.value])
+      error_message = "${each.value} would need packages for ${local.kinds[each.value]}; infra/locks has ${join(", ", keys(var.packages))}."
+    }
+
+    precondition {
+      condition     = !startswith(local.kinds[each.value], "cuda") || local.architectures[var.head_type] == "x86_64"
+      error_message = "The packages of ${each.value} are made on the head, which must be an x86-64 machine for that: set head_type, e.g. m7i.large."
+    }
+
+    precondition {
+      condition     = length(lookup(var.offers, each.value, [])) > 0
+      error_message = "${each.value} is offered in no zone of this region: name another type or another region."
+    }
+
+    precondition {
+      condition     = length(base64encode(local.scripts[each.value])) <= 16384 * 4 / 3
+      error_message = "The start script is longer than the 16 KiB that EC2 takes."
+    }
   }
 }

@@ -1,24 +1,36 @@
-output "template_ids" {
-  description = "Launch template by instance type."
-  value       = { for type, template in aws_launch_template.worker : type => template.id }
+output "templates" {
+  description = "Launch template and its version by instance type."
+  value       = { for type, template in aws_launch_template.worker : type => { id = template.id, version = template.latest_version } }
 }
 
 output "image_ids" {
-  description = "Image by instance type: recorded with results, and fixed for a sweep."
-  value       = { for type, kind in local.image_of : type => nonsensitive(data.aws_ssm_parameter.image[kind].value) }
+  description = "Image by instance type; every result names its own."
+  value       = local.images
+}
+
+output "image_kinds" {
+  description = "By instance type, under which name a baked image is known."
+  value       = { for type, image in local.image_of : type => image == "neuron" ? "neuron" : local.kinds[type] }
+}
+
+output "disks" {
+  description = "Name and size of the first disk by instance type."
+  value       = local.disks
+}
+
+output "kinds" {
+  description = "By instance type, which packages it runs on."
+  value       = local.kinds
 }
 
 output "accelerators" {
   description = "Number of GPUs by instance type."
-  value       = { for type, facts in data.aws_ec2_instance_type.each : type => sum(concat([0], [for gpu in coalesce(facts.gpus, []) : gpu.count])) }
+  value       = local.gpus
 }
 
 output "architectures" {
   description = "Architecture by instance type, as Python spells it."
-  value = {
-    for type, facts in data.aws_ec2_instance_type.each : type =>
-    contains(facts.supported_architectures, "arm64") ? "aarch64" : "x86_64"
-  }
+  value       = local.architectures
 }
 
 output "vcpus" {

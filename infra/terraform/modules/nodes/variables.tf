@@ -28,12 +28,6 @@ variable "worker_profile_name" {
   nullable    = false
 }
 
-variable "key_arn" {
-  description = "KMS key of the disks."
-  type        = string
-  nullable    = false
-}
-
 variable "disk_gib" {
   description = "Size of a node's disk."
   type        = number
@@ -52,8 +46,8 @@ variable "image_parameters" {
   default = {
     x86_64 = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
     arm64  = "/aws/service/canonical/ubuntu/server/24.04/stable/current/arm64/hvm/ebs-gp3/ami-id"
-    gpu    = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-ubuntu-22.04/latest/ami-id"
-    neuron = "/aws/service/neuron/dlami/multi-framework/ubuntu-22.04/latest/image_id"
+    gpu    = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
+    neuron = "/aws/service/neuron/dlami/multi-framework/ubuntu-24.04/latest/image_id"
   }
   nullable = false
 
@@ -63,8 +57,51 @@ variable "image_parameters" {
   }
 }
 
-variable "user_data" {
-  description = "Start script of a worker; {instance_type} in it stands for the type."
+variable "baked_images" {
+  description = "Images that make image has made, by kind of node; they win over the public ones."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+}
+
+variable "packages" {
+  description = "By kind of node, the folder of its packages in the bucket."
+  type        = map(string)
+  nullable    = false
+}
+
+variable "offers" {
+  description = "By instance type, the zones that have it."
+  type        = map(list(string))
+  nullable    = false
+}
+
+variable "ttl_minutes" {
+  description = "Minutes after which a machine ends itself."
+  type        = number
+  nullable    = false
+}
+
+variable "common_script" {
+  description = "Start of every node; {role}, {hard_minutes}, {packages}, {make_packages} and {self_test} are filled in here."
+  type        = string
+  nullable    = false
+}
+
+variable "worker_script" {
+  description = "What follows on a worker; {instance_type} in it stands for the type."
+  type        = string
+  nullable    = false
+}
+
+variable "cpu_self_test" {
+  description = "Commands that fail on a machine whose packages do not work."
+  type        = string
+  nullable    = false
+}
+
+variable "gpu_self_test" {
+  description = "The same for a machine with GPUs."
   type        = string
   nullable    = false
 }

@@ -1,4 +1,4 @@
-# Built artifacts, results and MLflow's files: one bucket, a prefix each.
+# Packages, built artifacts, results, what starts said: one bucket, a prefix each.
 
 data "aws_caller_identity" "me" {}
 
@@ -19,11 +19,8 @@ resource "aws_s3_bucket_server_side_encryption_configuration" "this" {
   bucket = aws_s3_bucket.this.id
 
   rule {
-    bucket_key_enabled = true
-
     apply_server_side_encryption_by_default {
-      sse_algorithm     = "aws:kms"
-      kms_master_key_id = var.key_arn
+      sse_algorithm = "AES256" # S3's own key: free, and nobody's grant is needed
     }
   }
 }
@@ -64,6 +61,19 @@ resource "aws_s3_bucket_lifecycle_configuration" "this" {
   }
 
   rule {
+    id     = "old-starts"
+    status = "Enabled"
+
+    filter {
+      prefix = "starts/"
+    }
+
+    expiration {
+      days = 7
+    }
+  }
+
+  rule {
     id     = "old-artifacts"
     status = "Enabled"
 
@@ -99,9 +109,37 @@ data "aws_iam_policy_document" "bucket" {
   }
 }
 
+# Whoever waits for the bucket itself waits for its rules, too.
 resource "aws_s3_bucket_policy" "this" {
   bucket = aws_s3_bucket.this.id
   policy = data.aws_iam_policy_document.bucket.json
 
   depends_on = [aws_s3_bucket_public_access_block.this]
+}
+
+locals {
+  wheel   = one(fileset(var.build_dir, "*.whl"))
+  digests = { for name in fileset(var.build_dir, "*") : name => filesha256("${var.build_dir}/${name}") }
+  locks   = { for name, digest in local.digests : trimsuffix(name, ".txt") => digest if endswith(name, ".txt") }
+}
+
+# The wheel of the checkout that provisioned, under its digest: a running head keeps its own.
+resource "aws_s3_object" "wheel" {
+  bucket      = aws_s3_bucket.this.id
+  key         = "packages/${local.digests[local.wheel]}/${local.wheel}"
+  source      = "${var.build_dir}/${local.wheel}"
+  source_hash = local.digests[local.wheel]
+
+  depends_on = [aws_s3_bucket_policy.this]
+}
+
+resource "aws_s3_object" "lock" {
+  for_each = local.locks
+
+  bucket      = aws_s3_bucket.this.id
+  key         = "packages/${each.key}-${substr(each.value, 0, 12)}/lock.txt"
+  source      = "${var.build_dir}/${each.key}.txt"
+  source_hash = each.value
+
+  depends_on = [aws_s3_bucket_policy.this]
 }

@@ -4,8 +4,8 @@ variable "name" {
   nullable    = false
 }
 
-variable "key_arn" {
-  description = "KMS key that encrypts what is kept."
+variable "build_dir" {
+  description = "Directory with the wheel and the locks, by the kind of node: cpu-x86_64.txt and so on."
   type        = string
   nullable    = false
 }

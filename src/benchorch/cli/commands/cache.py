@@ -6,7 +6,6 @@ import argparse
 import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, cast
 
@@ -177,9 +176,9 @@ def _description(entry: Entry) -> str:
 def _explain(options: argparse.Namespace, store: Store) -> Reply:
     entries = store.entries()
     if options.key is None:
-        reply, folder = cache_explain.explain_all(entries), store.stamps()
-        more = cache_explain.explain_stamps(Stamps(folder=folder)) if folder and entries else ""
-        return replace(reply, text=f"{reply.text}\n{more}".rstrip())
+        folder = store.stamps()
+        known = Stamps(folder=folder).verdicts() if folder else ()
+        return cache_explain.explain_all(entries, known)
     found = _resolve(options.key, entries)
     complete = [entry for entry in found if entry.state == "complete"]
     return cache_explain.explain_one((complete or found)[0], entries, store)

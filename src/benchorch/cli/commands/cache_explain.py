@@ -9,7 +9,6 @@ from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.formatting import plural
 from benchorch.interfaces.store import Entry, Store
-from benchorch.trial.identity_stamps import Stamps
 
 SHORT_KEY = 12
 _LONGEST_VALUE = 70
@@ -38,21 +37,31 @@ def differences(before: Entry, after: Entry) -> dict[str, tuple[Json, Json]]:
     return {name: pair for name, pair in sorted(pairs.items()) if repr(pair[0]) != repr(pair[1])}
 
 
-def explain_all(entries: Sequence[Entry]) -> Reply:
-    """How the newest build of each name differs from the previous one."""
+def explain_all(entries: Sequence[Entry], stamps: Sequence[tuple[str, str]] = ()) -> Reply:
+    """How the newest build of each name differs from the previous one; which models are known.
+
+    Args:
+        entries: every build.
+        stamps: each model that only loading can identify, and why it is not known without.
+    """
     by_name = {
         name: _distinct([entry for entry in entries if entry.name == name])
         for name in dict.fromkeys(entry.name for entry in entries)
     }
     lines = [line for name, builds in by_name.items() for line in _name_lines(name, builds)]
-    data = [
+    builds: list[Json] = [
         {
             "name": name,
-            "keys": [entry.artifact.key for entry in builds],
-            "differences": _as_data(builds[1], builds[0]) if len(builds) > 1 else {},
+            "keys": [entry.artifact.key for entry in found],
+            "differences": _as_data(found[1], found[0]) if len(found) > 1 else {},
         }
-        for name, builds in by_name.items()
+        for name, found in by_name.items()
     ]
+    if stamps and lines:
+        lines += ["", "Models that only loading can identify:"]
+        lines += [f"  {model}: {verdict}" for model, verdict in stamps]
+    models: list[Json] = [{"model": model, "verdict": verdict} for model, verdict in stamps]
+    data: Json = {"builds": builds, "models": models}
     return Reply(text="\n".join(lines) or "Nothing was built yet.", data=data)
 
 
@@ -75,12 +84,6 @@ def explain_one(entry: Entry, entries: Sequence[Entry], store: Store) -> Reply:
         "differences": _as_data(other, entry) if other else {},
     }
     return Reply(text="\n".join(lines), data=data)
-
-
-def explain_stamps(stamps: Stamps) -> str:
-    """Which models are known without loading them, and why others are not; empty for none."""
-    lines = [f"  {model}: {verdict}" for model, verdict in stamps.verdicts()]
-    return "\n".join(["", "Models that only loading can identify:", *lines]) if lines else ""
 
 
 def _field_lines(fields: Mapping[str, Json]) -> Iterator[str]:

@@ -110,6 +110,17 @@ def share(text: str) -> float:
     return value
 
 
+def minutes(text: str) -> float:
+    """A duration above 0; for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")
+    return value
+
+
 def value_text(estimate: Estimate | None) -> str:
     """``0.318 [0.289, 0.371]``, or the value alone where its spread is unknown."""
     if estimate is None:

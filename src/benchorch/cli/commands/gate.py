@@ -3,6 +3,8 @@
 Exit codes: 0, no regression; 1, a regression, or with --strict one that is not ruled out; 2, wrong
 arguments; 3, not comparable: another machine or definition, a trial that fails, disagrees or is
 missing; 4, cannot tell: a regression is neither shown nor ruled out.
+
+With --against REV it measures both versions itself, interleaved: the same as `benchorch duel`.
 """
 
 from __future__ import annotations
@@ -21,17 +23,18 @@ from benchorch.cli.commands.comparison_arguments import (
     open_side,
     share,
 )
+from benchorch.domain.certificate import Certificate
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
-from benchorch.files import write_text
-from benchorch.journal import run_directory
+from benchorch.journal import certificates, run_directory
 from benchorch.journal.registry import newest_invocations
 from benchorch.progress import Say, silent
 from benchorch.results.compare.gate import gate
 from benchorch.results.compare.metric_kinds import higher_is_better
 
-_EXIT_CODES = {"pass": 0, "unclear": 4, "regression": 1, "refused": 3}
 _REMEMBERED = 100
+DUEL = frozenset({"--against", "--env"})
+"""What makes a gate a duel."""
 
 
 def run(arguments: Sequence[str], say: Say = silent) -> Reply:
@@ -41,6 +44,10 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
         arguments: those after ``gate``.
         say: receives progress, where it takes longer than a moment.
     """
+    if any(word.partition("=")[0] in DUEL for word in arguments):
+        from benchorch.cli.commands import duel
+
+        return duel.run(arguments, say)
     options = _parser().parse_args(list(arguments))
     names = metric_names(options.metric)
     _refuse_directionless(names)
@@ -54,12 +61,22 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
         across=factors(options.across, baseline, candidate),
         sessions=[open_side(name, say).trials for name in options.session],
     )
-    report = gate_report.GateReport(found, baseline.run.reference, candidate.run.reference)
+    report = gate_report.GateReport(
+        found, baseline.run.reference, candidate.run.reference, _certificate(candidate)
+    )
     if options.markdown is not None:
-        _write(options.markdown, gate_report.markdown(report))
-    failed = options.strict and found.state == "unclear"
-    code = 1 if failed else _EXIT_CODES[found.state]
+        gate_report.write_markdown(options.markdown, gate_report.markdown(report))
+    code = gate_report.exit_code(found.state, options.strict)
     return Reply(text=gate_report.text(report), data=gate_report.data(report, code), exit_code=code)
+
+
+def _certificate(side: Side) -> Certificate | None:
+    """The calibration of this machine, if it is the one that a side was measured on."""
+    known = certificates.kept()
+    places = [one.result.environment for one in side.trials if one.result is not None]
+    if known and any(known.is_of(place.get("host"), place.get("cpu_model")) for place in places):
+        return known
+    return None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -107,10 +124,3 @@ def _newest_but(baseline: Side) -> str:
         "or name it with --candidate RUN."
     )
     raise ConfigError([problem])
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_text(path, text)
-    except OSError as error:
-        raise ConfigError([f"--markdown: {path} cannot be written: {error.strerror}."]) from error

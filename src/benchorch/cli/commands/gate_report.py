@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from benchorch.cli.commands.comparison_arguments import (
     alone_data,
@@ -13,17 +14,22 @@ from benchorch.cli.commands.comparison_arguments import (
     side_notes,
     value_text,
 )
+from benchorch.domain.certificate import Certificate
 from benchorch.domain.codec import Json, encode
+from benchorch.errors import ConfigError
+from benchorch.files import write_text
 from benchorch.formatting import plural
+from benchorch.results.compare.detectable import too_fine
 from benchorch.results.compare.gate import Gate, Gated
-from benchorch.results.compare.metric_kinds import higher_is_better
+from benchorch.results.compare.metric_kinds import LATENCY, higher_is_better
 from benchorch.results.compare.stored_run import StoredTrial
 from benchorch.results.report.console_table import table_text, tidy
 from benchorch.stats.pairs import SEQUENTIAL
 
 SCHEMA_VERSION = 1
-_HEADERS = ("trial", "metric", "baseline", "candidate", "ratio [95 %]", "limit", "verdict")
+HEADERS = ("trial", "metric", "baseline", "candidate", "ratio [95 %]", "limit", "verdict")
 _MARKS = {"pass": "pass", "regression": "REGRESSION", "unclear": "unclear", "refused": "REFUSED"}
+_EXIT_CODES = {"pass": 0, "unclear": 4, "regression": 1, "refused": 3}
 _SENTENCES = {
     "pass": "no regression beyond {limit}",
     "regression": "worse than its baseline by more than {limit}",
@@ -34,17 +40,17 @@ _SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class GateReport:
-    """A gate, and its two sides as the user named them."""
+    """A gate, its two sides as the user named them, and the machine's calibration."""
 
     gate: Gate
     baseline: str
     candidate: str
+    certificate: Certificate | None = None
 
     @property
     def title(self) -> str:
         """The verdict in a line."""
-        sentence = _SENTENCES[self.gate.state].format(limit=percent_text(self.gate.limit_ratio))
-        return f"{_MARKS[self.gate.state]}: {sentence}"
+        return sentence(self.gate.state, self.gate.limit_ratio)
 
     @property
     def next_command(self) -> str:
@@ -52,12 +58,17 @@ class GateReport:
         return f"python -m benchorch compare {self.baseline} {self.candidate} --all"
 
 
+def sentence(state: str, limit_ratio: float) -> str:
+    """A state in a line."""
+    return f"{_MARKS[state]}: {_SENTENCES[state].format(limit=percent_text(limit_ratio))}"
+
+
 def text(report: GateReport) -> str:
     """For a terminal: the verdict last, where the eye is."""
     found = report.gate
     lines = [f"A  baseline   {report.baseline}", f"B  candidate  {report.candidate}", ""]
     if found.cases:
-        lines += [table_text([_HEADERS, *_rows(found.cases)]), ""]
+        lines += [table_text([HEADERS, *rows(found.cases)]), ""]
     lines += [*_remarks(report), "", report.title, f"next  {report.next_command}"]
     return tidy("\n".join(lines))
 
@@ -67,14 +78,18 @@ def markdown(report: GateReport) -> str:
     found = report.gate
     lines = [f"## benchorch gate: {report.title}", "", *_counts(found), ""]
     if found.cases:
-        lines += [_markdown_row(_HEADERS), "|---|---|---:|---:|---:|---:|---|"]
-        lines += [_markdown_row(row) for row in _rows(found.cases, bold=True)]
-        lines.append("")
-    lines += [f"- {_escaped(remark)}" for remark in _remarks(report)]
+        lines += [*markdown_table(found.cases), ""]
+    lines += [f"- {escaped(remark)}" for remark in _remarks(report)]
     lines += ["", "<details><summary>How to read this, and where it was measured</summary>", ""]
-    lines += [f"- {_escaped(line)}" for line in (*_LEGEND, *_places(found))]
+    lines += [f"- {escaped(line)}" for line in (*_LEGEND, *_places(found))]
     lines += ["", "</details>", "", "Next:", "", "```", report.next_command, "```"]
     return tidy("\n".join(lines)) + "\n"
+
+
+def markdown_table(cases: Sequence[Gated]) -> list[str]:
+    """A row for each case, and one for its floor."""
+    lines = [_markdown_row(HEADERS), "|---|---|---:|---:|---:|---:|---|"]
+    return [*lines, *(_markdown_row(row) for row in rows(cases, bold=True))]
 
 
 _LEGEND = (
@@ -103,11 +118,12 @@ def data(report: GateReport, exit_code: int) -> Json:
         "missing": alone_data(found.missing),
         "not_judged": [*_exempt(found), *(f"{one.name}: {one.reason}" for one in found.alone)],
         "also_different": list(side_notes(found.matches)),
+        "machine": list(_too_fine(report)),
         "next": report.next_command,
     }
 
 
-def _rows(cases: Sequence[Gated], bold: bool = False) -> Iterator[tuple[str, ...]]:
+def rows(cases: Sequence[Gated], bold: bool = False) -> Iterator[tuple[str, ...]]:
     """A row for each case, and one for its floor."""
     for one in cases:
         yield _row(one, bold)
@@ -143,6 +159,7 @@ def _remarks(report: GateReport) -> Iterator[str]:
     yield from (f"{one.judged.name}: {one.remark}" for one in found.cases if one.remark)
     yield from reasons(one.judged for one in found.cases if one.state != "pass")
     yield from _session_remark(found)
+    yield from _too_fine(report)
     yield from (f"missing: {one.name}: {one.reason}" for one in found.missing)
     yield from (f"not judged: {line}" for line in _exempt(found))
     new = {"A": "only in the baseline, which has no result of it", "B": "new: no baseline has it"}
@@ -159,6 +176,20 @@ def _session_remark(found: Gate) -> Iterator[str]:
             "what sessions of the same code differ by is not known, and not in these intervals: "
             "name two or more earlier ones with --session RUN"
         )
+
+
+def _too_fine(report: GateReport) -> Iterator[str]:
+    """That the limit is below what the calibrated machine can tell, where it is."""
+    if report.certificate is None:
+        return
+    apart = [
+        one.judged
+        for one in report.gate.cases
+        if one.judged.design == SEQUENTIAL and one.judged.metric == LATENCY
+    ]
+    counts = [min(one.a.n, one.b.n) for one in apart if one.a and one.b]
+    if counts and (reason := too_fine(report.certificate, report.gate.limit_ratio, min(counts))):
+        yield reason
 
 
 def _exempt(found: Gate) -> list[str]:
@@ -200,10 +231,23 @@ def _place(stored: StoredTrial) -> str:
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(_escaped, cells))} |"
+    return f"| {' | '.join(map(escaped, cells))} |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Text without Markdown and HTML of its own."""
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
     return " ".join(plain.split())
+
+
+def exit_code(state: str, strict: bool) -> int:
+    """The exit code of a gate, or of a duel."""
+    return 1 if strict and state == "unclear" else _EXIT_CODES[state]
+
+
+def write_markdown(path: Path, text: str) -> None:
+    """Write a summary; ConfigError where it cannot be."""
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise ConfigError([f"--markdown: {path} cannot be written: {error.strerror}."]) from error

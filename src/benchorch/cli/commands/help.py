@@ -32,7 +32,8 @@ benchorch: which conversion of a PyTorch model serves it fastest, and is it stil
   python -m benchorch keep|fetch RUN      a run's results in a bucket, and back from it
 
   --cfg job  the resolved configuration       -m, --multirun  cross comma-separated values
-  --config-dir DIR  your own groups first     --hydra-help    Hydra's own flags"""
+  --config-dir DIR  your own groups first     --hydra-help    Hydra's own flags
+  --allow-skips  exit with 0 although a requested conversion cannot run"""
 
 SECTIONS: Mapping[str, Sequence[str]] = {
     "What is measured": ("model", "workload", "matrix", "each"),
@@ -43,6 +44,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "protocol",
         "parity",
         "baseline",
+        "profile",
         "objective",
     ),
     "Where it runs": ("hardware", "executor", "limits"),

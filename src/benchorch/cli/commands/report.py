@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from benchorch.cli.commands.comparison_arguments import REFERENCE
+from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode, Plan
 from benchorch.errors import ConfigError
@@ -19,7 +20,7 @@ from benchorch.results.compare.load_run import derive, locate, stored
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.console_table import paper, tidy
-from benchorch.results.report.tables import full_markdown
+from benchorch.results.report.tables import conclusions, full_markdown
 
 SEVERAL = "benchorch runs"
 """The format of a JSON file with more than one run."""
@@ -47,6 +48,11 @@ class _Opened:
         report.plan(self.plan, done=0)
         report.table(self.plan, self.run.results(), self.run.summaries(), self.directory)
         return tidy(written.getvalue())
+
+    def json(self) -> ConfigNode:
+        """The run as compare and gate read it, with its conclusions."""
+        run = self.run
+        return {**export.to_json(run), "conclusions": _conclusions(run)}
 
     def markdown(self) -> str:
         """Every row, conclusion and warning."""
@@ -150,22 +156,35 @@ def _open(found: Path, reference: str, say: Say, *, each_process: bool) -> _Open
         exported = export.read(found)
         directory = Path(f"<directory of {exported.plan_id}>")
         return _Opened(run=exported, plan=exported.plan(), directory=directory)
-    derived = derive(found, reference, say)
+    derived = derive(found, reference, say, running=True)
     loaded = stored(derived, reference, say, each_process=each_process)
     return _Opened(run=loaded, plan=derived.plan, directory=found)
 
 
 def _json(opened: Sequence[_Opened]) -> ConfigNode:
     """One run as compare and gate read it; several in a list of such."""
-    runs = [export.to_json(one.run) for one in opened]
+    runs = [one.json() for one in opened]
     return runs[0] if len(runs) == 1 else {"format": SEVERAL, "schema_version": 1, "runs": runs}
 
 
 def _write_json(opened: Sequence[_Opened], path: Path) -> None:
-    if len(opened) == 1:
-        export.write(opened[0].run, path)
-    else:
-        _write(path, export.text_of(_json(opened)))
+    _write(path, export.text_of(_json(opened)))
+
+
+def _conclusions(run: StoredRun) -> list[Json]:
+    """For each serving case the sentence of the table, and what it rests on."""
+    return [
+        {
+            "sentence": one.sentence,
+            "best_figure": None if one.fastest is None else one.fastest.trial_id,
+            "requested": one.coverage.requested,
+            "ranked": one.coverage.ranked,
+            "missing": dict(one.coverage.missing),
+            "undecided": list(one.coverage.undecided),
+            "partial": one.coverage.is_partial,
+        }
+        for one in conclusions(run.plan(), run.results(), run.summaries())
+    ]
 
 
 def _write_markdown(opened: Sequence[_Opened], path: Path) -> None:

@@ -17,7 +17,7 @@ from benchorch.journal import run_directory
 from benchorch.journal.lock import Coordinator, TrialStatus, is_running, read_coordinator
 from benchorch.results.metrics.cost import trial_usd
 from benchorch.results.pricing.sweep_cost import Expected, expected
-from benchorch.run.invocation import is_final
+from benchorch.run.invocation import is_final_line
 
 
 class State(StrEnum):
@@ -90,10 +90,13 @@ class SweepStatus:
     def left_s(self) -> float | None:
         """Expected duration of the rest, in seconds; None where nothing runs.
 
-        Assumes that each kind of machine runs as many trials at once as now; the slowest counts.
+        The coordinator's own where it measures in rounds. Else assumes that each kind of machine
+        runs as many trials at once as now; the slowest counts.
         """
         if not self.running:
             return None
+        if self.coordinator and self.coordinator.expected_end:
+            return _seconds(datetime.now(UTC).isoformat(), self.coordinator.expected_end)
         forecast = expected(self.plan, self.left)
         by_kind: dict[str, float] = {}
         at_once = Counter(t.hardware_kind for t in self.left if t.trial_id in self.placed)
@@ -126,6 +129,10 @@ class SweepStatus:
     def _occupied_s(self, trial_id: str) -> float | None:
         """Time a trial has had its machine, in seconds; None before it had one."""
         line, status = self.lines.get(trial_id), self.placed.get(trial_id)
+        in_rounds = self.coordinator is not None and self.coordinator.expected_end is not None
+        if line is not None and in_rounds:  # its start and its end have other trials in between
+            stages = node_of(line, "stages_s").values()
+            return sum(s for s in stages if isinstance(s, int | float))
         if line is not None and line.get("started_at") and line.get("ended_at"):
             return _seconds(str(line["started_at"]), str(line["ended_at"]))
         return _since(status.since) if status else None
@@ -148,7 +155,8 @@ def _is_final(line: ConfigNode | None) -> bool:
     if line is None:
         return False
     failure = node_of(line, "failure")
-    return is_final(str(failure["kind"]) if failure else None)
+    kind = str(failure["kind"]) if failure else None
+    return is_final_line(kind, unfinished=line.get("unfinished") is True)
 
 
 def _is_sound(line: ConfigNode) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,10 @@ from benchorch.errors import ConfigError
 RESOURCE_PREFIX = "benchorch:"
 KIND_LABEL = "benchorch/instance-type"
 MARKET_LABEL = "ray.io/market-type"
+PACKAGES_LABEL = "benchorch/packages"
+LOCKS = "locks"
+"""The folder beside a cluster file with the lock of each kind of node, named by its label."""
+
 _EMPTY = (
     *("cluster_synced_files", "rsync_exclude", "rsync_filter"),
     *("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands"),
@@ -46,12 +51,24 @@ class NodeType:
         max_nodes: how many may run at a time.
         gpus: per node.
         name: in the cluster file.
+        packages: name of the lock that its nodes were installed by; empty if unknown.
     """
 
     placement: Placement
     max_nodes: int
     gpus: int = 0
     name: str = ""
+    packages: str = ""
+
+
+def locked_packages(path: Path, node_type: NodeType) -> frozenset[str] | None:
+    """The distributions of a node type, by the lock beside its cluster file; None without one."""
+    try:
+        text = (path.parent / LOCKS / f"{node_type.packages}.txt").read_text()
+    except OSError:
+        return None
+    lines = (line for line in text.splitlines() if line and line[0].isalnum())
+    return frozenset(re.split(r"[ =<>@\[;]", line, maxsplit=1)[0] for line in lines)
 
 
 def read_cluster_file(path: Path) -> tuple[NodeType, ...]:
@@ -126,6 +143,7 @@ def _node_types(content: Json) -> Iterator[NodeType]:
                 max_nodes=max_nodes,
                 gpus=_count(resources.get("GPU")),
                 name=name,
+                packages=str(labels.get(PACKAGES_LABEL, "")),
             )
 
 

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, final
 
 from benchorch.executors.scheduling.capacity import CapacityRules
 from benchorch.executors.scheduling.dispatcher import NoCapacity
+
+_OTHER_CAPACITY = "Ask for another size or market, raise executor.wait_s, or resume= later."
+_QUOTA = "Raise the account's quota: make provision-check names it with the command; then resume=."
+LAUNCH_REMEDIES: Mapping[str, str] = {
+    "InsufficientInstanceCapacity": _OTHER_CAPACITY,
+    "VcpuLimitExceeded": _QUOTA,
+    "MaxSpotInstanceCountExceeded": _QUOTA,
+    "UnauthorizedOperation": (
+        "The head's policy allows no such launch: make provision with this fleet, then resume=."
+    ),
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": (
+        "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com, then resume=; "
+        "or executor.market=on_demand."
+    ),
+}
+"""What to do about a launch that EC2 refuses, by its error code."""
 
 
 @final
@@ -19,11 +35,13 @@ class LaunchStatus:
         booting: nodes that were launched and have not joined, by the cluster file's node type.
         last_error: why the last failed launch failed, or an empty string.
         stopped: why nothing will be launched any more, or an empty string.
+        failed_starts: by hardware kind, each node that booted and could not join, and why.
     """
 
     booting: Mapping[str, int] = field(default_factory=dict)
     last_error: str = ""
     stopped: str = ""
+    failed_starts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class AutoscalerStatus(Protocol):
@@ -67,11 +85,23 @@ def explain_no_capacity(
             reason=f"Nothing is launched: {launches.stopped}",
             remedy="See monitor.log and monitor.err in the head's Ray logs; then resume=.",
         )
+    failures = launches.failed_starts.get(kind, ())
+    if failures:
+        return NoCapacity(
+            failure="no_node",
+            reason=f"{len(failures)} {kind} booted and could not start; {failures[-1]}",
+            remedy="The log's end is in starts/ of the stack's bucket. After a repair: resume=.",
+        )
     markets = " and then ".join(str(each.placement.market) for each in rules.of(kind))
     failed = f", spot {fallbacks} time(s) in vain" if fallbacks else ""
     error = f"; the last launch failed with: {launches.last_error}" if launches.last_error else ""
     return NoCapacity(
         failure="no_capacity",
         reason=f"No {kind} came ({markets}{failed}){error}",
-        remedy="Ask for another size or market, raise executor.wait_s, or resume= later.",
+        remedy=_launch_remedy(launches.last_error),
     )
+
+
+def _launch_remedy(error: str) -> str:
+    found = (remedy for code, remedy in LAUNCH_REMEDIES.items() if code in error)
+    return next(found, _OTHER_CAPACITY)

@@ -34,11 +34,37 @@ REFERENCE_S = 5.0
 MEASURE_S = 60.0
 """A measurement whose stopping rule has no limit."""
 
+PROFILE_S = 12.0
+"""A profile and its critical path without earlier runs."""
+
 MOST_RUNS = 50
 MOST_LINES = 5000
 """How many earlier runs, and results in them, are read, the newest first."""
 
+_PROFILING = ("profile", "peaks", "explain")
 _Labels: TypeAlias = tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastTrial:
+    """What one trial took.
+
+    Attributes:
+        measured_s, built_s, profiled_s: seconds of its stages; 0 where one did not run.
+        processes: how many it measured in.
+    """
+
+    measured_s: float
+    built_s: float
+    profiled_s: float = 0.0
+    processes: int = 0
+
+    def measure_s(self, processes: int | None) -> float:
+        """As long as it took, or with another number of processes."""
+        if processes is None or not self.processes:
+            return self.measured_s
+        return self.measured_s / self.processes * processes
 
 
 @final
@@ -48,25 +74,35 @@ class PastDurations:
 
     Attributes:
         by_trial: seconds measuring, by trial id.
-        by_labels: seconds measuring and building, by the labels of `_labels`.
+        by_labels: trials, by the labels of `_labels`.
     """
 
     by_trial: dict[str, float] = field(default_factory=dict)
-    by_labels: dict[_Labels, list[tuple[float, float]]] = field(default_factory=dict)
+    by_labels: dict[_Labels, list[PastTrial]] = field(default_factory=dict)
 
     def measure_s(self, trial: Trial) -> float:
-        """Of the same trial, else of similar ones, else the limit of its stopping rule."""
+        """Of the same trial, else of similar ones, else what its stopping rule plans."""
         if trial.trial_id in self.by_trial:
             return self.by_trial[trial.trial_id]
-        similar = self.by_labels.get(_labels(trial.labels))
-        return statistics.median(s for s, _ in similar) if similar else _limit_s(trial.spec)
+        similar, planned = self._similar(trial), planned_processes(trial)
+        if similar:
+            return statistics.median(one.measure_s(planned) for one in similar)
+        return _limit_s(trial.spec, planned)
+
+    def profile_s(self, trial: Trial) -> float:
+        """Of similar trials that were profiled, else `PROFILE_S`."""
+        profiled = [one.profiled_s for one in self._similar(trial) if one.profiled_s]
+        return statistics.median(profiled) if profiled else PROFILE_S
 
     def build_s(self, trial: Trial) -> float:
         """Of similar trials, else `BUILD_STEP_S` per step."""
-        similar = self.by_labels.get(_labels(trial.labels))
+        similar = self._similar(trial)
         if similar:
-            return statistics.median(s for _, s in similar)
+            return statistics.median(one.built_s for one in similar)
         return BUILD_STEP_S * len(_node(_node(trial.spec, "conversion"), "steps"))
+
+    def _similar(self, trial: Trial) -> Sequence[PastTrial]:
+        return self.by_labels.get(_labels(trial.labels), ())
 
 
 def past_durations() -> PastDurations:
@@ -85,14 +121,21 @@ def read_durations(directories: Iterable[Path]) -> PastDurations:
     past = PastDurations()
     lines = (line for directory in directories for line in _lines(directory))
     for line in islice(lines, MOST_LINES):
-        measured_s = _seconds(_node(line, "stages_s").get("measure"))
+        stages = _node(line, "stages_s")
+        measured_s = _seconds(stages.get("measure"))
         build = _node(line, "build")
         if line.get("outcome") != Outcome.OK or measured_s is None:
             continue
         past.by_trial.setdefault(str(line.get("trial_id")), measured_s)
-        built_s = _seconds(build.get("original_build_s")) or 0.0
         labels = {str(key): str(value) for key, value in _node(line, "labels").items()}
-        past.by_labels.setdefault(_labels(labels), []).append((measured_s, built_s))
+        processes = line.get("processes")
+        one = PastTrial(
+            measured_s=measured_s,
+            built_s=_seconds(build.get("original_build_s")) or 0.0,
+            profiled_s=sum(_seconds(stages.get(name)) or 0.0 for name in _PROFILING),
+            processes=len(processes) if isinstance(processes, list) else 0,
+        )
+        past.by_labels.setdefault(_labels(labels), []).append(one)
     return past
 
 
@@ -164,15 +207,30 @@ def _fixed(workload: ConfigNode) -> ConfigNode:
     return {key: value for key, value in workload.items() if key not in sizes}
 
 
-def _limit_s(spec: ConfigNode) -> float:
-    """The stopping rule's limit: its budget, or its processes with their windows."""
+def planned_processes(trial: Trial, after: int = 0) -> int | None:
+    """How many processes its stopping rule plans; None where it has a budget of time instead.
+
+    A candidate is planned up to the first interim analysis, which decides clear differences; once
+    it has measured in `after` processes, up to the next one.
+    """
+    stopping = _node(trial.spec, "stopping")
+    unpaired, looks = stopping.get("unpaired_processes"), stopping.get("looks")
+    if not isinstance(unpaired, int) or not isinstance(looks, list | tuple):
+        processes = stopping.get("processes")
+        return processes if isinstance(processes, int) else None
+    if trial.baseline_id is None or _node(trial.spec, "protocol").get("pairing") == "none":
+        return unpaired
+    return next((look for look in looks if isinstance(look, int) and look > after), after)
+
+
+def _limit_s(spec: ConfigNode, planned: int | None) -> float:
+    """The stopping rule's budget, or its planned processes with their windows."""
     stopping = _node(spec, "stopping")
-    budget_s, processes = (_seconds(stopping.get(key)) for key in ("budget_s", "processes"))
-    if budget_s is not None:
-        return budget_s
-    if processes is not None:
-        return processes * (PROCESS_S + (_seconds(stopping.get("window_s")) or 0.0))
-    return MEASURE_S
+    if planned is None:
+        budget_s = _seconds(stopping.get("budget_s"))
+        return MEASURE_S if budget_s is None else budget_s
+    window_s = stopping.get("window_s", stopping.get("max_window_s"))
+    return planned * (PROCESS_S + (_seconds(window_s) or 0.0))
 
 
 def _labels(labels: Mapping[str, str]) -> _Labels:

@@ -40,7 +40,7 @@ _OWN = {
     "num_warmups": "how long a runtime warms up is found out while it is measured.",
     "print_results_to": "print(profile.report(), file=...) prints it; quiet=True is silent.",
 }
-_USUALLY = {"stopping": "quick", "profiler": "none", "baseline": "null", "name": "remote_profile"}
+_USUALLY = {"profiler": "none", "baseline": "null", "name": "remote_profile"}
 
 
 def remote_profile(
@@ -62,7 +62,7 @@ def remote_profile(
         quiet: print nothing.
         graphs: how many graphs, each with each of its shapes, are measured at most.
         overrides: any key of the configuration, as in `benchorch.benchmark`. Unless they are given,
-            ``stopping`` is ``quick``, and there is no profiler and no baseline.
+            there is no profiler and no baseline.
 
     Raises:
         ConfigError: with every problem; of what can be seen before it is entered.

@@ -16,7 +16,8 @@ from benchorch.files import write_text
 from benchorch.frontends.accelerate.arguments import CallArguments
 from benchorch.frontends.accelerate.capture import RecordedCall, RecordedGraph
 from benchorch.frontends.accelerate.export import check_same, exported, takes
-from benchorch.frontends.api.live_model import common_rows, write_inputs, write_program
+from benchorch.frontends.api.input_shapes import common_rows
+from benchorch.frontends.api.live_model import write_inputs, write_program
 from benchorch.models.input_variation import varied
 
 if TYPE_CHECKING:

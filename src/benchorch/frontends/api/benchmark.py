@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.config.overrides import keyword_overrides, spelled
+from benchorch.config.overrides import keyword_overrides, parse_override, spelled
+from benchorch.domain.codec import Json
 from benchorch.domain.protocol import INPUT_SETS
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, ExecutorError, Problems
+from benchorch.frontends.api.input_shapes import ROWS
 from benchorch.frontends.api.results import Results
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
@@ -32,7 +34,8 @@ EXPORTED_NOTE = (
     "The model was exported from this process: its eager is the exported graph run by PyTorch, "
     "without the Python code around it."
 )
-_ROWS = "workload.batch_size"
+_ROWS = f"workload.{ROWS}"
+_DYNAMIC = "workload.dynamic"
 _OWN = {
     "model": "give it as the first argument.",
     "conversion": "give conversions=[...].",
@@ -88,7 +91,7 @@ def benchmark(
             sets by name. A named model has its own inputs. Calls rotate through several sets, and
             all of them are compared: where fewer are given, the others are variations of those
             (reversed, scaled, negated, permuted). With more rows than ``workload.batch_size``,
-            the rows are taken in turn.
+            the rows are taken in turn. Sizes in which sets differ are left open in exports.
         conversions: their names; None for the hardware's default ones.
         hardware: its name, or several.
         directory: of the run; None for a new one under ``runs``.
@@ -134,6 +137,7 @@ def _checked(
     if checked is not None:
         problems.add(composer.problems([f"model={checked.choice}", *given], sweep=False))
         problems.add(_row_problems(sets, given))
+        problems.add(_size_problems(sets, given))
     problems.stop()
     assert checked is not None  # otherwise there is a problem
     sets = _rotated(sets, given)
@@ -142,7 +146,8 @@ def _checked(
         return request
     from benchorch.frontends.api.live_model import export
 
-    return replace(request, program=export(checked.module, sets[0]))
+    dynamic = _open_symbols(given) or ()
+    return replace(request, program=export(checked.module, sets, dynamic))
 
 
 def _run(invocation: Invocation, request: _Request) -> None:
@@ -304,22 +309,43 @@ def _rotated(sets: Sequence[Arrays], given: Sequence[str]) -> list[Arrays]:
 
 def _row_problems(sets: Sequence[Arrays], given: Sequence[str]) -> list[str]:
     """Why the inputs do not fill a batch."""
-    from benchorch.frontends.api.live_model import common_rows
+    from benchorch.frontends.api.input_shapes import common_rows
 
     requested = _requested_rows(given)
-    rows = common_rows(sets[0]) if sets else None
+    counts = [common_rows(each) for each in sets]
+    rows = min((count for count in counts if count is not None), default=None)
     if requested is None or rows is None or (requested.isdigit() and 0 < int(requested) <= rows):
         return []
     return [f"{_ROWS}: is {requested}, but the inputs have {rows} rows; give at least as many."]
+
+
+def _size_problems(sets: Sequence[Arrays], given: Sequence[str]) -> list[str]:
+    """Why sizes that the inputs leave open cannot be left open."""
+    from benchorch.frontends.api.input_shapes import InputShapes
+
+    if _open_symbols(given) is None or not sets or not InputShapes.of(sets).open:
+        return []
+    return [
+        f"{_DYNAMIC}: the inputs have several shapes, which already leaves these sizes open; give "
+        "one of the two."
+    ]
 
 
 def _requested_rows(given: Sequence[str]) -> str | None:
     return next((word.partition("=")[2] for word in given if word.startswith(f"{_ROWS}=")), None)
 
 
+def _open_symbols(given: Sequence[str]) -> tuple[str, ...] | None:
+    """The symbols that an override leaves open; None without such an override."""
+    word = next((word for word in given if word.startswith(f"{_DYNAMIC}=")), None)
+    value = None if word is None else parse_override(word).value()
+    return tuple(map(str, value)) if isinstance(value, list | dict) else None
+
+
 def _written(request: _Request, directory: Path) -> list[str]:
     """Write program and inputs to the directory; the overrides that name them."""
-    from benchorch.frontends.api.live_model import common_rows, write_inputs, write_program
+    from benchorch.frontends.api.input_shapes import InputShapes
+    from benchorch.frontends.api.live_model import write_inputs, write_program
 
     words = [f"model={request.model.choice}", *request.model.words]
     if request.program is not None:
@@ -328,6 +354,11 @@ def _written(request: _Request, directory: Path) -> list[str]:
     if not request.sets:
         return words
     words.append(f"++model.inputs={spelled(write_inputs(request.sets, directory))}")
-    rows = common_rows(request.sets[0])
+    shapes = InputShapes.of(request.sets)
     requested = any(word.startswith(f"{_ROWS}=") for word in request.words)
-    return words if requested or rows is None else [*words, f"{_ROWS}={rows}"]
+    for symbol, largest in shapes.largest.items():
+        if symbol != ROWS or not requested:
+            words.append(f"++workload.{symbol}={largest}")
+    # Each set has the size that it has: none are named.
+    sizes: dict[str, Json] = {symbol: [] for symbol in shapes.open}
+    return [*words, f"{_DYNAMIC}={spelled(sizes)}"] if sizes else words

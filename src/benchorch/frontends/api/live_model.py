@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import DTYPES
+from benchorch.domain.tensors import DTYPES, Example
 from benchorch.errors import ConfigError
+from benchorch.frameworks.torch_call import live_tensors
 from benchorch.frameworks.torch_program import save_program
+from benchorch.frameworks.torch_tracing import open_shapes, traceable
+from benchorch.frontends.api.input_shapes import InputShapes, common_rows
 from benchorch.models.exported import program_digest
 from benchorch.models.script_inputs import digest_of_arrays
 
@@ -125,22 +128,16 @@ def _array(value: Any) -> NDArray[generic]:
     return array
 
 
-def common_rows(arrays: Arrays) -> int | None:
-    """The first size where all tensors that have one agree on it: the batch size."""
-    rows = {array.shape[0] for array in arrays.values() if array.ndim}
-    return rows.pop() if len(rows) == 1 else None
-
-
 def input_sets(inputs: object, names: Sequence[str] | None) -> list[Arrays]:
     """The inputs by their names: one set, or each of a list of mappings; ConfigError otherwise."""
     several = isinstance(inputs, tuple | list) and all(isinstance(x, Mapping) for x in inputs)
     if not several or not inputs:
         return [named_arrays(inputs, names)]
     sets = [named_arrays(each, names) for each in inputs]  # type: ignore[attr-defined]
-    kinds = [{name: (a.shape, a.dtype.name) for name, a in each.items()} for each in sets]
+    kinds = [{name: (a.ndim, a.dtype.name) for name, a in each.items()} for each in sets]
     problems = [
-        f"inputs[{number}]: holds {_spelled(kind)}; inputs[0] holds {_spelled(kinds[0])}. All "
-        "sets must be alike."
+        f"inputs[{number}]: holds {_spelled(sets[number])}; inputs[0] holds {_spelled(sets[0])}. "
+        "All sets must have the same names, numbers of axes and dtypes."
         for number, kind in enumerate(kinds)
         if kind != kinds[0]
     ]
@@ -149,13 +146,13 @@ def input_sets(inputs: object, names: Sequence[str] | None) -> list[Arrays]:
     return sets
 
 
-def _spelled(kind: Mapping[str, tuple[tuple[int, ...], str]]) -> str:
-    return ", ".join(f"{name} {list(shape)} {dtype}" for name, (shape, dtype) in kind.items())
+def _spelled(arrays: Arrays) -> str:
+    return ", ".join(f"{name} {list(a.shape)} {a.dtype.name}" for name, a in arrays.items())
 
 
 def in_batches(sets: Sequence[Arrays], rows: int | None) -> list[Arrays]:
     """Sets of so many rows each, where the given ones have more; None leaves them as they are."""
-    if rows is None or common_rows(sets[0]) in (None, rows):
+    if rows is None or all(common_rows(each) in (None, rows) for each in sets):
         return list(sets)
     return [
         {name: array[start : start + rows] if array.ndim else array for name, array in one.items()}
@@ -169,7 +166,7 @@ def write_inputs(sets: Sequence[Arrays], directory: Path) -> dict[str, Json]:
     directory.mkdir(parents=True, exist_ok=True)
     path, *further = (_write_set(arrays, directory) for arrays in sets)
     more: dict[str, Json] = {"further": further} if further else {}
-    return {"file": path, **more, **_declared(sets[0])}
+    return {"file": path, **more, **InputShapes.of(sets).declared()}
 
 
 def _write_set(arrays: Arrays, directory: Path) -> str:
@@ -181,18 +178,6 @@ def _write_set(arrays: Arrays, directory: Path) -> str:
     # Not ascontiguousarray, which makes a single number an array of one.
     save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
     return str(path)
-
-
-def _declared(arrays: Arrays) -> dict[str, Json]:
-    """Each tensor's shape and dtype, with the batch size where all share it."""
-    batch: list[Json] = [] if common_rows(arrays) is None else ["batch_size"]
-    return {
-        name: {
-            "shape": [*(batch if array.ndim else []), *array.shape[len(batch) :]],
-            "dtype": array.dtype.name,
-        }
-        for name, array in arrays.items()
-    }
 
 
 def module_problems(module: torch.nn.Module) -> list[str]:
@@ -234,14 +219,34 @@ def _subclass_problems(module: torch.nn.Module) -> list[str]:
     ]
 
 
-def export(module: torch.nn.Module, arrays: Arrays) -> torch.export.ExportedProgram:
-    """The module's graph for these inputs; ConfigError where the call or the export fails."""
+def export(
+    module: torch.nn.Module, sets: Sequence[Arrays], dynamic: Sequence[str] = ()
+) -> torch.export.ExportedProgram:
+    """The module's graph for these inputs; ConfigError where the call or the export fails.
+
+    Args:
+        module: stays as it is.
+        sets: at least one; sizes in which they differ are left open.
+        dynamic: symbols of their shapes that are left open besides.
+    """
     import torch
 
+    shapes = InputShapes.of(sets)
+    example = Example(
+        arrays=sets[0],
+        keywords={},
+        specs=shapes.specs,
+        dynamic=tuple(dict.fromkeys((*shapes.open, *dynamic))),
+    )
     with _in_eval_mode(module) as evaluated, torch.no_grad():
-        _call_once(evaluated, arrays)
+        _call_once(evaluated, sets[0])
         try:
-            return torch.export.export(evaluated, (), _tensors(arrays))
+            return torch.export.export(
+                evaluated,
+                (),
+                live_tensors(evaluated, traceable(example), "cpu"),
+                dynamic_shapes=open_shapes(example),
+            )
         except Exception as error:
             reason = error_summary(error)
             problem = f"model: {_name(module)} cannot be exported: {reason} {FACTORY_REMEDY}"
@@ -277,17 +282,11 @@ def _state(module: torch.nn.Module) -> Iterable[torch.Tensor]:
 def _call_once(module: torch.nn.Module, arrays: Arrays) -> None:
     """Call it once, so that an error of the call is not reported as one of the export."""
     try:
-        module(**_tensors(arrays))
+        module(**live_tensors(module, arrays, "cpu"))
     except Exception as error:
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
         problem = f"inputs: {_name(module)} called with {shapes} raised {error_summary(error)}"
         raise ConfigError([problem]) from error
-
-
-def _tensors(arrays: Arrays) -> dict[str, torch.Tensor]:
-    import torch
-
-    return {name: torch.tensor(array) for name, array in arrays.items()}
 
 
 def _name(module: torch.nn.Module) -> str:

@@ -106,7 +106,7 @@ def gate(
     missing = tuple(one for one in alone if one.side == "A" and _had_result(one.stored))
     states = {one.state for one in cases} | ({REFUSED} if missing or not cases else set())
     return Gate(
-        state=next(state for state in _GRAVEST_FIRST if state in states),
+        state=gravest(states),
         limit_ratio=limit_ratio,
         cases=cases,
         missing=missing,
@@ -114,6 +114,11 @@ def gate(
         exempt=exempt,
         matches=tuple(matches),
     )
+
+
+def gravest(states: Collection[str]) -> str:
+    """The gravest of some states."""
+    return next(state for state in _GRAVEST_FIRST if state in states)
 
 
 def _had_result(stored: StoredTrial) -> bool:

@@ -78,13 +78,20 @@ class Derived:
     summaries: Mapping[str, Summary]
 
 
-def derive(directory: Path, reference: str, say: Say = silent) -> Derived:
-    """Results and summaries from a directory's raw series; ConfigError where some are missing."""
+def derive(directory: Path, reference: str, say: Say = silent, *, running: bool = False) -> Derived:
+    """Results and summaries from a directory's raw series; ConfigError where some are missing.
+
+    Args:
+        running: whether a run that goes on, or was killed, is read as far as it is.
+    """
     from benchorch.results.metrics.summary import summarise_all
 
     plan = run_directory.read_plan(directory)
-    refuse_running(directory, plan)
+    if not running:
+        refuse_running(directory, plan)
     results = read_results(directory, say)
+    if running:
+        results = {**_unfinished(directory, plan), **results}
     if not results:
         raise ConfigError([f"{reference}: no trial of this run has a result. {_go_on(directory)}"])
     summaries = summarise_all(results, say)
@@ -130,6 +137,12 @@ def read_results(directory: Path, say: Say = silent) -> dict[str, TrialResult]:
     lines = {str(line.get("trial_id")): line for line in _lines(directory)}
     read = counted(lines.items(), "reading results", say)
     return {trial_id: _result(directory, trial_id, line) for trial_id, line in read}
+
+
+def _unfinished(directory: Path, plan: Plan) -> Mapping[str, TrialResult]:
+    """What was measured so far of trials whose run goes on, or was killed."""
+    found = (run_directory.read_rounds(directory, trial.trial_id) for trial in plan.trials)
+    return {one.trial_id: replace(one, unfinished=True) for one in found if one is not None}
 
 
 def _lines(directory: Path) -> Sequence[Mapping[str, Json]]:

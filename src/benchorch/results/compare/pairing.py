@@ -27,6 +27,7 @@ from benchorch.stats.between_processes import bounded_exp
 from benchorch.stats.pairs import SEQUENTIAL, Pair
 from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO
 from benchorch.stats.ratio_test import DELTA_RATIO, INCONCLUSIVE, compare, compare_pairs
+from benchorch.stats.sequential_testing import look_alpha, looks_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,17 +184,17 @@ def alpha(match: Match, samples: Samples, family: int) -> float:
     Bonferroni's, after the interim analyses of each side's ratios; intervals of medians hold in
     spite of them.
     """
-    return (ALPHA if samples.intervals else _alpha_left(match)) / family
+    overall = ALPHA / family
+    if samples.intervals:
+        return overall
+    results = [side.result for side in (match.a, match.b)]
+    looks = [looks_of(one.stop_looks, one.stop_alpha) if one else () for one in results]
+    return min(look_alpha(each, overall) for each in looks)
 
 
 def after_interim_analyses(match: Match, samples: Samples, p_value: float | None) -> float | None:
     """A p-value scaled so that 5 % stays 5 % in spite of each side's interim analyses."""
     return None if p_value is None else min(1.0, p_value * ALPHA / alpha(match, samples, 1))
-
-
-def _alpha_left(match: Match) -> float:
-    spent = [ALPHA if s.result is None else s.result.stop_alpha for s in (match.a, match.b)]
-    return min(ALPHA, *spent)
 
 
 def is_same(match: Match) -> bool:

@@ -311,7 +311,7 @@ def _interleave(match: Match) -> str:
 def _more(match: Match) -> str:
     a, b = match.a.trial.labels, match.b.trial.labels
     if a.get("conversion") == b.get("conversion"):
-        return "more processes: stopping=precision stopping.budget_s=300; or a quieter machine"
+        return "more processes: stopping=precise stopping.budget_s=300; or a quieter machine"
     return _interleave(match).partition(";")[0]
 
 

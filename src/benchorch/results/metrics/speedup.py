@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison
 from benchorch.domain.result import Outcome, TrialResult
+from benchorch.formatting import interval_text
 from benchorch.stats.between_processes import primary_ns
+from benchorch.stats.family import Candidate, Standing, Terms, judged
 from benchorch.stats.pairs import (
     ADJACENT,
     ALTERNATED,
@@ -20,9 +22,16 @@ from benchorch.stats.pairs import (
     moves,
     pairs,
 )
-from benchorch.stats.quantiles import ALPHA
-from benchorch.stats.ratio_test import INCONCLUSIVE, compare, compare_pairs
-from benchorch.stats.significance import holm
+from benchorch.stats.ratio_test import (
+    DELTA_RATIO,
+    INCONCLUSIVE,
+    compare,
+    compare_pairs,
+    paired_comparison,
+)
+from benchorch.stats.sequential_testing import CONVERGED, looks_of
+
+CONTROL_ALPHA = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +44,8 @@ class Question:
             that not all of them support is none.
         candidate_ns, baseline_ns: each process's primary metric, where there are no pairs.
         refusal: why there is no verdict whatever the numbers; empty where there may be one.
-        alpha: error rate, after what interim analyses have cost.
+        looks: counts of pairs at which it was judged before; empty where it was not.
+        alone: whether its stopping rule found it decided without knowing other candidates.
     """
 
     design: str
@@ -44,7 +54,8 @@ class Question:
     candidate_ns: Sequence[float] = ()
     baseline_ns: Sequence[float] = ()
     refusal: str = ""
-    alpha: float = ALPHA
+    looks: tuple[int, ...] = ()
+    alone: bool = False
     delta_ratio: float
 
 
@@ -74,65 +85,123 @@ def question(result: TrialResult, baseline: TrialResult | None) -> Question | No
         candidate_ns=[primary_ns(process) for process in result.valid],
         baseline_ns=baseline_ns,
         refusal=_refusal(result, baseline, design, interleaved=bool(paired)),
-        alpha=result.stop_alpha,
+        looks=looks_of(result.stop_looks, result.stop_alpha),
+        alone=result.stop_reason == CONVERGED,
         delta_ratio=result.delta_ratio,
     )
 
 
-def answer(asked: Question, comparisons: int = 1) -> Comparison | None:
-    """The ratio, and its verdict among so many comparisons read together.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What is shown of the candidates of one baseline.
 
-    The interval is Bonferroni's: all of `comparisons` hold at once in 19 of 20 tables.
+    Attributes:
+        comparisons: of each candidate that has a ratio, by its name.
+        best: the names of all that cannot be told from the fastest, the baseline's among them
+            where it may be; empty where nothing could be judged.
     """
-    found = _compared(asked, asked.pairs, comparisons)
-    if found is None:
-        return None
-    if asked.refusal:
-        return _withheld(found, asked.refusal)
-    if asked.parts and found.verdict != INCONCLUSIVE:
-        parts = [_compared(asked, part, comparisons) for part in asked.parts]
-        if any(part is None or part.verdict != found.verdict for part in parts):
-            return _withheld(found, "no steady state while the two were compared")
-        return replace(found, reason="not steady, but all that was observed supports it")
-    return found
 
-
-def _withheld(found: Comparison, reason: str) -> Comparison:
-    """The same numbers without a verdict; more pairs would not bring one."""
-    return replace(found, verdict=INCONCLUSIVE, reason=reason, material=False, pairs_needed=None)
+    comparisons: Mapping[str, Comparison]
+    best: tuple[str, ...] = ()
 
 
 def answered_alone(asked: Question) -> Comparison | None:
     """The comparison of one trial with its baseline, read alone."""
-    found = answer(asked)
-    return found and replace(found, adjusted_p_value=_overall_p_value(found, asked))
+    return answers({"": asked}, "baseline").comparisons.get("")
 
 
-def speedups(questions: Mapping[str, Question]) -> dict[str, Comparison]:
-    """The comparisons of one table, adjusted for being read together.
+def answers(questions: Mapping[str, Question], baseline: str) -> Answers:
+    """The comparisons of one table, as one family.
 
-    P-values are Holm's, intervals Bonferroni's, and a verdict needs its interval. Comparisons
-    that are refused a verdict count for nothing: they cannot be won by chance.
+    A verdict needs its interval, and intervals, verdicts and the set of best err together in one
+    of twenty tables (`stats.family`). Comparisons that are refused a verdict count for nothing:
+    they cannot be won by chance.
+
+    Args:
+        baseline: its name.
     """
-    judged = [name for name, asked in questions.items() if not asked.refusal]
-    answers = {name: answer(asked, max(len(judged), 1)) for name, asked in questions.items()}
-    found = {name: comparison for name, comparison in answers.items() if comparison is not None}
-    once = {
-        name: _overall_p_value(found[name], questions[name]) for name in judged if name in found
+    judged_ones = {name: one for name, one in questions.items() if one.pairs and not one.refusal}
+    terms = _terms(questions.values(), baseline)
+    family = judged([_candidate(*one) for one in judged_ones.items()], terms)
+    alpha = terms.contrast_alpha(len(judged_ones))
+    found = {
+        standing.name: _answer(judged_ones[standing.name], standing, alpha)
+        for standing in family.standings
     }
-    known = {name: p for name, p in once.items() if p is not None}
-    adjusted = dict(zip(known, holm(list(known.values())), strict=True))
-    return {
-        name: replace(comparison, adjusted_p_value=adjusted.get(name))
-        for name, comparison in found.items()
-    }
+    for name, asked in questions.items():
+        refused = None if name in found else _compared(asked, asked.pairs, alpha)
+        if refused is not None:
+            found[name] = _withheld(refused, asked.refusal)
+    return Answers(
+        comparisons={name: found[name] for name in questions if name in found},
+        best=tuple(sorted(family.best)) if judged_ones else (),
+    )
 
 
-def _overall_p_value(found: Comparison, asked: Question) -> float | None:
-    """The p-value on the scale on which 5 % is 5 % in spite of all interim analyses."""
-    if found.p_value is None or asked.refusal:
+def control(result: TrialResult) -> Comparison | None:
+    """A baseline against a second copy of itself, at 99 %; None where it met none.
+
+    It is a check of the method and no claim of the table, so it takes no part in the family. At
+    1 % one control of a hundred fails by luck.
+    """
+    met = pairs(result.valid) if result.is_control else []
+    if not met:
         return None
-    return min(1.0, found.p_value * ALPHA / asked.alpha)
+    return compare_pairs(
+        met, design_of(result.valid), delta_ratio=result.delta_ratio, alpha=CONTROL_ALPHA
+    )
+
+
+def control_warnings(result: TrialResult) -> Iterator[str]:
+    """That a copy of the baseline was not as fast as the baseline."""
+    found = control(result)
+    if found is None or found.verdict not in ("faster", "slower"):
+        return
+    times = interval_text(found.ratio)
+    yield (
+        f"The A/A control failed: a second copy of the baseline ran at {times} times its speed. "
+        "Differences of that size are the method's, not a conversion's: try "
+        "protocol.pairing=adjacent, or a quieter machine."
+    )
+
+
+def _terms(questions: Collection[Question], baseline: str) -> Terms:
+    """Of the family: as careful as its most careful member."""
+    return Terms(
+        baseline=baseline,
+        delta_ratio=min((one.delta_ratio for one in questions), default=DELTA_RATIO),
+        looks=max((one.looks for one in questions), key=len, default=()),
+    )
+
+
+def _candidate(name: str, asked: Question) -> Candidate:
+    ratios = tuple(pair.log_ratio for pair in asked.pairs)
+    return Candidate(name=name, log_ratios=ratios, alone=asked.alone)
+
+
+def _answer(asked: Question, standing: Standing, alpha: float) -> Comparison:
+    """The ratio and its verdict, if all that was observed supports it."""
+    found = paired_comparison(
+        standing, asked.pairs, design=asked.design, delta_ratio=asked.delta_ratio
+    )
+    if not asked.parts or found.verdict == INCONCLUSIVE:
+        return found
+    parts = [_compared(asked, part, alpha) for part in asked.parts]
+    if any(part is None or part.verdict != found.verdict for part in parts):
+        return _withheld(found, "no steady state while the two were compared")
+    return replace(found, reason="not steady, but all that was observed supports it")
+
+
+def _withheld(found: Comparison, reason: str) -> Comparison:
+    """The same numbers without a verdict; more pairs would not bring one."""
+    return replace(
+        found,
+        verdict=INCONCLUSIVE,
+        reason=reason,
+        material=False,
+        pairs_needed=None,
+        adjusted_p_value=None,
+    )
 
 
 def _parts(result: TrialResult, design: str) -> tuple[Sequence[Pair], ...]:
@@ -144,8 +213,8 @@ def _parts(result: TrialResult, design: str) -> tuple[Sequence[Pair], ...]:
     return halves(result.valid) if moving else ()
 
 
-def _compared(asked: Question, chosen: Sequence[Pair], comparisons: int) -> Comparison | None:
-    delta, alpha = asked.delta_ratio, asked.alpha / comparisons
+def _compared(asked: Question, chosen: Sequence[Pair], alpha: float) -> Comparison | None:
+    delta = asked.delta_ratio
     if asked.pairs:
         return compare_pairs(chosen, asked.design, delta_ratio=delta, alpha=alpha)
     return compare(asked.candidate_ns, asked.baseline_ns, delta_ratio=delta, alpha=alpha)

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
 from benchorch.domain.estimate import Comparison, Estimate, Summary
+from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import TrialResult
+from benchorch.formatting import interval_text
 from benchorch.progress import Say, counted, silent
 from benchorch.results.metrics.cost import usd_per_million_items
 from benchorch.results.metrics.latency import latency_metrics, median_ms, throughput
 from benchorch.results.metrics.load import load_metrics
 from benchorch.results.metrics.resources import resource_metrics, resource_warnings
-from benchorch.results.metrics.speedup import Question, answered_alone, question, speedups
+from benchorch.results.metrics.speedup import (
+    Question,
+    answered_alone,
+    answers,
+    control,
+    control_warnings,
+    question,
+)
 from benchorch.results.metrics.warnings import profile_warnings, trial_warnings
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.moderated_variance import UsualSpread, usual_spread
 from benchorch.stats.quantiles import LEVEL_RATIO
+from benchorch.stats.speed_covariate import SpeedEffect, Timed, speed_effect
 
+ADJUSTED = "adjusted_latency_ms/p50"
 LATENCY, RATE = "latency_ms/p50", "throughput_items_per_s/mean"
 FEW_PROCESSES = (3, 4)
 """Their intervals are moderated by the spreads of the other trials."""
@@ -34,6 +46,8 @@ class TrialFindings:
         baseline_id: the trial it is to be compared with, or None.
         machine: where it ran; trials of one machine lend each other their spread.
         medians_ms, rates_per_s: of each process that counts, where queries come one by one.
+        around: of all processes, rejected ones included, with the reference workload around each;
+            None where there was none.
     """
 
     summary: Summary
@@ -42,6 +56,7 @@ class TrialFindings:
     machine: str = ""
     medians_ms: Sequence[float] = ()
     rates_per_s: Sequence[float] = ()
+    around: Timed | None = None
 
     def alone(self) -> Summary:
         """With its comparison, as if that were the only one."""
@@ -57,12 +72,15 @@ def finding(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
         machine=str(result.environment.get("host", "")),
         medians_ms=median_ms(result.valid) if one_by_one else (),
         rates_per_s=throughput(result.valid) if one_by_one else (),
+        around=_around(result.processes) if one_by_one else None,
         summary=Summary(
             metrics=metrics,
             speedup=None,
+            control=control(result),
             steady=bool(result.valid) and all(p.steady_from is not None for p in result.valid),
             warnings=(
                 *_rehearsal(result),
+                *control_warnings(result),
                 *trial_warnings(result, metrics),
                 *resource_warnings(result, baseline),
                 *profile_warnings(result.profile),
@@ -131,17 +149,72 @@ def together(findings: Mapping[str, TrialFindings]) -> dict[str, Summary]:
     table of identical candidates has a winner no more often than a single comparison has.
     """
     usual = _usual_spreads(findings.values())
-    found = {name: _moderated(one, usual[one.machine]) for name, one in findings.items()}
+    effects = _speed_effects(findings.values())
+    found = {
+        name: _adjusted(_moderated(one, usual[one.machine]), one, effects)
+        for name, one in findings.items()
+    }
     families: dict[str, dict[str, Question]] = {}
     for name, one in findings.items():
         if one.asked is not None and one.baseline_id is not None:
             families.setdefault(one.baseline_id, {})[name] = one.asked
     for baseline_id, family in families.items():
-        for name, comparison in speedups(family).items():
-            own, baseline = found[name], found.get(baseline_id)
+        shown, baseline = answers(family, baseline_id), found.get(baseline_id)
+        for name, comparison in shown.comparisons.items():
+            own = found[name]
             more = tuple(_irreconcilable(own, baseline, comparison)) if baseline else ()
             found[name] = replace(own, speedup=comparison, warnings=(*own.warnings, *more))
+        for name in {*family, baseline_id} & found.keys():
+            found[name] = replace(found[name], best=shown.best)
     return found
+
+
+def _around(processes: Sequence[ProcessRecord]) -> Timed | None:
+    """Times and reference workloads of processes that have both."""
+    seen = [p for p in processes if p.observations.durations_ns]
+    both = [
+        (time, reference)
+        for time, reference in zip(median_ms(seen), map(_reference_ns, seen), strict=True)
+        if reference and time > 0
+    ]
+    if not both:
+        return None
+    times, references = zip(*both, strict=True)
+    return Timed(times=times, references=references)
+
+
+def _reference_ns(process: ProcessRecord) -> float | None:
+    """The reference workload around a process: the geometric mean of before and after."""
+    before, after = process.conditions.canary_before_ns, process.conditions.canary_after_ns
+    return math.sqrt(before * after) if before and after else None
+
+
+def _speed_effects(findings: Iterable[TrialFindings]) -> dict[str, SpeedEffect | None]:
+    """How each machine's speed moved the times of its trials."""
+    timed: dict[str, list[Timed]] = {}
+    for one in findings:
+        timed.setdefault(one.machine, []).extend([one.around] if one.around else [])
+    return {machine: speed_effect(trials) for machine, trials in timed.items()}
+
+
+def _adjusted(
+    summary: Summary, one: TrialFindings, effects: Mapping[str, SpeedEffect | None]
+) -> Summary:
+    """With the median at the speed that its machine usually had meanwhile, where that matters."""
+    effect, plain = effects.get(one.machine), summary.metrics.get(LATENCY)
+    adjusted = effect.adjusted(one.around, unit="ms") if effect and one.around else None
+    if adjusted is None or plain is None:
+        return summary
+    metrics = {**summary.metrics, ADJUSTED: adjusted}
+    low, high = adjusted.low, adjusted.high
+    if low is None or high is None or low <= plain.value <= high:
+        return replace(summary, metrics=metrics)
+    warning = (
+        f"The machine's own speed moved p50: it is {interval_text(plain)} ms as measured and "
+        f"{interval_text(adjusted)} ms at the speed that the machine usually had during the run. "
+        "Ratios to the baseline do not depend on it."
+    )
+    return replace(summary, metrics=metrics, warnings=(*summary.warnings, warning))
 
 
 def _irreconcilable(own: Summary, baseline: Summary, comparison: Comparison) -> Iterator[str]:

@@ -24,6 +24,11 @@ from benchorch.stats.quantiles import minimum_n
 from benchorch.stats.variance_components import calls_worth_taking, components
 from benchorch.units import NS_PER_MS, format_ms, ns_to_s
 
+RUN_BUDGET = "run_budget_exhausted"
+ENOUGH = ("decided", "converged")
+"""Reasons to stop: the end of `budget.minutes`; no more was needed for what was to be decided."""
+
+MORE_TIME = "a larger budget.minutes"
 FIXED = "fixed"
 LEAST_PROCESSES = 5
 MOST_PREEMPTED_RATIO = 0.1
@@ -247,13 +252,14 @@ def _position(processes: Sequence[ProcessRecord]) -> Iterator[str]:
 
 def _few(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:
     count = len(processes)
-    key = "processes" if stop_reason == FIXED else "min_processes"
+    usual = "stopping.processes" if stop_reason == FIXED else "stopping.min_processes"
+    more = MORE_TIME if stop_reason == RUN_BUDGET else f"{usual}={LEAST_PROCESSES}"
     if count == 1:
-        yield "No interval from a single process: try stopping=quick (5 processes)."
-    elif count < LEAST_PROCESSES:
+        one = "stopping=decide" if stop_reason == FIXED else more
+        yield f"No interval from a single process: try {one}."
+    elif count < LEAST_PROCESSES and stop_reason not in ENOUGH:
         yield (
-            f"Only {count} processes, where {LEAST_PROCESSES} are the least to rely on: "
-            f"try stopping.{key}={LEAST_PROCESSES}."
+            f"Only {count} processes, where {LEAST_PROCESSES} are the least to rely on: try {more}."
         )
 
 
@@ -262,17 +268,20 @@ def _wide(result: TrialResult, metrics: Mapping[str, Estimate]) -> Iterator[str]
     if primary is None or primary.low is None or primary.high is None:
         return
     reach = math.sqrt(primary.high / primary.low) - 1
-    if result.stop_reason == "budget_exhausted":
-        undecided = reach <= _KNOWN_RATIO and bool(pairs(result.valid))
+    if result.stop_reason == RUN_BUDGET and pairs(result.valid) and not result.is_control:
+        yield f"The run's budget ended before the comparison was decided: try {MORE_TIME}."
+    elif result.stop_reason == "budget_exhausted":
+        is_compared = bool(pairs(result.valid)) and not result.is_control
+        undecided = reach <= _KNOWN_RATIO and is_compared
         what = "comparison was decided" if undecided else "target was met"
         yield (
             f"The budget ended before the {what}; the median is known to within "
             f"{_percent(reach)}: try {_where_to_repeat(result.valid)}."
         )
-    elif reach > WIDE_RATIO:
+    elif reach > WIDE_RATIO and result.stop_reason not in ENOUGH:
         yield (
             f"The median is known to within {_percent(reach)} only: "
-            "try stopping=precision, or a quieter machine."
+            "try stopping=precise, or a quieter machine."
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from benchorch.domain import parity_task
@@ -88,7 +88,16 @@ def violations(task: str, pairs: Pairs, limits: Limits) -> Iterator[str]:
     """A sentence for each rule of a task that one output breaks."""
     rules = _RULES.get(task)
     if rules is not None:
-        yield from filter(None, rules(pairs, limits))
+        found = (said for alike in _by_width(pairs) for said in rules(alike, limits))
+        yield from dict.fromkeys(filter(None, found))
+
+
+def _by_width(pairs: Pairs) -> Iterable[Pairs]:
+    """The inputs by the size of their last axis, which rules count as classes or targets."""
+    widths: dict[tuple[int, ...], list[tuple[Array, Array]]] = {}
+    for pair in pairs:
+        widths.setdefault(pair[1].shape[-1:], []).append(pair)
+    return widths.values()
 
 
 def _classification(pairs: Pairs, limits: Limits) -> Iterator[str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
-from benchorch.config.components import construct
+from benchorch.config.components import construct, make
 from benchorch.domain.price import Market, Price, PriceSnapshot
+from benchorch.domain.session import profile_words
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.errors import ConfigError
 from benchorch.formatting import plural
+from benchorch.interfaces.executor import Executor
 from benchorch.journal.registry import state_directory
 from benchorch.results.metrics.cost import trial_usd
 from benchorch.units import format_seconds
@@ -51,11 +53,19 @@ class Pricing:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a sweep may cost: the `budget` node."""
+    """What a sweep may take and cost: the `budget` node.
 
+    Args:
+        minutes: after which no process is added; None: one for each trial, and three rounds.
+        max_usd: what it may be expected to cost.
+    """
+
+    minutes: float | None = None
     max_usd: float | None = None
 
     def __post_init__(self) -> None:
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"minutes must be above 0 or null, got {self.minutes}")
         if self.max_usd is not None and not self.max_usd > 0:
             raise ValueError(f"max_usd must be above 0 or null, got {self.max_usd}")
 
@@ -114,7 +124,9 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
 
     chosen = plan.trials if trials is None else trials
     market = Market(str(node_of(plan.session, "pricing")["market"]))
-    known = forecasts(chosen, past_durations()) if chosen else {}
+    past = past_durations()
+    known = forecasts(chosen, past) if chosen else {}
+    profiled = _profiled(plan, chosen)
     there: set[str] = set()
     found = {}
     for trial in chosen:
@@ -122,10 +134,30 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
         builds = {name: s for name, s in forecast.builds.items() if name not in there}
         there.update(builds)
         seconds = forecast.measure_s + sum(builds.values())
+        seconds += past.profile_s(trial) if trial.trial_id in profiled else 0.0
         price = plan.prices.of(trial.hardware_kind, market) if plan.prices else None
         usd = trial_usd(seconds, price.usd_per_hour) if price else None
         found[trial.trial_id] = Expected(seconds=seconds, usd=usd)
     return found
+
+
+def _profiled(plan: Plan, trials: Sequence[Trial]) -> Collection[str]:
+    """The trials that are expected to be profiled; for a winner stands the first candidate."""
+    if str(node_of(plan.session, "profiler").get("_target_", "")).endswith(".NoProfiler"):
+        return ()
+    node = node_of(plan.session, "executor")
+    in_a_row = node and not make(node, Executor, "executor").measures_in_rounds()
+    words = profile_words(plan)
+    if in_a_row or "all" in words:
+        return {trial.trial_id for trial in trials}
+    first = {trial.baseline_id: trial.trial_id for trial in reversed(trials) if trial.baseline_id}
+    return {
+        trial.trial_id
+        for trial in trials
+        if trial.labels.get("conversion") in words
+        or ("winner" in words and trial.trial_id in first.values())
+        or ("baseline" in words and trial.baseline_id is None)
+    }
 
 
 def check_budget(plan: Plan, todo: Sequence[Trial]) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
-from benchorch.domain.session import Event
+from benchorch.domain.session import DECIDED, ROUND, Event
 from benchorch.domain.trial import Plan, Trial
 from benchorch.formatting import plural
+from benchorch.journal import certificates
 from benchorch.journal.run_directory import PLAN, RESULTS, TABLE
+from benchorch.results.compare.detectable import summary
+from benchorch.results.report.live_table import LiveTable
 from benchorch.results.report.overview import (
     alike_failures,
     alike_skips,
@@ -22,6 +24,7 @@ from benchorch.results.report.overview import (
     overview_rows,
     some_of,
 )
+from benchorch.results.report.rich_table import rich_table
 from benchorch.results.report.tables import (
     conclusions,
     names_of,
@@ -30,12 +33,9 @@ from benchorch.results.report.tables import (
     table_rows,
     warnings_of,
 )
-from benchorch.units import format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
-    from rich.table import Table
 
 # Redrawing more often would take time from the core that is being measured.
 _REDRAWS_PER_S = 2
@@ -46,8 +46,8 @@ _MOST_SKIPS = 20
 _MOST_FAILURES = 10
 _NOTES_SHOWN = 3
 _CURVES_SHOWN = 3
-# Too short-lived for a line of its own in a log.
-_PASSING = (": loading", ": first call", ": measuring")
+# Of other stages, a log has the first event of each trial.
+_ALWAYS_TOLD = ("wait", "retry")
 
 
 class ConsoleReport:
@@ -55,10 +55,10 @@ class ConsoleReport:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or _console()
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
         self._names: Mapping[str, str] = {}
-        self._started_s = time.monotonic()
+        self._live = LiveTable()
+        self._is_drawn = False
+        self._begun: set[tuple[str, str]] = set()
 
     def plan(self, plan: Plan, done: int) -> None:
         """Print the number of trials, and every skip with its reason."""
@@ -73,63 +73,76 @@ class ConsoleReport:
 
     @contextlib.contextmanager
     def live(self, trials: Sequence[Trial]) -> Iterator[None]:
-        """Show progress while trials run; plain lines where there is no terminal."""
+        """Show a table that fills while trials run; lines where there is no terminal."""
+        self._live.begin({trial.trial_id: self._name(trial.trial_id) for trial in trials})
         if not trials or not self._console.is_terminal:
             yield
             return
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich.live import Live
 
-        columns = (
-            TextColumn("[bold blue]{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("elapsed"),
-            TimeElapsedColumn(),
-            TextColumn("left about"),
-            TimeRemainingColumn(),
-        )
-        with Progress(
-            *columns, console=self._console, refresh_per_second=_REDRAWS_PER_S, transient=True
-        ) as progress:
-            self._progress = progress
-            self._task = progress.add_task("starting", total=len(trials))
+        with Live(
+            self._live, console=self._console, refresh_per_second=_REDRAWS_PER_S, transient=True
+        ):
+            self._is_drawn = True
             try:
                 yield
             finally:
-                self._progress = self._task = None
+                self._is_drawn = False
+
+    def expect(self, left_s: float) -> None:
+        """Note in how many seconds the run is expected to end."""
+        self._live.expect(left_s)
 
     def event(self, event: Event) -> None:
-        """Show what a trial is doing."""
-        name = self._name(event.trial_id)
-        text = f"{name}: {event.stage} {event.message}".rstrip()
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, description=text)
-        elif not event.message.endswith(_PASSING):
-            elapsed = format_seconds(time.monotonic() - self._started_s)
-            self._console.print(f"  [{elapsed}] {text}", markup=False, highlight=False)
+        """Show what a trial does; of lines, only those that are worth one."""
+        text = f"{event.stage} {event.message}".rstrip()
+        if event.stage != ROUND:
+            self._live.state(event.trial_id, event.message if event.stage == DECIDED else text)
+        if self._is_drawn:
+            return
+        if event.stage == ROUND:
+            self._line(self._first_figures())
+        elif event.stage == DECIDED:
+            self._line(self._decision(event))
+        elif event.stage in _ALWAYS_TOLD or (event.trial_id, event.stage) not in self._begun:
+            self._begun.add((event.trial_id, event.stage))
+            self._line(f"{self._name(event.trial_id)}: {text}")
+
+    def figures(self, results: Sequence[TrialResult], summaries: Mapping[str, Summary]) -> None:
+        """Show what was measured so far of the trials of one table."""
+        self._live.figures(results, summaries)
+
+    def _first_figures(self) -> str:
+        """The order after the first round, which nothing is concluded from."""
+        rows = [f"{row.name} {row.figure}" for row in self._live.ranked() if row.processes]
+        left = "" if self._live.ends_s is None else f" ({self._live.footer()})"
+        return f"first figures, one process each: {some_of(rows)}{left}"
+
+    def _decision(self, event: Event) -> str:
+        row = self._live.rows.get(event.trial_id)
+        found = f"{row.figure}, {row.verdict}" if row else ""
+        return f"{self._name(event.trial_id)}: {event.message}: {found}"
+
+    def _line(self, text: str) -> None:
+        self._console.print(f"  [{self._live.elapsed}] {text}", markup=False, highlight=False)
 
     def result(self, result: TrialResult, summary: Summary) -> None:
         """Print one line as soon as a trial ends."""
         name = self._name(result.trial_id)
+        self._live.figures([result], {result.trial_id: summary})
+        self._live.state(result.trial_id, _end_of(result))
         primary = primary_metric(summary.metrics)
         if result.failure:
             mark, text = ("✗", "red"), f"{result.failure.kind}: {result.failure.message}"
         elif result.parity and not result.parity.passed:
             mark, text = ("≠", "red"), result.parity.explanation
+        elif self._is_drawn:  # its row shows it
+            return
         else:
             mark, text = ("✓", "green"), primary.text if primary else "no data"
         from rich.text import Text
 
         self._console.print(Text.assemble(mark, f" {name}  {text}"), soft_wrap=True)
-        if self._progress is not None and self._task is not None:
-            self._progress.advance(self._task)
 
     def table(
         self,
@@ -155,6 +168,14 @@ class ConsoleReport:
         self._notes(summaries, directory)
         self._conclusions(plan, results, summaries, directory)
         self._failures(results, directory)
+        self._calibration(results)
+
+    def _calibration(self, results: Mapping[str, TrialResult]) -> None:
+        """Print what this machine can tell, where that was calibrated and it measured any."""
+        found = certificates.kept()
+        places = [one.environment for one in results.values()]
+        if found and any(found.is_of(p.get("host"), p.get("cpu_model")) for p in places):
+            self.text(f"\nmachine   {summary(found)}")
 
     def _notes(self, summaries: Mapping[str, Summary], directory: Path) -> None:
         warnings = list(warnings_of(summaries).items())
@@ -188,10 +209,19 @@ class ConsoleReport:
         """Print that the archive is being filled; Ctrl-C ends only the waiting."""
         self._console.print("copying to the bucket ... (Ctrl-C stops waiting; nothing is lost)")
 
-    def closing(self, plan: Plan, directory: Path, *, recorded: bool, kept: bool = True) -> None:
+    def closing(
+        self,
+        plan: Plan,
+        directory: Path,
+        *,
+        recorded: bool,
+        kept: bool = True,
+        whole: bool = True,
+    ) -> None:
         """Print where everything is, and the next commands.
 
         Args:
+            whole: whether every trial has its final result, so that nothing is left to resume.
             recorded: whether the tracker has all of it.
             kept: whether the bucket has all of it, where one is named.
         """
@@ -218,7 +248,8 @@ class ConsoleReport:
                 f"keep      python -m benchorch keep {directory} --at {place}   (not all of it "
                 "could be copied; nothing is lost)"
             )
-        self.text(f"resume    python -m benchorch resume={plan.plan_id}")
+        if not whole:
+            self.text(f"resume    python -m benchorch resume={plan.plan_id}")
         self.text("next      python -m benchorch cache list      python -m benchorch plan --help")
 
     def _failures(self, results: Mapping[str, TrialResult], directory: Path) -> None:
@@ -243,11 +274,19 @@ class ConsoleReport:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def interrupted(self, directory: Path) -> None:
-        """Print that only the trial in flight is lost, and how to resume."""
+        """Print that the answer is partial, and how to go on."""
         self.text(
-            f"\nInterrupted. Every finished trial is kept; go on with\n"
+            f"\nInterrupted: the table is partial. What was measured is kept; go on with\n"
             f"  python -m benchorch resume={directory}"
         )
+
+
+def _end_of(result: TrialResult) -> str:
+    """What became of a trial, in a word or two."""
+    if result.failure:
+        return f"failed: {result.failure.kind}"
+    wrong = result.parity is not None and not result.parity.passed
+    return "not the same model" if wrong else "done"
 
 
 def _plain(text: str) -> str:
@@ -268,20 +307,6 @@ def _skips(plan: Plan) -> list[str]:
     ]
     rest = sum(count for _, count in alike[_MOST_SKIPS:])
     return [*texts, *([f"{plural(rest, 'more cell')}; see {PLAN}"] if rest else [])]
-
-
-def rich_table(rows: Sequence[Sequence[str]]) -> Table:
-    """A header and its rows, the first column to the left and all others to the right."""
-    from rich import box
-    from rich.table import Table
-
-    head, *body = rows
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
-    for index, title in enumerate(head):
-        table.add_column(title, justify="left" if index == 0 else "right", overflow="fold")
-    for row in body:
-        table.add_row(*row)
-    return table
 
 
 def _console() -> Console:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchorch.results.report.console import rich_table
+from benchorch.results.report.rich_table import rich_table
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -31,9 +31,12 @@ def precision_text(result: TrialResult | None) -> str:
 def execution_facts(ran: Execution) -> Iterator[tuple[str, str]]:
     """Each thing that is known of what ran, by a name for people."""
     if ran.executed:
-        share = "" if ran.executed_ratio is None else f" ({_percent(ran)} of the operators)"
+        share = f" (share unknown: {ran.unknown})" if ran.unknown else ""
+        share = share if ran.executed_ratio is None else f" ({_percent(ran)} of the operators)"
         requested = f"; requested: {ran.requested}" if ran.requested else ""
         yield "ran in", f"{ran.executed}{share}{requested}"
+    elif ran.unknown:
+        yield "ran in", f"unknown: {ran.unknown}"
     counts = (
         (ran.casts, "cast"),
         (ran.autotuned_kernels, "autotuned kernel"),

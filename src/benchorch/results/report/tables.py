@@ -12,6 +12,8 @@ from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import Kind
 from benchorch.formatting import cell_name, interval_text, is_known, plural, varying_labels
 from benchorch.results.report.execution_text import execution_matters, precision_text
+from benchorch.results.report.request_coverage import Coverage, coverage
+from benchorch.stats.pairs import SEQUENTIAL
 from benchorch.units import format_bytes, format_seconds
 
 
@@ -127,15 +129,27 @@ def ranked(
 def _rank(
     trial: Trial, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> tuple[int, str, str, float]:
-    """By primary metric within a model and workload; disqualified ones after all others."""
+    """By what it costs within a model and workload; disqualified ones after all others."""
     result = results.get(trial.trial_id)
     ran = result is not None and result.outcome is Outcome.OK
     primary = primary_metric(summaries[trial.trial_id].metrics) if ran else None
     wrong = result is not None and result.parity is not None and not result.parity.passed
     place = 2 if primary is None else 1 if wrong else 0
-    cost = primary.cost if primary else 0.0
-    case = f"{trial.labels['workload']} {_other_scenario(trial)}"
+    cost = _cost(trial, primary, summaries) if primary else 0.0
+    case = f"{trial.labels['workload']} {_other_scenario(trial.labels)}"
     return place, trial.labels["model"], case, cost
+
+
+def _cost(trial: Trial, primary: PrimaryMetric, summaries: Mapping[str, Summary]) -> float:
+    """The primary metric; of a candidate that met its baseline, what follows from the ratio.
+
+    Its own was measured minutes apart from the others'.
+    """
+    speedup, baseline = summaries[trial.trial_id].speedup, summaries.get(trial.baseline_id or "")
+    common = primary_metric(baseline.metrics) if baseline else None
+    if speedup is None or speedup.design == SEQUENTIAL or common is None:
+        return primary.cost
+    return common.cost / speedup.ratio.value
 
 
 def _cells(result: TrialResult, summary: Summary) -> tuple[str, ...]:
@@ -190,13 +204,21 @@ def speedup_text(summary: Summary, result: TrialResult) -> str:
     if result.parity is not None and not result.parity.passed:
         return "disqualified"
     if summary.speedup is None:
-        return "baseline" if result.baseline_id is None else "–"
+        return _baseline_text(summary) if result.baseline_id is None else "–"
     ratio = summary.speedup.ratio
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.3g}×"
     if not is_known(ratio):
         return f"not known yet ({plural(ratio.n, 'pair')}) {summary.speedup.verdict}"
     return f"{ratio.value:.3g}× [{ratio.low:.3g}, {ratio.high:.3g}] {summary.speedup.verdict}"
+
+
+def _baseline_text(summary: Summary) -> str:
+    """With the outcome of the A/A control, which has to be 1."""
+    found = summary.control
+    if found is None or found.ratio.low is None or not is_known(found.ratio):
+        return "baseline"
+    return f"baseline; control {interval_text(found.ratio)}"
 
 
 def cost_text(summary: Summary | None) -> str:
@@ -233,34 +255,46 @@ class Conclusion(NamedTuple):
     """The result for one serving case.
 
     Attributes:
-        fastest: the trial; None where none could be ranked.
+        fastest: the trial with the best figure; None where none could be ranked.
+        coverage: how much of what was requested it rests on.
     """
 
     sentence: str
     fastest: Trial | None
+    coverage: Coverage
 
 
 def conclusions(
     plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> list[Conclusion]:
     """One conclusion for each serving case, in the plan's order."""
-    groups: dict[str, list[Trial]] = {}
+    groups: dict[str, tuple[list[Trial], list[Skip]]] = {}
     for trial in plan.trials:
-        groups.setdefault(serving_case(trial), []).append(trial)
-    return [_conclude(trials, results, summaries) for trials in groups.values()]
+        groups.setdefault(serving_case(trial), ([], []))[0].append(trial)
+    for skip in plan.skips:
+        if skip.requested:
+            groups.setdefault(_case_of(skip.labels), ([], []))[1].append(skip)
+    return [
+        _conclude(case, trials, skips, results, summaries)
+        for case, (trials, skips) in groups.items()
+    ]
 
 
 def serving_case(trial: Trial) -> str:
     """Model, workload and scenario, without conversion and hardware: each has a conclusion."""
+    return _case_of(trial.labels)
+
+
+def _case_of(labels: Mapping[str, str]) -> str:
     compared = ("conversion.", "hardware.")
-    axes = [axis for axis in trial.labels["axes"].split() if not axis.startswith(compared)]
-    names = (trial.labels["model"], trial.labels["workload"], _other_scenario(trial), *axes)
+    axes = [axis for axis in labels.get("axes", "").split() if not axis.startswith(compared)]
+    names = (labels.get("model", ""), labels.get("workload", ""), _other_scenario(labels), *axes)
     return " ".join(filter(None, names))
 
 
-def _other_scenario(trial: Trial) -> str:
+def _other_scenario(labels: Mapping[str, str]) -> str:
     """The scenario's name unless it is the default."""
-    scenario = trial.labels.get("scenario", "")
+    scenario = labels.get("scenario", "")
     return "" if scenario == "single_stream" else scenario
 
 
@@ -269,29 +303,14 @@ def fastest(
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
 ) -> Trial | None:
-    """The trial with the best primary metric; if that is a baseline, one proven faster than it.
+    """The trial with the best figure by its ratio to the common baseline.
 
-    Primary metrics are measured minutes apart, pairs at the same time. None where no trial ran
-    and is still the same model.
+    Medians are measured minutes apart, ratios at the same time: a baseline's own median stands for
+    all machines alike. None where no trial ran and is still the same model. Whether it is shown to
+    be the fastest is another question: `Summary.best`.
     """
     qualified = _qualified(trials, results, summaries)
-    if not qualified:
-        return None
-    best = min(qualified, key=lambda trial: _rank(trial, results, summaries)[-1])
-    if summaries[best.trial_id].speedup is not None:
-        return best
-    shown = {
-        trial.trial_id: speedup.ratio.value
-        for trial in qualified
-        if trial.baseline_id == best.trial_id
-        for speedup in [summaries[trial.trial_id].speedup]
-        if speedup is not None and speedup.verdict == "faster"
-    }
-    return max(
-        (trial for trial in qualified if trial.trial_id in shown),
-        key=lambda trial: shown[trial.trial_id],
-        default=best,
-    )
+    return min(qualified, key=lambda t: _rank(t, results, summaries)[-1], default=None)
 
 
 def _qualified(
@@ -304,30 +323,79 @@ def _qualified(
 
 
 def _conclude(
+    case: str,
     trials: Sequence[Trial],
+    skips: Sequence[Skip],
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
 ) -> Conclusion:
-    case = serving_case(trials[0])
     qualified = _qualified(trials, results, summaries)
+    ranked_ids = {trial.trial_id for trial in qualified}
+    covered = coverage(trials, skips, results, summaries, ranked_ids)
     best = fastest(trials, results, summaries)
     if best is None:
-        return Conclusion(f"{case}: no conversion gave a result that could be ranked.", None)
-    primary = primary_metric(summaries[best.trial_id].metrics)
-    assert primary is not None  # it was ranked by it
-    where = f"{best.labels['conversion']} on {best.labels['hardware']}"
-    speedup = summaries[best.trial_id].speedup
-    if speedup is None and best.baseline_id is not None:
-        gain = "its baseline has no result to compare it with"
-    elif speedup is None:
-        gain = (
-            "nothing tried was shown to be faster than it" if len(qualified) > 1 else "the baseline"
-        )
-    elif speedup.verdict == "faster":
-        gain = f"{speedup.ratio.value:.2f}× the baseline's speed, and the outputs agree"
+        nothing = f"no conversion gave a result that could be ranked{covered.remarks}"
+        return Conclusion(f"{case}: {nothing}.", None, covered)
+    equals = [trial for trial in qualified if trial.trial_id in summaries[best.trial_id].best]
+    tables = {summaries[trial.trial_id].best for trial in qualified} - {()}
+    if best not in equals or len(tables) > 1:
+        claim = _figure_text(best, qualified, summaries)
+    elif len(equals) == 1:
+        claim = _winner_text(best, summaries, covered)
     else:
-        gain = f"but against the baseline the evidence is {speedup.verdict}"
-    return Conclusion(f"{case}: {where} is fastest, {primary.text}: {gain}.", best)
+        claim = _tie_text(sorted(equals, key=lambda t: _rank(t, results, summaries)[-1]), summaries)
+    return Conclusion(f"{case}: {claim}{covered.remarks}.", best, covered)
+
+
+def _figure_text(best: Trial, qualified: Sequence[Trial], summaries: Mapping[str, Summary]) -> str:
+    """The best figure, where no test says that it is the best."""
+    speedup = summaries[best.trial_id].speedup
+    if len(qualified) == 1:
+        why = "there is nothing to compare it with"
+    elif len({trial.labels["hardware"] for trial in qualified}) > 1:
+        why = "machines are not tested against each other"
+    else:
+        why = (speedup and speedup.reason) or "it was not tested against the others"
+    gain = f", {_gain_text(best, summaries)}" if speedup and speedup.verdict == "faster" else ""
+    return f"{_named(best)} has the best figure, {_primary_text(best, summaries)}{gain}: {why}"
+
+
+def _winner_text(best: Trial, summaries: Mapping[str, Summary], covered: Coverage) -> str:
+    """The one that is shown to be faster than all others."""
+    if summaries[best.trial_id].speedup is None:
+        gain = "everything else that was compared is slower"
+    else:
+        gain = f"{_gain_text(best, summaries)}, and the outputs agree"
+    primary = _primary_text(best, summaries)
+    return f"{_named(best)} is fastest of {covered.count}, {primary}: {gain}"
+
+
+def _tie_text(equals: Sequence[Trial], summaries: Mapping[str, Summary]) -> str:
+    """Those that cannot be told from the best."""
+    figures = [
+        f"{_named(trial)} ({_gain_text(trial, summaries)})"
+        if summaries[trial.trial_id].speedup
+        else f"{_named(trial)} (the baseline)"
+        for trial in equals
+    ]
+    names = f"{', '.join(figures[:-1])} and {figures[-1]}"
+    return f"there is no single fastest: {names} cannot be told apart"
+
+
+def _named(trial: Trial) -> str:
+    return f"{trial.labels['conversion']} on {trial.labels['hardware']}"
+
+
+def _gain_text(trial: Trial, summaries: Mapping[str, Summary]) -> str:
+    speedup = summaries[trial.trial_id].speedup
+    assert speedup is not None  # only asked for a compared trial
+    return f"{speedup.ratio.value:.2f}× the baseline's speed"
+
+
+def _primary_text(trial: Trial, summaries: Mapping[str, Summary]) -> str:
+    primary = primary_metric(summaries[trial.trial_id].metrics)
+    assert primary is not None  # it was ranked by it
+    return primary.text
 
 
 def full_markdown(

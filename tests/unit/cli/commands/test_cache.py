@@ -17,6 +17,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.errors import BuildError
 from benchorch.stores.local import LocalStore
+from benchorch.trial.identity_stamps import Stamps
 
 
 def fields(**changed: Json) -> dict[str, Json]:
@@ -78,8 +79,10 @@ def test_list_shows_everything_newest_first(store: LocalStore, built: list[str])
 
 
 def test_a_new_store_says_so(store: LocalStore) -> None:
-    for word in ("list", "explain", "report"):
+    for word in ("list", "report"):
         assert run([word], store) == Reply(text="Nothing was built yet.", data=[])
+    nothing: Json = {"builds": [], "models": []}
+    assert run(["explain"], store) == Reply(text="Nothing was built yet.", data=nothing)
 
 
 def test_show_tells_all_of_one_build(store: LocalStore, built: list[str]) -> None:
@@ -151,7 +154,26 @@ def test_explain_without_a_key_compares_the_newest_of_each_name(
     assert "mlp onnx: 2 builds" in reply.text
     assert "packages.torch: '2.12.0' -> '2.13.0'" in reply.text
     assert "odd onnx: 1 build\n" in reply.text
-    assert [record["name"] for record in records(reply)] == ["odd onnx", "mlp onnx"]
+    builds = mapping(reply)["builds"]
+    assert isinstance(builds, list)
+    assert [record["name"] for record in builds] == ["odd onnx", "mlp onnx"]
+    assert mapping(reply)["models"] == []
+
+
+def test_explain_tells_programs_too_which_models_are_known(
+    store: LocalStore, built: list[str]
+) -> None:
+    folder = store.stamps()
+    assert folder is not None
+    stamps = Stamps(folder=folder)
+    asked = {"identity": {"asked": {"factory": "zoo:made"}}}
+    request: dict[str, Json] = {"model": "zoo:made"}
+    stamps.take(request, asked["identity"], consulted={}, untracked=["its code uses time"])
+    reply = run(["explain"], store)
+    assert "zoo:made: " in reply.text
+    ((told,),) = [mapping(reply)["models"]]
+    assert told["model"] == "zoo:made"
+    assert "its code uses time" in told["verdict"]
 
 
 def test_explain_says_that_a_failure_is_no_hit(store: LocalStore, built: list[str]) -> None:

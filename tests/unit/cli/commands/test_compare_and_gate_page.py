@@ -8,17 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from benchorch.cli.commands import compare, gate, report
+from benchorch.cli.commands import compare, duel, gate, gate_report, report
 from benchorch.results.compare.compatibility import FACTORS
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs" / "guides" / "compare-and-gate.md").read_text()
 COMMANDS = [shlex.split(line) for line in re.findall(r"^python -m benchorch (.*)$", PAGE, re.M)]
-PARSERS = {"report": report._parser, "compare": compare._parser, "gate": gate._parser}
+PARSERS = {
+    "report": report._parser,
+    "compare": compare._parser,
+    "gate": gate._parser,
+    "duel": duel._parser,
+}
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_documented_command_is_one(words: list[str]) -> None:
-    PARSERS[words[0]]().parse_args(words[1:])
+    if gate.DUEL & set(words):
+        duel._request(duel._parser().parse_known_args(words[1:])[1])
+    else:
+        PARSERS[words[0]]().parse_args(words[1:])
 
 
 def test_every_option_and_every_factor_is_on_the_page() -> None:
@@ -34,6 +42,6 @@ def test_every_option_and_every_factor_is_on_the_page() -> None:
 
 
 def test_every_state_has_its_exit_code_on_the_page() -> None:
-    for state, code in gate._EXIT_CODES.items():
+    for state, code in gate_report._EXIT_CODES.items():
         row = next(line for line in PAGE.splitlines() if line.lower().startswith(f"| {state} |"))
         assert row.rpartition("| ")[2].startswith(str(code))

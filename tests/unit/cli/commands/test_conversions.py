@@ -133,9 +133,9 @@ def test_an_unknown_one_is_refused_with_the_nearest() -> None:
 
 @pytest.fixture
 def bare() -> Iterator[None]:
-    environment.is_installed.cache_clear()
+    environment._is_installed_here.cache_clear()
     yield
-    environment.is_installed.cache_clear()
+    environment._is_installed_here.cache_clear()
 
 
 def test_a_missing_package_is_named_with_the_command(

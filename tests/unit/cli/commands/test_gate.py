@@ -16,11 +16,13 @@ from benchorch.domain.reply import Reply
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
+from benchorch.journal import certificates
 from benchorch.journal.registry import remember
 from benchorch.results.compare.gate import gate as judge_all
 from benchorch.results.compare.load_run import load
 from benchorch.results.compare.metric_kinds import LATENCY
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
+from support.calibrated_machines import machine
 from support.synthetic_runs import CANARY_NS, DISAGREES, failed, result, trial, write_run
 
 EAGER, FAST = trial(), trial("fast")
@@ -285,3 +287,14 @@ def test_the_gain_is_judged_where_there_is_one(tmp_path: Path) -> None:
     assert [one["judged"]["name"] for one in data(judged(before, same, *words))["cases"]] == ["met"]
     assert judged(before, same, *words).exit_code == 0
     assert judged(before, worse, *words).exit_code == 1
+
+
+@pytest.mark.parametrize(("host", "remarks"), [("node-1", 1), ("node-2", 0)])
+def test_a_limit_below_what_the_machine_can_tell_is_said(
+    host: str, remarks: int, baseline: Path, tmp_path: Path
+) -> None:
+    certificates.keep(machine(process_sd=0.05, host=host, cpu_model="Some CPU"))
+    after = candidate(tmp_path, same(EAGER, 1e6), same(FAST, 5e5))
+    reply = judged(baseline, after)
+    said = reply.text.count("below what medians of two sessions can tell on this machine")
+    assert said == remarks == len(data(reply)["machine"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,16 @@ import pytest
 from benchorch.cli.commands import report
 from benchorch.domain.trial import Skip
 from benchorch.errors import ConfigError
+from benchorch.journal import run_directory
+from benchorch.journal.lock import acquire_lock
+from benchorch.results.compare.load_run import load
 from support.synthetic_runs import failed, result, trial, write_run
 
 EAGER = trial()
 FAST = trial("fast", baseline=EAGER)
 SLOW = trial("slow", baseline=EAGER)
+OF_EAGER = result(EAGER, 1.1e6)
+OF_FAST = result(FAST, 3.3e5, baseline_ns=1.1e6)
 SKIP = Skip(labels={"model": "mlp", "conversion": "trt"}, reason="needs a GPU.")
 
 
@@ -136,3 +142,27 @@ def test_a_bar_in_a_name_is_no_column_of_the_markdown(tmp_path: Path) -> None:
     head, _, row = [line for line in table.read_text().splitlines() if line.startswith("|")]
     assert row.startswith("| a\\|b |")
     assert row.replace("\\|", "").count("|") == head.count("|")
+
+
+def test_a_run_that_was_killed_is_reported_as_far_as_it_was(tmp_path):
+    there = write_run(tmp_path / "run", (EAGER, OF_EAGER), (FAST, None))
+    for count in (1, 2, 3, 4, 5):
+        so_far = replace(OF_FAST, processes=OF_FAST.processes[:count], unfinished=True)
+        run_directory.append_round(there, so_far)
+    said = report.run([str(there)]).text
+    assert "fast" in said
+    assert "partial, because the run has not ended" in said
+    (conclusion,) = report.run([str(there), "--json"]).data["conclusions"]
+    assert conclusion["partial"] is True
+    assert conclusion["ranked"] == conclusion["requested"] == 2
+
+
+def test_a_run_that_goes_on_is_reported_and_not_compared(tmp_path):
+    there = write_run(tmp_path / "run", (EAGER, OF_EAGER), (FAST, None))
+    lock = acquire_lock(there)
+    try:
+        assert "not run" in report.run([str(there)]).text
+        with pytest.raises(ConfigError, match="still going on"):
+            load(str(there))
+    finally:
+        lock.close()

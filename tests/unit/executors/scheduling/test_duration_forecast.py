@@ -127,3 +127,26 @@ def test_failures_and_unreadable_journals_teach_nothing(tmp_path: Path) -> None:
 def test_trials_of_an_unknown_shape_are_forecast_all_the_same() -> None:
     bare = Trial(trial_id="1", labels={"hardware_kind": "local"}, spec={"conversion": 3})
     assert forecasts([bare], NOTHING)["1"].measure_s == 60
+
+
+DECIDE: dict[str, Json] = {"unpaired_processes": 3, "looks": [5, 8, 12], "max_window_s": 1.5}
+
+
+@pytest.mark.parametrize(("baseline_id", "processes"), [(None, 3), ("eager", 5)])
+def test_a_table_is_expected_to_be_decided_at_its_first_analysis(
+    baseline_id: str | None, processes: int
+) -> None:
+    from dataclasses import replace
+
+    one = replace(trial("1", EXPORT, stopping=DECIDE), baseline_id=baseline_id)
+    assert forecasts([one], NOTHING)["1"].measure_s == processes * (3.0 + 1.5)
+
+
+def test_a_similar_trial_teaches_what_a_process_takes(tmp_path: Path) -> None:
+    ran(tmp_path / "run", trial("1", EAGER), measure_s=80, build_s=0)
+    path = tmp_path / "run" / "results.jsonl"
+    line = json.loads(path.read_text())
+    path.write_text(json.dumps({**line, "processes": [{}] * 40}) + "\n")
+    other = trial("2", EAGER, stopping=DECIDE)
+    expected = forecasts([other], read_durations([tmp_path / "run"]))
+    assert expected["2"].measure_s == 3 * 80 / 40

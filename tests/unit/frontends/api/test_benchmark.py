@@ -138,7 +138,7 @@ def travelled(tmp_path: Path) -> ExportedModel:
     with torch.no_grad():
         module.linear.weight.fill_(1.0)
         module.linear.bias.zero_()
-    node = live_model.write_program(live_model.export(module, arrays), tmp_path)
+    node = live_model.write_program(live_model.export(module, [arrays]), tmp_path)
     return ExportedModel(**node, inputs=live_model.write_inputs([arrays], tmp_path))  # type: ignore[arg-type]
 
 
@@ -162,13 +162,13 @@ def test_nothing_that_travels_is_pickled(travelled: ExportedModel) -> None:
 def test_the_same_module_has_the_same_digest_each_time(tmp_path: Path) -> None:
     arrays, module = {"x": X.numpy(), "scale": SCALE.numpy()}, Scaled()
     nodes = [
-        live_model.write_program(live_model.export(module, arrays), tmp_path / str(index))
+        live_model.write_program(live_model.export(module, [arrays]), tmp_path / str(index))
         for index in range(2)
     ]
     assert nodes[0]["digest"] == nodes[1]["digest"]
     with torch.no_grad():
         module.linear.bias += 1
-    changed = live_model.write_program(live_model.export(module, arrays), tmp_path / "2")
+    changed = live_model.write_program(live_model.export(module, [arrays]), tmp_path / "2")
     assert changed["digest"] != nodes[0]["digest"]
 
 
@@ -185,13 +185,13 @@ def test_a_program_that_was_changed_is_not_loaded(travelled: ExportedModel) -> N
 def test_exporting_leaves_the_users_module_as_it_was() -> None:
     module = Scaled().train()
     module.linear.eval()
-    live_model.export(module, {"x": X.numpy(), "scale": SCALE.numpy()})
+    live_model.export(module, [{"x": X.numpy(), "scale": SCALE.numpy()}])
     assert (module.training, module.linear.training, module.dropout.training) == (True, False, True)
     assert all(each.requires_grad for each in module.parameters())
 
 
 def test_a_compiled_module_travels_as_what_was_compiled() -> None:
-    program = live_model.export(torch.compile(Scaled()), {"x": X.numpy(), "scale": SCALE.numpy()})  # type: ignore[arg-type]
+    program = live_model.export(torch.compile(Scaled()), [{"x": X.numpy(), "scale": SCALE.numpy()}])  # type: ignore[arg-type]
     assert "linear.weight" in program.state_dict
 
 
@@ -275,7 +275,7 @@ def test_kinds_of_parameters_and_wrapped_tensors_travel(
     module = with_weight(weight)
     assert live_model.module_problems(module) == []
     arrays = live_model.named_arrays(X, ("input",))
-    node = live_model.write_program(live_model.export(module, arrays), tmp_path)
+    node = live_model.write_program(live_model.export(module, [arrays]), tmp_path)
     inputs = live_model.write_inputs([arrays], tmp_path)
     loaded = ExportedModel(inputs=inputs, **node).load(seed=0)  # type: ignore[arg-type]
     (answer,) = loaded(input=X)

@@ -10,6 +10,7 @@ import pytest
 from benchorch.domain.tensors import Workload
 from benchorch.errors import ConfigError
 from benchorch.frontends.api import benchmark, live_model
+from benchorch.frontends.api.input_shapes import InputShapes
 from benchorch.models.file_inputs import FileInputs
 
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
@@ -24,8 +25,18 @@ def test_a_list_of_mappings_is_several_examples() -> None:
 
 def test_examples_that_are_not_alike_are_refused() -> None:
     with pytest.raises(ConfigError) as caught:
-        live_model.input_sets([{"x": X}, {"x": X[:2]}], ("x",))
-    assert "inputs[1]: holds x [2, 3] float32" in str(caught.value)
+        live_model.input_sets([{"x": X}, {"x": X[0]}], ("x",))
+    assert "inputs[1]: holds x [3] float32" in str(caught.value)
+
+
+def test_sizes_in_which_examples_differ_have_symbols(tmp_path: Path) -> None:
+    sets = live_model.input_sets(
+        [{"x": X[:4], "mask": X[:4, 0]}, {"x": X[:2, :2], "mask": X[:2, 0]}], ("x", "mask")
+    )
+    shapes = InputShapes.of(sets)
+    assert [spec.shape for spec in shapes.specs] == [("batch_size", "size_1"), ("batch_size",)]
+    assert shapes.largest == {"batch_size": 4, "size_1": 3}
+    assert shapes.open == ("batch_size", "size_1")
 
 
 def test_rows_are_taken_in_turn_where_there_are_more_than_the_batch_size() -> None:

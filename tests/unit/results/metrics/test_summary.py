@@ -488,6 +488,28 @@ def test_a_comparison_that_is_refused_does_not_widen_the_others() -> None:
     assert found["baseline"].speedup is None
 
 
+def copies(*ratios: float) -> TrialResult:
+    """A baseline whose processes met a copy of it that was so many times as fast."""
+    processes = [paired(process([1_000_000] * 60), [round(1e6 * ratio)] * 60) for ratio in ratios]
+    return trial(*processes, name="baseline")
+
+
+def test_the_control_is_told_with_the_baseline_and_is_no_candidate() -> None:
+    baseline = copies(1.001, 0.999, 1.002, 0.998, 1.0)
+    found = summarise_all({"baseline": baseline, "a": trial(*met(1_000_000, 1_020_000), name="a")})
+    control = found["baseline"].control
+    assert control is not None
+    assert control.ratio.low < 1 < control.ratio.high  # type: ignore[operator]
+    assert found["baseline"].speedup is None
+    assert found["a"].control is None
+    assert found["a"].best == found["baseline"].best == ("a",)
+
+
+def test_a_control_that_is_not_one_is_a_doubt() -> None:
+    (said,) = (w for w in summarise(copies(*[0.98, 0.981] * 4), None).warnings if "A/A" in w)
+    assert said.startswith("The A/A control failed: a second copy of the baseline ran at 0.98")
+
+
 def test_a_clean_trial_leaves_no_doubt() -> None:
     assert summarise(trial(*five(1_000_000, n=400)), None).warnings == ()
 

@@ -12,9 +12,11 @@ from rich.console import Console
 from benchorch.domain.estimate import Comparison, Estimate, Summary
 from benchorch.domain.result import Failure, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.journal import certificates
 from benchorch.results.report.console import MOST_ROWS, ConsoleReport
 from benchorch.results.report.overview import alike_failures, alike_skips, overview_rows, some_of
 from benchorch.results.report.tables import full_markdown
+from support.calibrated_machines import machine
 from support.synthetic_runs import DISAGREES, OOM, failed, result, trial
 
 SOMEWHERE = Path("somewhere")
@@ -28,7 +30,8 @@ def told(ms: float, *, faster: bool = False) -> Summary:
             value=value, low=None, high=None, level_ratio=0.95, n=5, unit=unit, method="told"
         )
 
-    speedup = Comparison(ratio=estimate(2.0, "ratio"), verdict="faster") if faster else None
+    ratio = Comparison(ratio=estimate(2.0, "ratio"), verdict="faster", design="alternated")
+    speedup = ratio if faster else None
     metrics = {"latency_ms/p50": estimate(ms, "ms")}
     return Summary(metrics=metrics, speedup=speedup, steady=True, warnings=("Doubtful.",))
 
@@ -46,7 +49,7 @@ def sweep(cases: int) -> tuple[Plan, Results, Summaries]:
         for one, summary in ((eager, told(2)), (fast, told(1, faster=True)), (wrong, told(0.5))):
             parity = {"parity": DISAGREES} if one is wrong else {}
             results[one.trial_id] = result(one, processes=1, **parity)
-            summaries[one.trial_id] = summary
+            summaries[one.trial_id] = replace(summary, best=(fast.trial_id,))
     plan = Plan(plan_id="p", name="n", trials=tuple(trials), skips=(), session={})
     return plan, results, summaries
 
@@ -156,3 +159,16 @@ def test_of_many_curves_three_are_named(tmp_path: Path) -> None:
     ConsoleReport(Console(file=said, width=200)).closing(sweep(1)[0], tmp_path, recorded=True)
     assert said.getvalue().count("curve ") == 3
     assert "2 more: " in said.getvalue()
+
+
+@pytest.mark.parametrize(("host", "lines"), [("h", 1), ("elsewhere", 0)])
+def test_what_the_machine_can_tell_is_below_the_table_that_it_measured(
+    host: str, lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    certificates.keep(machine(process_sd=0.01, host="h", cpu_model="c"))
+    plan, results, summaries = sweep(1)
+    environment = {"host": host, "cpu_model": "c"}
+    measured = {name: replace(one, environment=environment) for name, one in results.items()}
+    said = shown(plan, measured, summaries)
+    assert said.count("machine   finds in 90%") == lines

@@ -31,7 +31,9 @@ class Sheet:
     def __init__(self):
         self.trials, self.results, self.summaries = [], {}, {}
 
-    def add(self, name, ms=None, *, verdict=None, outcome=Outcome.OK, failure=None, axes=""):
+    def add(
+        self, name, ms=None, *, verdict=None, outcome=Outcome.OK, failure=None, axes="", ratio=2.0
+    ):
         baseline_id = None if name == "eager" else "eager"
         labels = {
             "model": "mlp",
@@ -51,9 +53,17 @@ class Sheet:
             parity=verdict,
             baseline_id=baseline_id,
         )
-        ratio = Comparison(ratio=estimate(2.0, "ratio"), verdict="faster") if baseline_id else None
+        word = "faster" if ratio > 1 else "slower"
+        found = Comparison(ratio=estimate(ratio, "ratio"), verdict=word, design="alternated")
+        speedup = found if baseline_id else None
         metrics = {} if ms is None else {"latency_ms/p50": estimate(ms)}
-        self.summaries[name] = Summary(metrics=metrics, speedup=ratio, steady=True)
+        self.summaries[name] = Summary(metrics=metrics, speedup=speedup, steady=True)
+        return self
+
+    def best(self, *names):
+        """Those that cannot be told from the fastest."""
+        for name, summary in self.summaries.items():
+            self.summaries[name] = replace(summary, best=names)
         return self
 
     @property
@@ -68,16 +78,64 @@ class Sheet:
         return conclusion(self.plan, self.results, self.summaries)
 
 
-def test_rows_are_ranked_by_latency():
-    sheet = Sheet().add("eager", 3.0).add("slow", 4.0).add("fast", 1.0)
+def test_rows_are_ranked_by_their_ratio_to_the_common_baseline():
+    sheet = Sheet().add("eager", 3.0).add("slow", 2.9, ratio=0.8).add("fast", 3.1, ratio=1.1)
     assert sheet.names() == ["fast", "eager", "slow"]
-    assert "fast on local is fastest" in sheet.said()
+
+
+def test_the_winner_of_a_table_is_the_fastest():
+    sheet = Sheet().add("eager", 3.0).add("fast", 1.0, ratio=2.9).best("fast")
+    assert "fast on local is fastest of 2, p50 1 [0.9, 1.1] ms: 2.90× the baseline" in sheet.said()
+
+
+def test_a_baseline_that_beats_all_is_the_fastest():
+    sheet = Sheet().add("eager", 3.0).add("quick on paper", 2.0, ratio=0.9).best("eager")
+    said = sheet.said()
+    assert "eager on local is fastest of 2, p50 3 [2.7, 3.3] ms: everything else" in said
+    assert "quick on paper" not in said
+
+
+def test_what_cannot_be_told_from_the_best_is_named_with_it():
+    sheet = Sheet().add("eager", 3.0).add("a", 1.0, ratio=1.29).add("b", 0.9, ratio=1.31)
+    sheet.add("c", 0.5, ratio=1.1).best("a", "b")
+    assert sheet.said().endswith(
+        "there is no single fastest: b on local (1.31× the baseline's speed) and a on local "
+        "(1.29× the baseline's speed) cannot be told apart."
+    )
+
+
+def test_a_tie_with_the_baseline_says_so():
+    sheet = Sheet().add("eager", 3.0).add("copy", 2.9, ratio=1.004).best("copy", "eager")
+    assert "eager on local (the baseline) cannot be told apart" in sheet.said()
+
+
+@pytest.mark.parametrize("best", [("eager",), ("eager", "copy"), ()])
+def test_what_is_slower_is_never_named_fastest(best):
+    sheet = Sheet().add("eager", 3.0).add("copy", 2.0, ratio=0.99).best(*best)
+    assert "copy on local is fastest" not in sheet.said()
+    assert "copy on local has the best figure" not in sheet.said()
+
+
+def test_machines_are_not_tested_against_each_other():
+    sheet = Sheet().add("eager", 3.0).add("fast", 1.0, ratio=2.9).best("fast")
+    for name in ("eager", "fast"):
+        trial = next(one for one in sheet.trials if one.trial_id == name)
+        labels = {**trial.labels, "hardware": "g5.xlarge", "hardware_kind": "g5.xlarge"}
+        there, base = f"{name} there", "eager there" if trial.baseline_id else None
+        sheet.trials.append(Trial(trial_id=there, labels=labels, spec={}, baseline_id=base))
+        sheet.results[there] = replace(
+            sheet.results[name], trial_id=there, labels=labels, baseline_id=base
+        )
+        sheet.summaries[there] = replace(sheet.summaries[name], best=("fast there",))
+    assert "is fastest" not in sheet.said()
+    assert "has the best figure" in sheet.said()
+    assert "machines are not tested against each other" in sheet.said()
 
 
 def test_a_wrong_model_is_shown_but_never_ranked():
     sheet = Sheet().add("eager", 3.0).add("wrong", 0.1, verdict=WRONG)
     assert sheet.names() == ["eager", "wrong"]
-    assert "eager on local is fastest" in sheet.said()
+    assert "eager on local has the best figure" in sheet.said()
     rows = table_rows(sheet.plan, sheet.results, sheet.summaries)
     assert rows[-1][-1] == "disqualified"
 
@@ -87,7 +145,8 @@ def test_a_trial_that_crashed_after_some_processes_is_not_the_fastest():
     sheet = Sheet().add("eager", 3.0)
     sheet.add("crashed", 0.1, outcome=Outcome.FAILED, failure=crash)
     assert sheet.names() == ["eager", "crashed"]
-    assert "eager on local is fastest" in sheet.said()
+    assert "eager on local has the best figure" in sheet.said()
+    assert "there is nothing to compare it with" in sheet.said()
     assert "crash:SIGSEGV" in markdown(
         table_rows(sheet.plan, sheet.results, sheet.summaries), sheet.plan, sheet.said()
     )
@@ -131,13 +190,16 @@ def test_under_load_a_trial_is_ranked_by_its_response_or_by_the_rate_it_sustains
         rows = table_rows(sheet.plan, sheet.results, sheet.summaries)
         assert [row[0] for row in rows[1:]] == ["inductor", "eager"]
         said = conclusion(sheet.plan, sheet.results, sheet.summaries)
-        assert "inductor on local is fastest" in said
+        assert "inductor on local has the best figure" in said
+        assert "it was not tested against the others" in said
         assert words in said
 
 
 def test_what_pairs_showed_to_be_faster_wins_over_a_headline_taken_at_another_time():
-    sheet = Sheet().add("eager", 9.8).add("inductor", 10.0)
-    assert "inductor on local is fastest" in conclusion(sheet.plan, sheet.results, sheet.summaries)
+    # A quiet run of the README's recipe, in which the slower of the two had the better median.
+    sheet = Sheet().add("eager", 123.0).add("aot_inductor", 95.6, ratio=1.11)
+    sheet.add("onnxruntime", 96.9, ratio=1.29).best("onnxruntime")
+    assert "onnxruntime on local is fastest" in sheet.said()
 
 
 def test_each_scenario_has_its_own_conclusion():
@@ -192,3 +254,11 @@ def test_a_trial_that_did_not_run_has_as_many_cells_as_the_others():
 def test_a_bottleneck_is_a_short_text(record, text):
     sheet = Sheet().add("eager", 3.0)
     assert limit_text(replace(sheet.results["eager"], profile=record)) == text
+
+
+def test_the_row_of_the_baseline_has_the_outcome_of_the_control():
+    sheet = Sheet().add("eager", 3.0)
+    met = Comparison(ratio=estimate(1.0, "ratio"), verdict="equivalent", design="alternated")
+    sheet.summaries["eager"] = replace(sheet.summaries["eager"], control=met)
+    rows = table_rows(sheet.plan, sheet.results, sheet.summaries)
+    assert rows[1][-1] == "baseline; control 1 [0.9, 1.1]"

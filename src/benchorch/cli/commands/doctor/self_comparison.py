@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from benchorch.domain.estimate import Comparison
 from benchorch.errors import ExecutorError
@@ -23,6 +24,8 @@ from benchorch.stats.between_processes import median_query_ns
 from benchorch.stats.pairs import ALTERNATED, Pair
 from benchorch.stats.ratio_test import compare_pairs
 from benchorch.trial.interleave import interleave
+
+R = TypeVar("R")
 
 PROCESSES = 12
 WINDOW_S = 0.3
@@ -97,7 +100,8 @@ def controls(
     pairs: dict[str, list[Pair]] = {"same": [], "slower": []}
     for _ in range(processes):
         request = ControlRequest(window_s=window_s, seed=order.getrandbits(32))
-        for name, (candidate, baseline) in _one_process(log, request).items():
+        answered = one_process(log, request, dict[str, tuple[float, float]], _ENTRY)
+        for name, (candidate, baseline) in (answered or {}).items():
             pairs[name].append(Pair(candidate, baseline))
     same, slower = (compare_pairs(pairs[name], ALTERNATED) for name in ("same", "slower"))
     assert same is not None  # as there was at least one process
@@ -105,20 +109,25 @@ def controls(
     return Controls(same=same, slower=slower)
 
 
-def _one_process(log: Path, request: ControlRequest) -> Mapping[str, tuple[float, float]]:
+def one_process(log: Path, request: object, reply: type[R], entry: str) -> R | None:
+    """What a fresh process on one thread replies; ExecutorError where it fails.
+
+    Args:
+        entry: the program, which reads the request.
+    """
     child = run_child.run_child(
         "doctor",
         request,
-        dict[str, tuple[float, float]],
+        reply,
         log=log,
         limits=run_child.Limits(timeout_s=_TIMEOUT_S, memory_bytes=None),
         environment=dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
         on_message=lambda _: None,
-        command=[sys.executable, "-c", _ENTRY],
+        command=[sys.executable, "-c", entry],
     )
     if child.failure:
         raise ExecutorError(f"A control process failed: {child.failure.message}")
-    return child.reply or {}
+    return child.reply
 
 
 def main() -> None:

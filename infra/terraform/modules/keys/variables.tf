@@ -1,5 +1,0 @@
-variable "name" {
-  description = "Prefix of every name."
-  type        = string
-  nullable    = false
-}

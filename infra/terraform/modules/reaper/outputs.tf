@@ -1,0 +1,4 @@
+output "policy" {
+  description = "What the reaper is granted, as JSON."
+  value       = data.aws_iam_policy_document.reaper.json
+}

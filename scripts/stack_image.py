@@ -1,0 +1,115 @@
+"""Bake images: a machine of each kind installs its packages, tests itself, and its disk is kept.
+
+A machine that is baked has the tag ``benchorch:bake``: its start script ends after the self-test.
+It is stopped then instead of terminated, and its disk becomes an image with the stack's tag.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+BAKE_S, LOOK_S = 2400, 10
+
+
+def bake(
+    stack: str,
+    region: str,
+    kinds: Mapping[str, list[Mapping[str, Any]]],
+    say: Callable[[str], None],
+) -> dict[str, str]:
+    """An image for each kind of node, as far as they succeed; their ids.
+
+    Args:
+        kinds: by kind, what a machine of it is launched from: ``type``, ``template``, ``subnets``.
+    """
+    started = {kind: _launch(stack, region, choices[0]) for kind, choices in kinds.items()}
+    for kind, name in started.items():
+        say(f"{kind}: {name} installs {kinds[kind][0]['packages']}")
+    images = {}
+    for kind, name in started.items():
+        problem = _wait_until_stopped(region, name) or _report(stack, region, name)
+        if problem:
+            say(f"{kind}: no image was made: {problem}")
+        else:
+            images[kind] = _keep(stack, region, kind, name)
+            say(f"{kind}: {images[kind]}")
+        _ec2(region).terminate_instances(InstanceIds=[name])
+    return images
+
+
+def _launch(stack: str, region: str, choice: Mapping[str, Any]) -> str:
+    tags = [
+        {"Key": "benchorch:stack", "Value": stack},
+        {"Key": "benchorch:bake", "Value": "yes"},
+        {"Key": "Name", "Value": f"{stack}-bake"},
+    ]
+    told = _ec2(region).run_instances(
+        LaunchTemplate={"LaunchTemplateId": choice["template"], "Version": "$Latest"},
+        SubnetId=choice["subnets"][0],
+        MinCount=1,
+        MaxCount=1,
+        InstanceInitiatedShutdownBehavior="stop",
+        TagSpecifications=[
+            {"ResourceType": kind, "Tags": tags}
+            for kind in ("instance", "volume", "network-interface")
+        ],
+    )
+    return str(told["Instances"][0]["InstanceId"])
+
+
+def _wait_until_stopped(region: str, name: str) -> str:
+    """Empty once it is; otherwise what is wrong."""
+    deadline_s = time.monotonic() + BAKE_S
+    while time.monotonic() < deadline_s:
+        told = _ec2(region).describe_instances(InstanceIds=[name])
+        state = told["Reservations"][0]["Instances"][0]["State"]["Name"]
+        if state == "stopped":
+            return ""
+        if state in ("terminated", "shutting-down"):
+            return f"{name} is {state}"
+        time.sleep(LOOK_S)
+    return f"{name} was not ready after {BAKE_S / 60:.0f} minutes"
+
+
+def _report(stack: str, region: str, name: str) -> str:
+    """Empty if the machine's self-test passed; otherwise where its start failed."""
+    import boto3
+
+    account = boto3.client("sts", region_name=region).get_caller_identity()["Account"]
+    kept = boto3.client("s3", region_name=region).get_object(
+        Bucket=f"{stack}-{account}", Key=f"starts/{name}.json"
+    )
+    told = json.load(kept["Body"])
+    if told["outcome"] == "baked":
+        return ""
+    return "\n  ".join((f"its start failed at {told['step']}", *told["log"][-5:]))
+
+
+def _keep(stack: str, region: str, kind: str, name: str) -> str:
+    """The machine's disk as an image, once it is there."""
+    tags = [
+        {"Key": "benchorch:stack", "Value": stack},
+        {"Key": "Name", "Value": f"{stack}-{kind}"},
+    ]
+    ec2 = _ec2(region)
+    image = ec2.create_image(
+        InstanceId=name,
+        Name=f"{stack}-{kind}-{int(time.time())}",
+        TagSpecifications=[
+            {"ResourceType": "image", "Tags": tags},
+            {"ResourceType": "snapshot", "Tags": tags},
+        ],
+    )["ImageId"]
+    ec2.get_waiter("image_available").wait(
+        ImageIds=[image], WaiterConfig={"Delay": LOOK_S, "MaxAttempts": BAKE_S // LOOK_S}
+    )
+    return str(image)
+
+
+def _ec2(region: str) -> Any:
+    import boto3
+
+    return boto3.client("ec2", region_name=region)

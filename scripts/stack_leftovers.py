@@ -1,0 +1,112 @@
+"""What of a stack costs money, found by its tag in every region of the account, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+TAG = "benchorch:stack"
+ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
+HOME_REGION = "us-east-1"
+_KINDS: Sequence[tuple[str, str, str, str, dict[str, Any]]] = (
+    ("disk", "describe_volumes", "Volumes", "VolumeId", {}),
+    ("interface", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId", {}),
+    ("image", "describe_images", "Images", "ImageId", {"Owners": ["self"]}),
+    ("snapshot", "describe_snapshots", "Snapshots", "SnapshotId", {"OwnerIds": ["self"]}),
+    ("network", "describe_vpcs", "Vpcs", "VpcId", {}),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One thing that costs something or holds something that does.
+
+    Attributes:
+        kind: ``instance``, ``disk``, ``interface``, ``image``, ``snapshot``, ``group``,
+            ``network``, ``address`` or ``gateway``.
+    """
+
+    region: str
+    kind: str
+    name: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.region}  {self.kind:9}  {self.name}  {self.note}".rstrip()
+
+
+def regions() -> Sequence[str]:
+    """Every region that the account may use."""
+    import boto3
+
+    client = boto3.client("ec2", region_name=HOME_REGION)
+    return sorted(one["RegionName"] for one in client.describe_regions()["Regions"])
+
+
+def find(stack: str, where: Iterable[str]) -> Sequence[Found]:
+    """All of a stack in these regions, region by region."""
+    with ThreadPoolExecutor(8) as threads:
+        found = threads.map(lambda region: list(_in_region(stack, region)), where)
+        return [one for each in found for one in each]
+
+
+def end(stack: str, region: str, say: Callable[[str], None]) -> None:
+    """Empty the head's group, terminate every machine and wait, remove disks and images."""
+    import boto3
+
+    found = list(_in_region(stack, region))
+    ec2 = boto3.client("ec2", region_name=region)
+    groups = boto3.client("autoscaling", region_name=region)
+    for group in _names(found, "group"):  # first, lest another head is made
+        groups.update_auto_scaling_group(
+            AutoScalingGroupName=group, MinSize=0, MaxSize=0, DesiredCapacity=0
+        )
+    machines = _names(found, "instance")
+    if machines:
+        say(f"{region}: ending {', '.join(machines)}")
+        ec2.terminate_instances(InstanceIds=machines)
+        ec2.get_waiter("instance_terminated").wait(InstanceIds=machines)
+    for image in _names(found, "image"):
+        ec2.deregister_image(ImageId=image)
+    for snapshot in _names(found, "snapshot"):
+        ec2.delete_snapshot(SnapshotId=snapshot)
+    for disk in _in_region(stack, region):
+        if disk.kind == "disk" and disk.note == "available":
+            ec2.delete_volume(VolumeId=disk.name)
+
+
+def _names(found: Iterable[Found], kind: str) -> list[str]:
+    return [one.name for one in found if one.kind == kind]
+
+
+def _in_region(stack: str, region: str) -> Iterator[Found]:
+    import boto3
+
+    ec2 = boto3.client("ec2", region_name=region)
+    mine = [{"Name": f"tag:{TAG}", "Values": [stack]}]
+
+    def pages(what: str, key: str, *more: dict[str, Any], **words: Any) -> Iterator[dict[str, Any]]:
+        for page in ec2.get_paginator(what).paginate(Filters=[*mine, *more], **words):
+            yield from page[key]
+
+    alive = {"Name": "instance-state-name", "Values": list(ALIVE)}
+    for reservation in pages("describe_instances", "Reservations", alive):
+        for one in reservation["Instances"]:
+            note = f"{one['InstanceType']} {one['State']['Name']}"
+            yield Found(region=region, kind="instance", name=one["InstanceId"], note=note)
+    for kind, what, key, name, words in _KINDS:
+        for one in pages(what, key, **words):
+            note = one.get("State") or one.get("Status", "")
+            yield Found(region=region, kind=kind, name=one[name], note=note)
+    for one in ec2.describe_addresses(Filters=mine)["Addresses"]:
+        yield Found(region=region, kind="address", name=one["AllocationId"])
+    for one in pages("describe_nat_gateways", "NatGateways"):
+        if one["State"] != "deleted":
+            yield Found(region=region, kind="gateway", name=one["NatGatewayId"])
+    groups = boto3.client("autoscaling", region_name=region)
+    tags = [{"Name": "key", "Values": [TAG]}, {"Name": "value", "Values": [stack]}]
+    for page in groups.get_paginator("describe_tags").paginate(Filters=tags):
+        for one in page["Tags"]:
+            yield Found(region=region, kind="group", name=one["ResourceId"])

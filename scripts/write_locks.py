@@ -1,0 +1,112 @@
+"""Write infra/locks: every package of a node by version and hash, one file for each kind of node.
+
+    python scripts/write_locks.py            # needs uv (pip install uv) and the network
+
+Versions are those of constraints.txt where it has one. Nodes run Ubuntu 24.04, so Python 3.12 and
+glibc 2.39. torch's CPU build is on PyTorch's own index alone and is named by its address; TensorRT
+on PyPI is an empty package that fetches NVIDIA's own, so its needs are written here instead of
+being asked for.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCKS = ROOT / "infra" / "locks"
+PYTHON, GLIBC = "3.12", "manylinux_2_39"
+TORCH = "2.13.0"
+TORCH_CPU = "https://download.pytorch.org/whl/cpu/torch-{version}%2Bcpu-cp312-cp312-{platform}.whl"
+TORCH_CPU_WHEELS = {
+    "x86_64": (
+        "manylinux_2_28_x86_64",
+        "4ca4a9394b0c771238a4f73590fdbbc4debad85ed0fa63d026ae1b085da7d6e2",
+    ),
+    "aarch64": (
+        "manylinux_2_28_aarch64",
+        "6f307c2c32d764ffc6ff6893b801fad6d4752f3e67966cb8abf1843427c02604",
+    ),
+}
+TENSORRT, TENSORRT_PARTS = "11.0.0.114", ("bindings", "libs")
+BUILD = ("setuptools", "wheel")  # what packages without a wheel are built with
+EXTRAS = {
+    "cpu-x86_64": ("openvino", "executorch", "tvm", "lightning", "quantization"),
+    "cpu-aarch64": ("openvino", "tvm", "lightning", "quantization"),
+    "cuda-x86_64": ("nvidia", "tensorrt", "lightning", "quantization"),
+}
+HEAD = """# Every package of a node of this kind, by version and hash: python scripts/write_locks.py
+# Python {python} of Ubuntu 24.04. The head downloads them once; no node asks an index.
+"""
+
+
+def main() -> int:
+    """Write every lock; 1 where uv is not installed."""
+    if subprocess.run(["uv", "--version"], capture_output=True, check=False).returncode:
+        print("uv is not installed: pip install uv", file=sys.stderr)
+        return 1
+    LOCKS.mkdir(exist_ok=True)
+    for kind in EXTRAS:
+        text = HEAD.format(python=PYTHON) + locked(kind)
+        (LOCKS / f"{kind}.txt").write_text(text)
+        print(f"{kind}: {text.count('==')} packages")
+    return 0
+
+
+def locked(kind: str) -> str:
+    """The packages of a kind of node, each with the hashes of its files."""
+    build, _, machine = kind.partition("-")
+    with tempfile.TemporaryDirectory() as place:
+        files = _inputs(Path(place), build)
+        extras = [word for extra in EXTRAS[kind] for word in ("--extra", extra)]
+        command = ["uv", "pip", "compile", str(ROOT / "pyproject.toml"), *files, *extras]
+        command += ["--python-version", PYTHON, "--python-platform", f"{machine}-{GLIBC}"]
+        command += ["--generate-hashes", "--no-header", "--no-annotate", "--quiet"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=place)
+    if build == "cuda":
+        return done.stdout
+    return done.stdout + _torch_cpu(machine)
+
+
+def _torch_cpu(machine: str) -> str:
+    platform, digest = TORCH_CPU_WHEELS[machine]
+    address = TORCH_CPU.format(version=TORCH, platform=platform)
+    return f"torch @ {address} \\\n    --hash=sha256:{digest}\n"
+
+
+def _inputs(place: Path, build: str) -> list[str]:
+    """The words for uv that name what else is wanted, and what packages say of themselves."""
+    kept = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line]
+    more, overrides = [*BUILD], []
+    config = ""
+    if build == "cuda":
+        more += ["onnxruntime-gpu", "wheel-stub"]
+        overrides += ["onnxruntime ; sys_platform == 'none'"]
+        config = _metadata("tensorrt", TENSORRT, [f"tensorrt-cu13=={TENSORRT}"])
+        parts = [f"tensorrt-cu13-{part}" for part in TENSORRT_PARTS]
+        config += _metadata("tensorrt-cu13", TENSORRT, [f"{part}=={TENSORRT}" for part in parts])
+        config += "".join(_metadata(part, TENSORRT, []) for part in parts)
+        kept += [f"tensorrt=={TENSORRT}"]
+    else:
+        needs = ["filelock", "typing-extensions", "sympy", "networkx", "jinja2", "fsspec"]
+        config = _metadata("torch", TORCH, [*needs, "setuptools"])
+    texts = {"more.in": more, "kept.txt": kept, "overrides.txt": overrides}
+    for name, lines in texts.items():
+        (place / name).write_text("\n".join(lines) + "\n")
+    (place / "uv.toml").write_text(config)
+    words = ["more.in", "--constraint", "kept.txt", "--override", "overrides.txt"]
+    words += ["--config-file", "uv.toml"]
+    return words if build == "cuda" else [*words, "--no-emit-package", "torch"]
+
+
+def _metadata(name: str, version: str, needs: list[str]) -> str:
+    return (
+        f'[[dependency-metadata]]\nname = "{name}"\nversion = "{version}"\n'
+        f"requires-dist = {needs!r}\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""torchao: weights of linear layers that are quantised by what calibration inputs make of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, final
+
+from benchorch.conversions.quantization import calibrate, check_samples, missing, quietly
+from benchorch.domain.tensors import Example
+from benchorch.errors import BuildError
+from benchorch.frameworks.identity.compilers import KERNELS
+from benchorch.frameworks.module_precision import parameter_dtypes
+from benchorch.frameworks.torchao_state import quantised, restore_state, save_state
+from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.interfaces.conversion import BuildRequest, StateStep
+
+if TYPE_CHECKING:
+    import torch
+
+_TOLERANCE_RATIOS = {"awq": 0.15, "gptq": 0.15, "smoothquant": 3e-2}
+"""As for the same bits without calibration: what it gains depends on the inputs."""
+_TILE = 16
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchAoCalibrated(StateStep):
+    """Quantises every torch.nn.Linear whose sizes the method can take; the others stay.
+
+    Args:
+        method: ``awq`` scales input channels so that the int4 weights of those that matter are
+            rounded less; ``gptq`` rounds a column of int4 weights after the other and lets the
+            rest make up for the error; ``smoothquant`` moves outliers of activations into the
+            weights before both are rounded to int8.
+        samples: how many calibration inputs the model sees.
+        group_size: how many weights of a row share a scale, where they have 4 bits.
+    """
+
+    requires = ("torch", "torchao")
+    depends_on = ("compute_capability", "cpu_isa", *KERNELS)
+
+    method: Literal["awq", "gptq", "smoothquant"]
+    samples: int = 16
+    group_size: Literal[32, 64, 128] = 32
+
+    def __post_init__(self) -> None:
+        check_samples(self.samples)
+
+    @property
+    def requested_precision(self) -> str:
+        """Of the weights."""
+        return "int8" if self.method == "smoothquant" else "int4"
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """By the bits that are left of a weight."""
+        return _TOLERANCE_RATIOS[self.method]
+
+    def unavailable(self, device: str) -> str | None:
+        """A missing package, or kernels that this kind of device has not."""
+        if self.method == "gptq" and device != "cuda":
+            return (
+                "torchao's GPTQ runs on NVIDIA GPUs only; conversion=torchao_int4_awq and "
+                "conversion=torchao_int4_hqq run here"
+            )
+        if device == "cuda" and self.method != "smoothquant":
+            return missing("torchao") or missing("mslk", "pip install 'mslk>=1.0'")
+        return missing("torchao")
+
+    def build(self, request: BuildRequest) -> None:
+        """Writes ``state.pt``: the state dict of the quantised module."""
+        module = request.module().to(request.device)
+        chosen = {id(each) for each in module.modules() if self._takes(each)}
+        if not chosen:
+            raise BuildError(
+                f"torchao's {self.method} quantises torch.nn.Linear{self._sizes()}, and the model "
+                "has no such layer.",
+                remedy="choose another conversion for this model",
+            )
+        with quietly(), wrap_errors(BuildError, f"torchao's {self.method} refused the model"):
+            self._quantize(module, chosen, request)
+        if not quantised(module):
+            raise BuildError(f"torchao's {self.method} left every weight of the model as it was.")
+        save_state(module, request.out_dir)
+
+    def restore(self, module: torch.nn.Module, source: Path, example: Example) -> torch.nn.Module:
+        """The same module, its parameters replaced."""
+        with quietly():
+            return restore_state(module, source)
+
+    def _quantize(self, module: torch.nn.Module, chosen: set[int], request: BuildRequest) -> None:
+        """Observe the layers, calibrate, convert them."""
+        from torchao.quantization import quantize_
+
+        names = [name for name, each in module.named_modules() if id(each) in chosen]
+        dtypes = parameter_dtypes(module)
+        first, last = ("observe", "convert") if self.method == "gptq" else ("prepare", "convert")
+        device = request.device
+        quantize_(module, self._config(first, device), filter_fn=lambda _, name: name in names)
+        calibrate(module, request, self.samples, dtypes, device)
+        quantize_(module, self._config(last, device), filter_fn=lambda _, name: name in names)
+
+    def _takes(self, layer: torch.nn.Module) -> bool:
+        import torch
+
+        if not isinstance(layer, torch.nn.Linear):
+            return False
+        if self.method == "smoothquant":
+            return True
+        return layer.in_features % self.group_size == 0 and layer.out_features % _TILE == 0
+
+    def _sizes(self) -> str:
+        if self.method == "smoothquant":
+            return ""
+        return (
+            f" whose input size is a multiple of group_size={self.group_size}, its output size "
+            f"of {_TILE}"
+        )
+
+    def _config(self, step: str, device: str) -> Any:
+        from torchao import quantization as ao
+
+        if self.method == "smoothquant":
+            from torchao.prototype.smoothquant import SmoothQuantConfig
+
+            return SmoothQuantConfig(ao.Int8DynamicActivationInt8WeightConfig(), step=step)
+        if self.method == "gptq":
+            from torchao.prototype.gptq import GPTQConfig
+
+            return GPTQConfig(step=step, base_config=ao.Int4WeightOnlyConfig(self.group_size))
+        from torchao.prototype.awq import AWQConfig
+        from torchao.prototype.quantization.int4 import PrototypeInt4WeightOnlyConfig
+
+        # On a CPU the only form whose kernel is part of torch.
+        kind = ao.Int4WeightOnlyConfig if device == "cuda" else PrototypeInt4WeightOnlyConfig
+        return AWQConfig(kind(group_size=self.group_size), step=step)

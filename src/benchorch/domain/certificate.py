@@ -1,0 +1,42 @@
+"""What comparisons on a machine found of work that was known to be more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EXTRA = (0.0, 0.01, 0.02, 0.05)
+"""By which shares one side of a process had more to do; nothing at first: the same work twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interleaving:
+    """One process in which work and a little more of it were interleaved, ns per call.
+
+    Attributes:
+        more: median and first percentile of the side that may have more to do.
+        base: of the other.
+    """
+
+    more: tuple[float, float]
+    base: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """A calibration of one machine.
+
+    Attributes:
+        made_at: ISO 8601 in UTC.
+        host, cpu_model: the machine.
+        rounds: each a process for every one of `EXTRA`, back to back.
+    """
+
+    made_at: str
+    host: str
+    cpu_model: str
+    rounds: tuple[tuple[Interleaving, ...], ...]
+    schema_version: int = 1
+
+    def is_of(self, host: object, cpu_model: object) -> bool:
+        """Whether it was made on this machine."""
+        return (self.host, self.cpu_model) == (host, cpu_model)

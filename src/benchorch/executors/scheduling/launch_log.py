@@ -1,0 +1,50 @@
+"""Refused launches in the autoscaler's log: its status omits why the cloud refused them."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+LOG = "monitor.log"
+TAIL_BYTES = 65536
+_REFUSED = re.compile(rb"Failed to launch \d+ nodes of type (?P<type>\S+): (?P<why>[^\r\n]+)")
+
+
+@final
+@dataclass(slots=True)
+class LaunchLog:
+    """The autoscaler's log from a position on, so that refusals of earlier sweeps do not count.
+
+    Attributes:
+        path: of the log; it exists on the head only.
+        from_byte: where this sweep's part begins.
+    """
+
+    path: Path
+    from_byte: int
+
+    def last_refusal(self) -> str:
+        """Node type and reason of the last refused launch, or an empty string."""
+        try:
+            with self.path.open("rb") as log:
+                end = log.seek(0, os.SEEK_END)
+                log.seek(max(min(self.from_byte, end), end - TAIL_BYTES))
+                refused = list(_REFUSED.finditer(log.read(TAIL_BYTES)))
+        except OSError:
+            return ""
+        if not refused:
+            return ""
+        last = refused[-1]
+        return f"{last['type'].decode()}: {last['why'].decode(errors='replace').strip()}"
+
+
+def launch_log(folder: Path) -> LaunchLog:
+    """The log in a folder of Ray's logs, from its present end on."""
+    path = folder / LOG
+    try:
+        return LaunchLog(path, path.stat().st_size)
+    except OSError:
+        return LaunchLog(path, 0)

@@ -1,0 +1,1 @@
+"""Is an AWS account ready for a stack? Read-only checks, each of one question."""

@@ -1,0 +1,83 @@
+"""Calls to one account: short limits, and errors as one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from benchorch.errors import BenchorchError
+
+# A check that takes minutes is not run before every `make provision`.
+_QUICK = {"connect_timeout": 5, "read_timeout": 15, "retries": {"total_max_attempts": 3}}
+
+
+class NotAnswered(BenchorchError):
+    """AWS refused a call or did not answer it."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def denied(self) -> bool:
+        """Whether a policy refused the call."""
+        return self.code in {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Attributes:
+    region: where the stack is made.
+    client: a service and a region into a boto3 client.
+    """
+
+    region: str
+    client: Callable[[str, str], Any]
+
+    def call(
+        self, service: str, operation: str, /, *, region: str | None = None, **arguments: Any
+    ) -> Any:
+        """The answer to one call, or `NotAnswered`."""
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
+
+        try:
+            client = self.client(service, region or self.region)
+            return getattr(client, operation)(**arguments)
+        except ClientError as error:
+            code = str(error.response.get("Error", {}).get("Code", ""))
+            raise NotAnswered(f"{service}:{operation}: {error}", code) from error
+        except (BotoCoreError, ResponseParserError, OSError, ValueError) as error:
+            raise NotAnswered(f"{service}:{operation}: {error}") from error
+
+    def pages(
+        self, service: str, operation: str, key: str, /, *, region: str | None = None, **more: Any
+    ) -> list[Any]:
+        """Every page's entries under a key."""
+        found, marker = [], more
+        while True:
+            page = self.call(service, operation, region=region, **marker)
+            found += page.get(key, [])
+            token = page.get("NextToken") or page.get("PaginationToken")
+            if not token:
+                return found
+            name = "NextToken" if page.get("NextToken") else "PaginationToken"
+            marker = {**more, name: token}
+
+
+def boto3_account(region: str) -> Account:
+    """The account that the machine's credentials lead to."""
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        session = boto3.Session(region_name=region)
+    except BotoCoreError as error:  # such as a profile that does not exist
+        raise NotAnswered(str(error)) from error
+
+    def client(service: str, where: str) -> Any:
+        return session.client(service, region_name=where, config=Config(**_QUICK))
+
+    return Account(region=region, client=client)

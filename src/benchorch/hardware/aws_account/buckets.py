@@ -1,0 +1,53 @@
+"""Are the stack's buckets, where there are some, closed to the public and to plain HTTP?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from benchorch.hardware.aws_account.account import Account, NotAnswered
+from benchorch.hardware.aws_account.finding import Finding, State
+
+STACK_TAG = "benchorch:stack"
+
+
+def check_buckets(account: Account, name: str) -> Iterator[Finding]:
+    """One finding for each bucket that carries the stack's tag."""
+    rows = account.pages(
+        "resourcegroupstaggingapi",
+        "get_resources",
+        "ResourceTagMappingList",
+        TagFilters=[{"Key": STACK_TAG, "Values": [name]}],
+        ResourceTypeFilters=["s3"],
+    )
+    buckets = [row["ResourceARN"].rpartition(":")[2] for row in rows]
+    for bucket in buckets:
+        yield _of_bucket(account, bucket)
+    if not buckets:
+        yield _finding(State.OK, name, "the stack has no bucket yet", "")
+
+
+def _of_bucket(account: Account, bucket: str) -> Finding:
+    try:
+        policy = json.loads(account.call("s3", "get_bucket_policy", Bucket=bucket)["Policy"])
+        block = account.call("s3", "get_public_access_block", Bucket=bucket)
+    except NotAnswered as error:
+        if error.code == "NoSuchBucket":  # the tagging service remembers what is gone
+            return _finding(State.OK, bucket, "gone", "")
+        if not error.code.startswith("NoSuch"):
+            raise
+        return _finding(State.WARNING, bucket, f"has none: {error.code}", "make provision")
+    closed = all(block["PublicAccessBlockConfiguration"].values())
+    tls_only = "aws:SecureTransport" in json.dumps(policy)
+    if closed and tls_only:
+        return _finding(State.OK, bucket, "no public access, TLS only", "")
+    return _finding(
+        State.WARNING,
+        bucket,
+        f"public access blocked: {closed}, TLS only: {tls_only}",
+        "make provision",
+    )
+
+
+def _finding(state: State, subject: str, observed: str, remedy: str) -> Finding:
+    return Finding(check="bucket", state=state, subject=subject, observed=observed, remedy=remedy)

@@ -1,0 +1,33 @@
+"""What one check found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """How a finding bears on a stack."""
+
+    OK = "ok"
+    WARNING = "warning"  # the stack works, perhaps not all of it
+    UNKNOWN = "unknown"  # AWS did not answer, or only a running machine can
+    FAILED = "failed"  # the stack will not work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the table.
+
+    Attributes:
+        check: name of the check.
+        subject: what was examined, e.g. ``g5.xlarge``.
+        observed: what AWS reports.
+        remedy: the next command or action; empty where nothing is to do.
+    """
+
+    check: str
+    state: State
+    subject: str
+    observed: str
+    remedy: str = ""

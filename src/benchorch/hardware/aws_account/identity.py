@@ -1,0 +1,89 @@
+"""Whose credentials are they, and is the clock right?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+
+from benchorch.hardware.aws_account.account import Account, NotAnswered
+from benchorch.hardware.aws_account.facts import Facts
+from benchorch.hardware.aws_account.finding import Finding, State
+
+_SESSION = re.compile(
+    r"arn:(?P<partition>[\w-]+):sts::(?P<account>\d+):assumed-role/(?P<role>[^/]+)/"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Attributes:
+    arn: as STS reports it.
+    server_time: of AWS; None where its answer has no date.
+    """
+
+    account: str
+    arn: str
+    server_time: datetime | None
+
+    @property
+    def partition(self) -> str:
+        """``aws``, ``aws-cn`` or ``aws-us-gov``."""
+        return self.arn.split(":")[1]
+
+
+def identity_of(account: Account) -> Identity:
+    """Who the credentials belong to."""
+    answer = account.call("sts", "get_caller_identity")
+    date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    return Identity(
+        account=answer["Account"],
+        arn=answer["Arn"],
+        server_time=parsedate_to_datetime(date) if date else None,
+    )
+
+
+def simulated_arn(account: Account, identity: Identity) -> str | None:
+    """The user or role whose policies the simulator takes; None for root and federated users.
+
+    A session's address is not accepted, and its role may have a path that the address lacks.
+    """
+    session = _SESSION.match(identity.arn)
+    if session is None:
+        return identity.arn if ":user/" in identity.arn else None
+    try:
+        return str(account.call("iam", "get_role", RoleName=session["role"])["Role"]["Arn"])
+    except NotAnswered:
+        return f"arn:{session['partition']}:iam::{session['account']}:role/{session['role']}"
+
+
+def check_identity(identity: Identity) -> Iterator[Finding]:
+    """Root has every right and cannot be limited."""
+    root = identity.arn.endswith(":root")
+    yield Finding(
+        check="identity",
+        state=State.WARNING if root else State.OK,
+        subject=identity.account,
+        observed=identity.arn,
+        remedy="Use a role or a user instead of the account's root." if root else "",
+    )
+
+
+def check_clock(identity: Identity, now: datetime, facts: Facts) -> Iterator[Finding]:
+    """AWS refuses signatures of another time."""
+    if identity.server_time is None:
+        return
+    skew_s = abs((now - identity.server_time).total_seconds())
+    limit_s = facts["error.skew_s"].value
+    state = State.FAILED if skew_s >= limit_s else State.OK
+    if state is State.OK and skew_s >= limit_s / 3:
+        state = State.WARNING
+    yield Finding(
+        check="clock",
+        state=state,
+        subject="this machine",
+        observed=f"{skew_s:.0f} s from AWS's clock; AWS accepts less than {limit_s} s",
+        remedy="" if state is State.OK else "Set the clock: timedatectl set-ntp true",
+    )

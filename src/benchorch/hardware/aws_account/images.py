@@ -1,0 +1,76 @@
+"""Do the public parameters name images, and are those the operating system that is expected?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from benchorch.hardware.aws_account.account import Account
+from benchorch.hardware.aws_account.facts import Facts
+from benchorch.hardware.aws_account.finding import Finding, State
+from benchorch.hardware.aws_account.machine_types import MachineType
+
+_NAMES_OF_24_04 = ("24.04", "noble")
+
+
+def check_images(
+    account: Account, types: Collection[MachineType], facts: Facts
+) -> Iterator[Finding]:
+    """One finding for each image that the stack's types need."""
+    needed = {f"image.{kind.image}.{kind.arch}" for kind in types}
+    for identifier in sorted(needed - facts.keys()):
+        yield _finding(identifier, State.FAILED, "AWS publishes no such image", "Take other types.")
+    parameters = {facts[name].value: name for name in sorted(needed & facts.keys())}
+    if not parameters:
+        return
+    answer = account.call("ssm", "get_parameters", Names=list(parameters))
+    ids = {row["Name"]: row["Value"] for row in answer["Parameters"]}
+    for name in parameters.keys() - ids.keys():
+        yield _finding(
+            parameters[name],
+            State.FAILED,
+            f"there is no parameter {name} in {account.region}",
+            "List what there is and set image_parameters: aws ssm get-parameters-by-path "
+            f"--recursive --path {'/'.join(name.split('/')[:4])}",
+        )
+    yield from _examined(account, {parameters[name]: image for name, image in ids.items()})
+
+
+def check_python(facts: Facts) -> Iterator[Finding]:
+    """What no call reports, and the first node does."""
+    yield Finding(
+        check="python",
+        state=State.UNKNOWN,
+        subject="images",
+        observed=f"Python {facts['image.python'].value} by AWS's release notes; its patch level, "
+        "which Ray compares, is first read on a node",
+        remedy="Nothing now. A node that differs from the head reports both versions and ends.",
+    )
+
+
+def _examined(account: Account, ids: Mapping[str, str]) -> Iterator[Finding]:
+    if not ids:
+        return
+    answer = account.call("ec2", "describe_images", ImageIds=sorted(set(ids.values())))
+    images = {image["ImageId"]: image for image in answer["Images"]}
+    for identifier, image_id in ids.items():
+        yield _of_image(identifier, image_id, images.get(image_id))
+
+
+def _of_image(identifier: str, image_id: str, image: Mapping[str, Any] | None) -> Finding:
+    if image is None:
+        return _finding(identifier, State.FAILED, f"{image_id} is not visible", "Take another.")
+    name, arch = str(image.get("Name", "")), str(image.get("Architecture", ""))
+    observed = f"{image_id} {name} ({arch})"
+    if arch != identifier.rpartition(".")[2]:
+        return _finding(identifier, State.FAILED, observed, "The architecture is wrong.")
+    if not any(part in name for part in _NAMES_OF_24_04):
+        return _finding(
+            identifier, State.FAILED, observed, "Not Ubuntu 24.04; set image_parameters."
+        )
+    return _finding(identifier, State.OK, observed, "")
+
+
+def _finding(identifier: str, state: State, observed: str, remedy: str) -> Finding:
+    subject = identifier.removeprefix("image.")
+    return Finding(check="images", state=state, subject=subject, observed=observed, remedy=remedy)

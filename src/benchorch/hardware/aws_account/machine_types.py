@@ -1,0 +1,87 @@
+"""The stack's instance types as the region describes them, and where it offers them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchorch.hardware.aws_account.account import Account
+from benchorch.hardware.aws_account.finding import Finding, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineType:
+    """Attributes:
+    arch: ``x86_64`` or ``arm64``.
+    image: ``server``, ``gpu`` or ``neuron``.
+    """
+
+    name: str
+    vcpus: int
+    arch: str
+    image: str
+
+
+def machine_types(account: Account, names: Sequence[str]) -> Mapping[str, MachineType]:
+    """What the region has of these types; unknown names are absent."""
+    rows = account.pages(
+        "ec2",
+        "describe_instance_types",
+        "InstanceTypes",
+        Filters=[{"Name": "instance-type", "Values": list(names)}],
+    )
+    return {row["InstanceType"]: _machine_type(row) for row in rows}
+
+
+def check_offers(account: Account, names: Sequence[str], region: str) -> Iterator[Finding]:
+    """In how many zones is each type offered?"""
+    rows = account.pages(
+        "ec2",
+        "describe_instance_type_offerings",
+        "InstanceTypeOfferings",
+        LocationType="availability-zone",
+        Filters=[{"Name": "instance-type", "Values": list(names)}],
+    )
+    zones: dict[str, set[str]] = {name: set() for name in names}
+    for row in rows:
+        zones.setdefault(row["InstanceType"], set()).add(row["Location"])
+    for name in names:
+        yield _offer(name, sorted(zones[name]), region)
+
+
+def _offer(name: str, zones: Sequence[str], region: str) -> Finding:
+    return Finding(
+        check="offers",
+        state=State.OK if zones else State.FAILED,
+        subject=name,
+        observed=", ".join(zones) if zones else f"not offered in {region}",
+        remedy=""
+        if zones
+        else "Take another region or type: aws ec2 describe-instance-type-offerings "
+        f"--filters Name=instance-type,Values='{name.partition('.')[0]}.*' --region OTHER",
+    )
+
+
+def _machine_type(row: Mapping[str, object]) -> MachineType:
+    architectures = dict(_mapping(row, "ProcessorInfo")).get("SupportedArchitectures", [])
+    if "GpuInfo" in row:
+        image = "gpu"
+    elif "NeuronInfo" in row or "InferenceAcceleratorInfo" in row:
+        image = "neuron"
+    else:
+        image = "server"
+    return MachineType(
+        name=str(row["InstanceType"]),
+        vcpus=int(str(_mapping(row, "VCpuInfo").get("DefaultVCpus", 0))),
+        arch="arm64" if "arm64" in list(_sequence(architectures)) else "x86_64",
+        image=image,
+    )
+
+
+def _mapping(row: Mapping[str, object], key: str) -> Mapping[str, object]:
+    value = row.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _sequence(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()

@@ -1,0 +1,63 @@
+"""May the caller make and remove the stack? AWS's own policy simulator answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from benchorch.hardware.aws_account.account import Account
+from benchorch.hardware.aws_account.finding import Finding, State
+
+_A_CALL = 50  # actions in one simulation
+
+
+def check_permissions(
+    account: Account, arn: str | None, actions: Sequence[str]
+) -> Iterator[Finding]:
+    """One finding for what is allowed, one for each kind of refusal."""
+    if arn is None:
+        yield _finding(State.UNKNOWN, "no policies to simulate for root or a federated user", "")
+        return
+    decisions = _decisions(account, arn, actions)
+    denied = sorted(name for name, decision in decisions.items() if decision == "explicitDeny")
+    absent = sorted(name for name, decision in decisions.items() if decision == "implicitDeny")
+    allowed = len(decisions) - len(denied) - len(absent)
+    if allowed == len(decisions):
+        yield _finding(State.OK, f"{allowed} actions allowed", "")
+    if denied:
+        yield _finding(
+            State.FAILED,
+            f"a policy denies {_some(denied)}",
+            f"Remove the Deny from the policies of {arn}, or of the organization.",
+        )
+    if absent:
+        yield _finding(
+            State.WARNING if allowed else State.FAILED,
+            f"not allowed on every resource: {_some(absent)}",
+            f"Allow them in a policy of {arn}; a policy that names the stack's own resources "
+            "suffices.",
+        )
+
+
+def _decisions(account: Account, arn: str, actions: Sequence[str]) -> dict[str, str]:
+    decisions = {}
+    for start in range(0, len(actions), _A_CALL):
+        answer = account.call(
+            "iam",
+            "simulate_principal_policy",
+            PolicySourceArn=arn,
+            ActionNames=list(actions[start : start + _A_CALL]),
+        )
+        for result in answer["EvaluationResults"]:
+            decisions[result["EvalActionName"]] = result["EvalDecision"]
+    return decisions
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    return ", ".join(names[:6]) + more
+
+
+def _finding(state: State, observed: str, remedy: str) -> Finding:
+    return Finding(
+        check="permissions", state=state, subject="the caller", observed=observed, remedy=remedy
+    )

@@ -1,0 +1,38 @@
+"""Do the roles exist through which AWS's services work for the account?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchorch.hardware.aws_account.account import Account, NotAnswered
+from benchorch.hardware.aws_account.facts import Facts
+from benchorch.hardware.aws_account.finding import Finding, State
+from benchorch.hardware.aws_account.request import StackRequest
+
+
+def check_roles(account: Account, request: StackRequest, facts: Facts) -> Iterator[Finding]:
+    """Auto Scaling makes its own; `make provision` makes spot's, for which it needs permission."""
+    wanted = ["role.autoscaling", *(["role.spot"] if "spot" in request.markets else [])]
+    for identifier in wanted:
+        yield _of_role(account, facts[identifier].value)
+
+
+def _of_role(account: Account, role: Mapping[str, Any]) -> Finding:
+    if _exists(account, role["name"]):
+        observed = "exists"
+    elif role["made_by_service"]:
+        observed = "absent; the service makes it"
+    else:
+        observed = f"absent; make provision makes it, for {role['service']}"
+    return Finding(check="roles", state=State.OK, subject=role["name"], observed=observed)
+
+
+def _exists(account: Account, name: str) -> bool:
+    try:
+        account.call("iam", "get_role", RoleName=name)
+    except NotAnswered as error:
+        if error.code != "NoSuchEntity":
+            raise
+        return False
+    return True

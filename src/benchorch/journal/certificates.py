@@ -1,0 +1,34 @@
+"""The calibration of this machine, kept for every later run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from pathlib import Path
+
+from benchorch.domain.certificate import Certificate
+from benchorch.domain.codec import decode, encode
+from benchorch.files import write_json
+from benchorch.journal.registry import state_directory
+
+
+def place() -> Path:
+    """Its file; machines may share a home."""
+    return state_directory() / f"calibration-{socket.gethostname()}.json"
+
+
+def keep(certificate: Certificate) -> Path:
+    """Replace the machine's calibration; where it is."""
+    path = place()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, encode(certificate))
+    return path
+
+
+def kept() -> Certificate | None:
+    """The last calibration of this machine; None where there is none, or it cannot be read."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        found = decode(Certificate, json.loads(place().read_text()))
+        return found if isinstance(found, Certificate) else None
+    return None

@@ -1,0 +1,111 @@
+"""The table that fills while a run goes on: a row for each trial, and the expected end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, final
+
+from benchorch.domain.estimate import Summary
+from benchorch.domain.result import TrialResult
+from benchorch.results.report.rich_table import rich_table
+from benchorch.results.report.tables import primary_metric, speedup_text
+from benchorch.units import format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import ConsoleRenderable
+
+_MOST_ROWS = 30
+HEADERS = ("conversion", "so far", "vs eager [95 %]", "processes", "now")
+
+
+@dataclass(slots=True)
+class LiveRow:
+    """What is shown of one trial.
+
+    Attributes:
+        figure: its primary metric so far, with the interval.
+        verdict: its ratio to the baseline so far, with the interval and the verdict.
+        cost: by which rows are ordered; infinite before the first figure.
+    """
+
+    name: str
+    figure: str = "–"
+    verdict: str = "–"
+    processes: int = 0
+    state: str = "waits"
+    cost: float = math.inf
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its row of the table."""
+        return self.name, self.figure, self.verdict, str(self.processes), self.state
+
+
+@final
+@dataclass(slots=True)
+class LiveTable:
+    """Rows by trial id, and the expected end.
+
+    Attributes:
+        ends_s: the expected end on the monotonic clock; None where it is not known.
+    """
+
+    rows: dict[str, LiveRow] = field(default_factory=dict)
+    ends_s: float | None = None
+    started_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed(self) -> str:
+        """Time since the start, for people."""
+        return format_seconds(time.monotonic() - self.started_s)
+
+    def begin(self, names: Mapping[str, str]) -> None:
+        """Add a row for each of these trials, by id and name."""
+        for trial_id, name in names.items():
+            self.rows.setdefault(trial_id, LiveRow(name=name))
+
+    def expect(self, left_s: float) -> None:
+        """Note in how many seconds the run is expected to end."""
+        self.ends_s = time.monotonic() + left_s
+
+    def state(self, trial_id: str, text: str) -> None:
+        """Note what a trial does now."""
+        if trial_id in self.rows:
+            self.rows[trial_id].state = text
+
+    def figures(self, results: Sequence[TrialResult], summaries: Mapping[str, Summary]) -> None:
+        """Note what was measured so far of the trials of one table."""
+        for result in results:
+            row, summary = self.rows.get(result.trial_id), summaries[result.trial_id]
+            if row is None:
+                continue
+            primary = primary_metric(summary.metrics)
+            row.processes = len(result.valid)
+            row.verdict = speedup_text(summary, result)
+            if primary is not None:
+                row.figure, row.cost = primary.text, primary.cost
+
+    def ranked(self) -> list[LiveRow]:
+        """The best figure first; those without one last, in the order of the plan."""
+        return sorted(self.rows.values(), key=lambda row: row.cost)
+
+    def footer(self) -> str:
+        """Elapsed time and, where it is known, the expected end."""
+        if self.ends_s is None:
+            return f"elapsed {self.elapsed}"
+        left_s = max(1.0, self.ends_s - time.monotonic())
+        return f"elapsed {self.elapsed}, about {format_seconds(left_s)} left"
+
+    def __rich__(self) -> ConsoleRenderable:
+        from rich.console import Group
+        from rich.markup import escape
+        from rich.text import Text
+
+        rows = self.ranked()
+        shown = [HEADERS, *(row.cells for row in rows[:_MOST_ROWS])]
+        more = f"and {len(rows) - _MOST_ROWS:,} more; " if len(rows) > _MOST_ROWS else ""
+        table = rich_table([[escape(cell) for cell in row] for row in shown])
+        return Group(table, Text(f"  {more}{self.footer()}"))

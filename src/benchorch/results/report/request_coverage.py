@@ -1,0 +1,119 @@
+"""How much of what was requested a conclusion rests on, which is a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from benchorch.domain.estimate import Summary
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.trial import Skip, Trial
+from benchorch.formatting import plural
+
+_NAMED = 3
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What became of the cells of one serving case.
+
+    Attributes:
+        requested: how many there are, a baseline that was added included.
+        ranked: how many have a figure and are the same model.
+        missing: the others, each with the reason.
+        undecided: those whose comparison with the baseline has no verdict.
+        is_partial: whether some were still being measured when the run was interrupted.
+    """
+
+    requested: int
+    ranked: int
+    missing: tuple[tuple[str, str], ...] = ()
+    undecided: tuple[str, ...] = ()
+    is_partial: bool = False
+
+    @property
+    def count(self) -> str:
+        """``4``, or ``2 of 4`` where not all could be ranked."""
+        whole = self.ranked == self.requested
+        return str(self.requested) if whole else f"{self.ranked} of {self.requested}"
+
+    @property
+    def remarks(self) -> str:
+        """What limits the conclusion, as the end of its sentence; empty where nothing does."""
+        lost = [f"{name} {why}" for name, why in self.missing]
+        parts = [_listed(lost)] if lost else []
+        if self.undecided:
+            parts.append(f"undecided against the baseline: {_listed(self.undecided)}")
+        if self.is_partial:
+            parts.append("partial, because the run has not ended")
+        return "".join(f"; {part}" for part in parts)
+
+
+def coverage(
+    trials: Sequence[Trial],
+    skips: Sequence[Skip],
+    results: Mapping[str, TrialResult],
+    summaries: Mapping[str, Summary],
+    ranked: Collection[str],
+) -> Coverage:
+    """Of the trials of one serving case and the skips of what was requested for it.
+
+    Args:
+        ranked: ids of the trials that have a figure and are the same model.
+    """
+    everything = [*(trial.labels for trial in trials), *(skip.labels for skip in skips)]
+    several = len({labels.get("hardware") for labels in everything}) > 1
+    ran = [trial for trial in trials if trial.trial_id in ranked]
+    missing = [
+        (_name(trial.labels, several), _loss(results.get(trial.trial_id)))
+        for trial in trials
+        if trial.trial_id not in ranked
+    ]
+    missing += [(_name(skip.labels, several), f"skipped ({_first(skip.reason)})") for skip in skips]
+    return Coverage(
+        requested=len(everything),
+        ranked=len(ran),
+        missing=tuple(missing),
+        undecided=tuple(_name(one.labels, several) for one in _undecided(ran, summaries)),
+        is_partial=any(_goes_on(results.get(trial.trial_id)) for trial in trials),
+    )
+
+
+def _loss(result: TrialResult | None) -> str:
+    """Why a trial cannot be ranked."""
+    if result is None:
+        return "not run"
+    if result.outcome is not Outcome.OK:
+        return f"failed ({result.failure.kind})" if result.failure else "failed"
+    if result.parity is not None and not result.parity.passed:
+        return "not the same model"
+    return "not measured"
+
+
+def _goes_on(result: TrialResult | None) -> bool:
+    return result is not None and result.unfinished
+
+
+def _undecided(ran: Sequence[Trial], summaries: Mapping[str, Summary]) -> Iterator[Trial]:
+    for trial in ran:
+        speedup = summaries[trial.trial_id].speedup
+        if speedup is not None and speedup.verdict == "inconclusive":
+            yield trial
+
+
+def _name(labels: Mapping[str, str], with_machine: bool) -> str:
+    name = labels.get("conversion", "")
+    return f"{name} on {labels.get('hardware', '')}" if with_machine else name
+
+
+def _first(reason: str) -> str:
+    """The first sentence of a reason, without its full stop."""
+    return reason.partition(". ")[0].rstrip(".")
+
+
+def _listed(texts: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    more = len(texts) - _NAMED
+    return ", ".join([*texts[:_NAMED], *([plural(more, "other")] if more > 0 else [])])

@@ -1,0 +1,181 @@
+"""The handle of one side of a duel: its program, started in its folder and environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from benchorch.domain.codec import from_json, to_json
+from benchorch.errors import ExecutorError
+from benchorch.run.duel.messages import (
+    VERSION,
+    Ended,
+    Message,
+    Opening,
+    Order,
+    Origin,
+    ProcessLevel,
+)
+
+LOG = "side.log"
+_END_S = 10.0
+_LOG_LINES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """A version of the code and the environment it runs in.
+
+    Attributes:
+        name: ``old`` or ``new``.
+        what: for people, such as a revision.
+        python: the interpreter.
+        folder: the current folder of its program.
+        search: folders that come first where modules are looked for.
+        directory: of its run.
+    """
+
+    name: str
+    what: str
+    python: str
+    folder: Path
+    search: tuple[Path, ...]
+    directory: Path
+
+
+class Contender:
+    """A side's program while it runs. Made by `started`."""
+
+    def __init__(self, side: Side, process: subprocess.Popen[bytes], origin: Origin) -> None:
+        self.side = side
+        self.origin = origin
+        self._process = process
+        self._busy = False
+
+    def begin(self, trial_id: str) -> None:
+        """Begin a trial: it is built, and its first process runs."""
+        self._send(Order(trial_id=trial_id))
+
+    def go_on(self, cpus: tuple[int, ...]) -> None:
+        """Run one more process of the trial."""
+        self._send(Order(cpus=cpus))
+
+    def stop(self, reason: str) -> Ended:
+        """End the trial, once the process in flight is through; nothing where none began."""
+        if not self._busy:
+            return Ended()
+        self._send(Order(stop=reason))
+        while not isinstance(answer := self.answer(), Ended):
+            pass  # it was in a process when it was told, and has read the order by now
+        return answer
+
+    def answer(self) -> ProcessLevel | Ended:
+        """What it reports next: the process that has run, or the end of the trial.
+
+        Raises ExecutorError where the program has ended.
+        """
+        while True:
+            message = _read(self._process, self.side)
+            if message.process is not None:
+                return message.process
+            if message.ended is not None:
+                self._busy = False
+                return message.ended
+
+    def _send(self, order: Order) -> None:
+        self._busy = True
+        try:
+            _orders(self._process).write(to_json(order) + b"\n")
+        except BrokenPipeError as error:
+            raise _gone(self._process, self.side) from error
+
+
+@contextlib.contextmanager
+def started(side: Side, modules: tuple[str, ...]) -> Iterator[Contender]:
+    """Start a side's program; nothing of it is left in the end.
+
+    Raises ExecutorError where it cannot begin.
+
+    Args:
+        modules: names of the user's modules, to tell where they come from.
+    """
+    before = os.environ.get("PYTHONPATH", "")
+    search = os.pathsep.join(filter(None, [*map(str, side.search), before]))
+    with (side.directory / LOG).open("wb") as log:
+        try:
+            process = subprocess.Popen(
+                [side.python, "-m", "benchorch.run.duel.side"],
+                cwd=side.folder,
+                env={**os.environ, "PYTHONPATH": search},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                start_new_session=True,  # Ctrl-C is the duel's, which then ends it in order
+            )
+        except OSError as error:
+            raise ExecutorError(f"{side.name}: {side.python}: {error.strerror}.") from error
+    try:
+        opening = Opening(directory=str(side.directory.resolve()), modules=modules)
+        with contextlib.suppress(BrokenPipeError):
+            _orders(process).write(to_json(opening) + b"\n")
+        origin = _read(process, side).ready
+        if origin is None or origin.version != VERSION:
+            raise ExecutorError(f"{side.name} ({side.what}) has a benchorch of another release.")
+        yield Contender(side, process, origin)
+    finally:
+        _end(process)
+
+
+def _read(process: subprocess.Popen[bytes], side: Side) -> Message:
+    assert process.stdout is not None  # a pipe
+    line = process.stdout.readline()
+    if not line.endswith(b"\n"):
+        raise _gone(process, side)
+    return from_json(Message, line)
+
+
+def _orders(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdin is not None  # a pipe
+    return process.stdin
+
+
+def _gone(process: subprocess.Popen[bytes], side: Side) -> ExecutorError:
+    """What a program said before it ended by itself."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_END_S)
+    log = side.directory / LOG
+    said = log.read_text(errors="replace").strip().splitlines()[-_LOG_LINES:]
+    reason = " ".join(line.strip() for line in said) or f"exit code {process.returncode}"
+    lacking = (
+        " Its benchorch has no duel: name a later revision, or install the same release there."
+        if "benchorch.run.duel" in reason or "No module named benchorch" in reason
+        else ""
+    )
+    return ExecutorError(f"{side.name} ({side.what}) ended: {reason}.{lacking} See {log}.")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the program, in order if it can and with all that it started if not."""
+    with contextlib.suppress(OSError):
+        _orders(process).close()
+    try:
+        process.wait(_END_S)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    finally:
+        assert process.stdout is not None  # a pipe
+        process.stdout.close()

@@ -1,0 +1,140 @@
+"""Which trials need a further process: those whose verdict, or whose rank, is still open."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.stats.between_processes import primary_ns
+from benchorch.stats.family import Candidate, Family, Standing, Terms, judged
+from benchorch.stats.pairs import log_ratios
+from benchorch.trial.supervisor import TrialRun
+
+WINNER, BASELINE, ALL = "winner", "baseline", "all"
+
+DECIDED, MOST, BUDGET = "decided", "max_processes", "run_budget_exhausted"
+"""Reasons to stop: nothing is open; no more processes are allowed; the time is up."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """The trials of one node.
+
+    Attributes:
+        runs: all that are measured now.
+        others: finished results of the same tables, of an earlier invocation.
+    """
+
+    runs: Sequence[TrialRun]
+    others: Sequence[TrialResult] = ()
+
+    def needing(self, alive: Sequence[TrialRun]) -> list[TrialRun]:
+        """Those of `alive` that need a further process; the others get the reason why not.
+
+        What was decided may be open again: its rank, where another candidate fell back.
+        """
+        tables = self._tables()
+        return [run for run in alive if self._needs_more(run, tables)]
+
+    def named(self, words: Collection[str]) -> frozenset[str]:
+        """The ids of trials by their conversions, or as ``winner``, ``baseline`` and ``all``."""
+        runs = [run for run in self.runs if run.failure is None]
+        chosen = {
+            run.trial.trial_id
+            for run in runs
+            if ALL in words
+            or run.trial.labels.get("conversion") in words
+            or (BASELINE in words and run.trial.baseline_id is None)
+        }
+        return frozenset(chosen | set(self._leaders() if WINNER in words else ()))
+
+    def _needs_more(self, run: TrialRun, tables: Mapping[str, Family]) -> bool:
+        if run.stop_reason == BUDGET:
+            return False
+        table = tables.get(run.trial.baseline_id or "")
+        if _terms(run) is None or table is None or not run.repetitions.is_paired:
+            return run.needs_more()
+        run.stop_reason = _reason(run, table)
+        return not run.stop_reason
+
+    def _tables(self) -> dict[str, Family]:
+        """Each table so far, by its baseline's id."""
+        tables: dict[str, list[TrialRun]] = {}
+        for run in self.runs:
+            if run.failure is None and run.trial.baseline_id and run.repetitions.is_paired:
+                tables.setdefault(run.trial.baseline_id, []).append(run)
+        return {
+            baseline_id: judged(
+                [*_candidates(runs), *self._earlier(baseline_id)],
+                replace(_terms(runs[0]) or Terms(), baseline=baseline_id),
+                interim=True,
+            )
+            for baseline_id, runs in tables.items()
+        }
+
+    def _earlier(self, baseline_id: str) -> Iterator[Candidate]:
+        for result in self.others:
+            ratios = tuple(log_ratios(result.valid))
+            ran = result.outcome is Outcome.OK and (result.parity is None or result.parity.passed)
+            if ran and ratios and result.baseline_id == baseline_id:
+                yield Candidate(name=result.trial_id, log_ratios=ratios)
+
+    def _leaders(self) -> Iterator[str]:
+        """The best of each table; by their own times where nothing was paired."""
+        tables = self._tables()
+        groups: dict[str, list[TrialRun]] = {}
+        for run in self.runs:
+            if run.failure is None and not _is_disqualified(run):
+                group = _table_of(run.trial.trial_id, run.trial.baseline_id)
+                groups.setdefault(group, []).append(run)
+        for name, runs in groups.items():
+            table = tables.get(name)
+            yield table.leader if table else min(runs, key=_median_ns).trial.trial_id
+
+
+def _table_of(trial_id: str, baseline_id: str | None) -> str:
+    return baseline_id or trial_id
+
+
+def _terms(run: TrialRun) -> Terms | None:
+    return run.setup.stopping.table_terms(run.setup.protocol.delta_ratio)
+
+
+def _candidates(runs: Sequence[TrialRun]) -> Iterator[Candidate]:
+    """Those that could win: another model cannot."""
+    for run in runs:
+        if not _is_disqualified(run):
+            ratios = tuple(run.repetitions.log_ratios)
+            yield Candidate(name=run.trial.trial_id, log_ratios=ratios)
+
+
+def _is_disqualified(run: TrialRun) -> bool:
+    parity = run.repetitions.parity
+    return parity is not None and not parity.passed
+
+
+def _reason(run: TrialRun, table: Family) -> str:
+    """Why it needs no further process; empty where it does."""
+    if _is_disqualified(run):
+        return DECIDED
+    standing = table.of(run.trial.trial_id)
+    most = (_terms(run) or Terms()).most
+    if most is not None and len(run.repetitions.valid) >= most:
+        return DECIDED if standing.decided else MOST
+    return _reason_of(standing)
+
+
+def _reason_of(standing: Standing) -> str:
+    if standing.next_look is not None:
+        return ""
+    return DECIDED if standing.decided else MOST
+
+
+def _median_ns(run: TrialRun) -> float:
+    times = [primary_ns(process) for process in run.repetitions.valid]
+    return statistics.median(times) if times else math.inf

@@ -1,0 +1,187 @@
+"""Rounds of one process of each trial of a node, until all of them have enough.
+
+A slow phase of the machine is spread over all trials in place of the one that it would hit, and the
+first round gives every trial a first figure. It runs in the coordinator, which is idle while a
+process measures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from benchorch.config.components import make
+from benchorch.domain.result import TrialResult
+from benchorch.domain.session import DECIDED, ROUND, Event, Session
+from benchorch.domain.trial import Trial
+from benchorch.interfaces.executor import Emit
+from benchorch.interfaces.profiler import Profiler
+from benchorch.journal import run_directory
+from benchorch.trial.race import BUDGET, MOST, Race
+from benchorch.trial.supervisor import OutOfTime, TimeBudget, TrialRun
+
+TRIAL_S = 60.0
+"""The usual budget has so much for each trial ..."""
+
+SURE = 3
+"""... and so many processes of each, whatever they take; with fewer there is no interval."""
+
+
+def in_rounds(
+    trials: Sequence[Trial], *, session: Session, isolated: bool, emit: Emit
+) -> Iterator[TrialResult]:
+    """Each trial's result, unfinished after each of its processes and finished once.
+
+    What an interrupted run measured of these trials is read from its journal and goes on.
+    """
+    budget = budget_of(session, len(trials))
+    runs = [
+        TrialRun(
+            trial,
+            session,
+            isolated=isolated,
+            emit=emit,
+            earlier=run_directory.read_rounds(session.directory, trial.trial_id),
+            budget=budget,
+        )
+        for trial in trials
+    ]
+    race = Race(runs=tuple(runs), others=_others(trials, session))
+    rounds = _Rounds(runs=runs, race=race, to_profile=_to_profile(session), emit=emit)
+    with runs[0].using_store() if runs else contextlib.nullcontext():
+        yield from rounds.results()
+
+
+def budget_of(session: Session, trials: int) -> TimeBudget:
+    """The budget of a session that begins to measure so many trials now."""
+    seconds = TRIAL_S * trials if session.budget_s is None else session.budget_s
+    return TimeBudget(
+        ends_s=time.monotonic() + seconds,
+        sure=SURE if session.budget_s is None else 1,
+        is_strict=session.budget_s is not None,
+    )
+
+
+def _to_profile(session: Session) -> Sequence[str]:
+    """The conversions to profile; none without a profiler."""
+    wanted = session.profiler and type(make(session.profiler, Profiler, "profiler")).wanted
+    return session.to_profile if wanted else ()
+
+
+def _others(trials: Sequence[Trial], session: Session) -> Sequence[TrialResult]:
+    """Finished results of the same tables, which these trials are judged with."""
+    baselines = {trial.baseline_id for trial in trials} - {None}
+    mine = {trial.trial_id for trial in trials}
+    lines = run_directory.read_lines(session.directory / run_directory.RESULTS)
+    last = {str(line["trial_id"]): line for line in lines}
+    return [
+        run_directory.result_of(session.directory, line)
+        for name, line in last.items()
+        if name not in mine and line.get("baseline_id") in baselines
+    ]
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class _Rounds:
+    """Several trials on their way.
+
+    Attributes:
+        runs: those without a finished result, in the order of the plan.
+        race: which of them need further processes.
+        to_profile: the conversions to profile, as in `Session`.
+        emit: receives the end of the first round, and of each trial's measurement.
+    """
+
+    runs: list[TrialRun]
+    race: Race
+    to_profile: Sequence[str]
+    emit: Emit
+    _order: random.Random = field(default_factory=random.SystemRandom)
+
+    def results(self) -> Iterator[TrialResult]:
+        """The first round in the order of the plan, the others each in an order of its own."""
+        for run in list(self.runs):
+            run.start()
+            yield from self._process(run, first=True)
+            yield from self._ended([run])
+        if len(self.runs) > 1:
+            self.emit(Event(trial_id=self.runs[0].trial.trial_id, stage=ROUND, message="1"))
+        while chosen := self._undecided():
+            self._order.shuffle(chosen)
+            # Baselines last: their candidates may have brought all that they need.
+            for run in sorted(chosen, key=_is_baseline):
+                if not _is_baseline(run) or run.needs_more():
+                    yield from self._process(run)
+            yield from self._ended(list(self.runs))
+        yield from self._ends()
+
+    def _undecided(self) -> list[TrialRun]:
+        """Those that need a further process; reports those that no longer do."""
+        before = {run.trial.trial_id for run in self.runs if run.stop_reason}
+        chosen = self.race.needing(self.runs)
+        for run in self.runs:
+            if run.stop_reason and run.trial.trial_id not in before:
+                self.emit(_end_of_measurement(run))
+        return chosen
+
+    def _process(self, run: TrialRun, *, first: bool = False) -> Iterator[TrialResult]:
+        """One more process of a trial, and the result so far; a failure ends the trial."""
+        if run.failure is None and not (first and run.repetitions.valid):
+            _repeat(run)
+            yield from self._share_baseline(run)
+        if run.failure is not None:
+            yield self._finished(run, profile=False)
+        else:
+            yield run.result(unfinished=True)
+
+    def _ended(self, runs: Sequence[TrialRun]) -> Iterator[TrialResult]:
+        """The finished results of those that nothing can open again, where none is profiled."""
+        for run in runs if not self.to_profile else ():
+            if run in self.runs and not run.is_judged_in_table and not run.needs_more():
+                yield self._finished(run, profile=False)
+
+    def _share_baseline(self, run: TrialRun) -> Iterator[TrialResult]:
+        """Processes of the baseline beside this trial's are the baseline's own as well."""
+        baseline = next((r for r in self.runs if r.trial.trial_id == run.trial.baseline_id), None)
+        taken, run.repetitions.of_baseline = run.repetitions.of_baseline, []
+        if taken and baseline is not None and baseline.repetitions.valid:
+            baseline.repetitions.records.extend(taken)
+            yield baseline.result(unfinished=True)
+
+    def _ends(self) -> Iterator[TrialResult]:
+        """The finished results; those to profile last, so that nothing waits for a profile."""
+        named = self.race.named(self.to_profile)
+        for run in sorted(self.runs, key=lambda run: run.trial.trial_id in named):
+            yield self._finished(run, profile=run.trial.trial_id in named)
+
+    def _finished(self, run: TrialRun, *, profile: bool) -> TrialResult:
+        run.end(profile=profile)
+        self.runs.remove(run)
+        return run.result()
+
+
+def _end_of_measurement(run: TrialRun) -> Event:
+    count = len(run.repetitions.valid)
+    reached = "undecided" if run.stop_reason in (BUDGET, MOST) else "decided"
+    message = f"{reached} after {count} {'process' if count == 1 else 'processes'}"
+    return Event(trial_id=run.trial.trial_id, stage=DECIDED, message=message)
+
+
+def _is_baseline(run: TrialRun) -> bool:
+    return run.trial.baseline_id is None
+
+
+def _repeat(run: TrialRun) -> None:
+    """One more process, unless the budget would end before it does."""
+    if not run.is_affordable():
+        run.stop_reason = BUDGET
+        return
+    try:
+        run.repeat()
+    except OutOfTime:
+        run.stop_reason = BUDGET

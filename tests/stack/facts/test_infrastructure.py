@@ -1,0 +1,200 @@
+"""Terraform, start scripts and source rely on what the table of facts has, and on nothing else."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchorch.executors.scheduling import spot_interruption
+from benchorch.executors.scheduling.cluster_status import LAUNCH_REMEDIES
+from support.aws_emulator.images import FACTS, facts
+
+TABLE = facts()
+INFRA = Path(os.environ.get("BENCHORCH_TEST_INFRA", FACTS.parent))
+TERRAFORM = INFRA / "terraform"
+CHECKOUT = FACTS.parents[1]
+CODE = [*TERRAFORM.rglob("*.tf"), *TERRAFORM.rglob("*.tftpl"), *TERRAFORM.rglob("*.py")]
+HCL = [path for path in CODE if path.suffix == ".tf" and "examples" not in path.parts]
+LONGEST_NAME = 31
+
+
+@functools.cache
+def text_of(path: Path) -> str:
+    """A file without its comments."""
+    return re.sub(r"^\s*#.*$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+
+def blocks(kind: str) -> Iterator[tuple[str, str]]:
+    """Name and text of each top-level block of a kind, such as ``resource "aws_subnet"``."""
+    pattern = rf"^{kind} \"?(?P<name>[\w\"]*)\"? ?\{{(?P<body>.*?)^\}}"
+    for path in HCL:
+        for found in re.finditer(pattern, text_of(path), re.MULTILINE | re.DOTALL):
+            yield f"{path.parent.name}.{found['name']}", found["body"]
+
+
+def found(pattern: str, files: list[Path] = CODE) -> list[str]:
+    return [match for path in files for match in re.findall(pattern, text_of(path))]
+
+
+def test_public_image_parameters_are_those_of_the_table() -> None:
+    named = found(r"/aws/service/(?:canonical|deeplearning|neuron)[^\"'\s]+")
+    known = [fact.value for name, fact in TABLE.items() if name.startswith("image.")]
+    known = [value for value in known if str(value).startswith("/aws/service/")]
+    assert named, "no image is named"
+    for name in named:
+        pattern = re.compile(re.sub(r"\\\$\\\{[^/]*?\\\}", "[^/]+", re.escape(name)))
+        assert any(pattern.fullmatch(value) for value in known), f"{name} is not in the table"
+
+
+def test_every_kind_of_resource_has_the_actions_that_making_it_needs() -> None:
+    kinds = set(found(r'(?m)^resource "(\w+)"', HCL))
+    table = yaml.safe_load((FACTS.parent / "permissions.yaml").read_text())["resources"]
+    assert kinds
+    assert not kinds - table.keys()
+
+
+def test_services_are_named_as_aws_names_them() -> None:
+    named = set(found(r'"([a-z][a-z.-]*\.amazonaws\.com)"'))
+    assert named
+    assert not named - set(TABLE["principals"].value)
+
+
+def test_machines_have_tokens_of_metadata_and_end_when_they_shut_down() -> None:
+    templates = list(blocks('resource "aws_launch_template"'))
+    assert templates
+    for name, body in templates:
+        assert re.search(r'http_tokens\s*=\s*"required"', body), name
+        assert re.search(r'instance_initiated_shutdown_behavior\s*=\s*"terminate"', body), name
+
+
+def test_machines_their_disks_and_interfaces_are_tagged_by_their_templates() -> None:
+    """Default tags do not reach them, and a group's tags reach instances alone."""
+    for name, body in blocks('resource "aws_launch_template"'):
+        for kind in ("instance", "volume", "network-interface"):
+            assert kind in TABLE["ec2.tagged_at_launch"].value
+            tagged = re.search(r"tag_specifications", body) and f'"{kind}"' in body
+            assert tagged, f"{name} does not tag its {kind}"
+
+
+def test_tag_keys_are_those_that_metadata_can_show() -> None:
+    keys = re.compile(TABLE["ec2.metadata_tag_key"].value)
+    shown = found(r'instance_metadata_tags\s*=\s*"enabled"', HCL)
+    bodies = found(r"\btags\s*=\s*(?:merge\()?\{([^}]*)\}", HCL)
+    tags = [key for body in bodies for key in re.findall(r'"?([^\s"=,{]+)"?\s*=', body)]
+    assert tags
+    assert not shown or not [key for key in tags if not keys.match(key)]
+
+
+def test_a_budget_filter_holds_the_tags_value_and_not_the_words_for_it() -> None:
+    rule = TABLE["budget.tag_filter"].value
+    filters = [body for _, body in blocks('resource "aws_budgets_budget"')]
+    assert filters
+    for body in filters:
+        value = re.search(r'values\s*=\s*\["(.*)"\]', body)
+        assert value, "no filter"
+        assert value[1].startswith(rule["prefix"])
+        assert "$${" not in value[1], 'Terraform takes "$${" for the text "${"'
+
+
+def test_a_budget_action_is_one_that_needs_no_ids() -> None:
+    for name, body in blocks('resource "aws_budgets_budget_action"'):
+        kind = re.search(r'action_type\s*=\s*"(\w+)"', body)
+        assert kind, name
+        assert kind[1] in TABLE["budget.actions"].value
+        assert kind[1] != "RUN_SSM_DOCUMENTS", "it takes ids, which nobody knows beforehand"
+        assert "subscriber {" in body
+        assert re.search(r'approval_model\s*=\s*"AUTOMATIC"', body)
+
+
+def test_schedules_are_expressions_that_the_scheduler_takes() -> None:
+    expression = re.compile(TABLE["scheduler.expression"].value)
+    for name, body in blocks('resource "aws_scheduler_schedule"'):
+        assert "flexible_time_window" in body, name
+        given = re.search(r'schedule_expression\s*=\s*"([^"$]+)"', body)
+        assert given is None or expression.match(given[1]), f"{name}: {given}"
+
+
+def test_functions_have_a_runtime_of_today_and_a_time_limit_of_their_own() -> None:
+    limit = TABLE["lambda.timeout_s"].value
+    for name, body in blocks('resource "aws_lambda_function"'):
+        runtime = re.search(r'runtime\s*=\s*"([\w.]+)"', body)
+        timeout = re.search(r"timeout\s*=\s*(\d+)", body)
+        assert runtime, name
+        assert runtime[1] in TABLE["lambda.runtimes"].value
+        assert timeout, f"{name} ends after {limit['default']} s"
+        assert limit["default"] < int(timeout[1]) <= limit["most"]
+
+
+def test_a_customer_key_for_disks_names_auto_scaling() -> None:
+    keys = list(blocks('resource "aws_kms_key"'))
+    policies = "".join(body for _, body in blocks('data "aws_iam_policy_document"'))
+    if keys and found(r"kms_key_id\s*=\s*var\.key_arn", HCL):
+        assert TABLE["role.autoscaling"].value["name"] in policies
+
+
+def test_own_parameters_do_not_begin_with_what_aws_reserves() -> None:
+    reserved = tuple(TABLE["ssm.reserved_prefixes"].value)
+    names = [name for body in (b for _, b in blocks('resource "aws_ssm_parameter"'))
+             for name in re.findall(r'name\s*=\s*"/?([^"]+)"', body)]  # fmt: skip
+    assert not [name for name in names if name.lower().startswith(reserved)]
+
+
+@pytest.mark.parametrize(
+    ("resource", "fact"),
+    [
+        ("aws_iam_role", "role.name_length"),
+        ("aws_budgets_budget", "budget.name_length"),
+        ("aws_scheduler_schedule", None),
+    ],
+)
+def test_the_longest_name_of_a_stack_leaves_names_that_aws_takes(resource, fact) -> None:
+    limit = TABLE[fact].value if fact else 64
+    for name, body in blocks(f'resource "{resource}"'):
+        given = re.search(r'^\s*name\s*=\s*"([^"]+)"', body, re.MULTILINE)
+        if given:
+            length = len(re.sub(r"\$\{[^}]*\}", "x" * LONGEST_NAME, given[1]))
+            assert length <= limit, f"{name}: {given[1]} may have {length} characters"
+
+
+def test_terraforms_own_lock_is_used_where_the_state_is_in_a_bucket() -> None:
+    lock = TABLE["terraform.lock"].value
+    if found(r'backend "s3"', HCL):
+        written = "".join(map(text_of, HCL)) + (CHECKOUT / "scripts/provision.py").read_text()
+        assert lock["argument"] in written
+        assert "dynamodb_table" not in written
+    [required] = set(found(r'required_version\s*=\s*">= ([\d.]+)"', [TERRAFORM / "versions.tf"]))
+    assert tuple(map(int, required.split("."))) >= tuple(map(int, lock["least"].split(".")))
+
+
+def test_the_provider_is_of_a_version_that_the_table_has() -> None:
+    [allowed] = found(r'(?m)^\s+version\s*=\s*"(>= [^"]+)"', [TERRAFORM / "versions.tf"])
+    least, below = re.findall(r"\d+", allowed)[0], re.findall(r"< (\d+)", allowed)[0]
+    majors = {str(major) for major in range(int(least), int(below))}
+    assert majors <= set(TABLE["terraform.providers"].value)
+
+
+def test_the_warning_of_spot_machines_is_read_where_and_as_often_as_aws_says() -> None:
+    assert TABLE["spot.poll_s"].value >= spot_interruption.POLL_S
+    assert TABLE["spot.notice_path"].value in Path(spot_interruption.__file__).read_text()
+
+
+def test_refusals_of_launches_that_have_a_remedy_are_those_of_the_table() -> None:
+    codes = {fact.value for name, fact in TABLE.items() if name.startswith("error.")
+             and isinstance(fact.value, str)}  # fmt: skip
+    assert LAUNCH_REMEDIES.keys() <= codes
+
+
+def test_codes_that_tests_let_aws_answer_come_from_the_table() -> None:
+    """The emulator's faults are named once: in the table, through `failures`."""
+    path = CHECKOUT / "tests/support/aws_emulator/failures.py"
+    codes = {fact.value for name, fact in TABLE.items() if isinstance(fact.value, str)}
+    texts = [node.value for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.Constant) and isinstance(node.value, str)]  # fmt: skip
+    assert not codes & set(texts)

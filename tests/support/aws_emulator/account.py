@@ -1,0 +1,87 @@
+"""What an account has beside its resources: quotas, permissions, a default key, active tags."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs
+from xml.sax.saxutils import escape
+
+from support.aws_emulator.traffic import Call
+
+Answer = tuple[int, str, bytes]
+
+PLENTY = 1000.0
+
+
+@dataclass
+class EmulatedAccount:
+    """What its owner may change.
+
+    Attributes:
+        decisions: of the policy simulator, by action; any other is allowed.
+        quotas_vcpus: by code; any other is plenty.
+        default_key: of EBS volumes.
+        active_tags: cost allocation tags.
+    """
+
+    decisions: dict[str, str] = field(default_factory=dict)
+    quotas_vcpus: dict[str, float] = field(default_factory=dict)
+    default_key: str = "alias/aws/ebs"
+    active_tags: list[str] = field(default_factory=lambda: ["benchorch:stack"])
+
+    def answer(self, call: Call, body: bytes) -> Answer | None:
+        """The answer to a call that moto lacks, or None."""
+        handler = _HANDLERS.get(call.name)
+        return handler(self, body) if handler else None
+
+
+def _quota(account: EmulatedAccount, body: bytes) -> Answer:
+    code = json.loads(body)["QuotaCode"]
+    quota = {"QuotaCode": code, "Value": account.quotas_vcpus.get(code, PLENTY)}
+    return _json({"Quota": quota})
+
+
+def _tags(account: EmulatedAccount, body: bytes) -> Answer:
+    wanted = json.loads(body).get("TagKeys", [])
+    rows = [{"TagKey": key, "Status": "Active"} for key in account.active_tags if key in wanted]
+    return _json({"CostAllocationTags": rows})
+
+
+def _default_key(account: EmulatedAccount, _: bytes) -> Answer:
+    inner = f"<kmsKeyId>{escape(account.default_key)}</kmsKeyId>"
+    return _xml(f"<GetEbsDefaultKmsKeyIdResponse>{inner}</GetEbsDefaultKmsKeyIdResponse>")
+
+
+def _simulate(account: EmulatedAccount, body: bytes) -> Answer:
+    form = parse_qs(body.decode())
+    actions = [values[0] for name, values in form.items() if name.startswith("ActionNames.member")]
+    rows = "".join(
+        f"<member><EvalActionName>{escape(action)}</EvalActionName>"
+        f"<EvalDecision>{account.decisions.get(action, 'allowed')}</EvalDecision></member>"
+        for action in actions
+    )
+    return _xml(
+        "<SimulatePrincipalPolicyResponse><SimulatePrincipalPolicyResult><IsTruncated>false"
+        f"</IsTruncated><EvaluationResults>{rows}</EvaluationResults>"
+        "</SimulatePrincipalPolicyResult></SimulatePrincipalPolicyResponse>"
+    )
+
+
+def _json(content: Mapping[str, Any]) -> Answer:
+    return 200, "application/x-amz-json-1.1", json.dumps(content).encode()
+
+
+def _xml(text: str) -> Answer:
+    return 200, "text/xml", text.encode()
+
+
+_HANDLERS: Mapping[str, Callable[[EmulatedAccount, bytes], Answer]] = {
+    "ce:ListCostAllocationTags": _tags,
+    "ec2:GetEbsDefaultKmsKeyId": _default_key,
+    "iam:SimulatePrincipalPolicy": _simulate,
+    "servicequotas:GetServiceQuota": _quota,
+    "servicequotas:GetAWSDefaultServiceQuota": _quota,
+}

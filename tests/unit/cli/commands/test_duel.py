@@ -1,0 +1,117 @@
+"""Requests of `duel`, and of `gate --against`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchorch.cli.commands import duel, gate
+from benchorch.errors import ConfigError
+from benchorch.run.duel.checkout import Checkout
+from benchorch.run.duel.messages import Origin
+
+MLP = ("model=mlp", "conversion=eager")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    git = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org")
+    Path("net.py").write_text("LAYERS = 1\n")
+    for words in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "-m", "one")):
+        subprocess.run([*git, *words], check=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ((), "takes --against REV, or --env A B"),
+        (("--against", "nowhere"), "no such commit"),
+        (("--against", "HEAD", "nonsense"), "'nonsense' is not key=value"),
+        (("--against", "HEAD", "--cfg", "job"), "does not take --cfg"),
+        (("--against", "HEAD", "resume=x"), "does not take resume=x"),
+        (("--env", "nowhere", "nowhere"), "neither an environment's folder nor an interpreter"),
+        (("--against", "HEAD", "--directory", "."), "a duel has a folder of its own"),
+        (("--against", "HEAD", "model=mpl"), "mlp"),
+    ],
+)
+def test_a_wrong_request_is_refused_before_anything_runs(
+    words: tuple[str, ...], problem: str, repository: Path
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        duel.run([*words, *([] if "model=mpl" in words else MLP)])
+    assert problem in " ".join(refused.value.problems)
+    assert not (repository / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--minutes", "0"), ("--pairs", "4"), ("--pairs", "x"), ("--max-regression", "2"), ("--env",)],
+)
+def test_a_wrong_option_exits_with_2(words: tuple[str, ...], capsys) -> None:
+    with pytest.raises(SystemExit) as left:
+        duel.run(["--against", "HEAD", *words])
+    assert left.value.code == 2
+    assert "usage: benchorch duel" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["--against", "--against=HEAD"])
+def test_a_gate_against_a_revision_is_a_duel(word: str, monkeypatch) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr(duel, "run", lambda arguments, say: seen.append(list(arguments)))
+    gate.run([word, "HEAD", "--max-regression", "2%"])
+    assert seen == [[word, "HEAD", "--max-regression", "2%"]]
+
+
+def test_another_machine_is_refused(repository: Path) -> None:
+    with pytest.raises(ConfigError, match="this machine"):
+        duel.run(["--against", "HEAD", "model=mlp", "hardware=g5", "executor=ray"])
+
+
+def test_an_environment_is_its_folder_or_its_interpreter(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    assert duel._python(str(tmp_path)) == str(python)
+    assert duel._python(str(python)) == str(python)
+
+
+def test_a_module_of_this_folder_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+    root, top = tmp_path / "here", tmp_path / "private" / "here"
+    checkout = Checkout(root=root, top=top, folder=top, commit="c" * 40, submodules=False)
+
+    def origins(file: Path) -> tuple[Origin, Origin]:
+        old = Origin(
+            version=1,
+            benchorch="1",
+            benchorch_file="b",
+            python="3",
+            executable="p",
+            commit="",
+            modules={"net": str(file)},
+        )
+        return old, old
+
+    duel._check(origins(top / "net.py"), checkout)
+    duel._check(origins(tmp_path / "elsewhere.py"), checkout)
+    with pytest.raises(ConfigError, match="both sides would run the same code"):
+        duel._check(origins(root / "net.py"), checkout)
+
+
+def test_modules_come_from_the_checkout_where_this_folder_is_searched(
+    tmp_path: Path, monkeypatch
+) -> None:
+    root, top = tmp_path / "here", tmp_path / "private" / "here"
+    for place in (root / "lib", top / "lib", top / "src" / "package", root / ".venv"):
+        place.mkdir(parents=True)
+    (top / "src" / "package" / "__init__.py").touch()
+    (top / "net.py").touch()
+    monkeypatch.setattr(sys, "path", [str(root / ".venv"), str(root / "lib"), "/usr/lib"])
+    checkout = Checkout(root=root, top=top, folder=top, commit="c", submodules=False)
+    assert duel._search(checkout, old=True) == (top / "lib", top / "src")
+    assert duel._search(checkout, old=False) == (root / "lib", root / "src")
+    assert duel._modules(checkout) == ("net", "package")

@@ -1,0 +1,204 @@
+"""What an account lacks is found before anything is made in it, with the command that mends it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from benchorch.hardware.aws_account.account import NotAnswered
+from benchorch.hardware.aws_account.finding import State
+from benchorch.hardware.aws_account.report import as_json, as_table, exit_code
+from support.aws_emulator.traffic import Fault
+
+
+def of(findings, check, subject=""):
+    found = [one for one in findings if one.check == check and subject in one.subject]
+    assert found, f"no finding of {check} {subject}"
+    return found
+
+
+def test_a_fresh_account_is_ready_and_what_provision_will_make_is_named(examine) -> None:
+    findings = examine()
+    assert exit_code(findings) == 0
+    assert not [one for one in findings if one.state is State.WARNING]
+    assert "make provision makes it" in of(findings, "roles", "Spot")[0].observed
+    assert {one.check for one in findings} >= {
+        *("identity", "clock", "permissions", "offers", "images", "python", "quotas", "roles"),
+        *("key", "bucket", "budget"),
+    }
+
+
+def test_every_call_is_a_reading_one(examine, aws) -> None:
+    before = aws.traffic.counts.copy()
+    examine()
+    made = {name.split(":")[1] for name in aws.traffic.counts - before}
+    assert made
+    assert all(name.startswith(("Get", "Describe", "List", "Simulate")) for name in made), made
+
+
+def test_a_spot_role_that_exists_is_found(examine, client) -> None:
+    iam = client("iam", "us-east-1")
+    iam.create_service_linked_role(AWSServiceName="spot.amazonaws.com")
+    try:
+        assert of(examine(), "roles", "Spot")[0].observed == "exists"
+    finally:
+        iam.delete_role(RoleName="AWSServiceRoleForEC2Spot")
+
+
+def test_a_type_that_the_region_lacks_is_named(examine) -> None:
+    finding = of(examine(fleet={"p9.huge": 1}), "offers", "p9.huge")[0]
+    assert finding.state is State.FAILED
+    assert finding.observed == "not offered in us-east-1"
+
+
+@pytest.mark.parametrize(
+    ("quota_vcpus", "state"), [(8, State.OK), (4, State.WARNING), (0, State.FAILED)]
+)
+def test_a_quota_below_the_fleet_warns_and_below_one_machine_fails(
+    examine, aws, quota_vcpus, state
+) -> None:
+    aws.account.quotas_vcpus["L-3819A6DF"] = quota_vcpus
+    finding = of(examine(), "quotas", "L-3819A6DF")[0]
+    assert finding.state is state
+    if state is not State.OK:
+        assert "--quota-code L-3819A6DF --desired-value 8" in finding.remedy
+
+
+def test_an_arm_machine_with_a_gpu_gets_an_arm_image(examine) -> None:
+    finding = of(examine(fleet={"g5g.xlarge": 1}), "images", "gpu")[0]
+    assert (finding.subject, finding.state) == ("gpu.arm64", State.OK)
+
+
+def test_an_image_parameter_that_is_not_there_fails(examine, aws, monkeypatch) -> None:
+    from moto.ssm.models import ssm_backends
+
+    parameters = ssm_backends["123456789012"]["us-east-1"]._parameters
+    name = next(name for name in parameters if "nvidia" in name and "x86" in name)
+    monkeypatch.delitem(parameters, name)
+    finding = of(examine(), "images", "gpu.x86_64")[0]
+    assert finding.state is State.FAILED
+    assert name in finding.observed
+
+
+def test_an_image_of_another_system_fails(examine, aws) -> None:
+    from moto.ec2.models import ec2_backends
+
+    images = ec2_backends["123456789012"]["us-east-1"].amis.values()
+    image = next(
+        image for image in images if "Nvidia" in str(image.name) and image.architecture == "x86_64"
+    )
+    image.name, kept = "Deep Learning Base (Ubuntu 22.04) 20261101", image.name
+    try:
+        finding = of(examine(), "images", "gpu.x86_64")[0]
+    finally:
+        image.name = kept
+    assert finding.state is State.FAILED
+    assert "Not Ubuntu 24.04" in finding.remedy
+
+
+def test_a_denied_action_fails_and_one_that_is_not_allowed_everywhere_warns(examine, aws) -> None:
+    aws.account.decisions["iam:PassRole"] = "implicitDeny"
+    assert of(examine(), "permissions")[0].state is State.WARNING
+    aws.account.decisions["ec2:RunInstances"] = "explicitDeny"
+    states = {one.state: one.observed for one in of(examine(), "permissions")}
+    assert states[State.FAILED] == "a policy denies ec2:RunInstances"
+
+
+def test_a_customer_key_as_default_must_name_auto_scaling(examine, aws, client) -> None:
+    kms = client("kms", "us-east-1")
+    key = kms.create_key()["KeyMetadata"]["Arn"]
+    aws.account.default_key = key
+    account = {"AWS": "arn:aws:iam::123456789012:root"}
+    role = {
+        "AWS": "arn:aws:iam::123456789012:role/aws-service-role/autoscaling.amazonaws.com/"
+        "AWSServiceRoleForAutoScaling"
+    }
+    to_all = {"Effect": "Allow", "Principal": account, "Action": "kms:*", "Resource": "*"}
+    used = [
+        "kms:Encrypt",
+        "kms:Decrypt",
+        "kms:ReEncrypt*",
+        "kms:GenerateDataKey*",
+        "kms:DescribeKey",
+    ]
+    to_role = {**to_all, "Principal": role, "Action": used}
+
+    def state_with(*statements) -> State:
+        policy = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+        kms.put_key_policy(KeyId=key, PolicyName="default", Policy=policy)
+        finding = of(examine(), "key")[0]
+        assert finding.state is State.OK or "AWSServiceRoleForAutoScaling" in finding.observed
+        return finding.state
+
+    assert state_with(to_all) is State.FAILED
+    assert state_with(to_all, to_role) is State.FAILED  # without CreateGrant
+    assert state_with(to_all, to_role, {**to_role, "Action": "kms:CreateGrant"}) is State.OK
+
+
+def test_a_tag_that_no_budget_counts_warns(examine, aws) -> None:
+    aws.account.active_tags.clear()
+    finding = of(examine(), "budget", "benchorch:stack")[0]
+    assert finding.state is State.WARNING
+    assert "counts nothing" in finding.observed
+
+
+def test_a_clock_that_aws_would_refuse_fails(examine) -> None:
+    finding = of(examine(now=lambda: datetime.now(UTC) + timedelta(hours=1)), "clock")[0]
+    assert finding.state is State.FAILED
+    assert "accepts less than 900 s" in finding.observed
+
+
+def test_a_bucket_of_the_stack_that_anyone_may_reach_warns(examine, client) -> None:
+    s3 = client("s3", "us-east-1")
+    s3.create_bucket(Bucket="lab-open")
+    tags = {"TagSet": [{"Key": "benchorch:stack", "Value": "lab"}]}
+    s3.put_bucket_tagging(Bucket="lab-open", Tagging=tags)
+    try:
+        finding = of(examine(), "bucket", "lab-open")[0]
+    finally:
+        s3.delete_bucket(Bucket="lab-open")
+    assert finding.state is State.WARNING
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("servicequotas:.*", code="AccessDeniedException", status=400),
+        Fault("servicequotas:.*", code="ThrottlingException", status=400),
+        Fault("servicequotas:.*", code="ServiceException", status=500),
+    ],
+    ids=lambda fault: fault.code,
+)
+def test_a_call_that_aws_refuses_is_a_line_and_the_others_go_on(examine, aws, fault) -> None:
+    aws.break_it(fault)
+    findings = examine()
+    finding = of(findings, "quotas")[0]
+    assert finding.state is State.UNKNOWN
+    assert fault.code in finding.observed
+    assert finding.remedy
+    assert of(findings, "images")[0].state is State.OK
+
+
+def test_types_that_may_not_be_described_leave_the_other_checks(examine, aws) -> None:
+    aws.break_it(Fault("ec2:DescribeInstanceTypes", code="UnauthorizedOperation", status=403))
+    findings = examine()
+    assert of(findings, "types")[0].remedy.startswith("Allow this read-only call")
+    assert of(findings, "key")
+
+
+def test_credentials_that_aws_refuses_are_no_finding(examine, aws) -> None:
+    aws.break_it(Fault("sts:.*", code="ExpiredToken", status=403))
+    with pytest.raises(NotAnswered, match="ExpiredToken"):
+        examine()
+
+
+def test_table_and_json_have_every_finding(examine, aws) -> None:
+    aws.account.quotas_vcpus["L-3819A6DF"] = 0
+    findings = examine()
+    table, content = as_table(findings), json.loads(as_json(findings))
+    assert content["ready"] is False
+    assert len(content["findings"]) == len(findings)
+    assert all(one.observed in table and one.remedy in table for one in findings)
+    assert table.splitlines()[-1].endswith("1 failed.")

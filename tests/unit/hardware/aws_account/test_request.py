@@ -1,0 +1,36 @@
+"""The account is examined for the stack that Terraform would make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchorch.errors import ConfigError
+from benchorch.hardware.aws_account.request import stack_request
+
+VARIABLES = (
+    Path(__file__).resolve().parents[4] / "infra" / "terraform" / "variables.tf"
+).read_text()
+
+
+def test_without_words_it_is_the_defaults_of_terraform() -> None:
+    request = stack_request("lab", VARIABLES, [])
+    assert request.fleet
+    assert request.markets == ["spot", "on_demand"]
+    assert request.head_type in request.types
+
+
+@pytest.mark.parametrize(
+    "word", ['fleet={"g5.xlarge"=2,"r6i.large"=1}', 'fleet={ "g5.xlarge": 2, "r6i.large": 1 }']
+)
+def test_words_win(word: str) -> None:
+    request = stack_request("lab", VARIABLES, [word, "region=eu-west-1", 'markets=["spot"]'])
+    assert request.fleet == {"g5.xlarge": 2, "r6i.large": 1}
+    assert (request.region, request.markets) == ("eu-west-1", ["spot"])
+
+
+@pytest.mark.parametrize("word", ["fleet", "fleet={}", "fleet=g5"])
+def test_a_fleet_without_machines_is_refused(word: str) -> None:
+    with pytest.raises(ConfigError, match=r"KEY=VALUE|expected --var"):
+        stack_request("lab", VARIABLES, [word])

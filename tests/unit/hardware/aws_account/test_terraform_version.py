@@ -1,0 +1,37 @@
+"""Terraform and its provider have the versions that the stack is written for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchorch.hardware.aws_account.finding import State
+from benchorch.hardware.aws_account.terraform_version import check_terraform
+from support.aws_emulator.images import facts
+
+VERSIONS = 'terraform {\n  required_version = ">= 1.11"\n}'
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        (json.dumps({"terraform_version": "1.11.4"}), State.OK),
+        (json.dumps({"terraform_version": "1.12.0-rc1"}), State.OK),
+        (json.dumps({"terraform_version": "1.9.8"}), State.FAILED),
+        (None, State.FAILED),
+        ("Terraform v1", State.FAILED),
+    ],
+)
+def test_terraform_itself(told: str | None, state: State) -> None:
+    (finding,) = check_terraform(told, VERSIONS, None, facts())
+    assert finding.state is state
+
+
+@pytest.mark.parametrize(
+    ("version", "state"), [("5.100.0", State.OK), ("6.20.0", State.OK), ("4.67.0", State.FAILED)]
+)
+def test_the_locked_provider(version: str, state: State) -> None:
+    lock = f'provider "registry.terraform.io/hashicorp/aws" {{\n  version     = "{version}"\n}}'
+    told = json.dumps({"terraform_version": "1.11.4"})
+    assert list(check_terraform(told, VERSIONS, lock, facts()))[1].state is state

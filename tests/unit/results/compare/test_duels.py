@@ -1,0 +1,94 @@
+"""Verdicts over pairs of two versions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from benchorch.results.compare.duels import LOOKS, Level, Meeting, Terms, judge, position, refused
+from benchorch.stats.sequential_testing import look_alpha
+
+TERMS = Terms(limit_ratio=0.02, delta_ratio=0.01, trials=1)
+
+
+def meetings(
+    change: float, *, n: int = 12, sd: float = 0.002, first: float = 0.0, floor: float | None = None
+) -> list[Meeting]:
+    """Pairs whose new side takes `change` longer, and whichever is first by `first` longer."""
+    rng = np.random.default_rng(3)
+    found = []
+    for place in range(n):
+        ahead = place % 2 == 0
+        shift = 0.5 * first if ahead else -0.5 * first
+        new = 1e6 * (1 + change) * math.exp(shift + sd * rng.standard_normal())
+        old = 1e6 * math.exp(-shift + sd * rng.standard_normal())
+        added = change if floor is None else floor
+        found.append(
+            Meeting(
+                new=Level(median=new, floor=9e5 * (1 + added) * math.exp(shift)),
+                old=Level(median=old, floor=9e5 * math.exp(-shift)),
+                new_first=ahead,
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "verdict"),
+    [
+        (0.0, "pass", "equivalent"),
+        (0.05, "regression", "slower"),
+        (-0.05, "pass", "faster"),
+    ],
+)
+def test_a_clear_case_has_its_state_and_its_verdict(change, state, verdict) -> None:
+    found = judge("eager", meetings(change), TERMS)
+    assert (found.state, found.judged.verdict) == (state, verdict)
+    assert found.judged.ratio is not None
+    assert found.judged.ratio.value == pytest.approx(1 + change, abs=0.006)
+
+
+def test_coming_first_is_neither_in_the_ratio_nor_in_its_width() -> None:
+    plain = judge("eager", meetings(0.05), TERMS).judged.ratio
+    found = judge("eager", meetings(0.05, first=0.04), TERMS).judged.ratio
+    assert plain is not None
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((plain.low, plain.high))
+    first = position(meetings(0.05, first=0.04))
+    assert first is not None
+    assert first.value == pytest.approx(1.04, abs=0.005)
+
+
+def test_the_floor_decides_where_the_median_cannot() -> None:
+    found = judge("eager", meetings(0.05, sd=0.2), TERMS)
+    assert found.state == "regression"
+    assert "by the floor" in found.remark
+
+
+def test_where_nothing_can_tell_the_number_of_pairs_that_would_is_named() -> None:
+    pairs = [
+        Meeting(new=Level(median=one.new.median), old=Level(median=one.old.median), new_first=True)
+        for one in meetings(0.05, sd=0.04)
+    ]
+    found = judge("eager", pairs, TERMS)
+    assert found.state == "unclear"
+    assert found.processes_needed is not None
+    assert found.remark.startswith(f"some {found.processes_needed} pairs would tell")
+
+
+def test_two_pairs_are_no_evidence() -> None:
+    found = judge("eager", meetings(0.5, n=2), TERMS)
+    assert found.state == "unclear"
+    assert "fewer than 5 pairs" in found.remark
+
+
+def test_the_level_is_of_all_looks_statistics_and_trials() -> None:
+    several = Terms(limit_ratio=0.02, delta_ratio=0.01, trials=5)
+    assert several.alpha == pytest.approx(look_alpha(LOOKS) / 10)
+
+
+def test_a_trial_that_a_side_cannot_run_is_refused() -> None:
+    found = refused("eager", "old: it failed", TERMS)
+    assert (found.state, found.judged.reason) == ("refused", "old: it failed")

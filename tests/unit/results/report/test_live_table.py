@@ -1,0 +1,117 @@
+"""What a person sees while trials are measured, on a terminal and in a log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+
+from rich.console import Console
+
+from benchorch.domain.result import TrialResult
+from benchorch.domain.session import Event
+from benchorch.domain.trial import Plan
+from benchorch.results.metrics.summary import summarise_all
+from benchorch.results.report.console import ConsoleReport
+from benchorch.results.report.live_table import LiveTable
+from support.synthetic_runs import failed, result, trial
+
+EAGER = trial()
+FAST = trial("fast", baseline=EAGER)
+PLAN = Plan(plan_id="p", name="n", trials=(EAGER, FAST), skips=(), session={})
+OF_EAGER = result(EAGER, 1.1e6)
+OF_FAST = result(FAST, 3.3e5, baseline_ns=1.1e6)
+NAMES = {EAGER.trial_id: "eager", FAST.trial_id: "fast"}
+
+
+def so_far(of: TrialResult, processes: int) -> TrialResult:
+    return replace(of, processes=of.processes[:processes], unfinished=True)
+
+
+def table(*results: TrialResult) -> LiveTable:
+    found = LiveTable()
+    found.begin(NAMES)
+    found.figures(results, summarise_all({one.trial_id: one for one in results}))
+    return found
+
+
+def test_before_the_first_figure_there_are_rows_in_the_order_of_the_plan() -> None:
+    assert [row.cells for row in table().ranked()] == [
+        ("eager", "–", "–", "0", "waits"),
+        ("fast", "–", "–", "0", "waits"),
+    ]
+
+
+def test_rows_are_ordered_by_the_figures_so_far() -> None:
+    rows = table(so_far(OF_EAGER, 5), so_far(OF_FAST, 5)).ranked()
+    assert [(row.name, row.processes) for row in rows] == [("fast", 5), ("eager", 5)]
+    assert "p50 0.33" in rows[0].figure
+    assert rows[0].verdict.endswith("faster")
+    assert rows[1].verdict == "baseline"
+
+
+def test_an_interval_that_means_nothing_is_not_shown() -> None:
+    (first, _) = table(so_far(OF_EAGER, 1), so_far(OF_FAST, 1)).ranked()
+    assert "[" not in first.figure + first.verdict
+
+
+def test_the_expected_end_is_shown_where_it_is_known() -> None:
+    found = table()
+    assert "left" not in found.footer()
+    found.expect(5400.4)
+    assert found.footer().endswith("about 1 h 30 min left")
+
+
+def test_the_drawn_table_has_rows_and_the_time() -> None:
+    console = Console(file=StringIO(), width=120)
+    found = table(so_far(OF_FAST, 2))
+    found.state(EAGER.trial_id, "build")
+    console.print(found)
+    drawn = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "fast" in drawn
+    assert "build" in drawn
+    assert "elapsed" in drawn
+
+
+def log(*events: Event | TrialResult) -> list[str]:
+    """The lines of a log, without their times."""
+    written = StringIO()
+    report = ConsoleReport(Console(file=written, width=200))
+    report.plan(PLAN, done=0)
+    with report.live(PLAN.trials):
+        for one in events:
+            if isinstance(one, Event):
+                report.event(one)
+            else:
+                summaries = summarise_all({one.trial_id: one})
+                if one.unfinished:
+                    report.figures([one], summaries)
+                else:
+                    report.result(one, summaries[one.trial_id])
+    return [line.strip().partition("] ")[2] or line for line in written.getvalue().splitlines()[1:]]
+
+
+def event(of: TrialResult, stage: str, message: str = "") -> Event:
+    return Event(trial_id=of.trial_id, stage=stage, message=message)
+
+
+def test_a_log_has_a_line_a_decision_and_none_a_process() -> None:
+    processes = [event(OF_FAST, "measure", f"process {n}") for n in range(1, 9)]
+    decided = event(OF_FAST, "decided", "decided after 8 processes")
+    lines = log(*processes, so_far(OF_FAST, 8), decided)
+    assert lines[0] == "fast: measure process 1"
+    assert len(lines) == 2
+    assert lines[1].startswith("fast: decided after 8 processes: p50 0.33")
+    assert lines[1].endswith("faster")
+
+
+def test_a_log_has_the_first_figures_after_the_first_round() -> None:
+    lines = log(so_far(OF_EAGER, 1), so_far(OF_FAST, 1), event(OF_EAGER, "round", "1"))
+    assert len(lines) == 1
+    assert lines[0].startswith("first figures, one process each: fast p50 0.33")
+
+
+def test_a_log_has_every_failure_and_every_wait() -> None:
+    waits = [event(OF_FAST, "wait", f"for a machine, {n}") for n in (1, 2)]
+    lines = log(*waits, failed(FAST))
+    assert len(lines) == 3
+    assert "oom" in lines[2]

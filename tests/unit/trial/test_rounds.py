@@ -1,0 +1,291 @@
+"""Who gets a further process: rounds over the trials of a table, with processes that are drawn."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchorch.domain.protocol import Protocol
+from benchorch.domain.result import Failure, TrialResult
+from benchorch.domain.session import Event
+from benchorch.domain.trial import Trial
+from benchorch.interfaces.stopping import Stopping
+from benchorch.stopping.decide import Decide
+from benchorch.stopping.fixed import Fixed
+from benchorch.trial.race import BUDGET, DECIDED, MOST, Race
+from benchorch.trial.rounds import _Rounds
+from benchorch.trial.supervisor import OutOfTime
+from support.synthetic_runs import AGREES, DISAGREES, result
+
+CRASH = Failure(stage="measure", kind="crash:SIGSEGV", message="it crashed")
+EAGER = Trial(trial_id="eager", labels={"conversion": "eager"}, spec={})
+
+
+@dataclass
+class Drawn:
+    """A run whose processes draw a log ratio: what rounds use of a `TrialRun`.
+
+    Attributes:
+        gain: the true log ratio; None for a baseline.
+        fails_at: the number of the process that crashes.
+        affordable: how many processes fit into the budget.
+    """
+
+    trial: Trial
+    gain: float | None = None
+    stopping: Stopping = field(default_factory=Decide)
+    noise: float = 0.002
+    parity: Any = AGREES
+    fails_at: int | None = None
+    affordable: int = 1000
+    late_at: int | None = None
+    back_to_back: bool = False
+    failure: Failure | None = None
+    stop_reason: str = ""
+    profiled: bool | None = None
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.trial.trial_id)
+        self.setup = SimpleNamespace(stopping=self.stopping, protocol=Protocol())
+        one = result(EAGER, 1e6).processes[0]
+        self._one = replace(one, disturbance="")
+        self.repetitions = SimpleNamespace(
+            records=[],
+            log_ratios=[],
+            parity=None,
+            is_paired=self.gain is not None,
+            of_baseline=[],
+        )
+        self.repetitions.valid = self.repetitions.records
+
+    @property
+    def is_judged_in_table(self) -> bool:
+        return self.trial.baseline_id is not None and isinstance(self.stopping, Decide)
+
+    def start(self) -> None:
+        pass
+
+    def is_affordable(self) -> bool:
+        return len(self.repetitions.valid) < self.affordable
+
+    def repeat(self) -> None:
+        number = len(self.repetitions.valid) + 1
+        if number == self.fails_at:
+            self.failure = CRASH
+            return
+        if number == self.late_at:
+            raise OutOfTime
+        self.repetitions.parity = self.parity
+        self.repetitions.valid.append(self._one)
+        if self.back_to_back:
+            self.repetitions.of_baseline.append(self._one)
+        if self.gain is not None:
+            self.repetitions.log_ratios.append(self._random.gauss(self.gain, self.noise))
+
+    def needs_more(self) -> bool:
+        if self.failure is None and not self.stop_reason:
+            medians = [1e6] * len(self.repetitions.valid)
+            self.stop_reason = self.stopping.enough_processes(medians, 0.0) or ""
+        return self.failure is None and not self.stop_reason
+
+    def end(self, *, profile: bool) -> None:
+        self.profiled = profile
+
+    def result(self, *, unfinished: bool = False) -> TrialResult:
+        return TrialResult(
+            trial_id=self.trial.trial_id,
+            labels=self.trial.labels,
+            outcome="ok" if self.failure is None else "failed",  # type: ignore[arg-type]
+            failure=self.failure,
+            processes=tuple(self.repetitions.valid),
+            stop_reason=self.stop_reason,
+            unfinished=unfinished,
+        )
+
+
+def candidate(name: str, gain: float, **more: Any) -> Drawn:
+    trial = Trial(trial_id=name, labels={"conversion": name}, spec={}, baseline_id="eager")
+    return Drawn(trial, gain, **more)
+
+
+EVENTS: list[Event] = []
+
+
+@pytest.fixture(autouse=True)
+def no_events() -> None:
+    EVENTS.clear()
+
+
+def measured(*runs: Drawn, to_profile: tuple[str, ...] = ("winner", "baseline")) -> list[Any]:
+    race = Race(runs=runs)  # type: ignore[arg-type]
+    return [
+        *_Rounds(runs=list(runs), race=race, to_profile=to_profile, emit=EVENTS.append).results()
+    ]  # type: ignore[arg-type]
+
+
+def counts(*runs: Drawn) -> dict[str, int]:
+    return {run.trial.trial_id: len(run.repetitions.valid) for run in runs}
+
+
+def test_every_trial_has_a_process_before_any_has_two() -> None:
+    runs = (Drawn(EAGER), candidate("a", 0.2), candidate("b", 0.1))
+    found = measured(*runs)
+    assert [one.trial_id for one in found[:3]] == ["eager", "a", "b"]
+    assert all(one.unfinished and len(one.processes) == 1 for one in found[:3])
+
+
+def test_processes_of_one_round_differ_by_no_more_than_one() -> None:
+    seen: Counter[str] = Counter()
+    for one in measured(candidate("a", 0.2), candidate("b", 0.1), candidate("c", -0.1)):
+        if one.unfinished:
+            seen[one.trial_id] += 1
+            assert max(seen.values()) - min(seen.values()) <= 1 or len(seen) < 3
+
+
+def test_clear_differences_end_at_the_first_interim_analysis() -> None:
+    runs = (Drawn(EAGER), candidate("fast", 0.3), candidate("slow", -0.3))
+    found = measured(*runs)
+    assert counts(*runs) == {"eager": 3, "fast": 5, "slow": 5}
+    ends = [one for one in found if not one.unfinished]
+    assert {one.trial_id for one in ends} == {"eager", "fast", "slow"}
+    assert {one.stop_reason for one in ends} == {DECIDED, "converged"}
+
+
+def test_only_what_is_undecided_goes_on() -> None:
+    runs = (
+        candidate("one", 0.30, noise=0.02),
+        candidate("other", 0.31, noise=0.02),
+        candidate("slow", -0.3, noise=0.02),
+    )
+    measured(*runs)
+    found = counts(*runs)
+    assert found["slow"] <= 8 < min(found["one"], found["other"])
+
+
+def test_what_was_never_told_apart_ends_with_the_most_processes() -> None:
+    rule = Decide(max_processes=12)
+    runs = tuple(candidate(name, 0.0, noise=0.1, stopping=rule) for name in "ab")
+    measured(*runs)
+    assert counts(*runs) == {"a": 12, "b": 12}
+    assert {run.stop_reason for run in runs} == {MOST}
+
+
+def test_another_model_is_not_measured_further() -> None:
+    wrong = candidate("wrong", 2.0, parity=DISAGREES)
+    right = candidate("right", 0.3)
+    measured(wrong, right)
+    assert counts(wrong, right) == {"wrong": 1, "right": 5}
+    assert right.profiled
+    assert not wrong.profiled
+
+
+def test_a_crash_ends_its_trial_and_no_other() -> None:
+    broken, right = candidate("broken", 0.1, fails_at=2), candidate("right", 0.3)
+    found = measured(broken, right)
+    ended = {one.trial_id: one for one in found if not one.unfinished}
+    assert ended["broken"].failure == CRASH
+    assert len(ended["right"].processes) == 5
+    assert not broken.profiled
+
+
+def test_a_budget_ends_everything_with_what_there_is() -> None:
+    runs = (Drawn(EAGER, affordable=1), candidate("a", 0.2, affordable=2))
+    found = measured(*runs)
+    assert counts(*runs) == {"eager": 1, "a": 2}
+    assert [one.stop_reason for one in found if not one.unfinished] == [BUDGET, BUDGET]
+
+
+def test_a_process_that_the_budget_ends_costs_nothing_but_itself() -> None:
+    late = candidate("late", 0.2, late_at=3)
+    measured(late)
+    assert (len(late.repetitions.valid), late.failure, late.stop_reason) == (2, None, BUDGET)
+
+
+def test_a_fixed_number_of_processes_is_measured_in_rounds_too() -> None:
+    runs = tuple(candidate(name, 0.3, stopping=Fixed(processes=4)) for name in "ab")
+    order = [one.trial_id for one in measured(*runs) if one.unfinished]
+    assert sorted(order[:2]) == sorted(order[2:4]) == sorted(order[4:6]) == ["a", "b"]
+    assert counts(*runs) == {"a": 4, "b": 4}
+
+
+@pytest.mark.parametrize(
+    ("words", "profiled"),
+    [
+        (("winner", "baseline"), {"eager", "fast"}),
+        (("winner",), {"fast"}),
+        (("slow",), {"slow"}),
+        (("all",), {"eager", "fast", "slow"}),
+        ((), set()),
+    ],
+)
+def test_what_is_profiled_is_what_was_named(words: tuple[str, ...], profiled: set[str]) -> None:
+    runs = (Drawn(EAGER), candidate("fast", 0.3), candidate("slow", -0.3))
+    measured(*runs, to_profile=words)
+    assert {run.trial.trial_id for run in runs if run.profiled} == profiled
+
+
+def test_the_baseline_wins_where_all_candidates_are_slower() -> None:
+    runs = (Drawn(EAGER), candidate("slow", -0.3))
+    measured(*runs, to_profile=("winner",))
+    assert {run.trial.trial_id for run in runs if run.profiled} == {"eager"}
+
+
+def test_profiles_come_after_all_other_results() -> None:
+    runs = (Drawn(EAGER), candidate("fast", 0.3), candidate("slow", -0.3))
+    ends = [one.trial_id for one in measured(*runs) if not one.unfinished]
+    assert ends[0] == "slow"
+
+
+def test_a_finished_result_of_an_earlier_run_is_judged_with_the_rest() -> None:
+    earlier = result(replace(EAGER, trial_id="old", baseline_id="eager"), 1e6, baseline_ns=3e6)
+    run = candidate("new", 0.2)
+    race = Race(runs=(run,), others=(earlier,))  # type: ignore[arg-type]
+    [*_Rounds(runs=[run], race=race, to_profile=("winner",), emit=EVENTS.append).results()]  # type: ignore[list-item]
+    assert not run.profiled  # the old one is faster
+
+
+def test_processes_of_the_baseline_beside_a_candidate_are_its_own_as_well() -> None:
+    eager, fast = Drawn(EAGER), candidate("fast", 0.3, back_to_back=True)
+    found = measured(eager, fast)
+    assert counts(eager, fast) == {"eager": 6, "fast": 5}
+    assert Counter(one.trial_id for one in found if one.unfinished)["eager"] == 6
+    assert sum(len(one.processes) == 3 for one in found if one.trial_id == "eager") == 1
+
+
+def test_the_first_round_and_every_end_of_a_measurement_are_reported_once() -> None:
+    rule = Decide(max_processes=12)
+    runs = (
+        Drawn(EAGER),
+        candidate("fast", 0.3),
+        candidate("unclear", 0.0, noise=0.1, stopping=rule),
+    )
+    measured(*runs)
+    assert [(one.trial_id, one.stage, one.message) for one in EVENTS] == [
+        ("eager", "round", "1"),
+        ("eager", "decided", "decided after 3 processes"),
+        ("fast", "decided", "decided after 5 processes"),
+        ("unclear", "decided", "undecided after 12 processes"),
+    ]
+
+
+def test_a_baseline_that_is_paired_with_itself_asks_for_no_further_process() -> None:
+    control, fast = Drawn(EAGER, gain=0.0, noise=0.1), candidate("fast", 0.3)
+    measured(control, fast)
+    assert counts(control, fast) == {"eager": 3, "fast": 5}
+
+
+def test_without_a_profile_a_result_comes_as_soon_as_nothing_can_open_it_again() -> None:
+    runs = tuple(candidate(name, 0.3, stopping=Fixed(processes=1)) for name in "ab")
+    found = [(one.trial_id, one.unfinished) for one in measured(*runs, to_profile=())]
+    assert found == [("a", True), ("a", False), ("b", True), ("b", False)]
+
+
+def test_results_of_one_round_come_in_the_order_of_the_plan() -> None:
+    runs = tuple(candidate(name, 0.3, stopping=Fixed(processes=2)) for name in "abcd")
+    found = [one.trial_id for one in measured(*runs, to_profile=()) if not one.unfinished]
+    assert found == ["a", "b", "c", "d"]
