@@ -26,7 +26,7 @@ _USUAL_LAUNCH_NS = 4_500
 
 
 def full_streams(scope: Scope, queue: Queues) -> Found:
-    """From the end of work to that of the launch for which it made room, of a queue that is full.
+    """From the end of work to that of the launch that waited for its slot in a full queue.
 
     A queue's depth is fitted: where a stream has a limit and the host runs ahead of it, most
     launches leave exactly as much work unfinished as the queue holds. Work that was launched
@@ -45,9 +45,9 @@ def full_streams(scope: Scope, queue: Queues) -> Found:
             continue
         facts["queue_depth"] = float(depth)
         full = held >= depth - _NEAR
-        room = number - depth  # the work whose end makes room
-        usable = (room >= 0) & (np.diff(call, prepend=NOTHING) != 0)
-        tail = work[np.maximum(room, 0)]
+        slot = number - depth  # the work whose slot it takes
+        usable = (slot >= 0) & (np.diff(call, prepend=NOTHING) != 0)
+        tail = work[np.maximum(slot, 0)]
         usable &= scope.end_ns[tail] <= scope.end_ns[call]
         floor_ns = _least_ns(scope, call, usable & full)
         head = 2 * call + 1

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind, Tier
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchorch.trace.whatif.basis import Basis
-    from benchorch.trace.whatif.transforms import Transform
 
 Changed: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_] | None]"
 """Weights, residuals and dropped edges, in the order that `steps` takes them."""
@@ -90,14 +84,6 @@ class Hypothesis:
         )
         still_dropped = None if dropped is None else extended(dropped, 0).astype(np.bool_)
         return larger, (extended(weight_ns, more_ns), residual_ns, still_dropped)
-
-
-def hypothesis_of(basis: Basis, changes: Sequence[Transform]) -> Hypothesis:
-    """The weights that the changes lead to."""
-    hypothesis = unchanged(basis.dag)
-    for change in changes:
-        hypothesis = change.apply(basis, hypothesis)
-    return hypothesis
 
 
 def unchanged(dag: Dag) -> Hypothesis:

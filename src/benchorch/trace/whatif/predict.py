@@ -18,7 +18,7 @@ from benchorch.trace.critical_path.periods import Periods
 from benchorch.trace.critical_path.replay import steps
 from benchorch.trace.dag import CriticalPath, Tier
 from benchorch.trace.whatif.basis import Basis, prepare
-from benchorch.trace.whatif.hypothesis import Hypothesis, hypothesis_of
+from benchorch.trace.whatif.hypothesis import Hypothesis, unchanged
 from benchorch.trace.whatif.prediction import Moved, Prediction
 from benchorch.trace.whatif.transforms import Transform
 
@@ -65,7 +65,7 @@ def predict(
     hypothesis = hypothesis_of(basis, changes)
     period_ns = basis.analysis.steps.period_ns
     replay = _replay(basis, hypothesis)
-    parts = dict(_doubts(basis, hypothesis, replay.period_ns))
+    parts = dict(_errors(basis, hypothesis, replay.period_ns))
     low = replay.period_ns - _joined(parts, "below")
     high = replay.period_ns + _joined(parts, "above")
     return Prediction(
@@ -81,6 +81,14 @@ def predict(
         moved=_moved(basis, replay),
         notes=hypothesis.notes,
     )
+
+
+def hypothesis_of(basis: Basis, changes: Sequence[Transform]) -> Hypothesis:
+    """The weights that the changes lead to."""
+    hypothesis = unchanged(basis.dag)
+    for change in changes:
+        hypothesis = change.apply(basis, hypothesis)
+    return hypothesis
 
 
 @final
@@ -118,11 +126,11 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     return _Replay(period_ns=period_ns, path=path.since(begin_ns))
 
 
-Doubt = tuple[float, float]
+Error = tuple[float, float]
 """How much lower and how much higher a prediction may be for one reason, in ns."""
 
 
-def _doubts(basis: Basis, hypothesis: Hypothesis, predicted_ns: float) -> dict[str, Doubt]:
+def _errors(basis: Basis, hypothesis: Hypothesis, predicted_ns: float) -> dict[str, Error]:
     """What a prediction may be off by, each reason for itself."""
     period_ns = float(basis.analysis.steps.period_ns)
     change_ns = abs(predicted_ns - period_ns)
@@ -185,12 +193,12 @@ def _noise_ns(periods: Periods) -> float:
     return NOISE_QUANTILE * spread_ns
 
 
-def _joined(parts: Mapping[str, Doubt], side: str) -> float:
-    """Independent doubts add as squares; another reading of the trace is as good as this one."""
+def _joined(parts: Mapping[str, Error], side: str) -> float:
+    """Independent errors add as squares; another reading of the trace is as good as this one."""
     place = 0 if side == "below" else 1
     random = ("model", "steps", "profiler", "least")
     squares = sum(parts[name][place] ** 2 for name in random)
-    readings = [doubt[place] for name, doubt in parts.items() if name not in random]
+    readings = [error[place] for name, error in parts.items() if name not in random]
     return float(np.sqrt(squares)) + max(readings, default=0.0)
 
 

@@ -117,7 +117,7 @@ def test_a_call_that_is_not_there_is_refused_with_those_that_are(
 
 def test_the_ranges_that_can_be_named_are_listed(trace, silent):
     reply = analyze.run([str(trace), "--list-ranges"], silent)
-    assert "benchorch:call" in {one["name"] for one in reply.data["ranges"]}
+    assert "ProfilerStep#0" in {one["name"] for one in reply.data["ranges"]}
     with pytest.raises(ConfigError, match="nothing else"):
         analyze.run([str(trace), "--list-ranges", "--out", "x"], silent)
 
