@@ -113,6 +113,8 @@ def reasons(events: Events, dag: Dag, path: CriticalPath) -> Reasons:
 def _stragglers(events: Events, path: CriticalPath) -> NDArray[np.bool_]:
     """Segments in which all ranks but the last one have come to a collective of the path."""
     met = meetings(events)
+    if not len(met.event):
+        return np.zeros(len(path), dtype=np.bool_)
     on_path = np.isin(met.event, np.unique(path.owner))
     begin_ns, end_ns = met.usual_ns[on_path], met.last_ns[on_path]
     order = np.argsort(begin_ns)

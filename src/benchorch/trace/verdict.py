@@ -87,10 +87,11 @@ def verdict(given: VerdictInputs) -> Verdict:
         (row for row in given.rows if row.gain_ns), key=lambda row: row.gain_ns or 0, default=None
     )
     gain = (best.gain_ns or 0) / period_ns if best and period_ns else 0.0
+    told = "" if limit == VOID else _largest(best, gain)
     record = tuple(_to_record(given))
     return Verdict(
         limit=limit,
-        sentence=" ".join(filter(None, (_sentence(limit, given), _largest(best, gain)))),
+        sentence=" ".join(filter(None, (_sentence(limit, given), told))),
         advice=_advice(limit, given),
         record=record,
         shares={cause.value: share for cause, share in given.shares.items()},

@@ -112,8 +112,9 @@ class Ledger:
         self, row: EntityRow, events: Sequence[int], times_ns: NDArray[np.int64]
     ) -> EntityRow:
         """A row with its occurrences, the longest first, and what those operate on."""
-        longest = sorted(events, key=lambda event: -int(times_ns[event]))[:NAMED_EVENTS]
-        return replace(row, count=len(events) / self.count, events=tuple(longest))
+        listed = np.array(events, dtype=np.int64)
+        longest = listed[np.argsort(-times_ns[listed], kind="stable")[:NAMED_EVENTS]]
+        return replace(row, count=len(events) / self.count, events=tuple(longest.tolist()))
 
 
 def with_shapes(events: Events, rows: Sequence[EntityRow]) -> tuple[EntityRow, ...]:

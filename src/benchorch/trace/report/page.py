@@ -24,7 +24,7 @@ _OPEN = """
 const packed="%s";
 document.getElementById("open").onclick=()=>{
  const bytes=Uint8Array.from(atob(packed),c=>c.charCodeAt(0)).buffer;
- const other=window.open("https://ui.perfetto.dev");
+ const other=window.open("https://ui.perfetto.dev");if(!other)return;
  const timer=setInterval(()=>other.postMessage("PING","https://ui.perfetto.dev"),50);
  window.addEventListener("message",event=>{
   if(event.data!=="PONG")return;clearInterval(timer);
