@@ -72,3 +72,9 @@ def predicted_ratio(trace: Path, factors: Mapping[str, float]) -> float:
 def _fastest(events: Events) -> Window:
     steps = find_steps(events)
     return call_window(events, int(np.argmin(steps.done_ns - steps.start_ns)))
+
+
+def observed_ns(trace: Path) -> int:
+    """The makespan of the fastest iteration of a trace."""
+    window = _fastest(read_events(trace))
+    return window.end_ns - window.start_ns
