@@ -275,9 +275,10 @@ def _gains(dag: Dag, periods: Periods, causes: Sequence[Cause]) -> dict[Cause, f
     period_ns, of = periods.steps.period_ns, of_edges(dag)
     found: dict[Cause, float] = {}
     for cause in causes:
-        if cause == Cause.UNKNOWN or not period_ns:
-            continue
-        weight_ns = np.where(of == CAUSES.index(cause), 0, dag.weight_ns)
+        spent = of == CAUSES.index(cause)
+        if cause in (Cause.UNKNOWN, Cause.STRAGGLER) or not period_ns or not spent.any():
+            continue  # who is waited for decides it, not what could be faster by itself
+        weight_ns = np.where(spent, 0, dag.weight_ns)
         found[cause] = 1.0 - periods.replayed(weight_ns) / period_ns
     return found
 

@@ -156,16 +156,19 @@ def _shift_ns(first: Events, other: Events) -> int:
     """By how much the clock of the other is to be put forward."""
     if other is first:
         return 0
-    differences: list[int] = []
-    for one, two in _pairs(_by_name(first), _by_name(other)):
-        count = min(len(one), len(two))
-        differences += (first.end_ns[one[:count]] - other.end_ns[two[:count]]).tolist()
-    if not differences:
+    pairs = _pairs(_by_name(first), _by_name(other))
+    if not pairs:
         raise TraceError(
             "The traces share no collective, so their clocks cannot be aligned: give traces of "
             "ranks of one program."
         )
-    return round(float(np.median(differences)))
+    # The calls that start a collective end at once; those that take longest are its transfer.
+    one, two = max(
+        pairs,
+        key=lambda pair: int(first.duration_ns[pair[0]].sum() + other.duration_ns[pair[1]].sum()),
+    )
+    count = min(len(one), len(two))
+    return round(float(np.median(first.end_ns[one[:count]] - other.end_ns[two[:count]])))
 
 
 def _pairs(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchorch.trace.attribution.measured import OwnerTimes
 from benchorch.trace.attribution.owners import Owners, module_name
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
+from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category, Events
 from benchorch.trace.operators.provenance import is_fused
 
 Shares = Mapping[int, float]
@@ -82,9 +82,11 @@ def frames(events: Events) -> Entities:
 
 
 def kernels(events: Events, owned: Owners) -> Entities:
-    """Rows by the name of the device work, and of fused kernels compiled for a host."""
+    """Rows by the name of the device work, and of a host's fused kernels and collectives."""
     fused = np.array([is_fused(name) for name in events.names] or [False], dtype=np.bool_)
     on_host = (events.category == Category.OPERATOR) & fused[events.name]
+    met = np.array([COLLECTIVE.search(name) is not None for name in events.names] or [False])
+    on_host |= (events.category == Category.ANNOTATION) & met[events.name]
     chosen = np.isin(events.category, DEVICE_WORK) | on_host
     return _by_name(events, np.where(chosen, np.arange(len(events)), NOTHING))
 

@@ -34,7 +34,7 @@ NOISE_QUANTILE = 1.64
 LEAST_RATIO = 0.01
 """Of the period: no interval is narrower on either side."""
 
-PROFILED_RATIO = 0.04
+PROFILED_RATIO = 0.08
 """Of the period, where host time is on the path: the profiler's part of it is not constant."""
 
 
