@@ -36,6 +36,12 @@ LATE_RATIO = 0.02
 WARM_UP_RATIO = 1.5
 """So many times the median of the others: a first step like that is initialisation."""
 
+AGAIN_RATIO = 0.7
+"""Of a first step: where a later one takes as much, it is no initialisation."""
+
+ACCIDENT_RATIO = 0.15
+"""Of the steps: so many may be unlike the others by accident."""
+
 CUT_RATIO = 0.5
 """Of the median: a last step shorter than that was cut off."""
 
@@ -125,10 +131,17 @@ class Steps:
 
 
 def typical(periods_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Steps near the median, (k,); none where that is not most of them."""
+    """Steps near the median, (k,); none where that is not most of them, or not most of the time.
+
+    One long step among many is an accident; several are how the program runs, as where a loader
+    hands out batches in bursts.
+    """
     middle = np.median(periods_ns)
     near: NDArray[np.bool_] = np.abs(periods_ns - middle) <= TYPICAL_RATIO * middle
-    return near if near.mean() >= 0.6 else np.zeros(len(near), dtype=np.bool_)
+    few = (~near).sum() <= max(1.0, ACCIDENT_RATIO * len(near))
+    most = periods_ns[near].sum() >= 0.5 * periods_ns.sum()
+    usual = near.mean() >= 0.6 and bool(few or most)
+    return near if usual else np.zeros(len(near), dtype=np.bool_)
 
 
 def find_steps(events: Events, name: str | None = None, number: int | None = None) -> Steps:
@@ -376,7 +389,9 @@ def _without_warm_up(steps: Steps) -> Steps:
     first = 0
     while end - first > 2:
         others = periods_ns[first + 1 : end]
-        if periods_ns[first] <= WARM_UP_RATIO * np.median(others):
+        later = others[len(others) // 2 :]
+        again = (later >= AGAIN_RATIO * periods_ns[first]).any()  # it is how the program runs
+        if again or periods_ns[first] <= WARM_UP_RATIO * np.median(others):
             break
         first += 1
     notes = list(steps.notes)

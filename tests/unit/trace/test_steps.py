@@ -135,3 +135,13 @@ def test_a_change_that_the_recorded_steps_are_too_few_for_is_bounded_by_the_busi
     analysis = analyze_events(trace(made))
     assert analysis.findings.period_ns == 5 * MS
     assert asked(analysis, kernel="gemm", speedup=5) == pytest.approx(3 * MS, rel=0.01)
+
+
+def test_batches_that_come_in_bursts_have_a_mean_period() -> None:
+    at, made = 0, []
+    for number, length in enumerate([41 * MS, MS, MS, MS] * 3):
+        made += [note(f"ProfilerStep#{number}", at, at + length), op("aten::mm", at, at + length)]
+        at += length
+    found = analyze_events(trace(made)).findings
+    assert found.period_ns == 11 * MS
+    assert found.warnings == ()
