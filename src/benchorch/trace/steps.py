@@ -113,7 +113,7 @@ class Steps:
     def period_ns(self) -> int:
         """The (lower) median period; the mean where most steps differ from each other by half."""
         periods_ns = self.periods_ns
-        if not typical(periods_ns).any():
+        if self.back_to_back and not typical(periods_ns).any():
             return round(float(np.mean(periods_ns)))
         return int(np.sort(periods_ns)[(len(periods_ns) - 1) // 2])
 
@@ -130,17 +130,17 @@ class Steps:
         return nearest, nearest
 
 
-def typical(periods_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
+def typical(periods_ns: NDArray[np.int64], bursts: bool = True) -> NDArray[np.bool_]:
     """Steps near the median, (k,); none where that is not most of them, or not most of the time.
 
     One long step among many is an accident; several are how the program runs, as where a loader
-    hands out batches in bursts.
+    hands out batches in bursts. Steps that stand for themselves have none (`bursts`).
     """
     middle = np.median(periods_ns)
     near: NDArray[np.bool_] = np.abs(periods_ns - middle) <= TYPICAL_RATIO * middle
     few = (~near).sum() <= max(1.0, ACCIDENT_RATIO * len(near))
     most = periods_ns[near].sum() >= 0.5 * periods_ns.sum()
-    usual = near.mean() >= 0.6 and bool(few or most)
+    usual = near.mean() >= 0.6 and bool(few or most or not bursts)
     return near if usual else np.zeros(len(near), dtype=np.bool_)
 
 

@@ -158,7 +158,7 @@ class Periods:
         if len(observed_ns) >= MANY and self.steps.back_to_back:
             settled = int(len(observed_ns) * SETTLED_RATIO)
             observed_ns, changed_ns = observed_ns[settled:], changed_ns[settled:]
-        chosen = typical(observed_ns)
+        chosen = typical(observed_ns, self.steps.back_to_back)
         if not chosen.any():
             chosen = np.ones(len(observed_ns), dtype=np.bool_)
         before = float(observed_ns[chosen].sum())
