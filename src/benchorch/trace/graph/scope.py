@@ -136,8 +136,10 @@ def _ranges_cut(
         outer = over & ~inner & free[parent]
         np.minimum.at(end_ns, parent[outer], start_ns[outer])
         kept = ~(inner & calls[parent])
-        host, start_ns, end_ns = host[kept], start_ns[kept], end_ns[kept]
-        free, calls = free[kept], calls[kept]
+        order = np.flatnonzero(kept)  # what begins together is again the longer first
+        order = order[np.lexsort((-end_ns[order], start_ns[order], events.lane[host[order]]))]
+        host, start_ns, end_ns = host[order], start_ns[order], end_ns[order]
+        free, calls = free[order], calls[order]
     return host, end_ns
 
 
