@@ -116,7 +116,7 @@ class ConsoleReport:
         """The order after the first round, which nothing is concluded from."""
         rows = [f"{row.name} {row.figure}" for row in self._live.ranked() if row.processes]
         left = "" if self._live.ends_s is None else f" ({self._live.footer()})"
-        return f"first figures, one process each: {some_of(rows)}{left}"
+        return f"first figures: {some_of(rows)}{left}"
 
     def _decision(self, event: Event) -> str:
         row = self._live.rows.get(event.trial_id)
