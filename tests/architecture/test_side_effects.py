@@ -59,6 +59,7 @@ ENVIRONMENT = {
     "hardware/host.py": "a node is told its kind, and whether to hide its GPUs",
     "journal/registry.py": "the user's choice of where caches are",
     "cli/run.py": "asks Hydra to raise its errors instead of printing them",
+    "models/trust.py": "a trial's process is told which code of the user's passed",
     "models/script_run.py": "Keras takes its framework from nowhere else",
     "recorders/location.py": "a tracker's password is kept nowhere else",
     "recorders/mlflow.py": "MLflow takes its limits from nowhere else",
@@ -66,7 +67,6 @@ ENVIRONMENT = {
     "host/processes/child_channel.py": "is told which pipe leads to its parent",
     "host/processes/run_child.py": "gives a child its parent's variables and its own",
     "run/duel/contender.py": "puts a checkout's modules on its side's import path",
-    "trial/stage_runner.py": "puts the user's factories on a child's import path",
 }
 """Files that touch environment variables, each with the reason."""
 

@@ -83,7 +83,11 @@ class ChildReply(Generic[R]):
 
 
 # Not ``-m benchorch.trial.worker``: a module run so is compiled anew in every process.
-_ENTRY = "from benchorch.trial.worker import main; main()"
+# Without the current folder, where a file may lie that is called as a package is.
+_ENTRY = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "from benchorch.trial.worker import main; main()"
+)
 
 
 def run_child(
