@@ -48,6 +48,7 @@ ENVIRONMENT = {
     "frameworks/identity/reach.py": "a user's code may take anything from the environment",
     "frameworks/inductor_cache_directory.py": "Inductor takes its directory from nowhere else",
     "frameworks/tensorrt_libraries.py": "looks where the loader looks",
+    "frameworks/program_archive.py": "torch takes how it reads pickles from nowhere else",
     "frameworks/tf32.py": "CUDA's libraries take TF32 from nowhere else",
     "conversions/quanto.py": "the build tool beside this interpreter is found on PATH alone",
     "host/environment.py": "records the variables that sway measurements",
@@ -199,6 +200,13 @@ def test_no_file_is_read_in_a_way_that_can_run_code() -> None:
         return called in UNSAFE_CALLS
 
     assert outside((), can_run_code) == []
+
+
+def test_exported_programs_pass_one_door() -> None:
+    def loads_a_program(node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and dotted(node.func).endswith("export.load")
+
+    assert outside(("frameworks/program_archive.py",), loads_a_program) == []
 
 
 def test_environment_variables_are_touched_only_where_there_is_a_reason() -> None:

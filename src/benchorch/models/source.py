@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
@@ -96,7 +96,10 @@ def _everywhere() -> list[str]:
 def _ask_finders(dotted: str, path: list[str] | None) -> ModuleSpec | None:
     """PathFinder first; then the finders that editable installs add."""
     others = (finder for finder in sys.meta_path if finder is not PathFinder)
-    finders = [PathFinder, *(finder for finder in others if hasattr(finder, "find_spec"))]
+    finders: list[Any] = [
+        PathFinder,
+        *(finder for finder in others if hasattr(finder, "find_spec")),
+    ]
     # A user's modules come last, as in a trial's process, and are on no path of this one's.
     places = [path] if path is not None else [None, [str(Path.cwd())]]
     found = (finder.find_spec(dotted, place) for place in places for finder in finders)
