@@ -1,3 +1,5 @@
+from benchorch.config.yaml_limits import check_yaml
+
 """Names of conversions: files of ``conf/conversion``, joined by ``+``, or other tools' names.
 
 Of a joined name the steps are applied in that order and the last runtime counts
@@ -80,5 +82,6 @@ def read_yaml(path: Path) -> object:
     """A YAML file's content, by the parser in C where there is one: it is ten times faster."""
     import yaml
 
+    check_yaml(path)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return loader(path.read_text()).get_single_data()
