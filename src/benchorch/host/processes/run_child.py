@@ -83,11 +83,7 @@ class ChildReply(Generic[R]):
 
 
 # Not ``-m benchorch.trial.worker``: a module run so is compiled anew in every process.
-# Without the current folder, where a file may lie that is called as a package is.
-_ENTRY = (
-    "import sys; sys.path[:] = filter(None, sys.path); "
-    "from benchorch.trial.worker import main; main()"
-)
+_ENTRY = "from benchorch.trial.worker import main; main()"
 
 
 def run_child(
@@ -121,7 +117,7 @@ def run_child(
     kills_before = cgroup.oom_kills()
     log_start = _size(log)
     inbox = _Inbox(on_message=on_message)
-    argv = [*under, *(command or [sys.executable, "-c", _ENTRY, stage])]
+    argv = [*under, *(command or [sys.executable, "-P", "-c", _ENTRY, stage])]
     with started(argv, to_json(request), log, _variables(environment)) as child:
         watch = _MemoryWatch(tree=child.tree, limit_bytes=_memory_limit(limits))
         stopped_for = _attend(child, inbox, watch, began_s + limits.timeout_s, limits.exit_s)

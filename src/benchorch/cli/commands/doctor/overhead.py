@@ -147,7 +147,7 @@ def _timed_call_ratio(process: ProcessRecord) -> float:
 
 def _floor_s(widths: Sequence[int]) -> float:
     started_s = time.monotonic()
-    command = [sys.executable, "-c", _FLOOR, *map(str, widths)]
+    command = [sys.executable, "-P", "-c", _FLOOR, *map(str, widths)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         last_line = done.stderr.strip().rpartition("\n")[2]
