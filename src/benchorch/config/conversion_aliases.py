@@ -1,5 +1,3 @@
-from benchorch.config.yaml_limits import check_yaml
-
 """Names of conversions: files of ``conf/conversion``, joined by ``+``, or other tools' names.
 
 Of a joined name the steps are applied in that order and the last runtime counts
@@ -14,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
+
+from benchorch.config.yaml_limits import check_yaml
 
 JOINT = "+"
 NAMES_FILE = "names.yaml"
