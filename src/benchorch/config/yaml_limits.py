@@ -63,7 +63,7 @@ class _Count:
         elif isinstance(event, events.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in self._open):
                 return f"has the alias *{event.anchor} within what it names"
-            self._total += self._by_anchor.get(event.anchor, 1)
+            self._total += self._by_anchor.get(str(event.anchor), 1)
         elif isinstance(event, events.CollectionStartEvent):
             self._open.append((event.anchor, self._total))
             self._total += 1
