@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from benchorch.domain.estimate import Estimate
 from benchorch.units import format_ms
 
 _VARYING = ("model", "workload", "hardware", "hardware_kind", "scenario", "axes")
+
+
+# What a terminal obeys instead of showing, and what turns the direction of the text around it.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def printable(text: str) -> str:
+    """Text with its control characters written out as escapes; lines and tabs stay.
+
+    A name may come from a file of a stranger's, and a terminal obeys what is printed.
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def printable_with_colours(text: str) -> str:
+    """The same of text that was coloured for a terminal, which stays so."""
+    parts = _COLOUR.split(text)
+    colours = [*_COLOUR.findall(text), ""]
+    return "".join(printable(part) + colour for part, colour in zip(parts, colours, strict=True))
 
 
 WIDEST = 2.0

@@ -50,6 +50,7 @@ ENVIRONMENT = {
     "frameworks/identity/reach.py": "a user's code may take anything from the environment",
     "frameworks/inductor_cache_directory.py": "Inductor takes its directory from nowhere else",
     "frameworks/tensorrt_libraries.py": "looks where the loader looks",
+    "frameworks/program_archive.py": "torch takes how it reads pickles from nowhere else",
     "frameworks/tf32.py": "CUDA's libraries take TF32 from nowhere else",
     "conversions/quanto.py": "the build tool beside this interpreter is found on PATH alone",
     "host/environment.py": "records the variables that sway measurements",
@@ -63,6 +64,7 @@ ENVIRONMENT = {
     "host/machine_kind.py": "a node is told its kind",
     "journal/registry.py": "the user's choice of where caches are",
     "cli/run.py": "asks Hydra to raise its errors instead of printing them",
+    "models/trust.py": "a trial's process is told which code of the user's passed",
     "models/script_run.py": "Keras takes its framework from nowhere else",
     "recorders/location.py": "a tracker's password is kept nowhere else",
     "recorders/mlflow.py": "MLflow takes its limits from nowhere else",
@@ -70,7 +72,6 @@ ENVIRONMENT = {
     "host/processes/child_channel.py": "is told which pipe leads to its parent",
     "host/processes/run_child.py": "gives a child its parent's variables and its own",
     "run/duel/contender.py": "puts a checkout's modules on its side's import path",
-    "trial/stage_runner.py": "puts the user's factories on a child's import path",
 }
 """Files that touch environment variables, each with the reason."""
 
@@ -203,6 +204,13 @@ def test_no_file_is_read_in_a_way_that_can_run_code() -> None:
         return called in UNSAFE_CALLS
 
     assert outside((), can_run_code) == []
+
+
+def test_exported_programs_pass_one_door() -> None:
+    def loads_a_program(node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and dotted(node.func).endswith("export.load")
+
+    assert outside(("frameworks/program_archive.py",), loads_a_program) == []
 
 
 def test_environment_variables_are_touched_only_where_there_is_a_reason() -> None:

@@ -60,6 +60,7 @@ def shared_store(tmp_path_factory):
 @pytest.fixture(scope="session")
 def make_place():
     def make(path, store):
+        subprocess.run(["git", "init", "-q", path], check=True)  # recipes in it may name its code
         shutil.copy(SUPPORT / "user_models.py", path / "my_zoo.py")
         return Place(path=path, store=store)
 

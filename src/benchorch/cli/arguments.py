@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchorch.errors import ConfigError
+from benchorch.models import trust
 
 ALLOW_SKIPS = "--allow-skips"
 _MULTIRUN = ("-m", "--multirun")
@@ -56,7 +57,7 @@ def parse(arguments: Sequence[str]) -> Request:
     flags: list[str] = []
     overrides: list[str] = []
     config_name, resume, allow_skips = "config", None, False
-    rest = list(arguments)
+    rest, _ = trust.split(arguments)
     while rest:
         word = rest.pop(0)
         if is_recipe(word):

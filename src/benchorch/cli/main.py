@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import NoReturn
 
 from benchorch.cli.arguments import is_recipe, parse
@@ -71,7 +70,6 @@ _REPLIES: Mapping[str, _Command] = {
 
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
-    _look_in_current_folder()
     try:
         code = run(sys.argv[1:])
     except BenchorchError as error:
@@ -84,15 +82,16 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
-def _look_in_current_folder() -> None:
-    """Find a user's modules as ``python -m`` does, also when started as a console script."""
-    here = str(Path.cwd())
-    if not sys.flags.safe_path and not {"", here} & set(sys.path):
-        sys.path.insert(0, here)
-
-
 def run(arguments: Sequence[str]) -> int:
-    """Carry out a command line; its exit code."""
+    """Carry out a command line, trusting what it names; its exit code."""
+    from benchorch.models import trust
+
+    with trust.declared(arguments):
+        words, _ = trust.split(arguments)
+        return _carry_out(list(arguments) if words[:1] == ["submit"] else words)
+
+
+def _carry_out(arguments: Sequence[str]) -> int:
     first, rest = (arguments[0], list(arguments[1:])) if arguments else ("", [])
     if first in _REPLIES:
         return _reply(first, rest)
@@ -139,18 +138,23 @@ def _resume(arguments: list[str]) -> int:
 def _submit(arguments: list[str]) -> int:
     from benchorch.cli.commands import remote_head, submit
     from benchorch.cli.commands.plan import check
+    from benchorch.models import trust
 
     url, words = remote_head.named(arguments)
     options, words = submit.parser().parse_known_args(words)
     words = submit.resumed(words)
     if options.name:  # on the head: this process is the coordinator
-        return benchmark(parse(submit.settle(options.name, words, with_code=options.with_code)))
+        words = submit.settle(options.name, words, with_code=options.with_code)
+        with trust.declared(words):  # anew, in the folder of the run's code
+            return benchmark(parse(words))
     if words[0] in _COMMANDS:
         raise ConfigError(
             [f"{words[0]!r} is not a valid argument for a run: submit takes a recipe or key=value."]
         )
     if url is None:
         return print_reply(submit.run_here(words, check), arguments)
+    if options.working_dir and trust.trusts(options.working_dir):
+        words = [*words, trust.FLAG, "."]  # its copy on the head is in no work tree
     jobs = remote_head.jobs_of(url)
     return print_reply(remote_head.submit(jobs, url, words, options.working_dir), arguments)
 

@@ -14,6 +14,7 @@ from benchorch.errors import ConfigError, ExecutorError, NoMachine
 
 if TYPE_CHECKING:
     from benchorch.config.composer import Composer
+    from benchorch.domain.trial import Plan
     from benchorch.run.invocation import Invocation
 
 
@@ -131,11 +132,28 @@ def _resume(directory: Path, composer: Composer, *, allow_skips: bool) -> int:
     invocation.open()
     plan = invocation.plan
     assert plan is not None  # find_invocation has found it
+    _refuse_foreign(plan, directory)
     _change_directory(Path(str(plan.session.get("cwd", "."))))
     executor = make(node_of(plan.session, "executor"), Executor, "executor")
     if executor.problems():
         raise ConfigError(executor.problems())
     return _to_its_end(lambda: invocation.run_plan(plan, executor), lambda: invocation)
+
+
+def _refuse_foreign(plan: Plan, directory: Path) -> None:
+    """ConfigError for a plan that this user's runs did not leave; what it names is trusted else."""
+    from benchorch.journal.registry import is_own
+    from benchorch.models import trust
+
+    if not is_own(plan.plan_id, directory) and not trust.trusts(directory):
+        raise ConfigError(
+            [
+                f"{directory} holds a plan that was made elsewhere or changed since, and a plan "
+                "names code, folders and a store. If you trust whoever made it: "
+                f"benchorch resume {directory} {trust.FLAG} {directory}"
+            ]
+        )
+    trust.grant(*trust.references_of(plan))
 
 
 def _change_directory(place: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from benchorch.domain.reply import Reply
 from benchorch.errors import BenchorchError, ConfigError, NoMachine
+from benchorch.formatting import printable, printable_with_colours
 
 OK, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
 
@@ -22,12 +23,12 @@ def ask(question: str) -> str:
 
 def print_out(text: str) -> None:
     """Print a part of the answer at once."""
-    print(text, flush=True)
+    print(printable(text), flush=True)
 
 
 def print_err(text: str) -> None:
     """Print progress beside the answer."""
-    print(f"  {text}", file=sys.stderr, flush=True)
+    print(f"  {printable(text)}", file=sys.stderr, flush=True)
 
 
 def print_reply(reply: Reply, arguments: Sequence[str]) -> int:
@@ -35,14 +36,15 @@ def print_reply(reply: Reply, arguments: Sequence[str]) -> int:
     if "--json" in arguments:
         print(json.dumps(reply.data, indent=2))
     elif reply.text:
-        print(reply.text, file=sys.stderr if reply.exit_code == WRONG_REQUEST else sys.stdout)
+        stream = sys.stderr if reply.exit_code == WRONG_REQUEST else sys.stdout
+        print(printable_with_colours(reply.text), file=stream)
     return reply.exit_code
 
 
 def print_error(error: BenchorchError) -> int:
     """Print an error, of a wrong request each problem on a line of its own; the exit code."""
     if not isinstance(error, ConfigError):
-        print(error, file=sys.stderr)
+        print(printable(str(error)), file=sys.stderr)
         return FAILED
     if isinstance(error, NoMachine):
         print(error.plan, flush=True)
@@ -51,6 +53,6 @@ def print_error(error: BenchorchError) -> int:
     count = len(error.problems)
     print(f"{count} problem{'' if count == 1 else 's'}; nothing was run:", file=sys.stderr)
     for problem in error.problems:
-        print(f"  {problem}", file=sys.stderr)
+        print(f"  {printable(problem)}", file=sys.stderr)
     print("Try: python -m benchorch --help", file=sys.stderr)
     return WRONG_REQUEST

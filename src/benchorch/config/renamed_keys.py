@@ -12,6 +12,8 @@ from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, ListConfig, open_dict
 
+from benchorch.config.yaml_limits import check_yaml
+
 RENAMED = {"tracking": "recorder"}
 SCHEME = "directory"
 LOG = logging.getLogger(__name__)
@@ -42,7 +44,9 @@ class ConfigDirectory(FileConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         """A file's content, with present names in its defaults list and at the top level."""
-        found = super().load_config(self._located(config_path))
+        place = self._located(config_path)
+        check_yaml(Path(self.path, self._normalize_file_name(place)))
+        found = super().load_config(place)
         content = found.config
         if isinstance(content, DictConfig):
             with open_dict(content):

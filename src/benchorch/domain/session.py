@@ -26,6 +26,7 @@ class Session:
         profiler: the profiler's node; empty where nothing is profiled.
         prices: by which machines are judged; None where nothing is paid for.
         budget_s: seconds after which no process is added; None for the usual limit.
+        trusted: references to code that may be imported from there, and paths of scripts.
         to_profile: conversions to profile once all is decided; ``winner``, ``baseline`` and
             ``all`` stand for those.
     """
@@ -35,6 +36,7 @@ class Session:
     store: ConfigNode
     rebuild: str
     search_path: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
     profiler: ConfigNode = field(default_factory=dict)
     prices: PriceSnapshot | None = None
     budget_s: float | None = None

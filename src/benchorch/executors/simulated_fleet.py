@@ -45,7 +45,7 @@ _NO_PORTS = (
     ),
 )
 _RAY = (
-    *(sys.executable, "-m", "benchorch.executors.ray_cluster"),
+    *(sys.executable, "-P", "-m", "benchorch.executors.ray_cluster"),
     *("start", "--block", f"--node-ip-address={LOOPBACK}"),
 )
 
@@ -119,7 +119,7 @@ def start_simulated_cluster(node_types: Iterable[NodeType], *, idle_s: float) ->
     }
     output = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end of the cluster
     watchdog = subprocess.Popen(
-        [sys.executable, "-m", "benchorch.executors.process_guard", str(folder), *command],
+        [sys.executable, "-P", "-m", "benchorch.executors.process_guard", str(folder), *command],
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=subprocess.STDOUT,

@@ -6,7 +6,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from benchorch.errors import TraceError
+from benchorch.errors import BuildError, TraceError
+from benchorch.frameworks.program_archive import read_program
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 
 NAME = "graph"
@@ -24,8 +25,8 @@ def read_export_graph(path: Path) -> OperatorGraph:
         there = "it is no archive" if path.exists() else "there is no such file"
         raise TraceError(f"{path} is no exported program: {there}; torch.export.save writes one")
     try:
-        program = torch.export.load(path)
-    except (OSError, RuntimeError, ValueError, AssertionError, KeyError) as error:
+        program = read_program(path)
+    except (BuildError, OSError, RuntimeError, ValueError, AssertionError, KeyError) as error:
         raise TraceError(
             f"{path} is no exported program that PyTorch {torch.__version__} can read: {error}; "
             "write it with torch.export.save under the same version"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.codec import Json
+from benchorch.frameworks.program_archive import read_program
 from benchorch.frameworks.program_outputs import Outputs, dotted, write_outputs
 from benchorch.frameworks.torch_operators import program_operators
 
@@ -28,12 +29,10 @@ def load_program(directory: Path) -> torch.export.ExportedProgram:
     Raises:
         RuntimeError, zipfile.BadZipFile: the file is no program of this torch.
     """
-    import torch
-
     path = directory / PROGRAM_FILE
     for module in _needed(path):
         import_module(module)
-    return torch.export.load(path)
+    return read_program(path)
 
 
 def save_program(program: torch.export.ExportedProgram, directory: Path) -> None:

@@ -156,22 +156,44 @@ WITHOUT_HOOKS = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=fal
 
 def git_revision(path: Path) -> str | None:
     """The commit checked out at a path, ``-dirty`` if files differ from it; None outside git."""
+    commit = _git(path, "rev-parse", "--verify", "HEAD")
+    if not commit:
+        return None
+    # A submodule's own files are left out: git would run what that repository's settings name.
+    words = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
+    changes = _git(path, *_without_filters(path), *words)
+    if changes is None:
+        return None
+    return f"{commit}-dirty" if changes else commit
+
+
+def _without_filters(path: Path) -> Iterator[str]:
+    """Options against the programs by which a repository, not its user, would convert files."""
+    listed = _git(path, "config", "--show-scope", "--name-only", "--get-regexp", r"^filter\.")
+    for line in (listed or "").splitlines():
+        scope, _, name = line.partition("\t")
+        if scope in ("local", "worktree"):
+            yield from ("-c", f"{name}=" if not name.endswith(".required") else f"{name}=false")
+
+
+def _git(path: Path, *words: str) -> str | None:
+    """What git answers, without running anything that the repository names; None if it fails."""
     import subprocess
 
-    words = ("describe", "--always", "--dirty", "--abbrev=40")
-    command = ["git", "-C", str(path), *WITHOUT_HOOKS, *words]
+    command = ["git", "-C", str(path), *WITHOUT_HOOKS, "-c", "protocol.allow=never", *words]
     try:
         answer = subprocess.run(
-            [*command, "--exclude=*"],  # no tag names: the commit alone
+            command,
             capture_output=True,
             text=True,
             timeout=10,
             check=True,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},  # leave the user's index alone
+            # Leave the user's index alone, and fetch no objects.
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1"},
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return answer.stdout.strip() or None
+    return answer.stdout.strip()
 
 
 def available_memory_bytes(root: Path = ROOT) -> int:

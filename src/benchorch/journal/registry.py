@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 from datetime import datetime
 from pathlib import Path
 
 from benchorch.errors import ConfigError
+from benchorch.files import write_text
 from benchorch.journal import run_directory
 
 
@@ -31,6 +33,29 @@ def remember(plan_id: str, directory: Path) -> None:
         run_directory.append_line(
             index, {"plan_id": plan_id, "directory": str(directory.resolve())}
         )
+
+
+def remember_plan(plan_id: str, directory: Path) -> None:
+    """Note what this user's own plan holds, so that a changed or a foreign one is told from it."""
+    note = _plan_note(plan_id)
+    note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_text(note, _digest_of_plan(directory))
+
+
+def is_own(plan_id: str, directory: Path) -> bool:
+    """Whether a directory holds a plan as this user's invocation left it."""
+    try:
+        return _plan_note(plan_id).read_text() == _digest_of_plan(directory)
+    except OSError:
+        return False
+
+
+def _plan_note(plan_id: str) -> Path:
+    return state_directory() / "plans" / hashlib.sha256(plan_id.encode()).hexdigest()
+
+
+def _digest_of_plan(directory: Path) -> str:
+    return hashlib.sha256((directory / run_directory.PLAN).read_bytes()).hexdigest()
 
 
 def new_directory() -> Path:

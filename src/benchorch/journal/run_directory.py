@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,13 +39,21 @@ RESULTS = "results.jsonl"
 TABLE = "table.md"
 OBSERVATIONS = "observations.jsonl"
 ROUNDS = "rounds.jsonl"
+_ID = re.compile(r"[A-Za-z0-9_][\w.-]{0,127}", re.ASCII)
 
 
 def trial_directory(directory: Path, trial_id: str) -> Path:
-    """The folder of one trial, made if need be."""
+    """The folder of one trial, made if need be; ConfigError for an id that is no plain name."""
+    _check_id(trial_id)
     path = directory / "trials" / trial_id
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def _check_id(name: str) -> None:
+    """A plan from elsewhere may name any folder of this machine as its trial's."""
+    if not _ID.fullmatch(name):
+        raise ConfigError([f"{name[:80]!r} is no id of a plan or a trial: letters, digits, . _ -."])
 
 
 def write_plan(directory: Path, plan: Plan) -> None:
@@ -63,6 +72,8 @@ def read_plan(directory: Path) -> Plan:
         raise ConfigError([f"{path} is not a readable plan: {error}"]) from error
     if not isinstance(plan, Plan):
         raise ConfigError([f"{path} is not a plan."])
+    for name in (plan.plan_id, *(trial.trial_id for trial in plan.trials)):
+        _check_id(name)
     return plan
 
 

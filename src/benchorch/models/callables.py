@@ -1,9 +1,9 @@
 """Reference to a user's own callable: checked without importing it, then resolved.
 
-It is named ``package.module:attribute`` or ``path/to/file.py:attribute``. The rule for what may be
-called: any importable function or class that is not part of Python's standard library, under
-whatever name it is reached, nor known to run what a file holds; so that a configuration from
-elsewhere can name neither ``os:system`` nor ``torch:os.system`` nor ``numpy:load``.
+It is named ``package.module:attribute`` or ``path/to/file.py:attribute``. What may be called is
+`benchorch.models.trust`'s to say, once by the reference, before its module is imported, and once by
+what it has led to; a configuration from elsewhere can name neither ``os:system`` nor
+``torch:os.system`` nor ``psutil:Popen``.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError
+from benchorch.models import trust
 from benchorch.models.source import (
     ParsedModule,
     argument_problems,
@@ -34,16 +34,7 @@ from benchorch.models.source import (
 if TYPE_CHECKING:
     import torch
 
-_REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_IN_FILE = re.compile(r"(.+\.py):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 _DOTTED = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\.([A-Za-z_]\w*)")
-
-# Each of them runs code that a data file holds, and none makes a module or a score.
-_RUNS_FILES = {
-    *("numpy.load", "numpy.lib._npyio_impl.load", "pandas.read_pickle"),
-    *("pandas.io.pickle.read_pickle", "joblib.numpy_pickle.load", "torch.serialization.load"),
-    *("hydra._internal.instantiate._instantiate2.instantiate", "pip.main"),
-}
 
 
 def callable_problems(where: str, reference: str, arguments: Mapping[str, Json]) -> list[str]:
@@ -72,6 +63,9 @@ def reference_problems(where: str, reference: str) -> list[str]:
     source, problem = _source(reference)
     if problem:
         return [f"{where}: {problem}"]
+    refused = trust.refusal(reference)
+    if refused:
+        return [f"{where}: {reference!r} may not be called: {refused}."]
     found = attribute_problems(source, attribute) if source else []
     return [f"{where}: {said}" for said in found]
 
@@ -81,14 +75,20 @@ def resolve_callable(reference: str) -> Callable[..., object]:
     module_name, _, attribute = reference.rpartition(":")
     if _is_standard(reference) or not _is_reference(reference):
         raise BuildError(f"{reference!r} may not be called", kind="user_code")
+    refused = trust.refusal(reference)
+    if refused:
+        raise BuildError(f"{reference!r} may not be called: {refused}", kind="user_code")
     with UserCode(reference):
         found: object = _imported(module_name)
         for name in attribute.split("."):
             found = getattr(found, name)
     if not callable(found):
         raise BuildError(f"{reference} is {found!r}, which cannot be called", kind="user_code")
-    if _is_unsafe(found):
-        raise BuildError(f"{reference!r} is {found!r}, which may not be called", kind="user_code")
+    refused = trust.may_call(found, reference)
+    if refused:
+        raise BuildError(
+            f"{reference!r} is {found!r}, which may not be called: {refused}", kind="user_code"
+        )
     return found
 
 
@@ -116,28 +116,21 @@ def _without_annotations(signature: inspect.Signature) -> inspect.Signature:
 
 
 def _is_reference(reference: str) -> bool:
-    return bool(_REFERENCE.fullmatch(reference) or _IN_FILE.fullmatch(reference))
+    return bool(trust.REFERENCE.fullmatch(reference) or trust.IN_FILE.fullmatch(reference))
 
 
 def _is_standard(reference: str) -> bool:
     """Whether a module of Python's own is named; a user's file may be called as one is."""
     first = reference.rpartition(":")[0].partition(".")[0]
-    return not _IN_FILE.fullmatch(reference) and first in sys.stdlib_module_names
-
-
-def _is_unsafe(found: object) -> bool:
-    """Whether a callable is one of Python's own, whose name led there by another's import."""
-    while isinstance(found, partial):
-        found = found.func
-    module = str(getattr(found, "__module__", ""))
-    name = f"{module}.{getattr(found, '__qualname__', '')}"
-    return module.partition(".")[0] in sys.stdlib_module_names or name in _RUNS_FILES
+    return not trust.IN_FILE.fullmatch(reference) and first in sys.stdlib_module_names
 
 
 def _source(reference: str) -> tuple[ParsedModule | None, str]:
     """The parsed source of the module or file that a reference names, or the problem."""
     name = reference.rpartition(":")[0]
-    return file_source(Path(name), name) if _IN_FILE.fullmatch(reference) else module_source(name)
+    return (
+        file_source(Path(name), name) if trust.IN_FILE.fullmatch(reference) else module_source(name)
+    )
 
 
 def _imported(name: str) -> ModuleType:
@@ -152,8 +145,7 @@ def _imported(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(own, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
+    trust.look_in([str(path.parent)])
     module = sys.modules[own] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -14,6 +14,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.code import file_syntax_digest
+from benchorch.models import trust
 from benchorch.models.callables import UserCode
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.script_run import GRAPH_SUFFIX, MODEL_SUFFIXES
@@ -149,7 +150,8 @@ class ScriptModel(DeclaredModel):
                 f"{self.script} has changed since its models were found; "
                 f"find them again: benchorch script {self.script}"
             ]
-        return []
+        refused = "" if path.suffix in MODEL_SUFFIXES else trust.refusal(self.script)
+        return [f"{self.script} may not be run: {refused}."] if refused else []
 
 
 def script_digest(path: Path) -> str:

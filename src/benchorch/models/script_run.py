@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from benchorch.frameworks.program_archive import read_program
 from benchorch.models.script_watch import Watch
 from benchorch.models.seeding import seeded
 
@@ -56,7 +57,7 @@ def _call_program(path: Path) -> object:
     """As it was exported."""
     import torch
 
-    program = torch.export.load(path)
+    program = read_program(path)
     if program.example_inputs is None:
         raise ValueError("the program was saved without the inputs it was exported with")
     model = program.module()

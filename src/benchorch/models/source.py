@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
@@ -50,6 +50,14 @@ def module_source(name: str) -> tuple[ParsedModule | None, str]:
     return file_source(Path(spec.origin), name)
 
 
+def module_place(name: str) -> Path | None:
+    """The file that importing a module would run; None where there is none or it is not known."""
+    spec, _ = _find(name)
+    if spec is None or spec.origin is None or not spec.has_location:
+        return None
+    return Path(spec.origin)
+
+
 def file_source(path: Path, name: str) -> tuple[ParsedModule | None, str]:
     """A file's parsed source under that name, or the problem."""
     try:
@@ -69,7 +77,7 @@ def _find(name: str) -> tuple[ModuleSpec | None, str]:
         dotted = ".".join(parts[: depth + 1])
         spec = _ask_finders(dotted, path)
         if spec is None:
-            near = [module.name for module in pkgutil.iter_modules(path)]
+            near = [module.name for module in pkgutil.iter_modules(path or _everywhere())]
             return None, (
                 f"there is no module {dotted!r}.{suggest(part, near)} It is looked for in the "
                 "current folder, in PYTHONPATH and among the installed packages."
@@ -81,10 +89,20 @@ def _find(name: str) -> tuple[ModuleSpec | None, str]:
     return spec, ""
 
 
+def _everywhere() -> list[str]:
+    return [*sys.path, str(Path.cwd())]
+
+
 def _ask_finders(dotted: str, path: list[str] | None) -> ModuleSpec | None:
     """PathFinder first; then the finders that editable installs add."""
-    finders = [PathFinder, *(finder for finder in sys.meta_path if finder is not PathFinder)]
-    found = (finder.find_spec(dotted, path) for finder in finders if hasattr(finder, "find_spec"))
+    others = (finder for finder in sys.meta_path if finder is not PathFinder)
+    finders: list[Any] = [
+        PathFinder,
+        *(finder for finder in others if hasattr(finder, "find_spec")),
+    ]
+    # A user's modules come last, as in a trial's process, and are on no path of this one's.
+    places = [path] if path is not None else [None, [str(Path.cwd())]]
+    found = (finder.find_spec(dotted, place) for place in places for finder in finders)
     return next((spec for spec in found if spec is not None), None)
 
 

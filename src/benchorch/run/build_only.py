@@ -11,6 +11,7 @@ from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.codec import Json
 from benchorch.domain.session import Session
 from benchorch.domain.trial import ConfigNode, Trial, node_of
+from benchorch.models.trust import session_of
 from benchorch.run.expand import describe
 from benchorch.run.planner import new_plan_id, plan_jobs
 from benchorch.trial.supervisor import run_trial
@@ -23,7 +24,7 @@ def build_only(
     composer = Composer(config_loader(directories))
     plan_id = new_plan_id()
     plan = plan_jobs(composer, composer.jobs(overrides), plan_id).plan
-    session = replace(Session.of(plan, folder / plan_id), profiler={})
+    session = replace(session_of(plan, folder / plan_id), profiler={})
     rows: list[ConfigNode] = []
     for trial in plan.trials:
         say(f"building {describe(trial.labels)}")

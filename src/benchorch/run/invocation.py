@@ -23,7 +23,8 @@ from benchorch.formatting import plural
 from benchorch.interfaces.executor import Emit, Executor
 from benchorch.journal import run_directory
 from benchorch.journal.lock import LOCK, StatusFile, acquire_lock
-from benchorch.journal.registry import remember
+from benchorch.journal.registry import remember, remember_plan
+from benchorch.models.trust import session_of
 from benchorch.results.pricing.sweep_cost import check_budget, expected, prices_of
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import full_markdown
@@ -112,6 +113,8 @@ class Invocation:
             run_directory.write_plan(self.directory, self.plan)
         with contextlib.suppress(OSError):  # the index is a convenience
             remember(self.plan_id, self.directory)
+        with contextlib.suppress(OSError):  # without it `resume` asks who made the plan
+            remember_plan(self.plan_id, self.directory)
         self._drop_simulated(executor)
         self._status.begin()
         todo = [t for t in plan.trials if t.trial_id not in self.results]
@@ -123,7 +126,7 @@ class Invocation:
             self._archiver = archiving(self.directory, plan)
         if not todo:
             return
-        work = _TrialWork(session=Session.of(plan, self.directory))
+        work = _TrialWork(session=session_of(plan, self.directory))
         if all(executor.measures_in_rounds(trial.hardware_kind) for trial in todo):
             self._end = ExpectedEnd.of(todo, expected(plan, todo), work.session.budget_s)
             self._expect(self._end.left_s)

@@ -18,6 +18,7 @@ from benchorch.domain.estimate import METRICS
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.errors import ConfigError, Problems, StoreError
+from benchorch.formatting import printable
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.recorder import Recorder
@@ -165,7 +166,7 @@ def _without_common_axes(cells: Sequence[MatrixCell]) -> list[MatrixCell]:
 
 
 def _shape_problems(cell: MatrixCell, known: Collection[str]) -> Iterator[str]:
-    """Unknown keys, nodes that are not mappings, and numbers that are not finite."""
+    """Unknown keys, nodes that are not mappings, and values that are no use."""
     for key in cell.config:
         if key not in known:
             yield f"{key}: unknown key.{suggest(key, known)}"
@@ -175,6 +176,8 @@ def _shape_problems(cell: MatrixCell, known: Collection[str]) -> Iterator[str]:
     for path, value in _leaves(cell.config):
         if isinstance(value, float) and not math.isfinite(value):
             yield f"{path}: expected a finite number, got {value}."
+        if isinstance(value, str) and printable(value) != value:
+            yield f"{path}: {printable(value)!r} holds characters that a terminal obeys."
 
 
 def _leaves(node: Json, path: str = "") -> Iterator[tuple[str, Json]]:

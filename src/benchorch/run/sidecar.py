@@ -71,7 +71,7 @@ class Sidecar:
     @classmethod
     def start(cls, *arguments: str) -> Sidecar:
         """Start the command."""
-        command = [sys.executable, "-m", "benchorch", *arguments]
+        command = [sys.executable, "-P", "-m", "benchorch", *arguments]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         _schedule(process.pid, "SCHED_IDLE")
         return cls(process)

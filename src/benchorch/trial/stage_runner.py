@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from benchorch.domain.session import Session
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.host.processes.run_child import Limits, run_child
 from benchorch.journal.run_directory import trial_directory
+from benchorch.models import trust
 from benchorch.trial.stages import Stage, StageFailed
 
 LOG = "log.txt"
@@ -106,6 +106,7 @@ class StageRunner:
         from benchorch.trial.worker import attempt
 
         report = _Report(on_message=lambda message: self._on_message(stage.name, message))
+        trust.look_in(self._session.search_path if self._session.trusted else ())
         started_s = time.monotonic()
         found = attempt(stage.name, lambda: request, report)
         self.add_time(stage.name, time.monotonic() - started_s)
@@ -142,11 +143,10 @@ def _limits(spec: ConfigNode, stage: str, exit_s: float) -> Limits:
 
 def _child_environment(session: Session, threads: int) -> dict[str, str]:
     """One number of threads for every library, and no library that calls home."""
-    paths = (*session.search_path, os.environ.get("PYTHONPATH", ""))
     counts = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     return {
         **dict.fromkeys(counts, str(threads)),
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        **trust.variables(session),
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }

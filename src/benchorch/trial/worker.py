@@ -24,6 +24,7 @@ from benchorch.errors import ConfigError, StoreError, TrialError
 from benchorch.formatting import interval_text
 from benchorch.host.processes import child_channel
 from benchorch.interfaces.store import Store
+from benchorch.models import trust
 from benchorch.results.metrics.single_process import provisional
 from benchorch.trial import measuring_process, stages
 from benchorch.trial.build import build
@@ -178,6 +179,7 @@ def main() -> None:
     child_channel.die_with_parent()
     child_channel.prefer_to_die()
     child_channel.show_where_it_hangs()
+    trust.obey()
     parent = child_channel.Channel()
     stage = sys.argv[1]
     found = attempt(stage, lambda: child_channel.read_request(_stage(stage)[0]), parent)

@@ -16,6 +16,7 @@ from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError
 from benchorch.frontends.scripts.discover import Script, discover
 from benchorch.frontends.scripts.model_configs import words_for, write_configs
+from benchorch.models.trust import grant
 
 _SEPARATOR = "::"
 _MAGIC = "*?["
@@ -43,6 +44,7 @@ def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
     options, scripts, overrides = parse(arguments)
     analyze = options.analyze_only or options.json
     founds = []
+    grant(*(str(script.path) for script in scripts))
     for script in scripts:
         say(f"running {script.path.name}; its output is in {script.log}")
         founds.append(discover(script, timeout_s=options.timeout, keep=not analyze))

@@ -123,7 +123,7 @@ def _detached(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     _accept_interrupts()
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "benchorch", *words],
+            [sys.executable, "-P", "-m", "benchorch", *words],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

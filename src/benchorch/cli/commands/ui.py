@@ -57,7 +57,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
         shown = location.without_secrets(store)
         return Launch(argv=(), environment={}, url=shown, store=store)
     port = free_port(options.port)
-    argv = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store]
+    argv = [sys.executable, "-P", "-m", "mlflow", "server", "--backend-store-uri", store]
     argv += ["--host", HOST, "--port", str(port), "--workers", "1"]
     path = location.database_file(store)
     if path is not None:

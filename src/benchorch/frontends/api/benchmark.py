@@ -202,7 +202,9 @@ def _model_of(model: object, composer: Composer) -> _Model:
 def _by_reference(reference: str) -> _Model:
     """The model of a factory, which each trial's process calls."""
     from benchorch.models.callables import reference_problems
+    from benchorch.models.trust import grant
 
+    grant(reference)  # by the user's own code
     problems = reference_problems("model", reference)
     if problems:
         raise ConfigError(problems)

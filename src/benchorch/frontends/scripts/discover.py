@@ -89,7 +89,7 @@ def discover(script: Script, *, timeout_s: float, keep: bool) -> dict[str, Json]
         limits=Limits(timeout_s=timeout_s, memory_bytes=None),
         environment={},
         on_message=lambda _: None,
-        command=[sys.executable, "-c", _ENTRY],
+        command=[sys.executable, "-P", "-c", _ENTRY],
     )
     blank["labels"] = cast(Json, labels_of(script.path))
     if child.failure is not None:

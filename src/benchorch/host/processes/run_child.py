@@ -117,7 +117,7 @@ def run_child(
     kills_before = cgroup.oom_kills()
     log_start = _size(log)
     inbox = _Inbox(on_message=on_message)
-    argv = [*under, *(command or [sys.executable, "-c", _ENTRY, stage])]
+    argv = [*under, *(command or [sys.executable, "-P", "-c", _ENTRY, stage])]
     with started(argv, to_json(request), log, _variables(environment)) as child:
         watch = _MemoryWatch(tree=child.tree, limit_bytes=_memory_limit(limits))
         stopped_for = _attend(child, inbox, watch, began_s + limits.timeout_s, limits.exit_s)

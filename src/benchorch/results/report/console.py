@@ -12,7 +12,7 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event
 from benchorch.domain.trial import Plan, Trial
-from benchorch.formatting import plural
+from benchorch.formatting import plural, printable
 from benchorch.journal import certificates
 from benchorch.journal.run_directory import PLAN, RESULTS, TABLE
 from benchorch.results.compare.detectable import summary
@@ -69,7 +69,7 @@ class ConsoleReport:
             self._console.print(f"  [yellow]skip[/] {_plain(text)}", highlight=False)
         for note in plan.notes:
             self._console.print(f"  [yellow]note[/] {_plain(note)}", highlight=False)
-        self._names = names_of(plan.trials)
+        self._names = {key: printable(name) for key, name in names_of(plan.trials).items()}
 
     @contextlib.contextmanager
     def live(self, trials: Sequence[Trial]) -> Iterator[None]:
@@ -124,7 +124,9 @@ class ConsoleReport:
         return f"{self._name(event.trial_id)}: {event.message}: {found}"
 
     def _line(self, text: str) -> None:
-        self._console.print(f"  [{self._live.elapsed}] {text}", markup=False, highlight=False)
+        self._console.print(
+            f"  [{self._live.elapsed}] {printable(text)}", markup=False, highlight=False
+        )
 
     def result(self, result: TrialResult, summary: Summary) -> None:
         """Print one line as soon as a trial ends."""
@@ -142,7 +144,7 @@ class ConsoleReport:
             mark, text = ("✓", "green"), primary.text if primary else "no data"
         from rich.text import Text
 
-        self._console.print(Text.assemble(mark, f" {name}  {text}"), soft_wrap=True)
+        self._console.print(Text.assemble(mark, printable(f" {name}  {text}")), soft_wrap=True)
 
     def table(
         self,
@@ -271,7 +273,7 @@ class ConsoleReport:
 
     def text(self, text: str) -> None:
         """Print plain text."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def interrupted(self, directory: Path) -> None:
         """Print that the answer is partial, and how to go on."""
@@ -290,10 +292,10 @@ def _end_of(result: TrialResult) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text whose brackets are no markup."""
+    """Text whose brackets are no markup, and that no terminal obeys."""
     from rich.markup import escape
 
-    return escape(text)
+    return escape(printable(text))
 
 
 def _skips(plan: Plan) -> list[str]:

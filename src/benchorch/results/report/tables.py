@@ -10,7 +10,14 @@ from benchorch.domain.price import Market
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import Kind
-from benchorch.formatting import cell_name, interval_text, is_known, plural, varying_labels
+from benchorch.formatting import (
+    cell_name,
+    interval_text,
+    is_known,
+    plural,
+    printable,
+    varying_labels,
+)
 from benchorch.results.report.execution_text import execution_matters, precision_text
 from benchorch.results.report.request_coverage import Coverage, coverage
 from benchorch.stats.pairs import SEQUENTIAL
@@ -408,7 +415,7 @@ def full_markdown(
         for warning, trial_ids in warnings_of(summaries).items()
     ]
     rows = table_rows(plan, results, summaries)
-    return markdown(rows, plan, conclusion(plan, results, summaries), notes)
+    return printable(markdown(rows, plan, conclusion(plan, results, summaries), notes))
 
 
 def warnings_of(summaries: Mapping[str, Summary]) -> Mapping[str, Sequence[str]]:

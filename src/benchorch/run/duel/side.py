@@ -20,10 +20,11 @@ from benchorch import __version__
 from benchorch.domain.codec import from_json, to_json
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import TrialResult
-from benchorch.domain.session import Event, Session
+from benchorch.domain.session import Event
 from benchorch.host.environment import git_revision
 from benchorch.journal import run_directory
 from benchorch.journal.lock import acquire_lock
+from benchorch.models.trust import grant, references_of, session_of
 from benchorch.results.metrics.latency import FLOOR, LEAST_FOR_FLOOR, queries_ms
 from benchorch.run.duel.messages import (
     VERSION,
@@ -51,7 +52,8 @@ def main() -> None:
     with acquire_lock(directory):
         plan = run_directory.read_plan(directory)
         trials = {trial.trial_id: trial for trial in plan.trials}
-        session = Session.of(plan, directory)
+        grant(*references_of(plan))  # the duel has planned it
+        session = session_of(plan, directory)
         line.report(Message(ready=_origin(opening.modules)))
         while (order := line.order()) is not None:
             result = run_trial(

@@ -18,10 +18,11 @@ from typing import cast
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
-from benchorch.domain.session import Event, Session
+from benchorch.domain.session import Event
 from benchorch.domain.trial import Plan, Trial, node_of
 from benchorch.errors import ExecutorError
 from benchorch.host.advice import BAD, GOOD, NOTE
+from benchorch.models.trust import session_of
 from benchorch.trial.supervisor import run_trial
 from benchorch.units import ns_to_s
 
@@ -102,7 +103,7 @@ def overhead(plan: Plan, trial: Trial, directory: Path) -> Overhead:
         if event.stage == "measure" and _NEXT_PROCESS.fullmatch(event.message):
             floors_s.append(_floor_s(widths))
 
-    session = replace(Session.of(plan, directory), profiler={})
+    session = replace(session_of(plan, directory), profiler={})
     result = run_trial(trial, session=session, attempt=1, isolated=True, emit=between_processes)
     if result.failure:
         raise ExecutorError(f"A trial of the eager MLP failed: {result.failure.message}")
@@ -146,7 +147,7 @@ def _timed_call_ratio(process: ProcessRecord) -> float:
 
 def _floor_s(widths: Sequence[int]) -> float:
     started_s = time.monotonic()
-    command = [sys.executable, "-c", _FLOOR, *map(str, widths)]
+    command = [sys.executable, "-P", "-c", _FLOOR, *map(str, widths)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         last_line = done.stderr.strip().rpartition("\n")[2]

@@ -123,7 +123,7 @@ def one_process(log: Path, request: object, reply: type[R], entry: str) -> R | N
         limits=run_child.Limits(timeout_s=_TIMEOUT_S, memory_bytes=None),
         environment=dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
         on_message=lambda _: None,
-        command=[sys.executable, "-c", entry],
+        command=[sys.executable, "-P", "-c", entry],
     )
     if child.failure:
         raise ExecutorError(f"A control process failed: {child.failure.message}")

@@ -1,0 +1,78 @@
+"""How much a YAML file may hold: aliases let a few hundred bytes stand for billions of values."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchorch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from yaml.events import Event
+
+MOST_BYTES = 4 * 2**20
+MOST_DEPTH = 50
+MOST_VALUES = 50_000
+"""What a file may stand for once every alias is replaced by what it names."""
+
+
+def check_yaml(path: Path) -> None:
+    """ConfigError for a file that is too large, too deep or too much once it is expanded.
+
+    What is no YAML, or not there, is left to whoever reads it.
+    """
+    if path.is_file():
+        status = path.stat()
+        _check(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=1024)  # a plan reads the same files many times
+def _check(path: Path, size: int, _: int) -> None:
+    import yaml
+
+    if size > MOST_BYTES:
+        raise _refused(path, f"is larger than {MOST_BYTES} bytes")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    count = _Count()
+    try:
+        for event in yaml.parse(path.read_text(), Loader=loader):
+            excess = count.add(event)
+            if excess:
+                raise _refused(path, excess)
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return
+
+
+class _Count:
+    """Values so far, and those that each anchor stands for."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._by_anchor: dict[str, int] = {}
+        self._open: list[tuple[str | None, int]] = []
+
+    def add(self, event: Event) -> str:
+        """Count an event; what is too much, or empty."""
+        from yaml import events
+
+        if isinstance(event, events.CollectionEndEvent):
+            anchor, before = self._open.pop()
+            if anchor is not None:
+                self._by_anchor[anchor] = self._total - before
+        elif isinstance(event, events.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in self._open):
+                return f"has the alias *{event.anchor} within what it names"
+            self._total += self._by_anchor.get(str(event.anchor), 1)
+        elif isinstance(event, events.CollectionStartEvent):
+            self._open.append((event.anchor, self._total))
+            self._total += 1
+        elif isinstance(event, events.ScalarEvent):
+            self._total += 1
+        if len(self._open) > MOST_DEPTH:
+            return f"nests deeper than {MOST_DEPTH}"
+        return f"stands for more than {MOST_VALUES} values" if self._total > MOST_VALUES else ""
+
+
+def _refused(path: Path, why: str) -> ConfigError:
+    return ConfigError([f"{path} {why}, so it is not read; write less, or use a matrix."])

@@ -1,0 +1,279 @@
+"""Which code may run: an allow-list, asked before anything of a user's or a stranger's is imported.
+
+What runs besides benchorch itself: model classes of installed packages; what the command line names
+by a reference or by ``--trust``; what lies in the user's own git work tree beside a recipe of that
+tree. Nothing else does: a recipe, a plan, a checkpoint or a cache entry never widens the list. A
+trial's process is given the references that passed, and asks for no other reason. Where neither
+has been said, the caller is Python code, whose own choice of functions is the user's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import zip_longest
+from pathlib import Path
+from typing import final
+
+from benchorch.domain.codec import Json
+from benchorch.domain.session import Session
+from benchorch.domain.trial import Plan
+from benchorch.errors import ConfigError
+from benchorch.models.source import module_place
+
+FLAG = "--trust"
+VARIABLE = "BENCHORCH_TRUST"
+"""Tells a trial's process what it may import, and from where."""
+
+IN_FILE = re.compile(r"(.+\.py):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_CONFIG_DIRECTORY = ("--config-dir", "-cd")
+_CODE = ("model", "parity")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Policy:
+    """What is trusted.
+
+    Attributes:
+        everything_of_the_users: whether any code that is not installed may run.
+        words: of the command line; a reference in one of them is named by the user.
+        paths: files, and folders with what is below them.
+        references: to be run whatever they are.
+    """
+
+    everything_of_the_users: bool = False
+    words: tuple[str, ...] = ()
+    paths: tuple[Path, ...] = ()
+    references: frozenset[str] = frozenset()
+
+    def names(self, reference: str) -> bool:
+        """Whether the command line holds the reference as a whole."""
+        whole = rf"(?<![\w./:]){re.escape(reference)}(?![\w.:])"
+        return any(re.search(whole, word) for word in self.words)
+
+    def holds(self, place: Path) -> bool:
+        """Whether a file lies at or below one of the paths, links followed."""
+        return any(place.is_relative_to(path) for path in self.paths)
+
+
+_policy = _Policy(everything_of_the_users=True)
+
+
+@contextmanager
+def declared(arguments: Sequence[str]) -> Iterator[None]:
+    """Trust for one command what its line names; ConfigError for a path that does not exist."""
+    global _policy
+    before = _policy
+    words, named = split(arguments)
+    references = {word for word in named if REFERENCE.fullmatch(word)}
+    paths = [Path(word).expanduser().resolve() for word in named if word not in references]
+    missing = [f"{FLAG}: there is no {path}." for path in paths if not path.exists()]
+    if missing:
+        raise ConfigError(missing)
+    tree = _own_work_tree(_recipes(words))
+    _policy = _Policy(
+        words=tuple(words),
+        paths=(*paths, *([tree] if tree else [])),
+        references=frozenset(references),
+    )
+    try:
+        yield
+    finally:
+        _policy = before
+
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The arguments without ``--trust``, and what it names."""
+    words: list[str] = []
+    named: list[str] = []
+    rest = iter(arguments)
+    for word in rest:
+        if word == FLAG or word.startswith(f"{FLAG}="):
+            value = word.partition("=")[2] or next(rest, "")
+            if not value:
+                raise ConfigError([f"{FLAG}: needs a file, a folder or package.module:callable."])
+            named.append(value)
+        else:
+            words.append(word)
+    return words, named
+
+
+def grant(*references: str) -> None:
+    """Trust references that the user has named in another way, until the command ends."""
+    global _policy
+    _policy = replace(_policy, references=_policy.references | set(references))
+
+
+def trusts(path: Path) -> bool:
+    """Whether the command line trusts all that lies at a path."""
+    return _policy.holds(path.resolve())
+
+
+def refusal(reference: str) -> str:
+    """Why what a reference names, or a script's path, may not run; empty where it may.
+
+    An installed package's is let through to `may_call`, which looks at what it is.
+    """
+    if reference in _policy.references:
+        return ""
+    place = _place(reference)
+    if place is not None and is_installed(place):
+        return ""
+    if _policy.everything_of_the_users or _policy.names(reference):
+        return ""
+    if place is not None and _policy.holds(place):
+        return ""
+    where = place or reference.rpartition(":")[0] or reference
+    return (
+        f"{where} is code that neither the command line names nor lies in your own git work tree "
+        f"beside the recipe; if you trust it, add {FLAG} {where}"
+    )
+
+
+def may_call(found: object, reference: str) -> str:
+    """Why an imported callable may not be called; empty where it may.
+
+    A file of the user's may only lead to what is defined in files of the user's, or to a class of
+    modules: whatever it imports would be open otherwise.
+    """
+    while isinstance(found, partial):
+        found = found.func
+    name = getattr(found, "__module__", None) or ""
+    if name.partition(".")[0] in sys.stdlib_module_names - {"__main__"}:
+        return "it is Python's own"
+    if _is_module_class(found):
+        return ""
+    source = _place(reference)
+    named_itself = source is not None and is_installed(source)
+    if named_itself and reference in _policy.references:
+        return ""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is not None and not is_installed(Path(file).resolve()):
+        return ""
+    how = f"add {FLAG} {reference}" if named_itself else "call it in a function of your own"
+    return f"it is an installed package's and no subclass of torch.nn.Module; to call it, {how}"
+
+
+def _is_module_class(found: object) -> bool:
+    torch = sys.modules.get("torch")  # whatever made a subclass of its class has imported it
+    return torch is not None and isinstance(found, type) and issubclass(found, torch.nn.Module)
+
+
+def is_installed(place: Path) -> bool:
+    """Whether a file came with Python, with a package or with benchorch."""
+    return any(place.is_relative_to(folder) for folder in _installation())
+
+
+@cache
+def _installation() -> tuple[Path, ...]:
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    named = [sysconfig.get_path(kind) for kind in kinds]
+    named += [*site.getsitepackages(), site.getusersitepackages()]
+    # An interpreter may have packages of others by a path in a file of its own.
+    named += [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    return (*{Path(path).resolve() for path in named if path}, Path(__file__).resolve().parents[1])
+
+
+def _place(reference: str) -> Path | None:
+    """The file that a reference or a script's path leads to, links followed; imports nothing."""
+    if reference.endswith(".py"):
+        return Path(reference).resolve()
+    name = reference.rpartition(":")[0]
+    if IN_FILE.fullmatch(reference):
+        return Path(name).resolve()
+    place = module_place(name) if REFERENCE.fullmatch(reference) else None
+    return place.resolve() if place else None
+
+
+def session_of(plan: Plan, directory: Path) -> Session:
+    """A plan's session, with those references of its trials that passed."""
+    passed = [text for text in references_of(plan) if _is_users(text) and not refusal(text)]
+    return replace(Session.of(plan, directory), trusted=tuple(passed))
+
+
+def _is_users(reference: str) -> bool:
+    """Whether a trial's process needs leave for it: installed code is judged by what it is."""
+    place = _place(reference)
+    return reference in _policy.references or place is None or not is_installed(place)
+
+
+def references_of(plan: Plan) -> list[str]:
+    """Whatever a plan's trials hold that has the form of a reference or of a script's path."""
+    nodes = (trial.spec.get(key) for trial in plan.trials for key in _CODE)
+    texts = dict.fromkeys(text for node in nodes for text in _texts(node))
+    return [text for text in texts if text.endswith(".py") or _is_reference(text)]
+
+
+def _is_reference(text: str) -> bool:
+    return bool(REFERENCE.fullmatch(text) or IN_FILE.fullmatch(text))
+
+
+def _texts(node: Json) -> Iterator[str]:
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, Mapping):
+        for value in node.values():
+            yield from _texts(value)
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _texts(value)
+
+
+def variables(session: Session) -> dict[str, str]:
+    """What a trial's process is told; `obey` reads it there."""
+    told = {"references": list(session.trusted), "paths": list(session.search_path)}
+    return {VARIABLE: json.dumps(told)}
+
+
+def obey() -> None:
+    """Trust in this process what its parent has let pass, and nothing else.
+
+    The user's folders come last where modules are looked for, so that a file of theirs never takes
+    the place of a package; and only where some code of theirs is to run.
+    """
+    global _policy
+    told = json.loads(os.environ.pop(VARIABLE, "{}"))
+    _policy = _Policy(references=frozenset(told.get("references", ())))
+    look_in(told.get("paths", ()) if _policy.references else ())
+
+
+def look_in(paths: Sequence[str]) -> None:
+    """Look for modules in these folders too, after all others."""
+    sys.path += [path for path in paths if path not in sys.path]
+
+
+def _recipes(words: Sequence[str]) -> list[Path]:
+    """The recipes and the folders of configuration that a command line names."""
+    found: list[Path] = []
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
+        if word in _CONFIG_DIRECTORY:
+            found.append(Path(following))
+        elif word.startswith("--config-dir="):
+            found.append(Path(word.partition("=")[2]))
+        elif word.endswith(".yaml") and "=" not in word:
+            found.append(Path(word))
+    return [path.resolve() for path in found if path.exists()]
+
+
+def _own_work_tree(recipes: Sequence[Path]) -> Path | None:
+    """The git work tree of the current folder, if it and the recipes in it are the user's.
+
+    A home that is one is none: what was downloaded lies there too.
+    """
+    here = Path.cwd().resolve()
+    root = next((path for path in (here, *here.parents) if (path / ".git").exists()), None)
+    if root is None or root == Path.home().resolve() or not recipes:
+        return None
+    inside = all(path.is_relative_to(root) for path in recipes)
+    own = all(path.stat().st_uid == os.geteuid() for path in (root, root / ".git", *recipes))
+    return root if inside and own else None

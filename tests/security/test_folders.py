@@ -1,0 +1,75 @@
+"""A folder that was downloaded: standing in it runs nothing of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PLANT = "import pathlib; pathlib.Path({marker!r}).touch()\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("BENCHORCH_CACHE_DIR", str(tmp_path / "store"))
+    return tmp_path
+
+
+def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "benchorch", *words],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("words", [["plan", "model=mlp", "conversion=eager"], ["--help"]])
+def test_neither_plugins_nor_look_alikes_of_packages_are_imported(
+    place: Path, words: list[str]
+) -> None:
+    plant = PLANT.format(marker=str(place / "marker"))
+    (place / "hydra_plugins" / "evil").mkdir(parents=True)
+    (place / "hydra_plugins" / "evil" / "__init__.py").write_text(plant)
+    for name in ("yaml", "hydra", "omegaconf", "torch", "numpy", "onnxruntime", "sitecustomize"):
+        (place / f"{name}.py").write_text(plant)
+    done = run(place, *words)
+    assert done.returncode == 0, done.stderr
+    assert not (place / "marker").exists()
+
+
+def test_a_trial_imports_no_look_alike_of_a_package(place: Path) -> None:
+    plant = PLANT.format(marker=str(place / "marker"))
+    for name in ("torch", "numpy", "scipy", "psutil"):
+        (place / f"{name}.py").write_text(plant)
+    words = ("model=mlp", "conversion=eager", "recorder=none", "profiler=none", "stopping=quick")
+    done = run(place, *words, "baseline=null", "hydra.run.dir=out")
+    assert not (place / "marker").exists()
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_repositorys_own_commands_are_not_run(place: Path) -> None:
+    from benchorch.host.environment import git_revision
+
+    marker = place / "marker"
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", place, *words], check=True, capture_output=True)
+
+    git("init", "-q")
+    (place / "file").write_text("1")
+    (place / ".gitattributes").write_text("file filter=evil\n")
+    git("add", ".")
+    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "one")
+    for name in ("core.fsmonitor", "filter.evil.clean", "filter.evil.process", "core.pager"):
+        git("config", name, f"touch {marker}; cat")
+    (place / "file").write_text("2")
+    revision = git_revision(place)
+    assert not marker.exists()
+    assert revision
+    assert revision.endswith("-dirty")

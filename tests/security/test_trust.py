@@ -1,0 +1,185 @@
+"""Only code that the user names runs; what a stranger's file names is refused with a reason."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchorch.errors import BuildError, ConfigError
+from benchorch.models import trust
+from benchorch.models.callables import callable_problems, reference_problems, resolve_callable
+
+RECIPE = """
+defaults:
+  - config
+  - override model: factory
+  - override stopping: quick
+  - override recorder: none
+  - override profiler: none
+  - override conversion: eager
+  - _self_
+baseline: null
+model:
+  factory: {factory}
+  arguments: {arguments}
+  inputs: {{x: {{shape: [batch_size, 4], generator: normal}}}}
+"""
+OPEN_BEFORE = (
+    *("psutil:Popen", "torch.utils.collect_env:run", "torch.hub:load", "torch:hub.load"),
+    *("numpy.testing:runstring", "numpy.testing._private.utils:runstring", "numpy.testing:measure"),
+    *("sympy:sympify", "yaml:unsafe_load", "torch.utils.cpp_extension:load_inline"),
+    *("torch:ops.load_library", "numpy.ctypeslib:load_library", "mako.template:Template"),
+    *(
+        "numpy.lib.format:read_array",
+        "torch.serialization:_legacy_load",
+        "mlflow.pyfunc:load_model",
+    ),
+    *("hydra._internal.instantiate._instantiate2:instantiate_node", "benchorch.cli.run:benchmark"),
+    *("omegaconf:OmegaConf.register_new_resolver", "torch:load", "numpy:load", "torch.jit:load"),
+)
+MINE = """
+import os
+import torch
+from numpy.testing import runstring
+from psutil import Popen
+
+def make():
+    return torch.nn.Linear(4, 2)
+
+class Net(torch.nn.Linear):
+    pass
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that was downloaded: a recipe, and code beside it."""
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "evil.yaml").write_text(RECIPE.format(factory="mine:make", arguments="{}"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = list(sys.path)
+    yield tmp_path
+    sys.path[:] = path
+    sys.modules.pop("mine", None)
+
+
+@pytest.fixture
+def foreign(place: Path) -> Iterator[None]:
+    with trust.declared(["evil.yaml"]):
+        yield
+
+
+@pytest.mark.usefixtures("foreign")
+@pytest.mark.parametrize("reference", OPEN_BEFORE)
+def test_an_installed_function_is_not_called(reference: str) -> None:
+    pytest.importorskip(reference.partition(":")[0].partition(".")[0])
+    with pytest.raises(BuildError, match=r"may not be called|raised"):
+        resolve_callable(reference)
+
+
+@pytest.mark.usefixtures("foreign")
+def test_an_installed_class_of_modules_is() -> None:
+    assert not callable_problems("model.factory", "torch.nn:Linear", {})
+    assert resolve_callable("torch.nn:Linear").__name__ == "Linear"
+
+
+@pytest.mark.usefixtures("foreign")
+@pytest.mark.parametrize("reference", ["mine:make", "mine.py:make", "./mine.py:Net"])
+def test_code_beside_a_downloaded_recipe_is_refused_with_the_command(reference: str) -> None:
+    (problem,) = reference_problems("model.factory", reference)
+    assert f"add --trust {Path.cwd()}/mine.py" in problem
+    with pytest.raises(BuildError, match="--trust"):
+        resolve_callable(reference)
+    assert "mine" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["evil.yaml", "--trust", "mine.py"],
+        ["evil.yaml", "--trust=."],
+        ["model=factory", "model.factory=mine:make"],
+        ["each=[model.factory=mine:make,model=mlp]"],
+    ],
+)
+def test_what_the_command_line_names_runs(place: Path, words: list[str]) -> None:
+    with trust.declared(words):
+        assert reference_problems("model.factory", "mine:make") == []
+        trust.look_in([str(place)])
+        assert resolve_callable("mine:make")() is not None
+
+
+@pytest.mark.parametrize("word", ["model.factory=mine:maker", "x=not_mine:make", "x=a.mine:make"])
+@pytest.mark.usefixtures("place")
+def test_a_part_of_a_word_names_nothing(word: str) -> None:
+    with trust.declared(["evil.yaml", word]):
+        assert trust.refusal("mine:make")
+
+
+@pytest.mark.parametrize("attribute", ["os.system", "runstring", "Popen", "torch.hub.load"])
+def test_a_trusted_file_does_not_open_what_it_imports(place: Path, attribute: str) -> None:
+    trust.look_in([str(place)])
+    with trust.declared(["--trust", "."]), pytest.raises(BuildError, match="may not be called"):
+        resolve_callable(f"mine:{attribute}")
+
+
+def test_an_installed_function_runs_where_it_is_named() -> None:
+    with trust.declared(["--trust", "torch.nn.utils:parameters_to_vector"]):
+        assert callable(resolve_callable("torch.nn.utils:parameters_to_vector"))
+    with trust.declared(["x=torch.nn.utils:parameters_to_vector"]), pytest.raises(BuildError):
+        resolve_callable("torch.nn.utils:parameters_to_vector")
+
+
+def test_a_recipe_of_the_users_own_work_tree_may_name_its_code(place: Path) -> None:
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    with trust.declared(["evil.yaml"]):
+        assert not trust.refusal("mine:make")
+    outside = place.parent / "outside.yaml"
+    outside.write_text("")
+    with trust.declared([str(outside)]):
+        assert trust.refusal("mine:make")
+
+
+def test_a_link_in_the_work_tree_does_not_lead_out_of_it(place: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    subprocess.run(["git", "init", "-q", tree], check=True)
+    (tree / "mine.py").symlink_to(place / "mine.py")
+    (tree / "a.yaml").write_text("")
+    os.chdir(tree)
+    with trust.declared(["a.yaml"]):
+        assert trust.refusal("mine.py:make")
+
+
+def test_a_path_to_trust_must_exist() -> None:
+    with pytest.raises(ConfigError, match="there is no"), trust.declared(["--trust", "nowhere.py"]):
+        pass
+
+
+def test_a_trials_process_runs_nothing_that_did_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trust, "_policy", trust._policy)
+    monkeypatch.setenv(trust.VARIABLE, "{}")
+    trust.obey()
+    assert trust.refusal("mine:make")
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "benchorch", *words], capture_output=True, text=True, timeout=120
+    )
+
+
+def test_a_recipe_runs_no_command(place: Path) -> None:
+    marker = place / "marker"
+    arguments = f"{{args: 'touch {marker}', shell: true}}"
+    (place / "evil.yaml").write_text(RECIPE.format(factory="psutil:Popen", arguments=arguments))
+    done = command("evil.yaml")
+    assert not marker.exists()
+    assert done.returncode != 0
+    assert "psutil:Popen" in done.stdout + done.stderr
