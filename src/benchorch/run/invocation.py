@@ -22,6 +22,7 @@ from benchorch.files import write_json, write_text
 from benchorch.interfaces.executor import Emit, Executor
 from benchorch.journal import run_directory
 from benchorch.journal.lock import StatusFile, acquire_lock
+from benchorch.journal.reader import salvage
 from benchorch.journal.registry import remember
 from benchorch.results.pricing.sweep_cost import check_budget, expected, prices_of
 from benchorch.results.report.console import ConsoleReport
@@ -82,7 +83,7 @@ class Invocation:
         if (self.directory / run_directory.PLAN).exists():
             self.plan = run_directory.read_plan(self.directory)
             self.plan_id = self.plan.plan_id
-            found = run_directory.read_results(self.directory, self.report.text)
+            found = salvage(self.directory, self.plan, self.report.text)
             self.results = {r.trial_id: r for r in found if is_final(r)}
         with contextlib.suppress(OSError):  # the index is a convenience
             remember(self.plan_id, self.directory)

@@ -85,8 +85,8 @@ def replay(
         _finish(task, complete=cursor.is_whole() if complete is None else complete)
     return Replayed(
         recorded=task.recorded,
-        remaining=len(cursor.pending(final=True)),
-        reason=task.reason,
+        remaining=len(cursor.pending(final=True)) + len(cursor.refused) + cursor.damaged,
+        reason=task.reason or cursor.problem,
         parent_run_id=task.parent_run_id or cursor.parent_run_id,
     )
 
@@ -185,8 +185,13 @@ class _Replay:
             raise rejected
 
     def _record(self, trial: Trial) -> None:
-        result = self.cursor.result(trial.trial_id)
-        summary = self.summarise(result, self.cursor.baseline(trial.trial_id))
+        try:
+            result = self.cursor.result(trial.trial_id)
+            baseline = self.cursor.baseline(trial.trial_id)
+        except run_directory.SeriesError as error:
+            self.cursor.refused[trial.trial_id] = str(error)
+            return
+        summary = self.summarise(result, baseline)
         folder = run_directory.trial_directory(self.directory, trial.trial_id)
         run_id = self.recorder.record(trial, result, summary, folder)
         self.cursor.mark(trial.trial_id, run_id)

@@ -18,7 +18,7 @@ from benchorch.cli.commands import compare, report
 from benchorch.config.composer import Composer
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Skip
-from benchorch.journal import run_directory
+from benchorch.journal import chain, reader, run_directory
 from benchorch.results.metrics import summary
 from benchorch.results.report.console import ConsoleReport
 from benchorch.run import invocation as pipeline
@@ -130,6 +130,7 @@ def test_every_line_of_a_run_is_decoded_once(
         return json.loads(line)
 
     monkeypatch.setattr(run_directory, "json", SimpleNamespace(loads=counting))
+    monkeypatch.setattr(chain, "json", SimpleNamespace(loads=counting))
     report.run([str(there)])
     assert len(decoded) == 1 + 2 + 2 * 10  # the plan, two results, the series of their processes
 
@@ -158,7 +159,7 @@ def test_what_was_measured_before_a_kill_is_there(tmp_path: Path) -> None:
 def test_an_interrupted_trial_has_a_result_that_is_not_final(tmp_path: Path) -> None:
     invocation = run(tmp_path / "run", (OF_EAGER, going_on(OF_FAST, 4)))
     assert invocation.close(complete=False) == 1
-    stored = {one.trial_id: one for one in run_directory.read_results(tmp_path / "run")}
+    stored = {one.trial_id: one for one in reader.read_results(tmp_path / "run")}
     assert len(stored[FAST.trial_id].processes) == 4
     assert [pipeline.is_final(stored[one.trial_id]) for one in (EAGER, FAST)] == [True, False]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from benchorch.errors import ConfigError, RecordError
 from benchorch.formatting import plural
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
+from benchorch.journal.chain import mapping_of
 from benchorch.run.record import TRACKING, Replayed, command, replay
 from benchorch.run.sidecar import ignore_interrupts
 
@@ -63,7 +64,9 @@ def recorder_of(directory: Path, plan: Plan, uri: str | None) -> Recorder:
 def _noted_uri(directory: Path) -> str | None:
     """The absolute path of the SQLite file in which the run was recorded."""
     path = directory / TRACKING
-    uri = str(json.loads(path.read_text()).get("uri")) if path.exists() else ""
+    uri = ""
+    with contextlib.suppress(OSError, ValueError):
+        uri = str(mapping_of(path.read_bytes()).get("uri"))
     return uri if uri.startswith(_SQLITE) else None
 
 
