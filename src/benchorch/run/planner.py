@@ -50,6 +50,13 @@ class Planned:
 
 def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -> Planned:
     """Compose and check everything; ConfigError with every problem. Spends and starts nothing."""
+    try:
+        return _plan_jobs(composer, jobs, plan_id)
+    except ConfigError as error:
+        raise ConfigError([composer.masked(text) for text in error.problems]) from error
+
+
+def _plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -> Planned:
     by_job = _compose(composer, jobs)
     cells = _without_common_axes([cell for job_cells in by_job for cell in job_cells])
     if not cells:
