@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from benchorch.cli.arguments import Request
-from benchorch.cli.terminal import INTERRUPTED, OK, print_err, print_reply
+from benchorch.cli.terminal import INTERRUPTED, OK, TERMINATED, print_err, print_reply
 from benchorch.errors import ConfigError, ExecutorError
 
 if TYPE_CHECKING:
@@ -77,17 +81,43 @@ def _run_by_hydra(
 def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | None]) -> int:
     """Do the work of an invocation and close it however that ends; the exit code."""
     try:
-        work()
-    except KeyboardInterrupt:
+        with _drained_by_sigterm():
+            work()
+    except KeyboardInterrupt as error:
         if found := invocation():
             found.interrupt()
-        return INTERRUPTED
+        return TERMINATED if isinstance(error, _Terminated) else INTERRUPTED
     except ExecutorError:
         if found := invocation():
             found.cut_short()
         raise
     found = invocation()
     return found.close(complete=True) if found else OK
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which service managers and schedulers send before they kill."""
+
+
+@contextlib.contextmanager
+def _drained_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end a run as Ctrl-C does: what was measured is kept, the table is shown."""
+    if threading.current_thread() is not threading.main_thread():  # only that one is told
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    except SystemExit as error:
+        if error.code != signal.SIGTERM:
+            raise
+        raise _Terminated from error  # Ray's own handler leaves so
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise _Terminated
 
 
 def _resume(directory: Path, composer: Composer, *, allow_skips: bool) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from benchorch.domain.reply import Reply
 from benchorch.errors import BenchorchError, ConfigError
 
-OK, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
+OK, FAILED, WRONG_REQUEST, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
 
 def ask(question: str) -> str:

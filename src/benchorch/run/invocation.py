@@ -150,11 +150,17 @@ class Invocation:
             for t in self.plan.trials
         ]
         self.report.closing(
-            self.plan, self.directory, recorded=recorded, kept=archived, whole=all(final)
+            self.plan,
+            self.directory,
+            recorded=recorded,
+            reason=self._recorder.reason if self._recorder else "",
+            kept=archived,
+            whole=all(final),
         )
         if self._lock is not None:  # the process may live on after this run
             self._lock.close()
-        return 0 if self._did_what_was_requested() else 1
+        missing = not recorded and self.plan.recorder.get("required") is True
+        return 0 if self._did_what_was_requested() and not missing else 1
 
     def _did_what_was_requested(self) -> bool:
         assert self.plan is not None  # it has run

@@ -7,12 +7,11 @@ Measuring never waits for a tracker. The replay runs beside it or any time later
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,8 @@ from benchorch.errors import RecordError
 from benchorch.files import write_json
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
-from benchorch.journal.record_cursor import CURSOR, RecordCursor
+from benchorch.journal.lease import lease
+from benchorch.journal.record_cursor import RecordCursor
 from benchorch.run import sidecar
 from benchorch.run.sidecar import Wait
 
@@ -61,7 +61,7 @@ def replay(
     summarise: Summarise | None = None,
     wait: Wait | None = None,
 ) -> Replayed:
-    """Record what the tracker lacks.
+    """Record what the tracker lacks; one that follows takes over from a dead run's recorder.
 
     Args:
         directory: an invocation's.
@@ -76,7 +76,7 @@ def replay(
     if not recorder.address:
         return Replayed(recorded=0, remaining=0, reason="", parent_run_id="")
     run_directory.read_plan(directory)
-    with _locked(directory):
+    with lease(directory, take_over=follow):
         cursor = RecordCursor(directory, recorder.address)
         task = _Replay(directory, recorder, cursor, summarise or _summarise, warn=follow)
         complete = _follow(task, wait or end_on_stdin) if follow else None
@@ -222,17 +222,6 @@ def _finish(task: _Replay, *, complete: bool) -> None:
             return
         if task.recorded == before:
             return
-
-
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Lock the directory against a second recording process."""
-    with (directory / CURSOR).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RecordError(f"{directory} is being recorded by another process") from error
-        yield
 
 
 def _summarise(result: TrialResult, baseline: TrialResult | None) -> Summary:

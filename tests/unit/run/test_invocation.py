@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from benchorch.journal import chain, reader, run_directory
 from benchorch.results.metrics import summary
 from benchorch.results.report.console import ConsoleReport
 from benchorch.run import invocation as pipeline
+from benchorch.run.sidecar import Sidecar
 from support.synthetic_runs import failed, result, trial, write_run
 
 EAGER = trial()
@@ -133,6 +134,31 @@ def test_every_line_of_a_run_is_decoded_once(
     monkeypatch.setattr(chain, "json", SimpleNamespace(loads=counting))
     report.run([str(there)])
     assert len(decoded) == 1 + 2 + 2 * 10  # the plan, two results, the series of their processes
+
+
+@dataclass
+class Unreachable:
+    """A sidecar that could not copy everything."""
+
+    reason: str = "database is locked"
+
+    def finish(self, *, complete: bool, waiting: object) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("required", "code"), [(True, 1), (False, 0)])
+def test_a_run_whose_tracker_is_required_fails_where_it_lacks_results(
+    tmp_path: Path, required: bool, code: int
+) -> None:
+    invocation = run(tmp_path / "run", (OF_EAGER, OF_FAST))
+    assert invocation.plan is not None
+    invocation.plan = replace(
+        invocation.plan, trials=(EAGER, FAST), session={"tracking": {"required": required}}
+    )
+    invocation._recorder = cast(Sidecar, Unreachable())
+    assert invocation.close(complete=True) == code
+    printed = invocation.report._console.file.getvalue()  # type: ignore[attr-defined]
+    assert "lacks results: database is locked" in printed
 
 
 def test_a_batch_adds_the_skips_that_were_not_told_yet() -> None:

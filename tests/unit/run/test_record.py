@@ -241,7 +241,7 @@ def test_only_one_process_records_a_directory(directory: Path) -> None:
         return True
 
     replay(directory, Memory(), follow=True, summarise=summarise, wait=at_the_same_time)
-    assert "being recorded by another process" in refusals[0]
+    assert "being recorded by process" in refusals[0]
 
 
 def follow(

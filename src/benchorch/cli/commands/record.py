@@ -38,8 +38,8 @@ def run(arguments: Sequence[str]) -> Reply:
     except RecordError as error:
         return Reply(text=str(error), data={"reason": str(error)}, exit_code=1)
     reply = _reply(directory, recorder, replayed)
-    # The coordinator prints where results are, and an outage was logged when it began.
-    return replace(reply, text="") if options.follow else reply
+    # The coordinator prints where results are, and why they are not.
+    return replace(reply, text=replayed.reason) if options.follow else reply
 
 
 def _parser() -> argparse.ArgumentParser:
