@@ -276,7 +276,7 @@ class Invocation:
         write_text(folder / "config.yaml", _as_yaml(self._specs[result.trial_id]))
         for name, text in load_files(result.valid, title=describe(result.labels)).items():
             write_text(folder / name, text)
-        run_directory.append_result(self.directory, result, {"metrics": _plain_metrics(summary)})
+        run_directory.append_result(self.directory, result, {"metrics": plain_metrics(summary)})
 
 
 def _finished(sidecar: Sidecar | None, complete: bool, waiting: Callable[[], None]) -> bool:
@@ -354,7 +354,7 @@ def _content(skip: Skip) -> Hashable:
     return frozenset(skip.labels.items()), skip.reason, skip.remedy
 
 
-def _plain_metrics(summary: Summary) -> Json:
+def plain_metrics(summary: Summary) -> Mapping[str, Json]:
     """Metrics for programs: a value under the metric's name, intervals beside it."""
     metrics: dict[str, Json] = {}
     for name, estimate in summary.metrics.items():
