@@ -223,21 +223,11 @@ class Work:
 
         self.critical = critical_path(self.dag)
 
-    def drag(self) -> None:
-        """Of every edge."""
-        from benchorch.trace.critical_path.drag import drag
-
-        drag(self.dag)
-
     def tables(self) -> None:
-        """Everything that is said of the window."""
-        from benchorch.trace.analysis import Analysis
-        from benchorch.trace.attribution.findings import findings
+        """Everything that is said of all steps."""
+        from benchorch.trace.analysis import analyze_events
 
-        found = findings(self.events, self.dag, self.critical)
-        self.analysis = Analysis(
-            events=self.events, dag=self.dag, path=self.critical, findings=found, graph=None
-        )
+        self.analysis = analyze_events(self.events)
 
     def whatifs(self) -> None:
         """One kernel at a time twice as fast."""
@@ -259,7 +249,7 @@ class Work:
 
 
 PATH = ("load", "build", "path")
-EVERYTHING = (*PATH, "drag", "tables", "whatifs", "artifacts")
+EVERYTHING = (*PATH, "tables", "whatifs", "artifacts")
 Measured = tuple[dict[str, float], float]
 
 

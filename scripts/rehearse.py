@@ -103,8 +103,9 @@ def _rehearse(place: Path, arguments: Sequence[str]) -> int:
         rehearsal.until_idle()
         say("5 of 5  destroy: Terraform removes the stack")
         rehearsal.destroy()
-    _print_summary(rehearsal, made)
-    return code or (1 if any(rehearsal.left().values()) else 0)
+        left = {what: count for what, count in rehearsal.left().items() if count}
+    _print_summary(rehearsal, made, left)
+    return code or (1 if left else 0)
 
 
 def _sweep(rehearsal: Rehearsal, arguments: Sequence[str]) -> int:
@@ -122,7 +123,7 @@ def _sweep(rehearsal: Rehearsal, arguments: Sequence[str]) -> int:
     return running.returncode
 
 
-def _print_summary(rehearsal: Rehearsal, made: int) -> None:
+def _print_summary(rehearsal: Rehearsal, made: int, left: Mapping[str, int]) -> None:
     """Print resources, measurements, builds, cost and leftovers."""
     stays = rehearsal.hypervisor.stays
     launched = Counter(f"{stay.kind} ({stay.role}, {stay.market})" for stay in stays)
@@ -134,7 +135,6 @@ def _print_summary(rehearsal: Rehearsal, made: int) -> None:
         print(f"built     {line}")
     usd = sum(map(_usd, stays))
     print(f"cost      {usd:.4f} USD on EC2 for these minutes, on demand, machines alone")
-    left = {what: count for what, count in rehearsal.left().items() if count}
     print("left      " + (", ".join(f"{n} {what}" for what, n in left.items()) or "nothing"))
     print("Times and rates are of this machine; only their path through the system is that of EC2.")
 

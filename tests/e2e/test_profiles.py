@@ -77,12 +77,6 @@ def test_mlflow_has_the_trace_the_analysis_and_its_numbers(profiled):
         assert run.data.tags["bottleneck.limit"]
 
 
-def test_a_peak_is_measured_once_in_a_run(profiled):
-    place, _ = profiled
-    stages = [set(line["stages_s"]) for _, line in folders(place).values()]
-    assert sum("peaks" in stage for stage in stages) == 1
-
-
 def test_without_a_profiler_nothing_of_it_is_left(place):
     words = ("model=mlp", "conversion=eager", *FAST, "profiler=none", "recorder=none")
     done = place.run(*words, "hydra.run.dir=out")

@@ -6,13 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchorch.trace.analysis import Analysis
-from benchorch.trace.attribution.findings import findings
-from benchorch.trace.critical_path.path import critical_path
-from benchorch.trace.graph.build import build_dag
+from benchorch.trace.analysis import Analysis, analyze_events
+from benchorch.trace.dag import Window
+from benchorch.trace.events import Events
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.readers.open import read_events
-from benchorch.trace.windows import windows
+from benchorch.trace.steps import find_steps
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -24,13 +23,20 @@ HOSTILE = (
 """Names that a page, a picture, a script or a spreadsheet could take for something else."""
 
 
-def analysed(path: Path, graph: OperatorGraph | None = None, index: int = -1) -> Analysis:
-    """Of one window of a trace, the last by default."""
-    events = read_events(path)
-    dag = build_dag(events, windows(events)[index], graph)
-    critical = critical_path(dag)
-    found = findings(events, dag, critical, graph=graph)
-    return Analysis(events=events, dag=dag, path=critical, findings=found, graph=graph)
+def analysed(path: Path, graph: OperatorGraph | None = None, number: int | None = None) -> Analysis:
+    """Of the steady steps of a trace, or of one of them."""
+    return analyze_events(read_events(path), graph=graph, iteration=number)
+
+
+def call_window(events: Events, number: int = 0) -> Window:
+    """One marked step alone, as if there were nothing before it."""
+    steps = find_steps(events)
+    return Window(
+        start_ns=int(steps.start_ns[number]),
+        end_ns=int(steps.done_ns[number]),
+        host_end_ns=int(steps.end_ns[number]),
+        lane=steps.lane,
+    )
 
 
 def host(name: str, start_us: float, took_us: float, kind: str = "cpu_op", **said) -> dict:

@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.critical_path.path import critical_path
-from benchorch.trace.critical_path.replay import replay
+from benchorch.trace.critical_path.replay import steps
 from benchorch.trace.dag import CLASSES, Dag, EdgeKind
 from benchorch.trace.graph.invariants import check
+
+
+def replay(
+    dag: Dag,
+    weight_ns: NDArray[np.int64] | None = None,
+    residual_ns: NDArray[np.int64] | None = None,
+    dropped: NDArray[np.bool_] | None = None,
+) -> NDArray[np.int64]:
+    """The time of every point, one after another: what any faster way has to give."""
+    step_ns = steps(dag, weight_ns, residual_ns, dropped)
+    time_ns = [int(dag.time_ns[0])] * dag.points
+    for tail, head, step in zip(
+        dag.tail.tolist(), dag.head.tolist(), step_ns.tolist(), strict=True
+    ):
+        earliest = time_ns[tail] + step
+        if earliest > time_ns[head]:
+            time_ns[head] = earliest
+    return np.array(time_ns, dtype=np.int64)
 
 
 def assert_sound(dag: Dag) -> None:
@@ -15,7 +34,8 @@ def assert_sound(dag: Dag) -> None:
     assert (np.diff(dag.time_ns) >= 0).all()
     assert replay(dag).tolist() == dag.time_ns.tolist()
     assert set(dag.head.tolist()) == set(range(1, dag.points))
-    broken = [name for name, holds in check(dag, critical_path(dag)).items() if not holds]
+    whole_ns = int(dag.time_ns[0]), int(dag.time_ns[-1])
+    broken = [name for name, holds in check(dag, critical_path(dag), whole_ns).items() if not holds]
     assert not broken
 
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchorch.trace.analysis import analyze
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.prediction import Prediction
 from benchorch.trace.whatif.reading import parse
-from support.trace_lab.analysing import analysed
+from support.trace_lab.kineto import write
 from support.trace_lab.program import Kind, Launch, Program, Range, Step, Sync, Thread, Work
+from support.trace_lab.simulator import simulate
 
 US = 1_000
 
 
 def basis_of(program: Program, place: Path) -> Basis:
     """By way of a file, as somebody would get it."""
-    return prepare(analysed(program, place)[1])
+    return prepare(analyze(write(simulate(program), place / "trace.json")))
 
 
 def asked(basis: Basis, *changes: Mapping[str, object]) -> Prediction:

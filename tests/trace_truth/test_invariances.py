@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchorch.trace.critical_path.replay import replay as replayed
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.graph.scope_values import Thresholds
+from support.graph_checks import replay as replayed
 from support.trace_lab.analysing import Analysed, analysed
 from support.trace_lab.generator import MARKER, Style, draw
 from support.trace_lab.kineto import Recording

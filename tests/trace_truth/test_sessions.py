@@ -15,7 +15,8 @@ from benchorch.trace.graph.build import build_dag
 from benchorch.trace.graph.invariants import check
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.readers.open import read_events
-from benchorch.trace.windows import windows
+from benchorch.trace.steps import find_steps
+from support.analyzed_traces import call_window
 from support.trace_lab.onnx_session import Operator, changed, draw, execute, lower_bounds, write
 from support.trace_lab.predicting import predicted_ns
 from support.trace_lab.seeds import each_of
@@ -30,9 +31,8 @@ def built(operators: tuple[Operator, ...], threads: int, place: Path) -> tuple[E
     """The second of three runs, with the model's graph."""
     session = execute(operators, threads)
     events = read_events(write([session] * 3, place / "profile.json"))
-    found = windows(events, None)
-    assert len(found) == 3
-    return events, build_dag(events, found[1], graph_of(operators))
+    assert len(find_steps(events).start_ns) == 3
+    return events, build_dag(events, call_window(events, 1), graph_of(operators))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
@@ -43,7 +43,7 @@ def test_a_session_replays_exactly_and_takes_no_less_than_its_longest_chain(
     """Also no shorter than the longest chain of data."""
     operators = draw(seed)
     _, dag = built(operators, threads, tmp_path)
-    assert all(check(dag, critical_path(dag)).values())
+    assert all(check(dag, critical_path(dag), (int(dag.time_ns[0]), int(dag.time_ns[-1]))).values())
     assert dag.makespan_ns == execute(operators, threads).makespan_ns
     assert dag.makespan_ns >= lower_bounds(operators)[1]
 

@@ -3,7 +3,7 @@
 set -Eeuo pipefail
 lock=$1 kind=${1%-*}
 machine=${kind#*-} place=/var/tmp/made-$1 other=()
-node() { python3 /opt/benchorch/node.py "$@"; }
+node() { python3 /usr/local/lib/benchorch/node.py "$@"; }
 
 rm -rf "$place"
 mkdir -p "$place/got"

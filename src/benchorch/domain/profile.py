@@ -13,12 +13,16 @@ DILATION_LIMIT_RATIO = 1.15
 """Beyond it the profiler itself is a good part of what it shows."""
 
 
+VOID_DILATION_RATIO = 3.0
+"""Beyond it a profile is not of the program: it is made again, and has no verdict."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BottleneckVerdict:
     """What limits a conversion, as the critical path of one call has it.
 
     Attributes:
-        limit: ``compute-bound``, ``launch-bound``, ..., ``inconclusive``.
+        limit: ``device compute``, ``host framework``, ..., ``inconclusive``, ``void``.
         sentence: the same for a person, with its numbers.
         advice: what to try next; empty where nothing would help.
         largest: what alone would gain most if it took no time.

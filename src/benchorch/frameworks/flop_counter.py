@@ -35,7 +35,6 @@ from benchorch.domain.tensors import Example
 from benchorch.errors import MeasureError
 from benchorch.frameworks.torch_call import live_tensors
 from benchorch.frameworks.upstream_errors import wrap_errors
-from benchorch.trace.operators.flops import attention_products, convolution_products
 
 if TYPE_CHECKING:
     import torch
@@ -193,7 +192,7 @@ def _convolution(given: Mapping[str, Any], made: Any) -> _Work:
     """A kernel for every element that comes out; transposed, for every one that goes in."""
     size: int = _tensor(made).numel()
     places = given["input"].numel() if given["transposed"] else size
-    products = convolution_products(places, given["weight"].shape)
+    products = places * math.prod(given["weight"].shape[1:])
     return _Work(products, 0 if given["bias"] is None else size)
 
 
@@ -201,7 +200,9 @@ def _attention(given: Mapping[str, Any], made: Any) -> _Work:
     """Scores from queries and keys, their softmax, and the values that they weigh."""
     query, key, value = given["query"], given["key"], given["value"]
     scores = math.prod(query.shape[:-1]) * key.shape[-2]
-    return _Work(int(attention_products(query.shape, key.shape, value.shape)), scores)
+    # Scores, and the values that they weigh, over all pairs.
+    products = math.prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
+    return _Work(products, scores)
 
 
 def _recurrent(activations: int) -> _Rule:

@@ -19,6 +19,7 @@ from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial
 from benchorch.errors import ConfigError, RecordError
 from benchorch.files import write_json, write_text
+from benchorch.formatting import plural
 from benchorch.interfaces.executor import Emit, Executor
 from benchorch.journal import run_directory
 from benchorch.journal.lock import StatusFile, acquire_lock
@@ -166,8 +167,13 @@ class Invocation:
         assert self.plan is not None  # it has run
         ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
         sound = all(result is not None and _is_sound(result) for result in ran)
-        missing = any(skip.requested for skip in self.plan.skips) and not self.allow_skips
-        return bool(ran) and sound and not missing
+        missing = sum(skip.requested for skip in self.plan.skips)
+        if missing and not self.allow_skips:
+            self.report.text(
+                f"{plural(missing, 'requested cell')} could not run, so the exit code is 1; "
+                "--allow-skips leaves it at 0."
+            )
+        return bool(ran) and sound and (not missing or self.allow_skips)
 
     def _end_unfinished(self) -> None:
         """Store what was measured of interrupted trials as their results for now."""

@@ -1,44 +1,68 @@
-"""Analysis of a trace file: events, graph, critical path and findings of one window."""
+"""Analysis of a trace file: events, steps, graph, critical path and findings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+import numpy as np
+
 from benchorch.errors import TraceError
-from benchorch.trace.attribution.findings import findings
+from benchorch.trace.attribution import entities
+from benchorch.trace.attribution.measured import OwnerTimes, measured
+from benchorch.trace.attribution.nodes import graph_nodes
+from benchorch.trace.attribution.owners import owners
+from benchorch.trace.attribution.sequence_join import NO_WORK
+from benchorch.trace.attribution.tables import Ledger, with_shapes
+from benchorch.trace.breakdown import breakdown
+from benchorch.trace.causes import CAUSES, Cause, Known, Reasons, of_edges, reasons
 from benchorch.trace.critical_path.path import critical_path
-from benchorch.trace.dag import CriticalPath, Dag, Window
-from benchorch.trace.events import Events
-from benchorch.trace.findings import WindowFindings
+from benchorch.trace.critical_path.periods import Periods, periods_of
+from benchorch.trace.dag import CLASSES, CriticalPath, Dag, Window
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
+from benchorch.trace.findings import EntityRow, Findings, Verdict
 from benchorch.trace.graph.build import build_dag
-from benchorch.trace.iterations import iterations, typical
+from benchorch.trace.graph.invariants import check
+from benchorch.trace.operators.branches import branches
 from benchorch.trace.operators.graph import OperatorGraph
-from benchorch.trace.operators.provenance import Provenance
-from benchorch.trace.operators.roofline import Peaks
+from benchorch.trace.operators.grouping import plain_op
+from benchorch.trace.operators.provenance import Provenance, is_fused
+from benchorch.trace.ranks import meetings, merged
 from benchorch.trace.readers.open import read_events
-from benchorch.trace.windows import windows
+from benchorch.trace.steps import Steps, find_steps, typical, whole
+from benchorch.trace.verdict import SLOWED_DILATION, VerdictInputs, verdict
+
+GAINS = 5
+"""Causes whose gain is replayed: those with the largest shares."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """Of one window of a trace.
+    """Of the steps of a trace.
 
     Attributes:
         events: of the whole trace.
-        dag, path: of the window.
-        findings: of the window; its iterations are all windows of the same range.
-        graph: of the model, where one is known.
+        steps: what is analysed.
+        dag: of the trace from its beginning to the end of the last step.
+        path: of the interval that is shown.
+        reasons: of the path's segments.
+        periods: replays of the graph.
+        findings: what was found.
+        graph: of the model, where one is known; `provenance` of its compiled kernels.
     """
 
     events: Events
+    steps: Steps
     dag: Dag
     path: CriticalPath
-    findings: WindowFindings
-    graph: OperatorGraph | None
+    reasons: Reasons
+    periods: Periods
+    findings: Findings
+    graph: OperatorGraph | None = None
+    provenance: Sequence[Provenance] = ()
 
 
 def analyze(
@@ -47,62 +71,264 @@ def analyze(
     range_name: str | None = None,
     iteration: int | None = None,
     graph: OperatorGraph | None = None,
-    peaks: Peaks | None = None,
     dilation_ratio: float | None = None,
     provenance: Sequence[Provenance] = (),
 ) -> Analysis:
-    """Analyse the call that stands for all calls of a trace.
+    """Analyse the steady steps of a trace.
 
     Args:
         trace: a profile of PyTorch, ONNX Runtime or Nsight Systems.
-        range_name: the range that marks a call; None for the one that profilers usually write.
-        iteration: which call, from 0; None for that of median length.
+        range_name: the ranges that mark steps; None for those that profilers usually write.
+        iteration: the one step to analyse, from 0; None for all that are steady.
         graph: of the model, whose nodes the trace's events belong to.
-        peaks: of the device, for rooflines.
         dilation_ratio: profiled over unprofiled latency.
         provenance: of each compiled graph, in the order in which they were compiled.
 
     Raises:
-        TraceError: the file is no trace, has no such range or call, or the analysis of it
+        TraceError: the file is no trace, has no such range or step, or the analysis of it
             contradicts itself, which is an error of benchorch's.
     """
-    events = read_events(trace)
-    found = windows(events, range_name)
-    numbered = {window.iteration: window for window in found}
-    if iteration is not None and iteration not in numbered:
-        raise TraceError(
-            f"{trace}: there is no call {iteration}; {found[0].name!r} has 0 to {len(found) - 1}."
-        )
-    chosen = typical(found) if iteration is None else numbered[iteration]
-    dag, path = _path_of(events, chosen, graph)
-    result = findings(
-        events,
-        dag,
-        path,
+    return analyze_files(
+        [trace],
+        range_name=range_name,
+        iteration=iteration,
         graph=graph,
-        peaks=peaks,
         dilation_ratio=dilation_ratio,
         provenance=provenance,
     )
-    broken = [name for name, holds in result.invariants.items() if not holds]
+
+
+def analyze_files(
+    traces: Sequence[Path],
+    *,
+    range_name: str | None = None,
+    iteration: int | None = None,
+    graph: OperatorGraph | None = None,
+    dilation_ratio: float | None = None,
+    provenance: Sequence[Provenance] = (),
+) -> Analysis:
+    """The same of the traces of one program's ranks, in order."""
+    events = merged([read_events(trace) for trace in traces])
+    try:
+        return analyze_events(
+            events,
+            range_name=range_name,
+            iteration=iteration,
+            graph=graph,
+            dilation_ratio=dilation_ratio,
+            provenance=provenance,
+        )
+    except TraceError as error:
+        raise TraceError(f"{traces[0]}: {error}") from None
+
+
+def analyze_events(
+    events: Events,
+    *,
+    range_name: str | None = None,
+    iteration: int | None = None,
+    graph: OperatorGraph | None = None,
+    dilation_ratio: float | None = None,
+    provenance: Sequence[Provenance] = (),
+) -> Analysis:
+    """The same of events that were read already."""
+    steps = find_steps(events, range_name, iteration)
+    dag = build_dag(events, window_of(events, steps), graph)
+    periods = periods_of(events, dag, steps)
+    if steps.lane >= 0 and periods.interval_ns[0] >= periods.interval_ns[1]:
+        steps = whole(events, f"The clocks of the trace contradict the order of {steps.name!r}.")
+        dag = build_dag(events, window_of(events, steps), graph)
+        periods = periods_of(events, dag, steps)
+    interval_ns = periods.interval_ns
+    path = critical_path(dag, periods.end_point, interval_ns[0])
+    met = meetings(events)
+    if len(met.event):
+        path = path.cut_at(np.concatenate([met.usual_ns, met.last_ns]))
+    why = reasons(events, dag, path)
+    invariants = check(dag, path, interval_ns)
+    broken = [name for name, holds in invariants.items() if not holds]
     if broken:
         raise TraceError(
-            f"{trace}: internal error: the analysis contradicts itself ({', '.join(broken)}), so "
+            f"internal error: the analysis contradicts itself ({', '.join(broken)}), so "
             "there is no result. Please report it with the trace."
         )
-    compared = iterations(
-        events,
-        found,
-        lambda window: (dag, path) if window is chosen else _path_of(events, window, graph),
+    times = measured(dag, path, interval_ns, len(events))
+    count = steps.shown[1] - steps.shown[0] + 1
+    ledger = Ledger(events, periods, times, count)
+    by_node = graph_nodes(events, owners(events), graph, provenance)
+    tables = _tables(events, ledger, by_node)
+    node_ns = {row.name: row.total_ns for row in tables.get("graph nodes", ())}
+    return Analysis(
+        events=events,
+        steps=steps,
+        dag=dag,
+        path=path,
+        reasons=why,
+        periods=periods,
+        graph=graph,
+        provenance=provenance,
+        findings=Findings(
+            steps=steps,
+            makespan_ns=interval_ns[1] - interval_ns[0],
+            path_ns=path.length_ns,
+            period_ns=steps.period_ns,
+            periods_ns=tuple(steps.periods_ns.tolist()),
+            verdict=_verdict(events, dag, path, why, periods, tables, times, dilation_ratio),
+            classes=_by_class(path),
+            invariants=invariants,
+            tables=tables,
+            devices=breakdown(events, steps),
+            matched_ratio=_matched(graph, node_ns),
+            branches=branches(graph, node_ns) if graph and _matched(graph, node_ns) else (),
+            dilation_ratio=dilation_ratio,
+            repairs={**events.repairs, **dag.repairs},
+            warnings=_warnings(steps, graph, node_ns, dilation_ratio),
+            facts=dag.facts,
+        ),
     )
-    result = replace(
-        result, iterations=compared.makespans_ns, stability_ratio=compared.stability_ratio
-    )
-    return Analysis(events=events, dag=dag, path=path, findings=result, graph=graph)
 
 
-def _path_of(
-    events: Events, window: Window, graph: OperatorGraph | None
-) -> tuple[Dag, CriticalPath]:
-    dag = build_dag(events, window, graph)
-    return dag, critical_path(dag)
+def window_of(events: Events, steps: Steps) -> Window:
+    """From the beginning of the trace to the end of the last step to analyse."""
+    counted = events.category != Category.OVERHEAD
+    first_ns = events.start_ns[counted].min(initial=int(steps.start_ns[steps.first]))
+    last = steps.end - 1
+    return Window(
+        start_ns=int(first_ns),
+        end_ns=int(steps.done_ns[last]),
+        host_end_ns=int(steps.end_ns[last]),
+        lane=steps.lane,
+        marks=steps.marks,
+    )
+
+
+def _tables(
+    events: Events, ledger: Ledger, by_node: entities.Entities
+) -> dict[str, tuple[EntityRow, ...]]:
+    """Every table that has rows, by its name."""
+    owned = owners(events)
+    of = {
+        "operators": entities.operators(events, owned),
+        "kernels": entities.kernels(events, owned),
+        "modules": entities.modules(events, owned),
+        "python": entities.frames(events),
+        "graph nodes": by_node,
+    }
+    tables = {name: ledger.table(rows) for name, rows in of.items()}
+    found = {name: rows for name, rows in tables.items() if rows}
+    for name in ("operators", "graph nodes"):
+        if name in found:
+            found[name] = with_shapes(events, found[name])
+    return found
+
+
+def _verdict(
+    events: Events,
+    dag: Dag,
+    path: CriticalPath,
+    why: Reasons,
+    periods: Periods,
+    tables: Mapping[str, tuple[EntityRow, ...]],
+    times: OwnerTimes,
+    dilation_ratio: float | None,
+) -> Verdict:
+    shares = why.shares(path, _typical(path, periods))
+    named = ("operators", "kernels", "python")
+    rows = [row for name in named for row in tables.get(name, ())[:-1]]
+    host = np.array([not lane.on_device for lane in events.lanes] or [False])
+    in_window = times.in_window[:-1]
+    threads = np.unique(events.lane[in_window & host[events.lane]])
+    collective = Cause.COMMUNICATION in shares or Cause.STRAGGLER in shares
+    return verdict(
+        VerdictInputs(
+            steps=periods.steps,
+            shares=shares,
+            gains=_gains(dag, periods, list(shares)[:GAINS]),
+            length=_by_knowledge(path, why.length),
+            cause=_by_knowledge(path, why.certainty),
+            rows=rows,
+            device=bool(among(events.category, DEVICE_WORK).any()),
+            stacks=bool((events.category == Category.PYTHON).any()),
+            shapes=any(row.shapes for row in rows),
+            threads=len(threads) > 1,
+            syncs=bool((events.category == Category.SYNC).any()),
+            ranks=collective,
+            tried=_tried(events, in_window),
+            dilation_ratio=dilation_ratio,
+        )
+    )
+
+
+def _typical(path: CriticalPath, periods: Periods) -> np.ndarray | None:
+    """The segments in typical steps; None where all are, or none."""
+    steps = periods.steps
+    usual = typical(steps.periods_ns)
+    if not steps.back_to_back or usual.all() or not usual.any():
+        return None
+    middle_ns = path.start_ns + path.duration_ns // 2
+    at = np.searchsorted(steps.done_ns[steps.first : steps.end], middle_ns)
+    return usual[np.minimum(at, len(usual) - 1)]
+
+
+def _gains(dag: Dag, periods: Periods, causes: Sequence[Cause]) -> dict[Cause, float]:
+    """Share of the period saved if all time of each cause were gone."""
+    period_ns, of = periods.steps.period_ns, of_edges(dag)
+    found: dict[Cause, float] = {}
+    for cause in causes:
+        spent = of == CAUSES.index(cause)
+        if cause in (Cause.UNKNOWN, Cause.STRAGGLER) or not period_ns or not spent.any():
+            continue  # who is waited for decides it, not what could be faster by itself
+        weight_ns = np.where(spent, 0, dag.weight_ns)
+        found[cause] = 1.0 - periods.replayed(weight_ns) / period_ns
+    return found
+
+
+def _by_knowledge(path: CriticalPath, known: np.ndarray) -> dict[str, float]:
+    sums = np.bincount(known, path.duration_ns, len(Known)) / max(path.length_ns, 1)
+    return {one.name.lower(): float(sums[one]) for one in Known}
+
+
+def _by_class(path: CriticalPath) -> dict[str, int]:
+    """Path time by class, the largest first; it sums to the path."""
+    sums = np.bincount(path.label, path.duration_ns, len(CLASSES)).astype(np.int64)
+    order = np.argsort(-sums, kind="stable").tolist()
+    return {CLASSES[code].value: int(sums[code]) for code in order if sums[code]}
+
+
+def _matched(graph: OperatorGraph | None, node_ns: Mapping[str, int]) -> float | None:
+    """Share of the model's nodes that do any work which have a time."""
+    if graph is None:
+        return None
+    working = [node for node in graph.nodes if plain_op(node.op) not in NO_WORK]
+    return sum(node.name in node_ns for node in working) / max(len(working), 1)
+
+
+def _tried(events: Events, in_window: np.ndarray) -> set[str]:
+    """The conversions whose marks the trace bears: fused kernels, nodes, launched graphs."""
+    codes = np.flatnonzero(np.bincount(events.name[in_window], minlength=1))
+    found: set[str] = set()
+    if any(is_fused(events.names[code]) for code in codes if len(events.names)):
+        found |= {"inductor", "aot_inductor"}
+    if (events.category[in_window] == Category.NODE).any():
+        found |= {"onnxruntime", "onnxruntime_cuda", "inductor_reduce_overhead", "cudagraphs"}
+    if (events.graph_node[in_window] != NOTHING).any():
+        found |= {"inductor_reduce_overhead", "cudagraphs"}
+    return found
+
+
+def _warnings(
+    steps: Steps,
+    graph: OperatorGraph | None,
+    node_ns: Mapping[str, int],
+    dilation_ratio: float | None,
+) -> tuple[str, ...]:
+    """Sentences for every page of the analysis."""
+    found = list(steps.notes)
+    if dilation_ratio is not None and dilation_ratio > SLOWED_DILATION:
+        found.append(
+            f"Profiled, a call takes {dilation_ratio:.2f} times as long as without: gains hold "
+            "for the profiled program, and host work is overstated."
+        )
+    if graph is not None and not _matched(graph, node_ns):
+        found.append("No node of the model was found in the trace, so nothing is drawn on it.")
+    return tuple(found)

@@ -42,19 +42,25 @@ class Class(StrEnum):
     """What a segment of time was spent on; every segment has exactly one."""
 
     GPU_COMPUTE = "gpu_compute"
-    GPU_MEMORY = "gpu_memory"
     GPU_COPY = "gpu_copy"
     GPU_COMM = "gpu_comm"
+    GRAPH_GAP = "graph_gap"  # between kernels of one launched graph
     STREAM_GAP = "stream_gap"
+    HOST_FUNCTION = "host_function"  # that a stream called
     LAUNCH_LATENCY = "launch_latency"
     SYNC_EXIT = "sync_exit"
     CPU_COMPUTE = "cpu_compute"
+    CPU_COMM = "cpu_comm"
     CPU_FRAMEWORK = "cpu_framework"
     CPU_RUNTIME = "cpu_runtime"
     CPU_PYTHON = "cpu_python"
+    CPU_GAP = "cpu_gap"  # of a thread, too long to be Python between two calls
     DATA_LOADING = "data_loading"
-    BACKPRESSURE = "backpressure"
+    INPUT_OUTPUT = "input_output"
+    SLEEP = "sleep"
     LOCK = "lock"
+    OUTSIDE = "outside"  # waiting for what the trace does not record
+    BACKPRESSURE = "backpressure"
     PROFILER = "profiler"
     CARRY_IN = "carry_in"
     UNEXPLAINED = "unexplained"
@@ -65,18 +71,20 @@ CLASSES = tuple(Class)  # an edge's `label` is an index into these
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The interval of a trace that is analysed.
+    """The interval of a trace that a graph is made of.
 
     Attributes:
         start_ns, end_ns: on the trace's clock; the end is that of the last device work launched.
-        name: of the range that marks it, or ``trace`` for all of it.
-        iteration: which of the ranges of that name, from 0.
+        host_end_ns: up to when host events belong to it; None for the end.
+        lane: of the thread that marks steps, NOBODY where it is unknown.
+        marks: events of the ranges that mark steps.
     """
 
     start_ns: int
     end_ns: int
-    name: str = "trace"
-    iteration: int = 0
+    host_end_ns: int | None = None
+    lane: int = NOBODY
+    marks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,3 +180,42 @@ class CriticalPath:
     def length_ns(self) -> int:
         """Their sum, which is the makespan."""
         return int(self.duration_ns.sum())
+
+    def since(self, begin_ns: int) -> CriticalPath:
+        """The part from some time on."""
+        end_ns = self.start_ns + self.duration_ns
+        kept = end_ns > begin_ns
+        start_ns = np.maximum(self.start_ns[kept], begin_ns)
+        return CriticalPath(
+            start_ns=start_ns,
+            duration_ns=end_ns[kept] - start_ns,
+            edge=self.edge[kept],
+            residual=self.residual[kept],
+            owner=self.owner[kept],
+            label=self.label[kept],
+            tier=self.tier[kept],
+        )
+
+    def cut_at(self, times_ns: NDArray[np.int64]) -> CriticalPath:
+        """The same with segments cut in two where a time lies inside of them."""
+        times_ns = np.unique(times_ns)
+        end_ns = self.start_ns + self.duration_ns
+        first = np.searchsorted(times_ns, self.start_ns, side="right")
+        count = np.searchsorted(times_ns, end_ns) - first
+        piece = np.repeat(np.arange(len(self)), count + 1)
+        begins = np.cumsum(count + 1) - (count + 1)
+        within = np.arange(len(piece)) - begins[piece]
+        inner = within > 0
+        start_ns = self.start_ns[piece]
+        start_ns[inner] = times_ns[(first[piece] + within - 1)[inner]]
+        stop_ns = np.append(start_ns[1:], end_ns[-1:])
+        stop_ns[begins[1:] - 1] = end_ns[:-1]
+        return CriticalPath(
+            start_ns=start_ns,
+            duration_ns=stop_ns - start_ns,
+            edge=self.edge[piece],
+            residual=self.residual[piece],
+            owner=self.owner[piece],
+            label=self.label[piece],
+            tier=self.tier[piece],
+        )

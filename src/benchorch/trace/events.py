@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -34,6 +35,14 @@ class Category(IntEnum):
 DEVICE_WORK = (Category.KERNEL, Category.COPY, Category.FILL)
 
 
+COLLECTIVE = re.compile(
+    r"^(nccl|rccl|oneccl|gloo|mpi|c10d)\b|^(nccl|rccl|gloo|c10d)[:_]|_?all_?(reduce|gather|to_?all)"
+    r"|reduce_?scatter|^ncclDev|^ncclKernel|c10d::(broadcast|barrier|send|recv)",
+    re.I,
+)
+"""Names of collectives, on devices and on hosts."""
+
+
 def among(column: NDArray[np.int8], categories: Sequence[int]) -> NDArray[np.bool_]:
     """Where a column of categories has one of some."""
     table = np.zeros(128, dtype=np.bool_)
@@ -49,6 +58,7 @@ class Lane:
         process, thread: as the trace spells them; of a stream, its device and its number.
         device, stream: numbers of a device's stream; NOTHING for a host thread.
         label: what a person calls it.
+        rank: of the traces of several ranks, which one it is in.
     """
 
     process: str
@@ -56,6 +66,7 @@ class Lane:
     device: int = NOTHING
     stream: int = NOTHING
     label: str = ""
+    rank: int = 0
 
     @property
     def on_device(self) -> bool:
@@ -127,6 +138,11 @@ class Events:
     def devices(self) -> NDArray[np.int64]:
         """Of every lane the number of its device, NOTHING for a host thread; at least one entry."""
         return np.array([lane.device for lane in self.lanes] or [NOTHING], dtype=np.int64)
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        """Of every lane its rank; at least one entry."""
+        return np.array([lane.rank for lane in self.lanes] or [0], dtype=np.int64)
 
     @property
     def end_ns(self) -> NDArray[np.int64]:

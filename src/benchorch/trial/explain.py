@@ -15,12 +15,11 @@ from benchorch.trace.operators.graph import OperatorGraph
 
 if TYPE_CHECKING:
     from benchorch.trace.analysis import Analysis
-    from benchorch.trace.operators.roofline import Peaks
 
 FOLDER = "critical_path"
 
 
-def analyse(trace: Path, *, peaks: Peaks | None, dilation_ratio: float | None) -> Analysis:
+def analyse(trace: Path, *, dilation_ratio: float | None) -> Analysis:
     """The critical path of the trace's calls, with the operator graph that lies beside it."""
     from benchorch.trace.analysis import analyze
     from benchorch.trace.operators.provenance import beside
@@ -29,7 +28,6 @@ def analyse(trace: Path, *, peaks: Peaks | None, dilation_ratio: float | None) -
     return analyze(
         trace,
         graph=graph,
-        peaks=peaks,
         dilation_ratio=dilation_ratio,
         provenance=beside(trace, {node.name for node in graph.nodes} if graph else ()),
     )
@@ -38,13 +36,12 @@ def analyse(trace: Path, *, peaks: Peaks | None, dilation_ratio: float | None) -
 def bottleneck_of(analysis: Analysis) -> BottleneckVerdict:
     """What of an analysis goes into the trial's result."""
     found = analysis.findings
-    diagnosis = found.diagnosis
     return BottleneckVerdict(
-        limit=diagnosis.limit,
-        sentence=diagnosis.sentence,
-        advice=diagnosis.advice,
-        largest=diagnosis.largest,
-        largest_gain_ratio=diagnosis.largest_gain_ratio,
+        limit=found.verdict.limit,
+        sentence=found.verdict.sentence,
+        advice=found.verdict.advice,
+        largest=found.verdict.largest,
+        largest_gain_ratio=found.verdict.largest_gain_ratio,
         critical_path_ns=int(found.path_ns),
         classes_ns={str(name): int(spent) for name, spent in found.classes.items()},
     )

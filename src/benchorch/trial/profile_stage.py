@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
-from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
+from benchorch.domain.profile import VOID_DILATION_RATIO, BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import Failure
 from benchorch.domain.trial import ConfigNode
-from benchorch.host.declared_peaks import beside, declared_peaks
-from benchorch.host.peaks import known_peaks
 from benchorch.interfaces.profiler import Profiler
-from benchorch.trace.operators.roofline import Peaks
 from benchorch.trial import stages
 from benchorch.trial.stages import BuiltTrial, ProfileRequest, Stage, StageFailed
 
@@ -24,14 +21,6 @@ FOLDER = "profile"
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeaksRequest:
-    """Measure what this machine can do at best."""
-
-    device: str
-    threads: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +33,8 @@ class ExplainRequest:
 
     folder: Path
     profile: ProfileRecord
-    peaks: Peaks | None
 
 
-PEAKS = Stage(name="peaks", request=PeaksRequest, reply=Peaks)
 # Its partial reply is a whole one: drawing pages may end the process.
 EXPLAIN = Stage(name="explain", request=ExplainRequest, reply=BottleneckVerdict)
 
@@ -95,29 +82,20 @@ def profiled(
     request = ProfileRequest(trial=trial, profiler=profiler_node, directory=directory)
     try:
         record = run(stages.PROFILE, request, under=under, exit_s=type(profiler).exit_s)
+        if (record.dilation_ratio or 0.0) > VOID_DILATION_RATIO:
+            # Something else ran meanwhile: the machine may be quiet now.
+            again = run(stages.PROFILE, request, under=under, exit_s=type(profiler).exit_s)
+            record = again if not again.unavailable else record
     except StageFailed as failed:
         return ProfileRecord(unavailable=f"not profiled: {_sentence(failed.failure)}")
-    peaks = _peaks(trial, device, run)
     try:
-        bottleneck = run(EXPLAIN, ExplainRequest(folder=folder, profile=record, peaks=peaks))
+        bottleneck = run(EXPLAIN, ExplainRequest(folder=folder, profile=record))
     except StageFailed as failed:
         # A page that cannot be drawn does not cost what the trace shows.
         partial = failed.partial if isinstance(failed.partial, BottleneckVerdict) else None
         sentence = f"not analysed: {_sentence(failed.failure)}"
         return replace(record, bottleneck=partial, unavailable=sentence)
     return replace(record, bottleneck=bottleneck)
-
-
-def _peaks(trial: BuiltTrial, device: str, run: RunStage) -> Peaks | None:
-    """What this machine can do at best: measured once, else by its data sheet, else None."""
-    hardware = cast(ConfigNode, trial.spec["hardware"])
-    declared = declared_peaks(hardware, device, trial.threads)
-    measured = known_peaks(device, trial.threads)
-    try:
-        request = PeaksRequest(device=device, threads=trial.threads)
-        return beside(measured or run(PEAKS, request), declared)
-    except StageFailed:
-        return declared
 
 
 def _sentence(failure: Failure) -> str:

@@ -17,6 +17,7 @@ from benchorch.domain.verdict import Verdict
 from benchorch.host.reference_workload import disturbance
 from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.pairs import ADJACENT, ALTERNATED, interference_at_look, log_ratios
+from benchorch.stats.sequential_testing import CONVERGED
 from benchorch.trial.stages import (
     Baseline,
     BuiltTrial,
@@ -26,6 +27,9 @@ from benchorch.trial.stages import (
 )
 
 NONE = "none"
+
+CONTROL_PAIRS = 6
+"""A control of fewer says nothing of a difference of one standard deviation."""
 
 
 def best_design(setup: TrialSetup, baseline: Baseline | None, threads: int) -> str:
@@ -75,7 +79,8 @@ class Repetitions:
         setup, trial: the candidate's own.
         baseline: its baseline, or None where it is not paired.
         candidates: how many are compared with the same baseline.
-        control: whether `baseline` is the trial itself: its pairs ask for no further process.
+        control: whether `baseline` is the trial itself: its pairs ask for no process beyond
+            `CONTROL_PAIRS`, whatever they show.
         tolerance_ratio: how much slower than before the trial the reference workload may be
             around a process that counts, or None where none runs; called after the first process,
             since the answer may take a second.
@@ -159,13 +164,18 @@ class Repetitions:
         if self._turns is not None:
             return self._turns.after(self.records[-1]) if self.records else None
         valid = self.valid
-        return self._setup.stopping.enough_processes(
+        reason = self._setup.stopping.enough_processes(
             [primary_ns(record) for record in valid],
             elapsed_s,
             self._log_ratios(valid),
             self._setup.protocol.delta_ratio,
             self._candidates,
         )
+        return None if reason == CONVERGED and self._lacks_control() else reason
+
+    def _lacks_control(self) -> bool:
+        """Whether a control has too few pairs to say anything."""
+        return self._control and self.is_paired and len(self.log_ratios) < CONTROL_PAIRS
 
     @property
     def log_ratios(self) -> Sequence[float]:

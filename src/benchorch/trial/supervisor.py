@@ -167,9 +167,11 @@ class TrialRun:
 
     @property
     def is_judged_in_table(self) -> bool:
-        """Whether it is decided with all candidates of its baseline, and may be open again."""
-        rule = self.setup.stopping.table_terms(self.setup.protocol.delta_ratio)
-        return rule is not None and self.trial.baseline_id is not None
+        """Whether all trials of its table are decided together.
+
+        A candidate may then be open again, and a baseline gets the processes beside the others.
+        """
+        return self.setup.stopping.table_terms(self.setup.protocol.delta_ratio) is not None
 
     @contextlib.contextmanager
     def using_store(self) -> Iterator[None]:

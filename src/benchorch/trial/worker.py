@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
 
-    from benchorch.trace.operators.roofline import Peaks
-    from benchorch.trial.profile_stage import ExplainRequest, PeaksRequest
+    from benchorch.trial.profile_stage import ExplainRequest
 
 Answer = Callable[[Any, Reporter], object]
 
@@ -99,19 +98,11 @@ def _profile(request: stages.ProfileRequest, report: Reporter) -> ProfileRecord:
     return profile(request, report.send_message)
 
 
-def _peaks(request: PeaksRequest, report: Reporter) -> Peaks:
-    from benchorch.host.peaks import find_peaks
-
-    report.send_message("measuring what this machine can do at best")
-    return find_peaks(request.device, request.threads)
-
-
 def _explain(request: ExplainRequest, report: Reporter) -> BottleneckVerdict:
     from benchorch.trial.explain import analyse, bottleneck_of, draw
 
     analysed = analyse(
         request.folder / request.profile.trace,
-        peaks=request.peaks,
         dilation_ratio=request.profile.dilation_ratio,
     )
     bottleneck = bottleneck_of(analysed)
@@ -121,9 +112,9 @@ def _explain(request: ExplainRequest, report: Reporter) -> BottleneckVerdict:
 
 
 def _explain_stages() -> Mapping[str, tuple[type[Any], Answer]]:
-    from benchorch.trial.profile_stage import ExplainRequest, PeaksRequest
+    from benchorch.trial.profile_stage import ExplainRequest
 
-    return {"peaks": (PeaksRequest, _peaks), "explain": (ExplainRequest, _explain)}
+    return {"explain": (ExplainRequest, _explain)}
 
 
 _STAGES: Mapping[str, tuple[type[Any], Answer]] = {

@@ -8,7 +8,7 @@ import boto3  # noqa: TID251 - looks at what was kept
 import pytest
 
 from support.machines import handmade, namespaces
-from support.machines.rehearsal import Rehearsal, rehearsing
+from support.machines.rehearsal import Rehearsal, rehearsing, wait
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -40,3 +40,19 @@ def test_a_node_is_launched_for_a_trial_and_terminated_after_it(stack: Rehearsal
     assert f"store/artifacts/{key}/manifest.json" in [each["Key"] for each in kept["Contents"]]
     stack.until_idle()
     assert stack.hypervisor.instances_alive() == [head]
+
+
+def test_a_machine_whose_start_fails_says_why_and_ends(stack: Rehearsal):
+    """Here because the wheel in the bucket is not the one that the script names."""
+    name = handmade.launch_head(["r6i.large"], idle_s=15)
+    s3 = boto3.client("s3")
+    [wheel] = [
+        one["Key"]
+        for one in s3.list_objects_v2(Bucket=handmade.BUCKET, Prefix="packages/")["Contents"]
+        if one["Key"].endswith(".whl") and handmade.WHEEL in one["Key"]
+    ]
+    s3.put_object(Bucket=handmade.BUCKET, Key=wheel, Body=b"another")
+    wait(lambda: name not in stack.hypervisor.instances_alive(), 240, "it went on")
+    told = json.load(s3.get_object(Bucket=handmade.BUCKET, Key=f"starts/{name}.json")["Body"])
+    assert (told["outcome"], told["step"], told["role"]) == ("failed", "wheel", "head")
+    assert any("FAILED" in line or "did NOT match" in line for line in told["log"]), told["log"]

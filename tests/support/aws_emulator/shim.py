@@ -116,6 +116,7 @@ def mend() -> None:
     _tls_only_policies_let_loopback_pass()
     _rules_between_groups_keep_their_description()
     _templates_keep_their_own_tags()
+    _images_tag_their_snapshots()
     _service_roles_have_their_names()
 
 
@@ -141,6 +142,22 @@ def _tls_only_policies_let_loopback_pass() -> None:
         return plain(self, action, *asked, **more)
 
     IAMPolicyStatement.is_action_permitted = mended
+
+
+def _images_tag_their_snapshots() -> None:
+    from moto.ec2.models.amis import AmiBackend
+
+    plain = AmiBackend.create_image
+
+    def mended(self: Any, *words: Any, tag_specifications: Any) -> Any:
+        kinds = {spec["ResourceType"]: spec["Tags"] for spec in tag_specifications}
+        of_image = [spec for spec in tag_specifications if spec["ResourceType"] == "image"]
+        image = plain(self, *words, tag_specifications=of_image)
+        for tag in kinds.get("snapshot", ()):
+            image.ebs_snapshot.add_tag(tag["Key"], tag["Value"])
+        return image
+
+    AmiBackend.create_image = mended
 
 
 def _rules_between_groups_keep_their_description() -> None:

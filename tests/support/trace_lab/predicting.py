@@ -9,19 +9,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.critical_path.path import critical_path
-from benchorch.trace.critical_path.replay import replay
+from benchorch.trace.analysis import analyze_events
 from benchorch.trace.dag import NOBODY, Dag, Window
 from benchorch.trace.events import Events
 from benchorch.trace.graph.build import build_dag
 from benchorch.trace.nesting import nest
-from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.readers.open import read_events
+from benchorch.trace.steps import find_steps
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.selector_values import Selector
 from benchorch.trace.whatif.transforms import Speedup
-from benchorch.trace.windows import windows
-from support.trace_lab.analysing import Analysed
+from support.analyzed_traces import call_window
+from support.graph_checks import replay
 
 
 def factors_by_event(
@@ -54,31 +53,28 @@ def predicted_ns(
     return int(times_ns[-1] - times_ns[0])
 
 
-def asked_ns(analysed: Analysed, factors: Mapping[str, float], *, alone: bool) -> int:
+def asked_ns(events: Events, factors: Mapping[str, float], *, alone: bool) -> int:
     """The same as a user would request it: a what-if of speedups by name."""
     changes = [
         Speedup(select=Selector(name=name, alone=alone), speedup=1 / factor if factor else math.inf)
         for name, factor in factors.items()
     ]
-    return predict(analysed, changes).predicted_ns
+    return predict(analyze_events(events), changes).predicted_ns
 
 
-def predicted_ratio(
-    trace: Path, factors: Mapping[str, float], graph: OperatorGraph | None = None
-) -> float:
+def predicted_ratio(trace: Path, factors: Mapping[str, float]) -> float:
     """The makespan of the changed program over that of the fastest iteration of a trace."""
     events = read_events(trace)
-    window = _fastest(events)
-    dag = build_dag(events, window, graph)
-    found = Analysed(events=events, dag=dag, path=critical_path(dag), graph=graph)
-    return asked_ns(found, factors, alone=False) / dag.makespan_ns
+    dag = build_dag(events, _fastest(events))
+    return predicted_ns(events, dag, factors) / dag.makespan_ns
+
+
+def _fastest(events: Events) -> Window:
+    steps = find_steps(events)
+    return call_window(events, int(np.argmin(steps.done_ns - steps.start_ns)))
 
 
 def observed_ns(trace: Path) -> int:
     """The makespan of the fastest iteration of a trace."""
     window = _fastest(read_events(trace))
     return window.end_ns - window.start_ns
-
-
-def _fastest(events: Events) -> Window:
-    return min(windows(events, None), key=lambda one: one.end_ns - one.start_ns)

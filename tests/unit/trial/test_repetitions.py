@@ -22,6 +22,7 @@ from benchorch.domain.protocol import Protocol
 from benchorch.domain.result import BuildRecord, Failure, ModelCounts
 from benchorch.domain.verdict import Verdict
 from benchorch.interfaces.stopping import Stopping
+from benchorch.stopping.decide import Decide
 from benchorch.stopping.fixed import Fixed
 from benchorch.stopping.precision import Precision
 from benchorch.trial import repetitions
@@ -432,3 +433,9 @@ def test_a_control_meets_itself_and_asks_for_no_further_process() -> None:
     children = Children(lambda request: reply(record(), alternated(2.0, 2.0 * next(scatter))))
     found = run(children, control=True, stopping=Precision(looks=(8, 12)))
     assert designs(found) == ["alternated"] * 8
+
+
+def test_a_control_has_pairs_enough_to_say_something() -> None:
+    children = Children(lambda request: reply(record(), alternated(2.0, 2.0)))
+    assert len(run(children, control=True, stopping=Decide()).records) == repetitions.CONTROL_PAIRS
+    assert len(run(children, baseline=None, stopping=Decide()).records) < repetitions.CONTROL_PAIRS

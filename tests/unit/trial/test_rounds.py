@@ -65,7 +65,7 @@ class Drawn:
 
     @property
     def is_judged_in_table(self) -> bool:
-        return self.trial.baseline_id is not None and isinstance(self.stopping, Decide)
+        return isinstance(self.stopping, Decide)
 
     def start(self) -> None:
         pass
@@ -289,3 +289,9 @@ def test_results_of_one_round_come_in_the_order_of_the_plan() -> None:
     runs = tuple(candidate(name, 0.3, stopping=Fixed(processes=2)) for name in "abcd")
     found = [one.trial_id for one in measured(*runs, to_profile=()) if not one.unfinished]
     assert found == ["a", "b", "c", "d"]
+
+
+def test_a_baseline_gets_all_processes_beside_its_candidates_where_nothing_is_profiled() -> None:
+    eager, fast = Drawn(EAGER), candidate("fast", 0.3, back_to_back=True)
+    ends = [one for one in measured(eager, fast, to_profile=()) if not one.unfinished]
+    assert {one.trial_id: len(one.processes) for one in ends} == {"eager": 6, "fast": 5}

@@ -22,9 +22,8 @@ from benchorch.units import format_bytes, format_seconds, ns_to_s
 if TYPE_CHECKING:
     from benchorch.domain.codec import Json
     from benchorch.trace.analysis import Analysis
-    from benchorch.trace.comparison.diff import MakespanDifference
+    from benchorch.trace.comparison.diff import PeriodDifference
     from benchorch.trace.operators.graph import OperatorGraph
-    from benchorch.trace.operators.roofline import Peaks
     from benchorch.trace.whatif.prediction import Prediction
 
 Say = Callable[[str], None]
@@ -36,38 +35,42 @@ _TRACE_NAMES = ("trace.json.gz", "trace.json", "trace.sqlite", "*.json.gz", "*.s
 def run(arguments: Sequence[str], say: Say) -> Reply:
     """The verdict, the largest gains and the predictions; files in a directory."""
     given = _parsed(arguments)
-    others = dict(map(_named_trace, given.trial))
     if given.diff:
         return _difference(given.diff[0], given.diff[1], given, say)
-    assert given.trace is not None
-    trace = _trace(given.trace)
+    traces = [_trace(one) for one in given.trace]
+    trace = traces[0]
     reports = read_lightning_reports(trace)
     if reports:
         return lightning_reply(reports)
+    if given.list_ranges:
+        return _ranges(trace)
     out = given.out or Path(f"{trace.name.partition('.')[0]}-analysis")
     _keep_away_from(trace, out)
-    return _one(trace, others, out, given, say)
+    return _one(traces, out, given, say)
 
 
 @final
 class _Arguments(argparse.Namespace):
     """The command line; one trace, or `diff` with two."""
 
-    trace: Path | None
+    trace: Sequence[Path]
     diff: Sequence[Path] | None
     model: Path | None
     whatif: Sequence[Path]
-    trial: Sequence[str]
     out: Path | None
     range: str | None
     call: int | None
-    here: bool
+    list_ranges: bool
 
 
 def _parsed(arguments: Sequence[str]) -> _Arguments:
     given = _parser().parse_args(list(arguments), namespace=_Arguments())
-    if (given.trace is None) == (given.diff is None):
-        raise ConfigError(["analyze takes one TRACE, or --diff and two; see analyze --help."])
+    if bool(given.trace) == (given.diff is not None):
+        raise ConfigError(
+            ["analyze takes the TRACE of each rank, or --diff and two; see analyze --help."]
+        )
+    if given.list_ranges and (given.diff or given.whatif or given.out):
+        raise ConfigError(["--list-ranges takes one TRACE and nothing else."])
     if given.diff and (given.whatif or given.out):
         raise ConfigError(["--diff compares two traces; --whatif and --out are of one."])
     return given
@@ -78,7 +81,13 @@ def _parser() -> argparse.ArgumentParser:
         prog="benchorch analyze", description=__doc__, allow_abbrev=False
     )
     add = parser.add_argument
-    add("trace", metavar="TRACE", nargs="?", type=Path, help="a profile, or a trial's directory")
+    add(
+        "trace",
+        metavar="TRACE",
+        nargs="*",
+        type=Path,
+        help="a profile, or a trial's directory; of several ranks, one of each",
+    )
     add("--diff", nargs=2, metavar=("A", "B"), type=Path, help="why B takes another time than A")
     add("--model", metavar="FILE", type=Path, help=".onnx or .pt2: its nodes, branches, graph")
     add(
@@ -90,26 +99,16 @@ def _parser() -> argparse.ArgumentParser:
         help="YAML or JSON of changes (docs/analysis/what-if.md), or Amdahl4ML's speedups.json; "
         "repeatable",
     )
-    add(
-        "--trial",
-        metavar="NAME=TRACE",
-        action="append",
-        default=[],
-        help="another trial's profile, from which a what-if swaps times",
-    )
     add("--out", metavar="DIR", type=Path, help="where files go; default: <trace>-analysis")
-    add("--range", metavar="NAME", help="the range that marks a call; * stands for any text")
-    add("--call", metavar="N", type=int, help="which call, from 0; default: the median one")
-    add("--here", action="store_true", help="the trace is of this machine: use its measured peaks")
+    add(
+        "--range",
+        metavar="NAME",
+        help="the ranges that mark steps; * stands for any text, trace for all of it",
+    )
+    add("--call", metavar="N", type=int, help="one step, from 0; default: all that are steady")
+    add("--list-ranges", action="store_true", help="the ranges that --range may name")
     add("--json", action="store_true", help="the same for programs")
     return parser
-
-
-def _named_trace(text: str) -> tuple[str, Path]:
-    name, sign, path = text.partition("=")
-    if not (name and sign and path):
-        raise ConfigError([f"--trial: expected NAME=TRACE, got {text!r}."])
-    return name, Path(path)
 
 
 def _trace(given: Path) -> Path:
@@ -134,47 +133,55 @@ def _keep_away_from(trace: Path, out: Path) -> None:
         raise ConfigError([f"--out: {out} holds the trace itself; name another directory."])
 
 
-def _one(trace: Path, others: Mapping[str, Path], out: Path, given: _Arguments, say: Say) -> Reply:
+def _ranges(trace: Path) -> Reply:
+    """The trace's ranges, those with most time first."""
+    from benchorch.results.report.console_table import table_text
+    from benchorch.trace.readers.open import read_events
+    from benchorch.trace.steps import marked_ranges
+
+    found = marked_ranges(read_events(trace))
+    rows = [("range", "count", "median", "total")]
+    rows += [(one.name, str(one.count), _time(one.median_ns), _time(one.total_ns)) for one in found]
+    text = table_text(rows) if found else "The trace has no named ranges; only trace can be named."
+    return Reply(text=text, data=_plain({"ranges": [asdict(one) for one in found]}))
+
+
+def _one(traces: Sequence[Path], out: Path, given: _Arguments, say: Say) -> Reply:
     from benchorch.trace.report.summary import summary
     from benchorch.trace.report.write import write
     from benchorch.trace.whatif.basis import prepare
-    from benchorch.trace.whatif.predict import answer
-    from benchorch.trace.whatif.prediction import to_json
+    from benchorch.trace.whatif.predict import predict
     from benchorch.trace.whatif.reading import read
 
     whatifs = [read(path) for path in given.whatif]
-    graph, peaks = _graph(given.model), _peaks(given, say)
-    analysis = _analysis(trace, given, graph, peaks, say)
-    analyses = {
-        name: _analysis(_trace(path), given, graph, None, say) for name, path in others.items()
-    }
-    basis = prepare(analysis, peaks, analyses)
-    answers = [answer(basis, one.changes, name=one.name, swept=True) for one in whatifs]
-    predictions = [one.prediction for one in answers]
+    graph = _graph(given.model)
+    analysis = _analysis(traces, given, graph, say)
+    basis = prepare(analysis)
+    predictions = [predict(basis, one.changes, name=one.name) for one in whatifs]
     say(f"writing {out}")
-    files = write(analysis, out, basis=basis, whatifs=answers)
+    files = write(analysis, out, predictions=predictions)
     data = {
         **summary(analysis),
-        "whatifs": [json.loads(to_json(one)) for one in predictions],
+        "whatifs": [one.as_mapping() for one in predictions],
         "files": [str(file) for file in files],
     }
     return Reply(text=_text(analysis, predictions, out, files), data=_plain(data))
 
 
 def _analysis(
-    trace: Path, given: _Arguments, graph: OperatorGraph | None, peaks: Peaks | None, say: Say
+    traces: Sequence[Path], given: _Arguments, graph: OperatorGraph | None, say: Say
 ) -> Analysis:
-    from benchorch.trace.analysis import analyze
+    from benchorch.trace.analysis import analyze_files
     from benchorch.trace.operators.provenance import beside
 
-    say(f"reading {trace} ({format_bytes(trace.stat().st_size)})")
-    return analyze(
-        trace,
+    for trace in traces:
+        say(f"reading {trace} ({format_bytes(trace.stat().st_size)})")
+    return analyze_files(
+        traces,
         range_name=given.range,
         iteration=given.call,
         graph=graph,
-        peaks=peaks,
-        provenance=beside(trace, {node.name for node in graph.nodes} if graph else ()),
+        provenance=beside(traces[0], {node.name for node in graph.nodes} if graph else ()),
     )
 
 
@@ -194,35 +201,17 @@ def _graph(model: Path | None) -> OperatorGraph | None:
     raise ConfigError([f"--model: expected a .onnx or .pt2 file, got {model}."])
 
 
-def _peaks(given: _Arguments, say: Say) -> Peaks | None:
-    if not given.here:
-        return None
-    import os
-
-    from benchorch.host.peaks import find_peaks
-
-    say("measuring what this machine can do at best")
-    return find_peaks("cpu", len(os.sched_getaffinity(0)))
-
-
 def _difference(first: Path, second: Path, given: _Arguments, say: Say) -> Reply:
     from benchorch.trace.comparison.diff import difference
 
     graph = _graph(given.model)
-    found = difference(
-        *(
-            _analysis(_trace(path), given, graph, _peaks(given, say), say)
-            for path in (first, second)
-        )
-    )
+    found = difference(*(_analysis([_trace(path)], given, graph, say) for path in (first, second)))
     data = {
         "first_ns": found.first_ns,
         "second_ns": found.second_ns,
         "difference_ns": found.second_ns - found.first_ns,
         "causes": dict(found.causes),
         "changes": [asdict(change) for change in found.changes],
-        "next_first": list(found.next_first) if found.next_first else None,
-        "next_second": list(found.next_second) if found.next_second else None,
     }
     return Reply(text=_difference_text(found, first, second), data=_plain(data))
 
@@ -231,17 +220,41 @@ def _text(
     analysis: Analysis, predictions: Sequence[Prediction], out: Path, files: Sequence[Path]
 ) -> str:
     findings = analysis.findings
-    diagnosis = findings.diagnosis
-    known = ", ".join(
-        f"{name} {share:.0%}" for name, share in diagnosis.evidence.items() if share > 0
-    )
-    lines = [f"{diagnosis.sentence}", f"evidence  {known}"]
+    verdict, steps = findings.verdict, findings.steps
+    lines = []
+    if findings.matched_ratio is not None:
+        lines.append(f"model     {findings.matched_ratio:.0%} of its nodes were found")
+    lines += [verdict.sentence]
+    if len(steps) > 1:
+        spread = f"{_time(min(findings.periods_ns))} to {_time(max(findings.periods_ns))}"
+        lines.append(f"steps     {len(steps)} of {steps.name}, {spread}")
+    for name, known in (("lengths", verdict.length), ("causes", verdict.cause)):
+        told = ", ".join(f"{share:.0%} {how}" for how, share in known.items() if share >= 0.005)
+        lines.append(f"evidence  {name} {told}")
     lines += [f"note      {warning}" for warning in findings.warnings]
+    lines += [f"device    {line}" for line in _device_lines(analysis)]
     lines += ["", _gains_table(analysis), ""]
     lines += [line for one in predictions for line in _prediction_lines(one)]
-    lines += [f"try       {diagnosis.advice}"] if diagnosis.advice else []
+    lines += [f"try       {verdict.advice}"] if verdict.advice else []
+    lines += [f"record    {one}" for one in verdict.record]
     lines.append(f"look      {out / 'report.html'}   (and {len(files) - 1} more files)")
     return "\n".join(lines)
+
+
+def _device_lines(analysis: Analysis) -> Iterator[str]:
+    """How each device spends its time, over all steps."""
+    devices = analysis.findings.devices
+    for number in dict.fromkeys(one.device for one in devices):
+        mine = [one for one in devices if one.device == number]
+        length = sum(one.step_ns for one in mine) or 1
+        kinds = {
+            "computing": sum(one.compute_ns for one in mine),
+            "communicating": sum(one.communication_ns for one in mine),
+            "memory": sum(one.memory_ns for one in mine),
+            "overlapped": sum(one.overlapped_ns for one in mine),
+            "idle": sum(one.idle_ns for one in mine),
+        }
+        yield f"{number}: " + ", ".join(f"{name} {ns / length:.0%}" for name, ns in kinds.items())
 
 
 def _gains_table(analysis: Analysis) -> str:
@@ -249,29 +262,30 @@ def _gains_table(analysis: Analysis) -> str:
     from benchorch.trace.report.table import HEADER, row_texts
 
     findings = analysis.findings
-    columns = [name for name in HEADER if name != "blame"]
-    rows = [row_texts(row, findings.makespan_ns) for row in findings.operators[:ROWS_SHOWN]]
-    return table_text([columns, *([row[name] for name in columns] for row in rows)])
+    rows = next(iter(findings.tables.values()), ())[:ROWS_SHOWN]
+    texts = [row_texts(row, findings.period_ns) for row in rows]
+    return table_text([list(HEADER), *([text[name] for name in HEADER] for text in texts)])
 
 
 def _prediction_lines(one: Prediction) -> Iterator[str]:
     before, after = _time(one.makespan_ns), _time(one.predicted_ns)
-    bound = f", at most {one.bound_path:.3g}x" if one.bound_path is not None else ""
+    low, high = _time(one.low_ns), _time(one.high_ns)
     yield (
-        f"what if   {one.name}: {before} would be {after}, {one.speedup:.3g}x{bound}; "
-        f"{one.confidence_ratio:.0%} of the new path is known"
+        f"what if   {one.name}: {before} would be {after}, {one.speedup:.3g}x "
+        f"(90 %: {low} to {high})"
     )
     for note in one.notes:
         yield f"          {note}"
 
 
-def _difference_text(found: MakespanDifference, first: Path, second: Path) -> str:
+def _difference_text(found: PeriodDifference, first: Path, second: Path) -> str:
     from benchorch.results.report.console_table import table_text
 
-    rows = [("what", "cause", first.name, second.name, "")]
+    rows = [("what", "shapes", "cause", first.name, second.name, "")]
     rows += [
         (
             change.name,
+            change.shapes[:40],
             change.cause,
             _time(change.first_ns),
             _time(change.second_ns),
@@ -279,11 +293,7 @@ def _difference_text(found: MakespanDifference, first: Path, second: Path) -> st
         )
         for change in found.changes[:ROWS_SHOWN]
     ]
-    lines = [found.sentence, "", table_text(rows), ""]
-    for place, what in ((first, found.next_first), (second, found.next_second)):
-        if what:
-            lines.append(f"next      {place}: {what[0]}, at most {what[1]:.0%} of its time")
-    return "\n".join(lines)
+    return "\n".join([found.sentence, "", table_text(rows)])
 
 
 def _time(time_ns: int) -> str:

@@ -326,7 +326,7 @@ def _size_problems(sets: Sequence[Arrays], given: Sequence[str]) -> list[str]:
     if _open_symbols(given) is None or not sets or not InputShapes.of(sets).open:
         return []
     return [
-        f"{_DYNAMIC}: the inputs have several shapes, which says already what is left open; give "
+        f"{_DYNAMIC}: the inputs have several shapes, which already leaves these sizes open; give "
         "one of the two."
     ]
 

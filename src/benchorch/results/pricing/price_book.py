@@ -26,6 +26,10 @@ FRESH = {Market.ON_DEMAND: timedelta(hours=24), Market.SPOT: timedelta(hours=1)}
 MOST_MOVED = 3.0
 """A price that differs from the last one by a larger factor is rejected as an error."""
 
+SPOT_LEAST, SPOT_MOST = 0.05, 1.5
+"""A first spot price outside of these shares of the on-demand price is rejected: AWS promises up to
+90 % off."""
+
 
 def bundled_prices() -> ConfigNode:
     """The dated list that ships with benchorch."""
@@ -189,11 +193,15 @@ def _credible(
     """Fetched prices, without those of zero and those far from the last known one."""
     accepted: dict[str, Price] = {}
     for kind, price in fetched.items():
-        before = cached.get(kind) or (
-            listed.get(kind) if price.market is Market.ON_DEMAND else None
-        )
+        before = cached.get(kind) or listed.get(kind)
+        if before is None:
+            least, most = 1.0, 1.0
+        elif before.market is price.market:
+            least, most = 1 / MOST_MOVED, MOST_MOVED
+        else:
+            least, most = SPOT_LEAST, SPOT_MOST
         ratio = price.usd_per_hour / before.usd_per_hour if before else 1.0
-        if price.usd_per_hour > 0 and 1 / MOST_MOVED <= ratio <= MOST_MOVED:
+        if price.usd_per_hour > 0 and least <= ratio <= most:
             accepted[kind] = price
         else:
             known = f", the last known is {before.usd_per_hour:g}" if before else ""

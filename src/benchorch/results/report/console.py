@@ -89,9 +89,9 @@ class ConsoleReport:
             finally:
                 self._is_drawn = False
 
-    def expect(self, left_s: float | None) -> None:
+    def expect(self, left_s: float) -> None:
         """Note in how many seconds the run is expected to end."""
-        self._live.left_s = left_s
+        self._live.expect(left_s)
 
     def event(self, event: Event) -> None:
         """Show what a trial does; of lines, only those that are worth one."""
@@ -115,8 +115,8 @@ class ConsoleReport:
     def _first_figures(self) -> str:
         """The order after the first round, which nothing is concluded from."""
         rows = [f"{row.name} {row.figure}" for row in self._live.ranked() if row.processes]
-        left = "" if self._live.left_s is None else f" ({self._live.footer()})"
-        return f"first figures, one process each: {some_of(rows)}{left}"
+        left = "" if self._live.ends_s is None else f" ({self._live.footer()})"
+        return f"first figures: {some_of(rows)}{left}"
 
     def _decision(self, event: Event) -> str:
         row = self._live.rows.get(event.trial_id)
@@ -130,7 +130,7 @@ class ConsoleReport:
         """Print one line as soon as a trial ends."""
         name = self._name(result.trial_id)
         self._live.figures([result], {result.trial_id: summary})
-        self._live.state(result.trial_id, "done")
+        self._live.state(result.trial_id, _end_of(result))
         primary = primary_metric(summary.metrics)
         if result.failure:
             mark, text = ("✗", "red"), f"{result.failure.kind}: {result.failure.message}"
@@ -281,6 +281,14 @@ class ConsoleReport:
             f"\nInterrupted: the table is partial. What was measured is kept; go on with\n"
             f"  python -m benchorch resume={directory}"
         )
+
+
+def _end_of(result: TrialResult) -> str:
+    """What became of a trial, in a word or two."""
+    if result.failure:
+        return f"failed: {result.failure.kind}"
+    wrong = result.parity is not None and not result.parity.passed
+    return "not the same model" if wrong else "done"
 
 
 def _plain(text: str) -> str:

@@ -50,11 +50,11 @@ class LiveTable:
     """Rows by trial id, and the expected end.
 
     Attributes:
-        left_s: seconds until the expected end; None where it is not known.
+        ends_s: the expected end on the monotonic clock; None where it is not known.
     """
 
     rows: dict[str, LiveRow] = field(default_factory=dict)
-    left_s: float | None = None
+    ends_s: float | None = None
     started_s: float = field(default_factory=time.monotonic)
 
     @property
@@ -66,6 +66,10 @@ class LiveTable:
         """Add a row for each of these trials, by id and name."""
         for trial_id, name in names.items():
             self.rows.setdefault(trial_id, LiveRow(name=name))
+
+    def expect(self, left_s: float) -> None:
+        """Note in how many seconds the run is expected to end."""
+        self.ends_s = time.monotonic() + left_s
 
     def state(self, trial_id: str, text: str) -> None:
         """Note what a trial does now."""
@@ -90,9 +94,10 @@ class LiveTable:
 
     def footer(self) -> str:
         """Elapsed time and, where it is known, the expected end."""
-        if self.left_s is None:
+        if self.ends_s is None:
             return f"elapsed {self.elapsed}"
-        return f"elapsed {self.elapsed}, about {format_seconds(max(1.0, self.left_s))} left"
+        left_s = max(1.0, self.ends_s - time.monotonic())
+        return f"elapsed {self.elapsed}, about {format_seconds(left_s)} left"
 
     def __rich__(self) -> ConsoleRenderable:
         from rich.console import Group

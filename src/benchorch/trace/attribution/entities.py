@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.attribution.measured import OwnerTimes
-from benchorch.trace.attribution.owners import Owners
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
+from benchorch.trace.attribution.owners import Owners, module_name
+from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category, Events
 from benchorch.trace.operators.provenance import is_fused
 
 Shares = Mapping[int, float]
@@ -47,41 +47,46 @@ class Entities:
         own = self.instance == np.arange(len(self.part))
         return np.flatnonzero(own & (measured.in_window[:-1] | (times_ns > 0))), times_ns
 
-    def renamed(self, names: Sequence[str]) -> Entities:
-        """The same with other names, in the order of the rows; rows of one name become one."""
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        shares = []
-        for part in self.shares:
-            merged: dict[int, float] = {}
-            for row, share in part.items():
-                merged[numbers[names[row]]] = merged.get(numbers[names[row]], 0.0) + share
-            shares.append(merged)
-        return Entities(
-            names=tuple(numbers), part=self.part, shares=tuple(shares), instance=self.instance
-        )
 
-
-def operators(events: Events, owned: Owners, type_of: Mapping[int, str]) -> Entities:
+def operators(events: Events, owned: Owners) -> Entities:
     """Rows by the innermost operator: its own time, its launches and their device work.
 
-    Args:
-        events: n of them.
-        owned: their owners.
-        type_of: by event, the operator's type where it is not the event's name.
+    Of ONNX Runtime's nodes, one row for each type.
     """
-    names = dict.fromkeys(type_of.values())
-    number = {name: len(events.names) + place for place, name in enumerate(names)}
-    code = events.name.astype("int64")
-    for event, name in type_of.items():
-        code[event] = number[name]
-    known = (*events.names, *names)
-    return by_key(owned.operator, lambda one: known[one], code)
+    nodes = np.flatnonzero(events.category == Category.NODE)
+    code = events.name.astype(np.int64)
+    names: list[str] = list(events.names)
+    if len(nodes):
+        first = nodes[np.unique(events.name[nodes], return_index=True)[1]].tolist()
+        numbers: dict[str, int] = {}
+        table = np.arange(len(names), dtype=np.int64)
+        for event, said in events.details.read(first).items():
+            kind = str(said.get("op_name") or events.names[events.name[event]])
+            table[events.name[event]] = numbers.setdefault(kind, len(names) + len(numbers))
+        code[nodes] = table[events.name[nodes]]
+        names += numbers
+    return by_key(owned.operator, lambda one: names[one], code)
+
+
+def modules(events: Events, owned: Owners) -> Entities:
+    """Rows by the innermost module."""
+    return by_key(
+        owned.module, lambda code: module_name(events.names[code]), events.name.astype(np.int64)
+    )
+
+
+def frames(events: Events) -> Entities:
+    """Rows by Python function: its own time, without what it calls."""
+    chosen = events.category == Category.PYTHON
+    return _by_name(events, np.where(chosen, np.arange(len(events)), NOTHING))
 
 
 def kernels(events: Events, owned: Owners) -> Entities:
-    """Rows by the name of the device work, and of fused kernels compiled for a host."""
+    """Rows by the name of the device work, and of a host's fused kernels and collectives."""
     fused = np.array([is_fused(name) for name in events.names] or [False], dtype=np.bool_)
     on_host = (events.category == Category.OPERATOR) & fused[events.name]
+    met = np.array([COLLECTIVE.search(name) is not None for name in events.names] or [False])
+    on_host |= (events.category == Category.ANNOTATION) & met[events.name]
     chosen = np.isin(events.category, DEVICE_WORK) | on_host
     return _by_name(events, np.where(chosen, np.arange(len(events)), NOTHING))
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from benchorch.trace.attribution.entities import Entities, Shares
 from benchorch.trace.attribution.owners import MODULE, Owners, inherited
+from benchorch.trace.attribution.sequence_join import by_sequence
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.operators.grouping import plain_op
@@ -32,13 +33,17 @@ def graph_nodes(
 ) -> Entities:
     """Rows by node: ONNX Runtime's by name, a compiler's by provenance, eager code's by order.
 
+    Eager code that opens ranges around modules is joined within each; any other by the order and
+    the kinds of its operators.
+
     Without provenance a row is an operator of the compiled code: a fused kernel is shared by those
     that its name lists. Where a kernel did several nodes' work, each has a share by the
     bytes of its result, or an equal one where the graph does not say how many.
     """
     nodes = {node.name: node for node in graph.nodes} if graph else {}
     found: dict[int, tuple[str, ...]] = {}
-    found.update(_of_eager(events, owned, graph) if graph else {})
+    if graph is not None:
+        found.update(_of_eager(events, owned, graph) or by_sequence(events, owned, graph))
     found.update(_of_compiled(events, owned, provenance))
     found.update(_of_onnx_runtime(events, nodes))
     names = tuple(dict.fromkeys(name for listed in found.values() for name in listed))

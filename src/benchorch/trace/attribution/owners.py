@@ -14,6 +14,9 @@ from benchorch.trace.nesting import nest
 MODULE = "mod:"
 """How the name of a range around a module's forward pass begins."""
 
+FRAME = "nn.Module: "
+"""How the name of a Python frame of a module's forward pass begins."""
+
 ROOT = "(model)"
 """The name of the module without one: the model that was profiled."""
 
@@ -105,8 +108,8 @@ def inherited(parent: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np
 
 
 def _named_modules(events: Events) -> NDArray[np.bool_]:
-    named = np.array([name.startswith(MODULE) for name in events.names] or [False])
-    ranges = np.isin(events.category, (Category.ANNOTATION, Category.OPERATOR))
+    named = np.array([name.startswith((MODULE, FRAME)) for name in events.names] or [False])
+    ranges = np.isin(events.category, (Category.ANNOTATION, Category.OPERATOR, Category.PYTHON))
     marked: NDArray[np.bool_] = ranges & named[events.name]
     return marked
 
@@ -138,10 +141,15 @@ def _backward_names(events: Events) -> NDArray[np.bool_]:
     return marked
 
 
+def module_name(range_name: str) -> str:
+    """The module that a range or a frame is of."""
+    return range_name.removeprefix(MODULE).removeprefix(FRAME) or ROOT
+
+
 def module_names(events: Events, owned: Owners) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Of each event the number of its module's qualified name, (n,), and the names by number."""
     used = np.flatnonzero(np.bincount(events.name[owned.module[owned.module >= 0]]))
-    names = tuple(events.names[code].removeprefix(MODULE) or ROOT for code in used)
+    names = tuple(module_name(events.names[code]) for code in used)
     code = np.where(
         owned.module >= 0, np.searchsorted(used, events.name[owned.module]), NOTHING
     ).astype(np.int64)

@@ -1,75 +1,76 @@
-"""Difference of two makespans, split by cause."""
+"""Difference of two periods, split by cause."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from benchorch.trace.analysed import Analysed
-from benchorch.trace.comparison.path_breakdown import PathSums, path_sums
-from benchorch.trace.operators.operator_kinds import FUSED, REGION
+import numpy as np
+
+from benchorch.trace.analysis import Analysis
+from benchorch.trace.attribution.owners import owners
+from benchorch.trace.attribution.tables import op_type
+from benchorch.trace.causes import CAUSES, Cause
+from benchorch.trace.dag import NOBODY
+from benchorch.trace.events import DEVICE_WORK, NOTHING
+from benchorch.trace.operators.operator_kinds import FUSED, operator_kind
+from benchorch.trace.operators.shapes import recorded
 from benchorch.units import format_seconds, ns_to_s
 
-CAUSES: Mapping[str, str] = {
-    "precision": "the same operators on operands of another dtype, and casts between them",
-    "fusion": "operators that only one has, where a compiler fused others",
-    "other operators": "operators that only one has",
-    "other kernels": "the same operators computed by other kernels",
-    "same kernels": "the same kernels at another speed",
-    "graph breaks": "Python between compiled regions",
-    "framework": "calling operators, and Python around them",
-    "launch": "launching, synchronising and waiting for space in a queue",
-    "transfer": "copies and collectives",
-    "data": "waiting for data",
-    "unexplained": "waiting without a recorded cause",
+CAUSES_OF_DIFFERENCE: Mapping[str, str] = {
+    "work": "other work: operators on other shapes, more or fewer of them",
+    "precision": "the same operators on operands of another dtype",
+    "fusion": "operators that a compiler fused in one of them",
+    "other kernels": "the same operators on the same shapes by other kernels",
+    "same kernels": "the same kernels on the same shapes at another speed",
+    "overhead": "calling operators, launching, and Python",
+    "waiting": "waiting: for data, input and output, locks, other ranks, or what is not recorded",
+    "unknown": "time without a known cause",
 }
 """Causes of a difference, with their descriptions."""
 
+_WORK = (Cause.DEVICE_COMPUTE, Cause.DEVICE_MEMORY, Cause.COMMUNICATION)
+_OVERHEAD = (Cause.FRAMEWORK, Cause.PYTHON, Cause.PROFILER)
 _CASTS = ("cast", "_to_copy", "to", "copy_")  # see `operator_kind`
+_MOST_READ = 100_000
+
+Key = tuple[str, str]
+"""Kind of an operator, and its shapes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One kind of operator, or one kind of cost, on the two paths.
-
-    Attributes:
-        name: of the operator's kind, or of the cost.
-        cause: one of `CAUSES`.
-        first_ns, second_ns: its time on each path.
-        first_dtype, second_dtype: of its operands, empty where unknown.
-    """
+    """One kind of work on some shapes, or one kind of cost, on the two paths; of a period."""
 
     name: str
     cause: str
     first_ns: int
     second_ns: int
-    first_dtype: str = ""
-    second_dtype: str = ""
+    shapes: str = ""
 
     @property
     def difference_ns(self) -> int:
-        """By how much the second path has more of it."""
+        """By how much the second has more of it."""
         return self.second_ns - self.first_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MakespanDifference:
-    """Why the second run's makespan is not the first's; whole nanoseconds.
+class PeriodDifference:
+    """Why the second run's period is not the first's; whole nanoseconds.
 
     Attributes:
-        first_ns, second_ns: the makespans.
+        first_ns, second_ns: the mean periods of the intervals shown.
         causes: of the difference second less first, by cause; they sum to it.
-        changes: the same by operator, the greatest first; they sum to it too.
-        next_first, next_second: the entity with the largest gain that is left in each, with the
-            share of its makespan that this would save at most; None where there is none.
+        changes: the same by operator, the greatest first.
+        shapes: whether both traces have the operators' shapes.
     """
 
     first_ns: int
     second_ns: int
     causes: Mapping[str, int]
     changes: tuple[Change, ...]
-    next_first: tuple[str, float] | None
-    next_second: tuple[str, float] | None
+    shapes: bool
 
     @property
     def sentence(self) -> str:
@@ -80,78 +81,125 @@ class MakespanDifference:
         order = ("first", "second") if self.second_ns < self.first_ns else ("second", "first")
         sign = 1 if self.second_ns > self.first_ns else -1
         parts = sorted(self.causes.items(), key=lambda item: -sign * item[1])
-        told = [f"{_time(sign * time_ns)} {CAUSES[cause]}" for cause, time_ns in parts[:3]]
+        told = [
+            f"{_time(sign * ns)} {CAUSES_OF_DIFFERENCE[cause]}" for cause, ns in parts[:3] if ns
+        ]
+        missing = (
+            ""
+            if self.shapes
+            else (
+                " Without record_shapes=True in both traces, other work cannot be told from "
+                "other speed."
+            )
+        )
         return (
             f"The {order[0]} takes {_time(longer)}, the {order[1]} {_time(shorter)}. Of the "
-            f"{_time(longer - shorter)} between them: {'; '.join(told)}."
+            f"{_time(longer - shorter)} between them: {'; '.join(told)}.{missing}"
         )
 
 
-def difference(first: Analysed, second: Analysed) -> MakespanDifference:
-    """The difference of two makespans, by cause.
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """Time of one key on a path, and what did the work."""
 
-    Each path consists of segments that sum to its makespan. They are summed by kind of cost and,
-    where they are work, by kind of operator; so the differences of the sums add up to that of
-    the makespans, whatever the two programs are.
-    """
-    one, other = path_sums(first), path_sums(second)
+    ns: float = 0.0
+    kernels: set[str] = field(default_factory=set)
+    dtypes: Counter[str] = field(default_factory=Counter)
+
+
+def difference(first: Analysis, second: Analysis) -> PeriodDifference:
+    """The difference of two periods, by cause; causes sum to it, whatever the two programs are."""
+    (costs, work), (other_costs, other_work) = _parts(first), _parts(second)
     changes = [
         Change(
             name=name,
-            cause=name,
-            first_ns=one.costs.get(name, 0),
-            second_ns=other.costs.get(name, 0),
+            cause=name if name in CAUSES_OF_DIFFERENCE else "waiting",
+            first_ns=round(costs.get(name, 0.0)),
+            second_ns=round(other_costs.get(name, 0.0)),
         )
-        for name in dict.fromkeys((*one.costs, *other.costs))
+        for name in dict.fromkeys((*costs, *other_costs))
     ]
-    changes += [_work(name, one, other) for name in dict.fromkeys((*one.work, *other.work))]
+    fused = any(kind == FUSED for kind, _ in (*work, *other_work))
+    changes += [
+        _change(key, work, other_work, fused) for key in dict.fromkeys((*work, *other_work))
+    ]
+    changes = [change for change in changes if change.first_ns or change.second_ns]
     changes.sort(key=lambda change: (-abs(change.difference_ns), change.name))
-    causes = dict.fromkeys(CAUSES, 0)
+    causes: Counter[str] = Counter()
     for change in changes:
         causes[change.cause] += change.difference_ns
-    return MakespanDifference(
-        first_ns=first.dag.makespan_ns,
-        second_ns=second.dag.makespan_ns,
-        causes={cause: time_ns for cause, time_ns in causes.items() if time_ns},
+    first_ns, second_ns = _period_ns(first), _period_ns(second)
+    causes["unknown"] += second_ns - first_ns - sum(causes.values())  # of rounding
+    return PeriodDifference(
+        first_ns=first_ns,
+        second_ns=second_ns,
+        causes={name: ns for name, ns in causes.most_common() if ns},
         changes=tuple(changes),
-        next_first=_next(first),
-        next_second=_next(second),
+        shapes=all(any(shapes for _, shapes in one) for one in (work, other_work)),
     )
 
 
-def _work(name: str, one: PathSums, other: PathSums) -> Change:
-    """The change of one kind of operator."""
-    before, after = one.work.get(name), other.work.get(name)
+def _change(key: Key, work: Mapping[Key, _Work], other: Mapping[Key, _Work], fused: bool) -> Change:
+    """One kind of work on some shapes, and why its time differs."""
+    one, two = work.get(key), other.get(key)
+    kind, shapes = key
+    if one is not None and two is not None:
+        if one.dtypes.most_common(1)[0][0] != two.dtypes.most_common(1)[0][0]:
+            cause = "precision"
+        else:
+            cause = "same kernels" if one.kernels & two.kernels else "other kernels"
+    elif kind in _CASTS:
+        cause = "precision"
+    else:
+        elsewhere = {name for name, _ in (other if two is None else work)}
+        cause = "fusion" if fused and (kind == FUSED or kind not in elsewhere) else "work"
     return Change(
-        name=name,
-        cause=_cause(name, one, other),
-        first_ns=before.time_ns if before else 0,
-        second_ns=after.time_ns if after else 0,
-        first_dtype=before.dtype if before else "",
-        second_dtype=after.dtype if after else "",
+        name=kind,
+        cause=cause,
+        first_ns=round(one.ns) if one else 0,
+        second_ns=round(two.ns) if two else 0,
+        shapes=shapes,
     )
 
 
-def _cause(name: str, one: PathSums, other: PathSums) -> str:
-    """Why the two paths spend different times on a kind of operator."""
-    before, after = one.work.get(name), other.work.get(name)
-    if name in (FUSED, REGION):
-        return "fusion" if name == FUSED else "framework"
-    if before is None or after is None:
-        if name in _CASTS and one.dtype != other.dtype:
-            return "precision"
-        return "fusion" if FUSED in one.work or FUSED in other.work else "other operators"
-    if before.dtype and after.dtype and before.dtype != after.dtype:
-        return "precision"
-    return "same kernels" if before.kernels & after.kernels else "other kernels"
+def _period_ns(analysis: Analysis) -> int:
+    return round(analysis.path.length_ns / _count(analysis))
 
 
-def _next(analysed: Analysed) -> tuple[str, float] | None:
-    """The entity with the largest gain, and the share of the makespan that it is at most."""
-    diagnosis = analysed.findings.diagnosis
-    return (diagnosis.largest, diagnosis.largest_gain_ratio) if diagnosis.largest else None
+def _count(analysis: Analysis) -> int:
+    first, last = analysis.steps.shown
+    return last - first + 1
+
+
+def _parts(analysis: Analysis) -> tuple[dict[str, float], dict[Key, _Work]]:
+    """The path of a period: costs by name, and work by kind and shapes."""
+    path, events, count = analysis.path, analysis.events, _count(analysis)
+    cause = analysis.reasons.cause
+    costs: dict[str, float] = {}
+    for code, ns in enumerate(np.bincount(cause, path.duration_ns, len(CAUSES)).tolist()):
+        one = CAUSES[code]
+        if ns and one not in _WORK:
+            name = "overhead" if one in _OVERHEAD else one.value
+            costs[name] = costs.get(name, 0.0) + ns / count
+    working = np.isin(cause, [CAUSES.index(one) for one in _WORK])
+    owner = path.owner[working].astype(np.int64)
+    operator = owners(events).operator[owner]
+    operator = np.where(owner == NOBODY, NOTHING, np.where(operator == NOTHING, owner, operator))
+    distinct = np.unique(operator[operator >= 0])[:_MOST_READ]
+    said = events.details.read(distinct.tolist())
+    work: dict[Key, _Work] = defaultdict(_Work)
+    took_ns = path.duration_ns[working].tolist()
+    for event, caller, took in zip(owner.tolist(), operator.tolist(), took_ns, strict=True):
+        arguments = said.get(caller, {})
+        call = recorded(arguments)
+        op = op_type(events.names[events.name[caller]], arguments) if caller >= 0 else ""
+        entry = work[operator_kind(op) if op else "gaps of a device", call.shapes if call else ""]
+        entry.ns += took / count
+        entry.dtypes[call.dtype if call else ""] += took
+        on_device = event >= 0 and events.category[event] in DEVICE_WORK
+        entry.kernels.add(events.names[events.name[event]] if on_device else op)
+    return costs, dict(work)
 
 
 def _time(time_ns: int) -> str:
-    """For people, with its sign."""
     return f"{'-' if time_ns < 0 else ''}{format_seconds(ns_to_s(abs(time_ns)))}"

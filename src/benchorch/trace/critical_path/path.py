@@ -11,18 +11,25 @@ STRIDE_DOUBLINGS = 5
 """Doublings of a walk's stride: 32 steps cost five visits of every point and spare 31 in 32."""
 
 
-def critical_path(dag: Dag) -> CriticalPath:
-    """The observed critical path: from the sink back along the edges that held each point up.
+def critical_path(dag: Dag, point: int = -1, begin_ns: int | None = None) -> CriticalPath:
+    """The observed critical path: from a point back along the edges that held each point up.
 
     Of several edges that held up the same point the first in this order counts: one that is
     recorded or meant before one that is inferred, then the kinds as `EdgeKind` lists them (work,
     chain, launch, stream, ...), then the lower index of the tail's event, then of the edge. So one
     trace has one path. Segments of no length are left out; a graph of one point has none.
+
+    Args:
+        dag: the graph.
+        point: where the path ends, by default at the sink.
+        begin_ns: where it is cut, by default at the source.
     """
     earliest = dag.time_ns[dag.tail] + dag.weight_ns + dag.residual_ns[dag.head]
     tight = np.flatnonzero(earliest == dag.time_ns[dag.head])
-    edges = walk_back(dag.tail, dag.head, binding_edges(dag, tight), dag.points)
-    return path_along(dag, edges, dag.weight_ns, dag.residual_ns)
+    end = dag.points - 1 if point < 0 else point
+    edges = walk_back(dag.tail, dag.head, binding_edges(dag, tight), dag.points, end)
+    whole = path_along(dag, edges, dag.weight_ns, dag.residual_ns)
+    return whole if begin_ns is None else whole.since(begin_ns)
 
 
 def binding_edges(dag: Dag, tight: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -44,9 +51,13 @@ def binding_edges(dag: Dag, tight: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def walk_back(
-    tail: NDArray[np.int32], head: NDArray[np.int32], binding: NDArray[np.int64], points: int
+    tail: NDArray[np.int32],
+    head: NDArray[np.int32],
+    binding: NDArray[np.int64],
+    points: int,
+    end: int,
 ) -> NDArray[np.int64]:
-    """The edges from the first point to the last by which holds each up, in order of time.
+    """The edges from the first point to another by which holds each up, in order of time.
 
     The walk goes in strides, which are worked out for all points at once; the steps of all
     strides are then taken side by side.
@@ -55,6 +66,7 @@ def walk_back(
         tail, head: (E,) where each edge comes from and leads to.
         binding: the edges that hold points up, at most one for each point.
         points: how many there are; what holds up none of them is the first.
+        end: the point to walk back from.
     """
     held_by = np.full(points, -1, dtype=np.int64)
     held_by[head[binding]] = binding
@@ -63,7 +75,7 @@ def walk_back(
     far = before
     for _ in range(STRIDE_DOUBLINGS):
         far = far[far]
-    point, landed = points - 1, list[int]()
+    point, landed = end, list[int]()
     strides = memoryview(far.data)
     while strides[point] != point:
         landed.append(point)

@@ -9,11 +9,19 @@ from benchorch.trace.dag import Dag, Window
 from benchorch.trace.events import Events
 from benchorch.trace.graph.assemble import Wiring, assemble, ordered
 from benchorch.trace.graph.busy_intervals import busy_intervals
+from benchorch.trace.graph.collectives import collectives
 from benchorch.trace.graph.cuda_graph_launches import cuda_graph_launches
 from benchorch.trace.graph.data_edges import data_edges
 from benchorch.trace.graph.device_edges import device_edges, fitted
+from benchorch.trace.graph.device_order import (
+    copy_engines,
+    default_stream,
+    host_functions,
+    staged_copies,
+)
 from benchorch.trace.graph.edge_list import Found
 from benchorch.trace.graph.launch_blocking import full_streams, locks
+from benchorch.trace.graph.polling import polling
 from benchorch.trace.graph.recorded_waits import recorded_waits
 from benchorch.trace.graph.scope import scope_of
 from benchorch.trace.graph.scope_values import Scope, Thresholds
@@ -78,10 +86,19 @@ def _of_devices(scope: Scope, label: NDArray[np.int8]) -> list[Found]:
     streams = streams_of(scope, stream_queues(scope), records)
     known, unknown = delayed_work(scope, streams, records)
     fit = fitted(scope, np.concatenate([known, unknown]))
-    waited = [sync_edges(scope, streams, records), full_streams(scope, streams.queue)]
+    waited = [
+        sync_edges(scope, streams, records),
+        polling(scope, streams.queue),
+        staged_copies(scope),
+        full_streams(scope, streams.queue),
+    ]
     return [
         device_edges(scope, fit, label),
         cuda_graph_launches(scope, streams.queue, fit),
+        collectives(scope),
+        default_stream(scope, streams.queue, fit),
+        copy_engines(scope, fit),
+        host_functions(scope, streams.queue, fit),
         recorded_stream_waits(scope, streams, fit),
         unknown_stream_waits(scope, unknown, fit),
         *waited,
@@ -100,12 +117,15 @@ def _of_threads(
         backward_calls(scope, timelines, busy),
         data_edges(scope, timelines, graph),
     ]
-    explained = np.concatenate([part for one in known for part in (one.waits, one.edges.head)])
+    rigid = np.concatenate([one.rigid for one in known])
+    explained = np.concatenate(
+        [rigid, *(part for one in known for part in (one.waits, one.edges.head))]
+    )
     starts = thread_starts(scope, timelines, busy, explained)
     explained = np.append(explained, starts.edges.head)
     return [
         *known,
         starts,
         within_ranges(scope, timelines, busy),
-        inferred_wakeups(scope, timelines, busy, explained),
+        inferred_wakeups(scope, timelines, busy, explained, rigid),
     ]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.dag import NOBODY
+from benchorch.trace.events import Category
 from benchorch.trace.graph.scope_values import Scope, Thresholds
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.graph.time_classes import waiting
@@ -47,6 +48,8 @@ def busy_intervals(scope: Scope, timelines: ThreadTimelines) -> BusyIntervals:
     waits[waiting(scope)] = True
     container = np.zeros(len(scope) + 1, dtype=np.bool_)
     container[: scope.hosts] = scope.after > np.arange(1, scope.hosts + 1)
+    # What an operator does between its calls is its own work.
+    container[scope.indices(Category.OPERATOR, Category.NODE, Category.RUNTIME)] = False
     container[NOBODY] = True
     wait = waits[owner] & (timelines.head == 2 * owner + 1)
     gap = container[owner] & ~waits[owner]

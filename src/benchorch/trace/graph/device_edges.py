@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
+from benchorch.trace.graph.collectives import collective_parts
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found
 from benchorch.trace.graph.scope_values import Scope
 
@@ -71,13 +72,22 @@ def fitted(scope: Scope, delayed: NDArray[np.int64]) -> Fitted:
         work=work,
         before=before,
         launch_ns=np.where(by_function != NOTHING, by_function, by_device[device]),
-        gap_ns=percentile_floors(gap_ns[queued], device[queued], devices)[device],
+        gap_ns=_short(scope, percentile_floors(gap_ns[queued], device[queued], devices))[device],
     )
+
+
+def _short(scope: Scope, floor_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Floors that may be gaps; where even the shortest is long, streams waited for each other."""
+    return np.where(floor_ns > scope.thresholds.stalled_ns, 0, floor_ns)
 
 
 def device_edges(scope: Scope, fit: Fitted, label: NDArray[np.int8]) -> Found:
     """Work takes its time, comes after its launch, and after what is before it on its stream."""
     work = fit.work
+    took_ns = scope.end_ns[work] - scope.start_ns[work]
+    part, _, transfer_ns = collective_parts(scope)
+    on_device = part >= scope.hosts
+    took_ns[part[on_device] - scope.hosts] = transfer_ns[on_device]  # the rest is waiting
     launched, carried = scope.launch[work] != NOTHING, scope.carried[work]
     facts = {}
     if launched.any():
@@ -90,7 +100,7 @@ def device_edges(scope: Scope, fit: Fitted, label: NDArray[np.int8]) -> Found:
             2 * work + 1,
             EdgeKind.WORK,
             np.where(carried, CLASSES.index(Class.CARRY_IN), label[work]),
-            weight_ns=scope.end_ns[work] - scope.start_ns[work],
+            weight_ns=took_ns,
             owner=work,
         ),
         _launches(scope, fit),

@@ -51,12 +51,16 @@ class Found:
         edges: the dependencies.
         waits: points of host threads; what passed on the thread before them was waiting ...
         floor_ns: ... except for this much.
+        cuts: points of host threads that do not come after what is before them on the thread.
+        rigid: points of host threads before which there was no waiting, whatever it looks like.
         facts, repairs: for the graph's own.
     """
 
     edges: Edges
     waits: NDArray[np.int64]
     floor_ns: NDArray[np.int64]
+    cuts: NDArray[np.int64]
+    rigid: NDArray[np.int64]
     facts: Mapping[str, float] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
 
@@ -93,6 +97,8 @@ def found(
     *several: Edges,
     waits: ArrayLike = (),
     floor_ns: ArrayLike = 0,
+    cuts: ArrayLike = (),
+    rigid: ArrayLike = (),
     facts: Mapping[str, float] | None = None,
     repairs: Mapping[str, int] | None = None,
 ) -> Found:
@@ -103,6 +109,8 @@ def found(
         edges=joined(several),
         waits=points,
         floor_ns=floors,
+        cuts=np.asarray(cuts, dtype=np.int64),
+        rigid=np.asarray(rigid, dtype=np.int64),
         facts=facts or {},
         repairs=repairs or {},
     )

@@ -31,6 +31,7 @@ def recorded_waits(
     Between the two the thread woke up, which takes its time whoever is waited for; what is longer
     than that takes stays unexplained.
 
+    A long wait for nothing in the trace is labelled so: its length is known, its cause is outside.
     Waiting for data that no thread of the trace loads is loading it: another process does. A short
     wait for nothing in the trace found ready what it requested: that is the cost of requesting it.
     """
@@ -44,7 +45,9 @@ def recorded_waits(
     known, ready = tail != NOTHING, match != NOTHING
     loading = label[range_] == CLASSES.index(Class.DATA_LOADING)
     short = end_ns - scope.start_ns[range_] <= scope.thresholds.idle_ns
-    waited = known | ~(loading | short)
+    # What is waited for is none of the trace's: another process, a thread that is not recorded.
+    label[range_[~(known | loading | short)]] = CLASSES.index(Class.OUTSIDE)
+    waited = known
     head = timelines.head[segment]
     woke_ns = end_ns - timelines.time_ns[tail]
     woke_ns = np.where(known & (woke_ns <= scope.thresholds.wake_ns), woke_ns, 0)

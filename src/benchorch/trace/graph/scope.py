@@ -23,8 +23,9 @@ _HOST = (
     Category.SESSION,
     Category.OTHER,
 )
-_WORK = (Category.OPERATOR, Category.ANNOTATION, Category.NODE, Category.SESSION)
+_MOST_CUTS = 4
 _STEP = re.compile(r"ProfilerStep#|benchorch:call|model_run$")
+_WORK = (Category.OPERATOR, Category.ANNOTATION, Category.NODE, Category.SESSION)
 
 
 def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> Scope:
@@ -54,6 +55,7 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     taken, carried = _still_to_do(events, device, launch, window, last_ns)
     device, launch, carried = device[taken], launch[taken], carried[taken]
     host = _by_depth(events, host, window, last_ns)
+    host, cut_ns = _ranges_cut(events, host, window, last_ns)
     order = np.concatenate([host, _by_start(events.lane, events.start_ns, device), records])
     hosts, works = len(host), len(device)
 
@@ -71,6 +73,7 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         np.clip(column[order] + shift_ns[lane], window.start_ns, latest_ns)
         for column in (events.start_ns, events.end_ns)
     )
+    end_ns[:hosts] = np.minimum(end_ns[:hosts], cut_ns + shift_ns[lane[:hosts]])
     tree = nest(Spans(lane=lane[:hosts], start_ns=start_ns[:hosts], end_ns=end_ns[:hosts]))
     end_ns[:hosts] = tree.end_ns
     taking_part = np.zeros(len(events.lanes), dtype=np.bool_)
@@ -99,12 +102,45 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         parent=tree.parent,
         depth=tree.depth,
         after=_after(lane[:hosts], start_ns[:hosts], tree.end_ns),
-        main_lane=_main_lane(events, taking_part),
+        main_lane=_main_lane(events, taking_part, window.lane),
         thresholds=thresholds,
         facts={"daemon_lanes": float(idle.sum()), "clock_skew_ns": float(shift_ns.max(initial=0))},
         repairs={name: count for name, count in repairs.items() if count},
     )
     return with_overhead(scope)
+
+
+def _ranges_cut(
+    events: Events, host: NDArray[np.int64], window: Window, last_ns: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Host events without ranges that begin inside of a call and outlive it, and ends of ranges.
+
+    A person may open and close ranges in any order: what calls and steps did is not cut for that.
+    So a range that ends inside of a call or a step is cut where that begins.
+    """
+    start_ns = np.maximum(events.start_ns[host], window.start_ns)
+    end_ns = np.minimum(events.end_ns[host], last_ns)
+    free = (events.category[host] == Category.ANNOTATION) & ~np.isin(host, window.marks)
+    if not free.any():
+        return host, end_ns
+    calls = among(events.category[host], (Category.OPERATOR, Category.NODE, Category.RUNTIME))
+    for _ in range(_MOST_CUTS):
+        nested = Spans(lane=events.lane[host], start_ns=start_ns, end_ns=end_ns)
+        parent = nest(nested).parent
+        over = (parent != NOTHING) & (end_ns > end_ns[parent])
+        if not (over & (free | free[parent])).any():
+            break
+        end_ns = end_ns.copy()
+        inner = over & free & ~free[parent]
+        end_ns[inner] = end_ns[parent[inner]]
+        outer = over & ~inner & free[parent]
+        np.minimum.at(end_ns, parent[outer], start_ns[outer])
+        kept = ~(inner & calls[parent])
+        order = np.flatnonzero(kept)  # what begins together is again the longer first
+        order = order[np.lexsort((-end_ns[order], start_ns[order], events.lane[host[order]]))]
+        host, start_ns, end_ns = host[order], start_ns[order], end_ns[order]
+        free, calls = free[order], calls[order]
+    return host, end_ns
 
 
 def _shift_ns(
@@ -125,24 +161,14 @@ def _shift_ns(
 def _bounds(
     events: Events, window: Window | None, taking_part: NDArray[np.int64]
 ) -> tuple[Window, int]:
-    """The window, and when the range that marks it ended on the host."""
+    """The window, and up to when host events belong to it."""
     if window is None:
         start_ns, end_ns = events.start_ns[taking_part], events.end_ns[taking_part]
         window = Window(
             start_ns=int(start_ns.min()) if len(start_ns) else 0,
             end_ns=int(end_ns.max()) if len(end_ns) else 0,
         )
-        return window, window.end_ns
-    marks = np.flatnonzero(
-        (events.start_ns == window.start_ns)
-        & among(events.category, (Category.ANNOTATION, Category.SESSION))
-        & (events.end_ns <= window.end_ns)
-    )
-    if window.name == "trace" or not len(marks):
-        return window, window.end_ns
-    stem = window.name.split("*", maxsplit=1)[0]
-    named = [at for at in marks if events.names[events.name[at]].startswith(stem)]
-    return window, int(events.end_ns[named or marks].max())
+    return window, window.end_ns if window.host_end_ns is None else window.host_end_ns
 
 
 def _inside(
@@ -237,10 +263,12 @@ def _daemons(
     return hosts & ~working if (working & hosts).any() else np.zeros_like(hosts)
 
 
-def _main_lane(events: Events, hosts: NDArray[np.bool_]) -> int:
+def _main_lane(events: Events, hosts: NDArray[np.bool_], marking: int) -> int:
     """The thread that marks its steps or runs Python, else the one with most operators; or -1."""
     if not hosts.any():
         return -1
+    if marking != NOTHING and hosts[marking]:
+        return marking
     steps = np.array([bool(_STEP.match(name)) for name in events.names] or [False])
     marks = steps[events.name] & among(events.category, (Category.ANNOTATION, Category.SESSION))
     for these in (

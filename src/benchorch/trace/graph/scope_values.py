@@ -28,7 +28,7 @@ class Thresholds:
         woken_ns: ... and if anything did, so much before it, for a thread takes time to wake up.
         stalled_ns: a kernel that starts so much later than is explained waited for something.
         blocked_ratio: a call that takes so many times its median was held up.
-        queue: launches that a stream holds at least before a launch blocks.
+        queue: work that a stream holds at the least before a launch blocks.
     """
 
     idle_ns: int = 100_000
@@ -37,7 +37,7 @@ class Thresholds:
     woken_ns: int = 8_000
     stalled_ns: int = 20_000
     blocked_ratio: float = 3.0
-    queue: int = 500
+    queue: int = 60
 
 
 @final

@@ -21,6 +21,11 @@ from benchorch.trace.graph.sync_records import SyncRecords, lanes_of
 
 # Calls into a device's runtime by name, for the runtimes that profilers know.
 _CONTEXT_SYNC = re.compile(r"(Device|Ctx|Context|Thread)Synchronize|SynchronizeDevice")
+_ALLOCATION = re.compile(
+    r"^(cuda|hip|cu)(Mem)?(Free|Alloc|Malloc|FreeHost|HostAlloc)(_v2)?$|^cudaMallocPitch"
+)
+"""Calls that wait for all work of the device, unless the allocation is ordered by stream."""
+
 _STREAM_SYNC = re.compile(r"StreamSynchronize|SynchronizeStream")
 _EVENT_SYNC = re.compile(r"EventSynchronize|SynchronizeEvent")
 _STREAM_WAIT = re.compile(r"StreamWaitEvent")
@@ -89,7 +94,7 @@ def _costs(
     exit_ns = percentile_floors(scope.end_ns[waited] - last_ns[waited], scope.name[waited], names)
     synchronising = [
         scope.named(pattern, Category.RUNTIME)
-        for pattern in (_CONTEXT_SYNC, _STREAM_SYNC, _EVENT_SYNC, _COPY)
+        for pattern in (_CONTEXT_SYNC, _STREAM_SYNC, _EVENT_SYNC, _COPY, _ALLOCATION)
     ]
     others = np.setdiff1d(np.concatenate(synchronising), waited)
     took_ns = scope.end_ns[others] - scope.start_ns[others]
@@ -102,7 +107,8 @@ def _context_syncs(scope: Scope, streams: Streams, records: SyncRecords) -> Awai
     launching[scope.launch[scope.device]] = True
     copies = scope.named(_BLOCKING_COPY, Category.RUNTIME)
     syncs = scope.named(_CONTEXT_SYNC, Category.RUNTIME)
-    call = np.concatenate([syncs, copies[~launching[copies]]])
+    freeing = scope.named(_ALLOCATION, Category.RUNTIME)
+    call = np.concatenate([syncs, copies[~launching[copies]], freeing])
     lanes = streams.queue.lanes
     call, lane = np.repeat(call, len(lanes)), np.tile(lanes, len(call))
     device = records.device[call]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.dag import NOBODY, EdgeKind
+from benchorch.trace.dag import NOBODY, Class, EdgeKind
 from benchorch.trace.graph.edge_list import Found, edges, found
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
-from benchorch.trace.graph.time_classes import gap_labels
+from benchorch.trace.graph.time_classes import segment_labels
 
 
 def thread_edges(
@@ -35,23 +35,24 @@ def thread_edges(
         at = segment[one.waits]
         known = at != NOBODY  # nothing comes before a thread's first point
         np.minimum.at(weight_ns, at[known], one.floor_ns[known])
-    in_gaps = gap_labels(scope)
+    labels = segment_labels(scope, owner, timelines.lane, timelines.elapsed_ns, label)
+    kept = ~np.isin(timelines.head, np.concatenate([one.cuts for one in others]))
     first = timelines.walk[timelines.first]
     first = first[scope.lane[first >> 1] == scope.main_lane]
     return found(
         edges(
-            timelines.tail,
-            timelines.head,
+            timelines.tail[kept],
+            timelines.head[kept],
             EdgeKind.CHAIN,
-            np.where(owner == NOBODY, in_gaps[timelines.lane], label[owner]),
-            weight_ns=weight_ns,
-            owner=owner,
+            labels[kept],
+            weight_ns=weight_ns[kept],
+            owner=owner[kept],
         ),
         edges(
             np.full(len(first), 2 * len(scope)),
             first,
             EdgeKind.BOUNDARY,
-            in_gaps[scope.main_lane],
+            Class.CARRY_IN,
             weight_ns=scope.start_ns[first >> 1] - scope.window.start_ns,
         ),
     )

@@ -66,33 +66,41 @@ def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals
     segment = timelines.segment_at(caller[elsewhere][first], busy.start_ns[at])
     around = (segment != NOTHING) & (timelines.end_ns[segment] >= busy.end_ns[at])
     at, segment = at[around], segment[around]
-    # Intervals come by lane and time.
+    # Intervals come by lane and time. A pass may pause: what runs in the pause is not recorded,
+    # but it belongs to the pass. So one segment of the caller has one fork and one join a thread.
     first_in_segment = np.diff(segment, prepend=-1) != 0
     first_in_segment |= np.diff(busy.lane[at], prepend=-1) != 0
-    before_ns = busy.start_ns[at] - timelines.start_ns[segment]
-    owner = timelines.owner[segment]
+    last_in_segment = np.append(first_in_segment[1:], True)[: len(at)]
+    rigid = busy.start[at[~first_in_segment]]
+    first, segment_of_first = at[first_in_segment], segment[first_in_segment]
+    last, segment_of_last = at[last_in_segment], segment[last_in_segment]
     python, framework = CLASSES.index(Class.CPU_PYTHON), CLASSES.index(Class.CPU_FRAMEWORK)
-    label = np.where(owner == NOBODY, python, framework).astype(np.int8)
+
+    def label(segments: NDArray[np.int64]) -> NDArray[np.int8]:
+        unowned = timelines.owner[segments] == NOBODY
+        return np.where(unowned, python, framework).astype(np.int8)
+
     return found(
         edges(
-            timelines.tail[segment],
-            busy.start[at],
+            timelines.tail[segment_of_first],
+            busy.start[first],
             EdgeKind.FORK,
-            label,
+            label(segment_of_first),
             tier=Tier.SEMANTIC,
-            weight_ns=np.where(first_in_segment, before_ns, 0),
-            owner=owner,
+            weight_ns=busy.start_ns[first] - timelines.start_ns[segment_of_first],
+            owner=timelines.owner[segment_of_first],
         ),
         edges(
-            busy.end[at],
-            timelines.head[segment],
+            busy.end[last],
+            timelines.head[segment_of_last],
             EdgeKind.JOIN,
-            label,
+            label(segment_of_last),
             tier=Tier.SEMANTIC,
-            weight_ns=timelines.end_ns[segment] - busy.end_ns[at],
-            owner=owner,
+            weight_ns=timelines.end_ns[segment_of_last] - busy.end_ns[last],
+            owner=timelines.owner[segment_of_last],
         ),
-        waits=timelines.head[segment],
+        waits=timelines.head[segment_of_last],
+        rigid=rigid,
     )
 
 
@@ -158,7 +166,11 @@ def thread_starts(
 
 
 def inferred_wakeups(
-    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: NDArray[np.int64]
+    scope: Scope,
+    timelines: ThreadTimelines,
+    busy: BusyIntervals,
+    explained: NDArray[np.int64],
+    rigid: NDArray[np.int64],
 ) -> Found:
     """From the end of another thread's busy interval to the end of a gap, if every sign agrees.
 
@@ -179,7 +191,10 @@ def inferred_wakeups(
     head, tail = head[tail != NOTHING], tail[tail != NOTHING]
     on_main = scope.lane[head >> 1] == scope.main_lane
     others = np.flatnonzero(
-        idle & (timelines.owner == NOBODY) & (timelines.lane != scope.main_lane)
+        idle
+        & (timelines.owner == NOBODY)
+        & (timelines.lane != scope.main_lane)
+        & ~np.isin(timelines.head, rigid)
     )
     return found(
         _inferred(tail[on_main], head[on_main], EdgeKind.JOIN),

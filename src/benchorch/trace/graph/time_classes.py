@@ -8,14 +8,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.dag import CLASSES, NOBODY, Class
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
+from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category
 from benchorch.trace.graph.scope_values import Scope
 
-_LOADING = re.compile(r"data_?loader|wait:\s*data", re.IGNORECASE)
-_COLLECTIVE = re.compile(
-    r"^(nccl|rccl|oneccl)|_?all_?(reduce|gather|to_?all)|reduce_?scatter", re.I
-)
+_LOADING = re.compile(r"data_?loader|wait:\s*data|_next_data\b|_try_get_data|_get_batch", re.I)
 _WAITING = re.compile(r"^wait:")
+_LOCKING = re.compile(
+    r"(acquire|wait|__enter__) of (_thread|.*Lock|.*Semaphore|.*Condition|.*Event)"
+    r"|built-in (method|function) (acquire|acquire_lock|lock)\b|threading\.py\(\d+\): _?wait",
+    re.I,
+)
+_SLEEPING = re.compile(
+    r"built-in (method|function) (sleep|nanosleep|usleep|pause)\b|^time\.sleep|^sleep$"
+)
+_IO = re.compile(
+    r"built-in (method|function) (read|readinto1?|readline|readlines|readall|pread|write|"
+    r"writelines|pwrite|flush|close|fsync|fdatasync|sync|open|recv|recv_into|recvfrom|send|sendall|sendto|"
+    r"sendfile|connect|accept|select|poll|epoll|getaddrinfo|urandom|getrandom|stat|lstat|listdir|"
+    r"scandir|unlink|remove|rename|replace|mkdir|rmdir|truncate|copy_file_range|input)\b"
+)
 _BY_CATEGORY = {
     Category.OPERATOR: Class.CPU_COMPUTE,
     Category.RUNTIME: Class.CPU_RUNTIME,
@@ -26,6 +37,20 @@ _BY_CATEGORY = {
     Category.NODE: Class.CPU_COMPUTE,
     Category.SESSION: Class.CPU_FRAMEWORK,
 }  # of others CPU_PYTHON
+_PROCESSES = re.compile(
+    r"built-in (method|function) (waitpid|wait3|wait4|waitid|fork_exec|posix_spawn|WaitFor\w+)\b"
+)
+_OF_FRAMES = (
+    (_SLEEPING, Class.SLEEP),
+    (_LOCKING, Class.LOCK),
+    (_IO, Class.INPUT_OUTPUT),
+    (_PROCESSES, Class.OUTSIDE),
+)
+SHORT_NS, MANY = 20_000, 20
+"""An operator that takes less at the median, of so many calls, is called rather than computed."""
+PAUSE_NS = 200_000
+"""Up to so long between two calls of a thread Python ran; longer, anything may have."""
+
 # Views and allocations: they arrange for others to compute and touch no values themselves.
 _ARRANGING = re.compile(
     r"aten::(t|view|_unsafe_view|as_strided_?|expand|reshape|_reshape_alias|transpose|permute"
@@ -36,8 +61,12 @@ _ARRANGING = re.compile(
 
 
 def waiting(scope: Scope) -> NDArray[np.int64]:
-    """The ranges that a program calls ``wait:<what>``."""
-    return scope.named(_WAITING, Category.ANNOTATION, Category.OPERATOR)
+    """Where threads wait for others: ranges called ``wait:<what>``, and Python's own locks."""
+    ranges = scope.named(_WAITING, Category.ANNOTATION, Category.OPERATOR)
+    locks = scope.named(_LOCKING, Category.PYTHON)
+    locks = locks[scope.after[locks] == locks + 1]  # the innermost frame
+    long = scope.end_ns[locks] - scope.start_ns[locks] > scope.thresholds.idle_ns
+    return np.concatenate([ranges, locks[long]])
 
 
 def labels(scope: Scope) -> NDArray[np.int8]:
@@ -45,13 +74,40 @@ def labels(scope: Scope) -> NDArray[np.int8]:
     classes = [_BY_CATEGORY.get(category, Class.CPU_PYTHON) for category in Category]
     label = np.array([CLASSES.index(one) for one in classes], dtype=np.int8)[scope.category]
     label[np.flatnonzero(_dispatching(scope))] = CLASSES.index(Class.CPU_FRAMEWORK)
-    loading = scope.named(_LOADING, Category.ANNOTATION, Category.OPERATOR)
-    label[loading] = CLASSES.index(Class.DATA_LOADING)
-    others = np.setdiff1d(waiting(scope), loading)
-    label[others] = CLASSES.index(Class.LOCK)
-    collective = scope.named(_COLLECTIVE, *DEVICE_WORK)
-    label[collective] = CLASSES.index(Class.GPU_COMM)
+    label[_short(scope)] = CLASSES.index(Class.CPU_FRAMEWORK)
+    for pattern, meant in _OF_FRAMES:
+        label[scope.named(pattern, Category.PYTHON)] = CLASSES.index(meant)
+    label[waiting(scope)] = CLASSES.index(Class.LOCK)  # or outside, see `recorded_waits`
+    for pattern, meant in ((COLLECTIVE, Class.CPU_COMM), (_LOADING, Class.DATA_LOADING)):
+        # What a loader or a collective calls is part of it.
+        these = scope.named(
+            pattern, Category.ANNOTATION, Category.OPERATOR, Category.PYTHON, Category.OTHER
+        )
+        label[np.flatnonzero(_inside_of(scope, these))] = CLASSES.index(meant)
+    label[scope.named(COLLECTIVE, *DEVICE_WORK)] = CLASSES.index(Class.GPU_COMM)
     return label
+
+
+def _short(scope: Scope) -> NDArray[np.int64]:
+    """Operators of a name whose calls are so short that arranging them takes most of it."""
+    operator = scope.indices(Category.OPERATOR)
+    if len(operator) < MANY:
+        return operator[:0]
+    name, took_ns = scope.name[operator], (scope.end_ns - scope.start_ns)[operator]
+    order = np.lexsort((took_ns, name))
+    _, first, count = np.unique(name[order], return_index=True, return_counts=True)
+    short = (took_ns[order][first + count // 2] < SHORT_NS) & (count >= MANY)
+    found: NDArray[np.int64] = operator[order][np.repeat(short, count)]
+    return found
+
+
+def _inside_of(scope: Scope, these: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which host events are, or are inside, some of them, (hosts,)."""
+    change = np.zeros(scope.hosts + 1, dtype=np.int64)
+    np.add.at(change, these, 1)
+    np.add.at(change, scope.after[these], -1)
+    inside: NDArray[np.bool_] = np.cumsum(change)[:-1] > 0
+    return inside
 
 
 def _dispatching(scope: Scope) -> NDArray[np.bool_]:
@@ -91,14 +147,28 @@ def _callers(scope: Scope, operators: NDArray[np.bool_]) -> NDArray[np.int64]:
     return caller
 
 
-def gap_labels(scope: Scope) -> NDArray[np.int8]:
-    """Of every lane what the time between its outermost events goes into.
+def segment_labels(
+    scope: Scope,
+    owner: NDArray[np.int32],
+    lane: NDArray[np.int32],
+    elapsed_ns: NDArray[np.int64],
+    label: NDArray[np.int8],
+) -> NDArray[np.int8]:
+    """The class of each segment of a thread, of the time that events own and of that between.
 
-    Python, on the main thread and where threads run Python; elsewhere what calls the operators.
+    Between calls, short pauses are Python where a thread runs Python, else the framework's own
+    code. What takes longer, directly in a thread or in a range that a person named, may be
+    anything: its cause is not recorded.
     """
     python = np.zeros(len(scope.events.lanes) + 1, dtype=np.bool_)  # the last one is lane -1's
     python[scope.main_lane] = True
     python[scope.lane[scope.indices(Category.PYTHON, Category.ANNOTATION)]] = True
-    return np.where(
-        python, CLASSES.index(Class.CPU_PYTHON), CLASSES.index(Class.CPU_FRAMEWORK)
-    ).astype(np.int8)
+    between = np.where(
+        python[lane], CLASSES.index(Class.CPU_PYTHON), CLASSES.index(Class.CPU_FRAMEWORK)
+    )
+    found = np.where(owner == NOBODY, between, label[owner])
+    named = (owner == NOBODY) | (scope.category[owner] == Category.ANNOTATION)
+    named &= found == CLASSES.index(Class.CPU_PYTHON)
+    unclear = (named | (owner == NOBODY)) & (elapsed_ns > PAUSE_NS)
+    found[unclear] = CLASSES.index(Class.CPU_GAP)
+    return found.astype(np.int8)

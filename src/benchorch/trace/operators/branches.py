@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from benchorch.trace.findings import Branch
 from benchorch.trace.operators.graph import OperatorGraph
 
-Interval = tuple[int, int]
 _END = -1  # the join of ways that meet only where the graph ends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """One of the ways between a fork of an operator graph and where its ways join again.
+
+    Attributes:
+        fork, join: nodes.
+        nodes: those strictly between.
+        total_ns: their time; `share_ratio` is it over that of all branches of the fork.
+        longest_ns: the longest path through it.
+        slack_ns: by how much the slowest sibling is longer.
+        on_path: whether the dataflow path runs through it.
+        parent: the fork around this one, empty where there is none.
+    """
+
+    fork: str
+    join: str
+    nodes: tuple[str, ...]
+    total_ns: int
+    share_ratio: float
+    longest_ns: int
+    slack_ns: int
+    on_path: bool
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +55,7 @@ def dataflow_path(graph: OperatorGraph, time_ns: Mapping[str, int]) -> DataflowP
     return _Links(graph, time_ns).dataflow()
 
 
-def branches(
-    graph: OperatorGraph,
-    time_ns: Mapping[str, int],
-    intervals: Mapping[str, Sequence[Interval]] | None = None,
-) -> tuple[Branch, ...]:
+def branches(graph: OperatorGraph, time_ns: Mapping[str, int]) -> tuple[Branch, ...]:
     """The ways between every fork and where all of them meet again, outer forks first.
 
     Ways are the connected parts strictly between the two. A fork with fewer than two ways that
@@ -46,7 +65,6 @@ def branches(
     Args:
         graph: in topological order.
         time_ns: of each node, median over runs; 0 for those not listed.
-        intervals: when each node ran in the observed window, as (start, end).
     """
     links = _Links(graph, time_ns)
     critical = set(links.dataflow().nodes)
@@ -61,7 +79,6 @@ def branches(
         parent = links.names[parents[-1]] if parents else ""
         joined = "" if join == _END else links.names[join]
         names = [tuple(links.names[index] for index in part) for part in parts]
-        overlaps = _overlaps(names, intervals or {})
         total_ns = [sum(links.time_ns[index] for index in part) for part in parts]
         longest_ns = [max(links.longest(part)[0].values()) for part in parts]
         found.extend(
@@ -74,7 +91,6 @@ def branches(
                 longest_ns=longest_ns[way],
                 slack_ns=max(longest_ns) - longest_ns[way],
                 on_path=not critical.isdisjoint(names[way]),
-                overlapped_ratio=overlaps[way],
                 parent=parent,
             )
             for way in range(len(parts))
@@ -177,27 +193,3 @@ def _meeting(joins: list[int], one: int, other: int) -> int:
         else:
             other = joins[other]
     return one
-
-
-def _overlaps(
-    parts: Sequence[Sequence[str]], intervals: Mapping[str, Sequence[Interval]]
-) -> list[float]:
-    """Of each part the share of its time during which a sibling ran too."""
-    ran = [[one for name in part for one in intervals.get(name, ())] for part in parts]
-    united_ns = [_covered_ns(runs) for runs in ran]
-    shares = []
-    for way, runs in enumerate(ran):
-        others = [one for other, rest in enumerate(ran) if other != way for one in rest]
-        both = united_ns[way] + _covered_ns(others) - _covered_ns([*runs, *others])
-        shares.append(both / united_ns[way] if united_ns[way] else 0.0)
-    return shares
-
-
-def _covered_ns(intervals: Iterable[Interval]) -> int:
-    """The length of their union."""
-    covered, reached = 0, None
-    for start, end in sorted(intervals):
-        begin = start if reached is None else max(start, reached)
-        covered += max(0, end - begin)
-        reached = end if reached is None else max(reached, end)
-    return covered

@@ -21,6 +21,7 @@ from benchorch.units import NS_PER_US
 Columns = dict[str, NDArray[Any]]
 
 _NODE_SUFFIX = "_kernel_time"
+_STRAY_RATIO, _STRAY_NS, _LONGEST_NS = 100, 3_600_000_000_000, 30 * 86_400_000_000_000
 _FENCES = ("_fence_before", "_fence_after")
 
 
@@ -47,6 +48,7 @@ def finished(gathered: Gathered) -> Finished | None:
     if gathered.halves:
         order = np.argsort(columns["place"], kind="stable")
         columns = {name: column[order] for name, column in columns.items()}
+    columns = _without_strays(columns, repairs)
     columns["lane"], lanes = _lanes(gathered, columns["lane"])
     columns = _without_duplicates(columns, repairs)
     columns["category"], columns["name"], names = _names(gathered, columns)
@@ -139,6 +141,23 @@ def _names(
     table = np.zeros(len(texts), dtype=np.int32)
     table[used] = [index[texts[code]] for code in used]
     return category.astype(np.int8), table[codes], names
+
+
+def _without_strays(columns: Columns, repairs: Counter[str]) -> Columns:
+    """Without events whose time has nothing to do with that of all others.
+
+    They are farther from the median than a hundred times nine tenths of all, and an hour; or than
+    any recording lasts.
+    """
+    start_ns = columns["start_ns"]
+    away_ns = np.abs(start_ns - int(np.median(start_ns)))
+    usual_ns = max(_STRAY_RATIO * float(np.quantile(away_ns, 0.9)), _STRAY_NS)
+    limit_ns = min(usual_ns, _LONGEST_NS)
+    keep = (away_ns <= limit_ns) & (columns["duration_ns"] <= 2 * limit_ns)
+    if keep.all() or not keep.any():
+        return columns
+    repairs["stray time stamp"] += int((~keep).sum())
+    return {name: column[keep] for name, column in columns.items()}
 
 
 def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:

@@ -1,269 +1,210 @@
-"""The HTML page of one window of a trace: one file that loads nothing."""
+"""The HTML page of an analysis: one file that loads nothing."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from markupsafe import Markup
-
-from benchorch.pages import templates
-from benchorch.pages.markup import json_in_script
-from benchorch.pages.templates import MOST_BYTES, SizeBudget
-from benchorch.trace.analysed import Analysed
-from benchorch.trace.dag import Class, Tier
-from benchorch.trace.findings import EntityRow, WindowFindings
-from benchorch.trace.report.colors import OF_CLASS, OF_TIER
-from benchorch.trace.report.context import UNATTRIBUTED, duration, percent, share, tables, times
+from benchorch.trace.analysis import Analysis
+from benchorch.trace.breakdown import DeviceShare
+from benchorch.trace.causes import Cause
+from benchorch.trace.findings import EntityRow, Findings
 from benchorch.trace.report.table import HEADER, row_texts
+from benchorch.trace.report.text import duration, html, percent
+from benchorch.trace.report.timeline import COLORS, timeline
 
-_HERE = Path(__file__).parent
-STYLE = templates.STYLE
-SCRIPT = (_HERE / "report.js").read_text(encoding="utf-8")
+_STYLE = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+MOST_ROWS, MOST_STEPS = 40, 60
+MOST_EMBEDDED_BYTES = 1_500_000
+"""Of the compressed trace: larger ones are opened from their file."""
 
-MOST_ROWS, MOST_BRANCHES = 60, 60
-UNSURE_SHARE = 0.25
-GAIN = "#2e7d32"
-
-KINDS = {
-    "operators": "operator",
-    "modules": "module",
-    "kernels": "kernel",
-    "graph nodes": "operator",
-}
-"""Tables whose rows have a what-if, and the kind that the form gives them."""
-
-MEANING = {
-    "×": "how often it ran",
-    "total": "its own time, summed",
-    "on path": "of it, on the critical path; of the whole",
-    "drag": "by how much the whole would be shorter if it took no time",
-    "blame": "how long other lanes waited for it",
-    "2× faster": "the whole, were it twice as fast",
-    "free": "the whole, if it took no time",
-    "bound": "Amdahl's limit by its time on the path",
-    "roofline": "attained of what this machine allows",
-    "limited by": "which side of the roofline",
-}
-CLASS_TEXT = {
-    Class.GPU_COMPUTE: "kernels that compute",
-    Class.GPU_MEMORY: "kernels that move memory",
-    Class.GPU_COPY: "copies to and from the device",
-    Class.GPU_COMM: "communication between devices",
-    Class.STREAM_GAP: "gaps between kernels",
-    Class.LAUNCH_LATENCY: "from a launch to its kernel",
-    Class.SYNC_EXIT: "leaving a synchronisation",
-    Class.CPU_COMPUTE: "operators on the host",
-    Class.CPU_FRAMEWORK: "the framework's dispatch",
-    Class.CPU_RUNTIME: "calls into the device's runtime",
-    Class.CPU_PYTHON: "Python between operators",
-    Class.DATA_LOADING: "loading data",
-    Class.BACKPRESSURE: "a full launch queue",
-    Class.LOCK: "waiting for a lock",
-    Class.PROFILER: "the profiler itself",
-    Class.CARRY_IN: "work from before the window",
-    Class.UNEXPLAINED: "unexplained time",
-}
-TIER_TEXT = {
-    Tier.RECORDED: "recorded",
-    Tier.SEMANTIC: "follows from what was called",
-    Tier.INFERRED: "inferred from coincidence in time",
-    Tier.UNEXPLAINED: "unexplained",
-}
-
-Bar = tuple[str, float, str, str]
-"""A label, a share, a color, and the amount for people."""
+_OPEN = """
+const packed="%s";
+document.getElementById("open").onclick=()=>{
+ const bytes=Uint8Array.from(atob(packed),c=>c.charCodeAt(0)).buffer;
+ const other=window.open("https://ui.perfetto.dev");if(!other)return;
+ const timer=setInterval(()=>other.postMessage("PING","https://ui.perfetto.dev"),50);
+ window.addEventListener("message",event=>{
+  if(event.data!=="PONG")return;clearInterval(timer);
+  other.postMessage({perfetto:{buffer:bytes,title:"critical path"}},"https://ui.perfetto.dev");});};
+"""
 
 
-def page(analysis: Analysed, form: Mapping[str, object], icicle: str, command: str) -> str:
+def page(analysis: Analysis, trace: bytes, command: str) -> str:
     """The page.
 
     Args:
-        analysis: of the window.
-        form: the columns of `whatif_form`.
-        icicle: the chart of the critical path.
-        command: that shows the graph in Model Explorer.
+        analysis: what it shows.
+        trace: the file for Perfetto.
+        command: that shows the model's graph in Model Explorer; empty without a model.
     """
     findings = analysis.findings
-    template = templates.templates(_HERE).get_template("report.html.j2")
-    return template.render(
-        style=STYLE,
-        script=SCRIPT,
-        analysis=analysis,
-        findings=findings,
-        broken=[name for name, holds in findings.invariants.items() if not holds],
-        evidence=_evidence(findings),
-        figures=_figures(findings),
-        advised=_advised(findings),
-        unsure=_unsure_share(findings),
-        most_unsure=UNSURE_SHARE,
-        command=command,
-        has_model=analysis.graph is not None,
-        bars=_bars(findings),
-        icicle=Markup(icicle),
-        budget=SizeBudget(MOST_BYTES - templates.size_of(STYLE, SCRIPT) - _size(form) - 600_000),
-        tables=[_table(name, rows, findings) for name, rows in tables(findings).items()],
-        facts=_facts(findings),
-        form=form,
-        start=_largest_gains(findings),
-        share=share,
-        duration=duration,
-        percent=percent,
-        times=times,
-        most_branches=MOST_BRANCHES,
+    parts = [
+        *_head(findings),
+        _section("What to do next", _next(findings, command, len(trace))),
+        _section("Where a step's time goes", _causes(findings)),
+        _section("Timeline of the steps shown", [timeline(analysis)]),
+        _section("Steps", _steps(findings)) if len(findings.periods_ns) > 1 else "",
+        _section("Devices", _devices(findings.devices)) if findings.devices else "",
+        *(
+            _section(f"By {name.removesuffix('s')}", [_table(rows, findings)])
+            for name, rows in findings.tables.items()
+        ),
+        _section("Branches of the model", [_branches(findings)]) if findings.branches else "",
+        _section("Checks", _checks(findings)),
+    ]
+    script = ""
+    if len(trace) <= MOST_EMBEDDED_BYTES:
+        script = _OPEN % base64.b64encode(trace).decode()
+    policy = f"default-src 'none'; style-src '{_digest(_STYLE)}'; script-src '{_digest(script)}'"
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{html(findings.verdict.sentence, 120)}</title><style>{_STYLE}</style></head>"
+        f"<body>{''.join(parts)}<script>{script}</script></body></html>\n"
     )
 
 
-def _size(form: Mapping[str, object]) -> int:
-    return templates.size_of(json_in_script(form))
+def _digest(text: str) -> str:
+    """The hash by which a content security policy allows a script or a style sheet."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _evidence(findings: WindowFindings) -> str:
-    """Shares of the path by tier."""
-    found = [
-        f"{percent(share(ns, findings.path_ns))} {TIER_TEXT[tier]}"
-        for tier in TIER_TEXT
-        if (ns := findings.tiers.get(tier.name.lower(), 0))
+def _section(heading: str, parts: Iterator[str] | Sequence[str]) -> str:
+    return f"<section><h2>{html(heading)}</h2>{''.join(parts)}</section>"
+
+
+def _head(findings: Findings) -> Iterator[str]:
+    verdict, steps = findings.verdict, findings.steps
+    yield f"<h1>{html(verdict.sentence, 600)}</h1>"
+    if findings.matched_ratio is not None:
+        yield f"<p>Model: {percent(findings.matched_ratio)} of its nodes were found.</p>"
+    yield f'<p class="soft">{_evidence("lengths", verdict.length)}; '
+    yield f"{_evidence('causes', verdict.cause)}.</p>"
+    yield from (f'<p class="warn">{html(one, 600)}</p>' for one in findings.warnings)
+    figures = [
+        (duration(findings.period_ns), "median steady period"),
+        (f"{len(findings.periods_ns)} × {steps.name}", "steps analysed"),
     ]
-    return ", ".join(found) or "none"
+    if findings.devices:
+        length = sum(one.step_ns for one in findings.devices)
+        idle = sum(one.idle_ns for one in findings.devices)
+        figures.append((percent(1 - idle / length if length else 0.0), "device utilisation"))
+    if verdict.largest:
+        figures.append((percent(verdict.largest_gain_ratio), f"if {verdict.largest} were free"))
+    boxes = "".join(
+        f"<div><b>{html(a, 60)}</b><span>{html(b, 60)}</span></div>" for a, b in figures
+    )
+    yield f'<div class="figures">{boxes}</div>'
 
 
-def _figures(findings: WindowFindings) -> Iterator[tuple[str, str]]:
-    """The few numbers that everything else is a share of."""
-    yield duration(findings.makespan_ns), "from start to end"
-    yield percent(share(findings.busy_ns, findings.makespan_ns)), "of it something ran"
-    if findings.dataflow_ns:
-        yield f"{findings.work_ns / findings.dataflow_ns:.2f}", "operators could run at once"
-    if findings.overlap_ratio is not None:
-        yield percent(findings.overlap_ratio), "overlap of host and device"
-    yield percent(findings.diagnosis.largest_gain_ratio), "largest single gain"
-    if len(findings.iterations) > 1:
-        yield str(len(findings.iterations)), "iterations in the trace"
+def _evidence(what: str, known: Mapping[str, float]) -> str:
+    named = ", ".join(f"{percent(share)} {name}" for name, share in known.items() if share)
+    return f"Evidence for {what}: {named or 'none'}"
 
 
-def _advised(findings: WindowFindings) -> list[tuple[str, EntityRow]]:
-    """The row with the largest gain of each table of code."""
-    return [
-        (name, found[0])
-        for name in ("operators", "modules", "kernels")
-        if (found := _by_gain(findings, name))
+def _next(findings: Findings, command: str, size: int) -> Iterator[str]:
+    verdict = findings.verdict
+    listed = [verdict.advice, *(f"Record {one}" for one in verdict.record)]
+    yield "<ul>"
+    yield from (f"<li>{html(one, 600)}</li>" for one in listed if one)
+    if command:
+        yield f"<li>Model with its times in Model Explorer: <code>{html(command)}</code></li>"
+    yield "<li>Predict a change before you make it: <code>analyze TRACE --whatif FILE</code></li>"
+    yield "</ul>"
+    if size <= MOST_EMBEDDED_BYTES:
+        yield '<p><button type="button" id="open">Open in Perfetto</button></p>'
+    else:
+        yield "<p>Open <code>perfetto.json.gz</code> at ui.perfetto.dev.</p>"
+
+
+def _causes(findings: Findings) -> Iterator[str]:
+    for name, share in findings.verdict.shares.items():
+        gain = findings.verdict.gains.get(name)
+        told = percent(share) + ("" if gain is None else f"; if free -{percent(max(gain, 0.0))}")
+        yield _bar(name, share, COLORS[Cause(name)], told)
+    yield '<p class="soft">Share of the critical path, and what a step saves without it.</p>'
+
+
+def _bar(label: str, share: float, color: str, told: str) -> str:
+    width = f"{100 * min(max(share, 0.0), 1.0):.2f}"
+    return (
+        f'<div class="bar"><span>{html(label, 60)}</span>'
+        '<svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect width="100" height="10" class="track"/>'
+        f'<rect width="{width}" height="10" fill="{color}"/></svg><span>{html(told)}</span></div>'
+    )
+
+
+def _steps(findings: Findings) -> Iterator[str]:
+    longest = max(findings.periods_ns) or 1
+    for at, period_ns in enumerate(findings.periods_ns[:MOST_STEPS]):
+        label = f"step {findings.steps.first + at}"
+        yield _bar(label, period_ns / longest, "#2166ac", duration(period_ns))
+    if len(findings.periods_ns) > MOST_STEPS:
+        yield f"<p>{len(findings.periods_ns) - MOST_STEPS} more in summary.json.</p>"
+
+
+def _devices(devices: Sequence[DeviceShare]) -> Iterator[str]:
+    heads = ("device", "step", "computing", "communicating", "memory", "overlapped", "idle", "busy")
+    rows = [
+        (
+            str(one.device),
+            str(one.step),
+            *(
+                percent(part / one.step_ns if one.step_ns else 0.0)
+                for part in (
+                    one.compute_ns,
+                    one.communication_ns,
+                    one.memory_ns,
+                    one.overlapped_ns,
+                    one.idle_ns,
+                )
+            ),
+            percent(one.utilisation_ratio),
+        )
+        for one in devices[:MOST_ROWS]
     ]
+    yield _lines(heads, rows)
 
 
-def _largest_gains(findings: WindowFindings) -> list[Mapping[str, str]]:
-    """The first curves of the form: the two largest gains of each table."""
-    return [
-        {"kind": kind, "value": row.name}
-        for name, kind in KINDS.items()
-        for row in _by_gain(findings, name)[:2]
+def _table(rows: Sequence[EntityRow], findings: Findings) -> str:
+    texts = [row_texts(row, findings.period_ns) for row in rows[:MOST_ROWS]]
+    heads = [head for head in HEADER if any(text[head] for text in texts)]
+    return _lines(heads, [[text[head] for head in heads] for text in texts])
+
+
+def _branches(findings: Findings) -> str:
+    rows = [
+        (
+            f"{one.fork} → {one.join or 'end'}",
+            duration(one.total_ns),
+            percent(one.share_ratio),
+            duration(one.slack_ns),
+            ", ".join(one.nodes),
+        )
+        for one in findings.branches[:MOST_ROWS]
     ]
+    return _lines(("fork → join", "time", "share", "slack", "nodes"), rows)
 
 
-def _by_gain(findings: WindowFindings, table: str) -> list[EntityRow]:
-    rows = tables(findings).get(table, ())
-    real = [row for row in rows if row.name != UNATTRIBUTED and row.drag_ns > 0]
-    return sorted(real, key=lambda row: -row.drag_ns)
+def _lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col">{html(one)}</th>' for one in heads)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{html(cell, 110)}</td>' for cell in row)}</tr>" for row in rows
+    )
+    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
 
 
-def _unsure_share(findings: WindowFindings) -> float:
-    tiers = (Tier.INFERRED, Tier.UNEXPLAINED)
-    unsure_ns = sum(findings.tiers.get(tier.name.lower(), 0) for tier in tiers)
-    return share(unsure_ns, findings.path_ns)
-
-
-def _bars(findings: WindowFindings) -> Mapping[str, Sequence[Bar]]:
-    """Bar charts by their headings: time by class, gains, time by tier."""
-    classes = {
-        CLASS_TEXT[one]: (findings.classes.get(one.value, 0), OF_CLASS[one]) for one in Class
-    }
-    tiers = {
-        text: (findings.tiers.get(tier.name.lower(), 0), OF_TIER[tier])
-        for tier, text in TIER_TEXT.items()
-    }
-    gains = sorted(findings.diagnosis.gains.items(), key=lambda gain: -gain[1])
-    ordered = dict(sorted(classes.items(), key=lambda one: -one[1][0]))
-    return {
-        "What the critical path is spent on": _spent(ordered, findings.path_ns),
-        "How much less time it would take with": [
-            (f"no {name}", ratio, GAIN, percent(ratio)) for name, ratio in gains
-        ],
-        "How each piece of it is known": _spent(tiers, findings.path_ns),
-    }
-
-
-def _spent(spent: Mapping[str, tuple[int, str]], path_ns: int) -> list[Bar]:
-    return [
-        (text, share(ns, path_ns), color, f"{duration(ns)} ({percent(share(ns, path_ns))})")
-        for text, (ns, color) in spent.items()
-        if ns
-    ]
-
-
-def _table(name: str, rows: Sequence[EntityRow], findings: WindowFindings) -> Mapping[str, object]:
-    """The first rows of a table; each cell has a number to sort by beside its text."""
-    shown = rows[:MOST_ROWS]
-    texts = [row_texts(row, findings.makespan_ns) for row in shown]
-    columns = [column for column in HEADER if any(text[column] for text in texts)]
-    lines = []
-    for row, text in zip(shown, texts, strict=True):
-        numbers = _numbers(row)
-        lines.append((row.name, [(text[column], numbers[column]) for column in columns]))
-    return {
-        "name": name,
-        "kind": KINDS.get(name),
-        "heads": [(column, MEANING.get(column)) for column in columns],
-        "lines": lines,
-        "more": len(rows) - len(shown),
-    }
-
-
-def _numbers(row: EntityRow) -> Mapping[str, object]:
-    """The keys that columns are sorted by; unknown values come last."""
-    return {
-        "name": row.name,
-        "×": row.count,
-        "total": row.total_ns,
-        "on path": row.on_path_ns,
-        "drag": row.drag_ns,
-        "blame": row.blame_ns,
-        "2× faster": repr(row.speedup_2x),
-        "free": _javascript(row.speedup_max),
-        "bound": _javascript(row.bound_path),
-        "roofline": -1 if row.efficiency_ratio is None else repr(row.efficiency_ratio),
-        "limited by": row.bound,
-    }
-
-
-def _javascript(ratio: float) -> str:
-    return "Infinity" if ratio == float("inf") else repr(ratio)
-
-
-def _facts(findings: WindowFindings) -> Iterator[tuple[str, str]]:
-    """Checks, repairs, measurements and definitions."""
+def _checks(findings: Findings) -> Iterator[str]:
     checks = {name: "holds" if holds else "BROKEN" for name, holds in findings.invariants.items()}
-    yield "checks", _listed(checks)
-    yield "repairs", _listed(findings.repairs) or "none"
-    yield "nearly critical", f"{percent(findings.near_critical)} of all dependencies"
-    if len(findings.iterations) > 1:
-        yield "iterations", ", ".join(duration(ns) for ns in findings.iterations[:40])
-    if findings.stability_ratio is not None:
-        yield "stability", f"{percent(findings.stability_ratio)} of the path is the same in all"
-    if findings.launch:
-        yield "launches", _listed({name: duration(ns) for name, ns in findings.launch.items()})
-    if findings.facts:
-        yield "facts", _listed({name: f"{value:g}" for name, value in findings.facts.items()})
-    yield "critical path", "the chain of pieces that the whole time consists of, without a gap"
-    yield (
-        "drag",
-        "how much shorter the whole would be if a piece took no time; other chains take over, so "
-        "drags do not add up",
-    )
-    yield (
-        "what if",
-        "the observed run replayed with other durations. Caches, clocks, memory and other choices "
-        "of kernels are taken to stay as they were",
-    )
-
-
-def _listed(values: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+    for name, values in (
+        ("invariants", checks),
+        ("repairs", findings.repairs),
+        ("fitted", {name: f"{value:g}" for name, value in findings.facts.items()}),
+    ):
+        listed = ", ".join(f"{key} {value}" for key, value in values.items())
+        yield f'<p class="soft">{name}: {html(listed or "none", 1500)}</p>'

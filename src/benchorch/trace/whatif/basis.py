@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import final
@@ -10,14 +9,13 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.analysed import Replayable
+from benchorch.trace.analysis import Analysis
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import Owners, module_names, owners
-from benchorch.trace.dag import CLASSES, Class, CriticalPath, Dag
+from benchorch.trace.dag import CLASSES, Class, Dag
 from benchorch.trace.events import NOTHING, Events
 from benchorch.trace.operators.graph import OperatorGraph
-from benchorch.trace.operators.roofline import Peaks
 from benchorch.trace.whatif.selector_values import WORK, Selection, Selector
 
 DEEPEST = 1_000
@@ -30,31 +28,46 @@ class Basis:
     """An analysed trace of n events, V points and E edges.
 
     Attributes:
-        events, dag, path, graph: of the analysis.
+        analysis: of the observed run.
         owned: what each event belongs to.
         module: (n,) number of each event's module, NOTHING for none; `modules` are their names.
-        peaks: of the machine, None where they are unknown.
-        others: trials by name whose times can be swapped in.
         selected: the last selection, so that a change and its check select once.
     """
 
-    events: Events
-    dag: Dag
-    path: CriticalPath
-    graph: OperatorGraph | None
+    analysis: Analysis
     owned: Owners
     module: NDArray[np.int64]
     modules: tuple[str, ...]
-    peaks: Peaks | None = None
-    others: Mapping[str, Basis] = field(default_factory=dict)
     selected: dict[Selector, Selection] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
 
+    @property
+    def events(self) -> Events:
+        """Of the whole trace."""
+        return self.analysis.events
+
+    @property
+    def dag(self) -> Dag:
+        """The graph."""
+        return self.analysis.dag
+
+    @property
+    def graph(self) -> OperatorGraph | None:
+        """The model's graph, where one is known."""
+        return self.analysis.graph
+
+    @cached_property
+    def host_ratio(self) -> float:
+        """Of the path, the part that threads of the host spend."""
+        path = self.analysis.path
+        host = np.array([one.value.startswith(("cpu", "data")) for one in CLASSES])[path.label]
+        return float(path.duration_ns[host].sum()) / max(path.length_ns, 1)
+
     @cached_property
     def nodes(self) -> Entities:
         """The nodes of the operator graph that each event did the work of."""
-        return graph_nodes(self.events, self.owned, self.graph)
+        return graph_nodes(self.events, self.owned, self.graph, self.analysis.provenance)
 
     @cached_property
     def work(self) -> NDArray[np.bool_]:
@@ -85,24 +98,15 @@ class Basis:
         return np.append(chosen, False)[self.dag.owner]
 
 
-def prepare(
-    analysis: Replayable | Basis,
-    peaks: Peaks | None = None,
-    others: Mapping[str, Replayable] | None = None,
-) -> Basis:
+def prepare(analysis: Analysis | Basis) -> Basis:
     """The basis of any number of what-ifs; one that is prepared already is returned as it is."""
     if isinstance(analysis, Basis):
         return analysis
     owned = owners(analysis.events)
     module, modules = module_names(analysis.events, owned)
     return Basis(
-        events=analysis.events,
-        dag=analysis.dag,
-        path=analysis.path,
-        graph=analysis.graph,
+        analysis=analysis,
         owned=owned,
         module=module,
         modules=modules,
-        peaks=peaks,
-        others={name: prepare(other) for name, other in (others or {}).items()},
     )

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind, Tier
-from benchorch.trace.memo import once
 
 Changed: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_] | None]"
 """Weights, residuals and dropped edges, in the order that `steps` takes them."""
@@ -38,21 +36,6 @@ class Hypothesis:
     best_ratio: NDArray[np.float64]
     added: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None
     notes: tuple[str, ...] = ()
-
-    @property
-    def same_dependencies(self) -> bool:
-        """Whether the dependencies are those of the graph."""
-        return self.added is None and not self.dropped.any()
-
-    @property
-    def only_weights(self) -> bool:
-        """Whether all else is as `unchanged` has it."""
-        return self.residual_ns is unchanged(self.dag).residual_ns and self.same_dependencies
-
-    @cached_property
-    def reweighted(self) -> NDArray[np.int64]:
-        """The edges with another weight than observed, ascending."""
-        return np.flatnonzero(self.weight_ns != unchanged(self.dag).weight_ns)
 
     def scaled(self, edges: NDArray[np.bool_], ratio: float | NDArray[np.float64]) -> Hypothesis:
         """With the weights of some edges times a ratio; one for all, or one for each of E."""
@@ -103,9 +86,8 @@ class Hypothesis:
         return larger, (extended(weight_ns, more_ns), residual_ns, still_dropped)
 
 
-@once
 def unchanged(dag: Dag) -> Hypothesis:
-    """Everything as observed, once for each graph; not to be written to."""
+    """Everything as observed."""
     return Hypothesis(
         dag=dag,
         weight_ns=dag.weight_ns.astype(np.float64),

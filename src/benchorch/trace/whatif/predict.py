@@ -1,81 +1,60 @@
-"""Predicted makespan and critical path of a run with changes."""
+"""Predicted period and critical path of a run with changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
-from benchorch.trace.analysed import Replayable
-from benchorch.trace.attribution.gains import gains
-from benchorch.trace.critical_path.contraction import explained
-from benchorch.trace.dag import CLASSES, Tier
-from benchorch.trace.operators.roofline import Peaks
+from benchorch.trace.analysis import Analysis
+from benchorch.trace.causes import CAUSES, reasons
+from benchorch.trace.critical_path.contraction import contract
+from benchorch.trace.critical_path.path import path_along
+from benchorch.trace.critical_path.periods import Periods
+from benchorch.trace.critical_path.replay import steps
+from benchorch.trace.dag import CriticalPath, Tier
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.hypothesis import Hypothesis, unchanged
 from benchorch.trace.whatif.prediction import Moved, Prediction
-from benchorch.trace.whatif.simulation import (
-    SegmentTimes,
-    explained_ns,
-    hypothesis_of,
-    makespan_ns,
-    outcome,
-)
-from benchorch.trace.whatif.sweep import sweep
-from benchorch.trace.whatif.transforms import Speedup, Transform
+from benchorch.trace.whatif.transforms import Transform
 
 MOST_MOVED = 20
 UNNAMED = "(between events)"
 
+MODEL_RATIO = 0.10
+"""Of a change: caches, contention and scheduling alter what a replay keeps as it was."""
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A prediction and its hypothesis, of which `path_of` gives the path."""
+NOISE_QUANTILE = 1.64
+"""Standard errors on each side of a 90 % interval."""
 
-    prediction: Prediction
-    hypothesis: Hypothesis
+LEAST_RATIO = 0.01
+"""Of the period: no interval is narrower on either side."""
+
+PROFILED_RATIO = 0.08
+"""Of the period, where host time is on the path: the profiler's part of it is not constant."""
 
 
 def predict(
-    analysis: Replayable | Basis,
+    analysis: Analysis | Basis,
     changes: Sequence[Transform],
     *,
     name: str = "what-if",
-    peaks: Peaks | None = None,
-    others: Mapping[str, Replayable] | None = None,
-    swept: bool = False,
 ) -> Prediction:
-    """The run with the changes made one after another; arguments are those of `answer`.
+    """The run with the changes made one after another.
 
     Args:
         analysis: of the observed run; what `prepare` made of it, if several are to be asked.
-        peaks: what the machine can do, for changes that need to know.
-        others: trials by name, for changes that take times from them.
-    """
-    basis = prepare(analysis, peaks, others)
-    return answer(basis, changes, name=name, swept=swept).prediction
-
-
-def answer(
-    basis: Basis, changes: Sequence[Transform], *, name: str = "what-if", swept: bool = False
-) -> Answer:
-    """The prediction with the hypothesis behind it.
-
-    Args:
-        basis: of the observed run.
         changes: in order; none at all gives the observed run again.
         name: of the what-if.
-        swept: whether a what-if that is one speedup also predicts other speedups, which costs
-            two dozen replays.
 
     Raises:
         TraceError: with every problem of the changes on this trace.
     """
+    basis = prepare(analysis)
     found = [
         f"{name}, change {number}: {problem}"
         for number, change in enumerate(changes, 1)
@@ -84,119 +63,177 @@ def answer(
     if found:
         raise TraceError("\n".join(found))
     hypothesis = hypothesis_of(basis, changes)
-    only = changes[0] if len(changes) == 1 else None
-    prediction = replace(
-        _prediction(basis, hypothesis),
+    period_ns = basis.analysis.steps.period_ns
+    replay = _replay(basis, hypothesis)
+    parts = dict(_errors(basis, hypothesis, replay.period_ns))
+    low = replay.period_ns - _joined(parts, "below")
+    high = replay.period_ns + _joined(parts, "above")
+    return Prediction(
         name=name,
         changes=tuple(map(str, changes)),
-        sweep=sweep(basis, only.select) if swept and isinstance(only, Speedup) else None,
-    )
-    return Answer(prediction=prediction, hypothesis=hypothesis)
-
-
-def _prediction(basis: Basis, hypothesis: Hypothesis) -> Prediction:
-    """The prediction without its name and its changes."""
-    result = outcome(basis, hypothesis)
-    predicted_ns, more = result.makespan_ns, result.more
-    possible_ns = (predicted_ns, *_alternatives_ns(basis, hypothesis, predicted_ns))
-    path = basis.path
-    classes = _sums(path.label, path.duration_ns, len(CLASSES))
-    tiers = _sums(path.tier, path.duration_ns, len(Tier))
-    return Prediction(
-        name="",
-        changes=(),
-        makespan_ns=basis.dag.makespan_ns,
-        predicted_ns=predicted_ns,
-        low_ns=min(possible_ns),
-        high_ns=max(possible_ns),
-        classes=_by_class(classes),
-        predicted_classes=_by_class(classes + _sums(more.label, more.ns, len(CLASSES))),
-        tiers=_by_tier(tiers + _sums(more.tier, more.ns, len(Tier))),
-        moved=_moved(basis, more),
-        bound_path=_bound_path(basis, hypothesis),
-        bound_work=_bound_work(basis, hypothesis),
+        makespan_ns=period_ns,
+        predicted_ns=round(replay.period_ns),
+        low_ns=max(0, round(low)),
+        high_ns=round(high),
+        causes=_shares(basis, basis.analysis.path),
+        predicted_causes=_shares(basis, replay.path),
+        reasons={reason: round(max(below, above)) for reason, (below, above) in parts.items()},
+        moved=_moved(basis, replay),
         notes=hypothesis.notes,
     )
 
 
-def _sums(column: NDArray[np.integer], ns: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """Time by the value of a column; as doubles, which are exact up to a hundred days."""
-    return np.bincount(column, weights=ns, minlength=size).astype(np.int64)
+def hypothesis_of(basis: Basis, changes: Sequence[Transform]) -> Hypothesis:
+    """The weights that the changes lead to."""
+    hypothesis = unchanged(basis.dag)
+    for change in changes:
+        hypothesis = change.apply(basis, hypothesis)
+    return hypothesis
 
 
-def _named(basis: Basis, owner: NDArray[np.int32], ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Time by the name of its owner; the last entry is that of none."""
-    unowned = len(basis.events.names)
-    column = np.where(owner >= 0, basis.events.name[owner], unowned)
-    return _sums(column, ns, unowned + 1)
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Replay:
+    period_ns: float
+    path: CriticalPath
 
 
-def _by_class(sums: NDArray[np.int64]) -> Mapping[str, int]:
-    """Time on a path by class, the largest first; what there is none of is left out."""
-    found = dict(zip(map(str, CLASSES), sums.tolist(), strict=True))
-    return {name: found[name] for name in sorted(found, key=lambda one: -found[one]) if found[name]}
-
-
-def _by_tier(sums: NDArray[np.int64]) -> Mapping[str, int]:
-    """Time on a path by how well its dependencies are known."""
-    return {tier.name.lower(): int(sums[tier]) for tier in Tier}
-
-
-def _alternatives_ns(basis: Basis, hypothesis: Hypothesis, predicted_ns: int) -> Iterator[int]:
-    """What else it could be: without unexplained time, and if all goes well."""
-    yield _without_residual(basis, hypothesis, predicted_ns)
-    if hypothesis.best_ratio is not unchanged(basis.dag).best_ratio:
-        best_ns = hypothesis.weight_ns * hypothesis.best_ratio
-        yield makespan_ns(basis, replace(hypothesis, weight_ns=best_ns))
-
-
-def _without_residual(basis: Basis, hypothesis: Hypothesis, predicted_ns: int) -> int:
-    """The observed makespan times the change that a run without unexplained time would see."""
-    if not basis.dag.residual_ns.any():
-        return predicted_ns
-    before = explained(basis.dag).makespan_ns
-    after = explained_ns(basis, hypothesis)
-    return round(basis.dag.makespan_ns * after / before) if before else predicted_ns
-
-
-def _moved(basis: Basis, more: SegmentTimes) -> tuple[Moved, ...]:
-    """The largest differences between the paths, by name."""
-    before = _named(basis, basis.path.owner, basis.path.duration_ns)
-    change = _named(basis, more.owner, more.ns)
-    names = (*basis.events.names, UNNAMED)
-    return tuple(
-        Moved(
-            name=names[code],
-            before_ns=int(before[code]),
-            after_ns=int(before[code] + change[code]),
-        )
-        for code in np.argsort(-np.abs(change), kind="stable")[:MOST_MOVED].tolist()
-        if change[code]
+def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
+    """The period of a hypothesis, and the path of the interval that is shown."""
+    periods = basis.analysis.periods
+    dag, changed = hypothesis.rewired()
+    graph = periods.graph if dag is basis.dag else contract(dag, periods.at.points)
+    length_ns = graph.lengths(steps(dag, *changed))
+    elapsed_ns = graph.elapsed(length_ns)
+    ends = graph.numbers(
+        periods.at.ends[basis.analysis.steps.shown[1] - basis.analysis.steps.first]
     )
+    end = int(ends[np.argmax(elapsed_ns[ends])])
+    edges = graph.path_edges(length_ns, elapsed_ns, end)
+    weight_ns, residual_ns, dropped = changed
+    # A dropped edge that is left on the path stays for the order alone.
+    held_ns = weight_ns if dropped is None else np.where(dropped, 0, weight_ns)
+    path = path_along(dag, edges, held_ns, residual_ns)
+    first = basis.analysis.steps.shown[0] - basis.analysis.steps.first
+    if basis.analysis.steps.back_to_back and len(periods.at.before):
+        begin = graph.numbers(periods.at.before)
+    else:
+        begin = graph.numbers(periods.at.starts[first : first + 1])
+    begin_ns = int(dag.time_ns[0] + elapsed_ns[begin].max())
+    period_ns = periods.period_ns(periods.of(elapsed_ns, graph))
+    if dag is basis.dag:
+        period_ns = max(period_ns, periods.least_ns(weight_ns))
+    return _Replay(period_ns=period_ns, path=path.since(begin_ns))
 
 
-def _bound_path(basis: Basis, hypothesis: Hypothesis) -> float | None:
-    """Amdahl's limit by what is saved on the old path, which is still there and as long as that."""
-    is_on_path = gains(basis.dag).is_on_path
-    if not len(basis.path) or (hypothesis.dropped.any() and hypothesis.dropped[is_on_path].any()):
-        return None
-    edges = hypothesis.reweighted
-    edges = edges[is_on_path[edges]]
-    saved_ns = (basis.dag.weight_ns[edges] - hypothesis.weight_ns[edges]).sum()
-    rest_ns = unchanged(basis.dag).residual_ns
-    if hypothesis.residual_ns is not rest_ns:
-        saved_ns += (rest_ns - hypothesis.residual_ns)[basis.dag.head[is_on_path]].sum()
-    left_ns = basis.dag.makespan_ns - float(saved_ns)
-    return basis.dag.makespan_ns / left_ns if left_ns > 0 else None
+Error = tuple[float, float]
+"""How much lower and how much higher a prediction may be for one reason, in ns."""
 
 
-def _bound_work(basis: Basis, hypothesis: Hypothesis) -> float | None:
-    """The same by all that is saved anywhere, which is looser."""
-    if hypothesis.dropped.any():
-        return None
-    edges, rest_ns = hypothesis.reweighted, unchanged(basis.dag).residual_ns
-    saved = np.maximum(basis.dag.weight_ns[edges] - hypothesis.weight_ns[edges], 0.0).sum()
-    if hypothesis.residual_ns is not rest_ns:
-        saved += np.maximum(rest_ns - hypothesis.residual_ns, 0.0).sum()
-    left = basis.dag.makespan_ns - float(saved)
-    return basis.dag.makespan_ns / left if left > 0 else None
+def _errors(basis: Basis, hypothesis: Hypothesis, predicted_ns: float) -> dict[str, Error]:
+    """What a prediction may be off by, each reason for itself."""
+    period_ns = float(basis.analysis.steps.period_ns)
+    change_ns = abs(predicted_ns - period_ns)
+    noise_ns = _noise_ns(basis.analysis.periods) * predicted_ns / max(period_ns, 1.0)
+    host = basis.host_ratio * PROFILED_RATIO * predicted_ns
+    found = {
+        "model": (MODEL_RATIO * change_ns,) * 2,
+        "steps": (noise_ns,) * 2,
+        "profiler": (host,) * 2,
+        "least": (LEAST_RATIO * predicted_ns,) * 2,
+    }
+    for reason, other_ns in _alternatives(basis, hypothesis).items():
+        found[reason] = (max(predicted_ns - other_ns, 0.0), max(other_ns - predicted_ns, 0.0))
+    return found
+
+
+def _alternatives(basis: Basis, hypothesis: Hypothesis) -> dict[str, float]:
+    """The period as other readings of the trace would have it."""
+    dag, periods = basis.dag, basis.analysis.periods
+    period_ns = float(basis.analysis.steps.period_ns)
+    found: dict[str, float] = {}
+    if hypothesis.added is not None:
+        return found
+    weight_ns, residual_ns, dropped = hypothesis.rewired()[1]
+
+    def ratio(before: float, after: float) -> float:
+        return period_ns * after / before if before else period_ns
+
+    if dag.residual_ns.any():
+        nothing = np.zeros_like(dag.residual_ns)
+        if "unexplained" not in periods.known:
+            periods.known["unexplained"] = periods.replayed(None, nothing)
+        found["unexplained time"] = ratio(
+            periods.known["unexplained"], periods.replayed(weight_ns, nothing, dropped)
+        )
+    inferred = dag.tier == Tier.INFERRED
+    if inferred.any():
+        without = inferred if dropped is None else inferred | dropped
+        if "inferred" not in periods.known:
+            periods.known["inferred"] = periods.replayed(None, None, inferred)
+        found["inferred dependencies"] = ratio(
+            periods.known["inferred"],
+            periods.replayed(weight_ns, residual_ns, without),
+        )
+    if (hypothesis.best_ratio != 1.0).any():
+        best_ns = np.rint(hypothesis.weight_ns * hypothesis.best_ratio).astype(np.int64)
+        found["at best"] = periods.replayed(best_ns, residual_ns, dropped)
+    return found
+
+
+def _noise_ns(periods: Periods) -> float:
+    """Half the width of a 90 % interval of a step, from the spread of the steps.
+
+    Another run differs from this one about as much as the steps do: they share what varies.
+    """
+    observed_ns = periods.observed_ns
+    if len(observed_ns) < 2:
+        return 0.03 * float(observed_ns.sum())
+    spread_ns = 1.4826 * float(np.median(np.abs(observed_ns - np.median(observed_ns))))
+    return NOISE_QUANTILE * spread_ns
+
+
+def _joined(parts: Mapping[str, Error], side: str) -> float:
+    """Independent errors add as squares; another reading of the trace is as good as this one."""
+    place = 0 if side == "below" else 1
+    random = ("model", "steps", "profiler", "least")
+    squares = sum(parts[name][place] ** 2 for name in random)
+    readings = [error[place] for name, error in parts.items() if name not in random]
+    return float(np.sqrt(squares)) + max(readings, default=0.0)
+
+
+def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:
+    """Shares of a path by cause."""
+    analysis = basis.analysis
+    if path is analysis.path:
+        return {one.value: share for one, share in analysis.reasons.shares(path).items()}
+    code = (
+        reasons(analysis.events, analysis.dag, path).cause
+        if len(path) and (path.edge.max() < analysis.dag.edges)
+        else np.zeros(0, dtype=np.int8)
+    )
+    if not len(code):
+        return {}
+    sums = np.bincount(code, path.duration_ns, len(CAUSES)) / max(path.length_ns, 1)
+    order = np.argsort(-sums, kind="stable").tolist()
+    return {CAUSES[one].value: float(sums[one]) for one in order if sums[one] > 0}
+
+
+def _named(basis: Basis, path: CriticalPath) -> NDArray[np.float64]:
+    """Time of a period by the name of its owner; the last entry is that of none."""
+    unowned = len(basis.events.names)
+    column = np.where(path.owner >= 0, basis.events.name[path.owner], unowned)
+    first, last = basis.analysis.steps.shown
+    return np.bincount(column, path.duration_ns, unowned + 1) / (last - first + 1)
+
+
+def _moved(basis: Basis, replay: _Replay) -> tuple[Moved, ...]:
+    """The largest differences between the paths, by name."""
+    before, after = _named(basis, basis.analysis.path), _named(basis, replay.path)
+    names = (*basis.events.names, UNNAMED)
+    order = np.argsort(-np.abs(after - before), kind="stable")[:MOST_MOVED].tolist()
+    return tuple(
+        Moved(name=names[code], before_ns=round(before[code]), after_ns=round(after[code]))
+        for code in order
+        if round(after[code]) != round(before[code])
+    )

@@ -13,11 +13,10 @@ import msgspec
 
 from benchorch.errors import TraceError
 from benchorch.trace.dag import Class
-from benchorch.trace.whatif import limits, restructure, transforms
+from benchorch.trace.whatif import restructure, transforms
 from benchorch.trace.whatif.amdahl4ml import node_speedups
 from benchorch.trace.whatif.patterns import matcher, suggest
 from benchorch.trace.whatif.selector_values import PHASES, Selector
-from benchorch.trace.whatif.swap import Swap
 from benchorch.trace.whatif.transforms import OnSelection, Transform
 
 T = TypeVar("T")
@@ -211,6 +210,7 @@ SELECTING: Mapping[str, tuple[str, Check]] = {
     **{key: (key, _text) for key in ("dtype", "shape")},
     "phase": ("phase", _phase),
     "iteration": ("iteration", _iteration),
+    "rank": ("rank", _iteration),
     "class": ("classes", _classes),
     "self": ("alone", _boolean),
 }
@@ -221,15 +221,12 @@ CHANGES: Mapping[str, tuple[type[Transform], str, Check]] = {
     "set_ns": (transforms.SetTime, "set_ns", _nanoseconds),
     "add_ns": (transforms.AddTime, "add_ns", partial(_nanoseconds, least=-math.inf)),
     "remove": (transforms.Remove, "", _true),
-    "roofline": (limits.Roofline, "efficiency_ratio", _factor),
     "fuse": (restructure.Fuse, "", _true),
     "cuda_graph": (restructure.CudaGraph, "", _true),
     "overlap": (restructure.Overlap, "", _true),
-    "swap": (Swap, "trial", str),
     "host": (transforms.Host, "speedup", _factor),
     "launch_latency_ns": (transforms.LaunchLatency, "latency_ns", _nanoseconds),
-    "bandwidth": (limits.Bandwidth, "speedup", _factor),
-    "clock": (limits.Clock, "speedup", _factor),
+    "bandwidth": (transforms.Bandwidth, "speedup", _factor),
     "residual": (transforms.Residual, "ratio", _residual),
 }
 """Kind of change, its attribute and the check of its value, by the key of a file."""

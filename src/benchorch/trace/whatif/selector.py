@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.attribution.workloads import op_type
+from benchorch.trace.attribution.tables import op_type
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
 from benchorch.trace.operators.shapes import recorded
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.patterns import flags, matcher, suggest
 from benchorch.trace.whatif.selector_values import Selection, Selector
-from benchorch.trace.windows import windows
 
 _OPTIMIZER = "/^Optimizer\\.(step|zero_grad)/"
 
@@ -44,11 +43,11 @@ def problems(basis: Basis, selector: Selector) -> list[str]:
         if pattern and not any(map(matcher(pattern), names)):
             none = "" if names else " This trace has none at all."
             found.append(f"{key} {pattern!r} fits nothing.{suggest(pattern, names)}{none}")
-    window = basis.dag.window
-    if selector.iteration not in (None, window.iteration) and window.name != "trace":
+    steps = basis.analysis.steps
+    if selector.iteration is not None and not 0 <= selector.iteration < len(steps.start_ns):
         found.append(
-            f"iteration {selector.iteration} was not analysed, but {window.iteration} of "
-            f"{window.name!r}."
+            f"iteration {selector.iteration} is none of the {len(steps.start_ns)} of "
+            f"{steps.name!r}, which count from 0."
         )
     return found or ["nothing in the analysed window fits all of it; leave out a condition."]
 
@@ -99,6 +98,8 @@ def _time_limits(basis: Basis, selector: Selector) -> Iterator[NDArray[np.bool_]
             for lane in basis.events.lanes
         ]
         yield np.array(on_lane or [False])[basis.events.lane]
+    if selector.rank is not None:
+        yield (basis.events.ranks == selector.rank)[basis.events.lane]
     if selector.phase:
         yield _in_phase(basis, selector.phase)
     if selector.iteration is not None:
@@ -148,13 +149,13 @@ def _in_phase(basis: Basis, phase: str) -> NDArray[np.bool_]:
 
 
 def _in_iteration(basis: Basis, iteration: int) -> NDArray[np.bool_]:
-    """Host events that start in a window, and the device work that they launch."""
-    every = windows(basis.events, None)
-    if not 0 <= iteration < len(every):
+    """Host events that start in a step, and the device work that they launch."""
+    steps, start_ns = basis.analysis.steps, basis.events.start_ns
+    if not 0 <= iteration < len(steps.start_ns):
         return np.zeros(len(basis.events), dtype=np.bool_)
-    window, start_ns = every[iteration], basis.events.start_ns
     device = np.isin(basis.events.category, DEVICE_WORK)
-    starts = ~device & (start_ns >= window.start_ns) & (start_ns < window.end_ns)
+    starts = ~device & (start_ns >= steps.start_ns[iteration])
+    starts &= start_ns < steps.end_ns[iteration]
     found: NDArray[np.bool_] = starts | device & (basis.within(starts) != NOTHING)
     return found
 

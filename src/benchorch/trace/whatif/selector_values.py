@@ -14,9 +14,10 @@ PHASES = ("forward", "backward", "optimizer")
 
 
 WORK = (
-    *(Class.GPU_COMPUTE, Class.GPU_MEMORY, Class.GPU_COPY, Class.GPU_COMM),
-    *(Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME, Class.CPU_PYTHON),
-    Class.DATA_LOADING,
+    *(Class.GPU_COMPUTE, Class.GPU_COPY, Class.GPU_COMM, Class.HOST_FUNCTION),
+    *(Class.CPU_COMPUTE, Class.CPU_COMM, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME),
+    *(Class.CPU_PYTHON, Class.CPU_GAP, Class.DATA_LOADING, Class.INPUT_OUTPUT),
+    *(Class.SLEEP, Class.LOCK, Class.OUTSIDE),
 )
 """What is meant where no class is named: what is done, not what is waited for."""
 
@@ -36,6 +37,7 @@ class Selector:
         lane: only time on a thread or stream, by its label or number.
         phase: only time in one of `PHASES`.
         iteration: only time in one of the window's ranges, from 0.
+        rank: only time on lanes of one rank, from 0.
         classes: only time that is spent on these; by default on any `WORK`.
         alone: only an event's own time, not that of what it calls and launches.
     """
@@ -50,6 +52,7 @@ class Selector:
     shape: str = ""
     phase: str = ""
     iteration: int | None = None
+    rank: int | None = None
     classes: tuple[Class, ...] = ()
     alone: bool = False
 

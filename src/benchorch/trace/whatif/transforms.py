@@ -16,7 +16,11 @@ from benchorch.trace.whatif.hypothesis import Hypothesis
 from benchorch.trace.whatif.selector import problems, select
 from benchorch.trace.whatif.selector_values import Selection, Selector
 
-HOST = (Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME, Class.CPU_PYTHON)
+WAITS = (EdgeKind.SYNC, EdgeKind.WAIT, EdgeKind.JOIN)
+HOST = (
+    *(Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME),
+    *(Class.CPU_PYTHON, Class.CPU_GAP),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +104,25 @@ class Remove(OnSelection):
     """Chosen work is not done: nor is its launch, nor what its operator does to launch it."""
 
     def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
-        """The weights of all that to 0; the order of what is left stays."""
+        """The weights of all that to 0; the order of what is left stays, but nobody waits."""
         gone = removed_with(basis, select(basis, self.select).root != NOTHING)
         device = np.isin(basis.events.category, DEVICE_WORK)
         starts = into(basis, gone & device, EdgeKind.LAUNCH, EdgeKind.STREAM)
-        return hypothesis.scaled(basis.owned_by(gone) | starts, 0.0)
+        changed = hypothesis.scaled(basis.owned_by(gone) | starts, 0.0)
+        dag = basis.dag
+        ends = np.append(gone & ~device, False)[dag.event] & dag.is_end
+        waits = np.isin(dag.kind, WAITS) & ends[dag.head]
+        return replace(
+            changed,
+            dropped=changed.dropped | waits,
+            residual_ns=np.where(ends, 0.0, changed.residual_ns),
+        )
+
+    def problems(self, basis: Basis) -> list[str]:
+        """A selector that finds no event at all."""
+        if (select(basis, self.select).root != NOTHING).any():
+            return []
+        return problems(basis, self.select)
 
 
 @final
@@ -117,6 +135,18 @@ class Host(Transform):
     def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Computation, framework, runtime calls and Python alike."""
         return hypothesis.scaled(basis.labelled(*HOST), 1.0 / self.speedup)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bandwidth(Transform):
+    """Copies and fills are so many times as fast."""
+
+    speedup: float
+
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
+        """All copies of all devices alike."""
+        return hypothesis.scaled(basis.labelled(Class.GPU_COPY), 1.0 / self.speedup)
 
 
 @final

@@ -45,7 +45,7 @@ def test_programs_get_the_summary_the_what_ifs_and_the_files(trace, tmp_path, si
     asked.write_text(json.dumps({"speedups": [{"op_type": costly, "speedup": 2}]}))
     reply = analyze.run([str(trace), "--json", "--whatif", str(asked), "--out", str(out)], silent)
     [predicted] = reply.data["whatifs"]
-    assert predicted["makespan_ns"] == reply.data["makespan_ns"]
+    assert predicted["makespan_ns"] == reply.data["period_ns"]
     assert predicted["predicted_ns"] < predicted["makespan_ns"]
     assert all(Path(file).is_file() for file in reply.data["files"])
     assert json.loads(json.dumps(reply.data)) == reply.data
@@ -79,19 +79,18 @@ def test_a_difference_is_split_into_causes_that_sum_to_it(trace, tmp_path, silen
     assert (
         sum(row["second_ns"] - row["first_ns"] for row in data["changes"]) == data["difference_ns"]
     )
-    assert "next" in reply.text
+    assert "Of the" in reply.text
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "takes one TRACE"),
+        ([], "takes the TRACE of each rank"),
         (["gone.json"], "there is no trace"),
-        (["{trace}", "--diff", "{trace}", "{trace}"], "takes one TRACE"),
+        (["{trace}", "--diff", "{trace}", "{trace}"], "takes the TRACE of each rank"),
         (["--diff", "{trace}", "{trace}", "--out", "x"], "--out are of one"),
         (["{trace}", "--model", "gone.onnx"], "there is no gone.onnx"),
         (["{trace}", "--model", "{trace}"], "expected a .onnx or .pt2 file"),
-        (["{trace}", "--trial", "eager"], "expected NAME=TRACE"),
         (["{trace}", "--out", "{trace}"], "is a file"),
         (["{empty}"], "holds no profile"),
     ],
@@ -107,13 +106,20 @@ def test_words_that_make_no_sense_are_refused_with_a_sentence(
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [(["--range", "nothing*"], "nothing"), (["--call", "1000"], "there is no call 1000")],
+    [(["--range", "nothing*"], "nothing"), (["--call", "1000"], "There is no step 1000")],
 )
 def test_a_call_that_is_not_there_is_refused_with_those_that_are(
     trace, tmp_path, silent, words, told
 ):
     with pytest.raises(TraceError, match=told):
         analyze.run([str(trace), "--out", str(tmp_path / "out"), *words], silent)
+
+
+def test_the_ranges_that_can_be_named_are_listed(trace, silent):
+    reply = analyze.run([str(trace), "--list-ranges"], silent)
+    assert "ProfilerStep#0" in {one["name"] for one in reply.data["ranges"]}
+    with pytest.raises(ConfigError, match="nothing else"):
+        analyze.run([str(trace), "--list-ranges", "--out", "x"], silent)
 
 
 def test_a_file_that_is_no_trace_is_refused(tmp_path, silent):

@@ -61,6 +61,7 @@ def results() -> Results:
             metrics={"latency_ms/p50": estimate(times[name])} if name in times else {},
             speedup=faster if name == "onnxruntime" else None,
             steady=True,
+            best=("onnxruntime",),
         )
         for name in found
     }

@@ -84,6 +84,18 @@ def test_spot_prices_keep_the_median_and_the_cheapest_zone(tmp_path):
     assert spot.least_usd_per_hour == pytest.approx(1.1 / 3)
 
 
+def test_a_spot_price_that_no_discount_explains_is_not_believed(tmp_path):
+    """An emulated AWS told one of a hundred-thousandth of a dollar, and it was recorded."""
+
+    class Cheap(Told):
+        def spot(self, kinds, region):
+            return dict.fromkeys(kinds, SpotPrice(1e-5, 1e-5))
+
+    found = book(tmp_path, Cheap()).snapshot(["g5.xlarge"], {})
+    assert found.of("g5.xlarge", Market.SPOT) is None
+    assert any("reports 1e-05 USD an hour" in warning for warning in found.warnings)
+
+
 def test_where_nobody_answers_an_old_price_is_used_with_a_warning(tmp_path):
     book(tmp_path, Told()).snapshot(["g5.xlarge"], {})
     age(tmp_path, days=9)

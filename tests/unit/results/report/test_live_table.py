@@ -57,8 +57,8 @@ def test_an_interval_that_means_nothing_is_not_shown() -> None:
 def test_the_expected_end_is_shown_where_it_is_known() -> None:
     found = table()
     assert "left" not in found.footer()
-    found.left_s = 90.0
-    assert found.footer().endswith("about 1 min 30 s left")
+    found.expect(5400.4)
+    assert found.footer().endswith("about 1 h 30 min left")
 
 
 def test_the_drawn_table_has_rows_and_the_time() -> None:
@@ -107,7 +107,7 @@ def test_a_log_has_a_line_a_decision_and_none_a_process() -> None:
 def test_a_log_has_the_first_figures_after_the_first_round() -> None:
     lines = log(so_far(OF_EAGER, 1), so_far(OF_FAST, 1), event(OF_EAGER, "round", "1"))
     assert len(lines) == 1
-    assert lines[0].startswith("first figures, one process each: fast p50 0.33")
+    assert lines[0].startswith("first figures: fast p50 0.33")
 
 
 def test_a_log_has_every_failure_and_every_wait() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchorch.trace.critical_path.replay import replay
 from benchorch.trace.dag import CLASSES, Class, Dag, EdgeKind
+from support.graph_checks import replay
 from support.random_graphs import Edge, dag_of, dags, lane_dags
 
 

@@ -49,14 +49,14 @@ def test_work_that_overlaps_on_its_stream_comes_after_the_start_of_what_runs() -
 
 
 def test_a_full_stream_blocks_the_next_launch() -> None:
-    """Four launches fit: the fifth returns when the second kernel starts."""
+    """Five works may be unfinished: the sixth launch returns when the first kernel ends."""
     calls = [launch(5 * at, at) for at in range(5)] + [launch(25, 5, took_ns=185)]
     kernels = [kernel("k", 10 + 200 * at, 200 + 200 * at, at) for at in range(6)]
     events = trace(note("step", 0, 1300), calls, kernels)
     dag = build_dag(events, thresholds=Thresholds(queue=4))
     assert_sound(dag)
     end = point(dag, 6, end=True)
-    assert into(dag, end, EdgeKind.SYNC) == [(8, False, 0)]
+    assert into(dag, end, EdgeKind.SYNC) == [(7, True, 10)]
     assert into(dag, end, EdgeKind.CHAIN) == [(6, False, 5)]
     label = dag.label[(dag.head == end) & (dag.kind == EdgeKind.SYNC)]
     assert CLASSES[label[0]] is Class.BACKPRESSURE
@@ -216,7 +216,7 @@ def test_work_from_before_the_window_is_carried_in() -> None:
         kernel("next", 261, 300, 9),
         launch(210, 9),
     )
-    window = Window(start_ns=100, end_ns=260, name="ProfilerStep#1")
+    window = Window(start_ns=100, end_ns=260, host_end_ns=200)
     dag = build_dag(events, window)
     assert_sound(dag)
     assert sorted(set(dag.event.tolist())) == [NOBODY, 0, 3, 4, 5, 6]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchorch.trace.critical_path.replay import replay
+from support.graph_checks import replay
 from support.random_graphs import Edge, dag_of
 
 Tasks = list[tuple[int, list[int]]]  # each task's duration, and the tasks before it

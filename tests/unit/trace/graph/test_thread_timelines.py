@@ -79,7 +79,7 @@ def test_a_window_cuts_what_was_under_way() -> None:
         op("straddles", 80, 150, lane="worker"),
         op("after", 210, 300),
     )
-    dag = build_dag(events, Window(start_ns=100, end_ns=200, name="ProfilerStep#1"))
+    dag = build_dag(events, Window(start_ns=100, end_ns=200))
     assert_sound(dag)
     assert sorted(set(dag.event.tolist())) == [NOBODY, 1, 2, 4]
     assert (dag.time_ns[0], dag.time_ns[-1]) == (100, 200)
@@ -156,5 +156,5 @@ def test_every_trace_makes_a_sound_graph(events: Events) -> None:
 
 @given(traces(), st.integers(0, 30), st.integers(1, 30))
 def test_so_does_every_window_of_it(events: Events, start_ns: int, took_ns: int) -> None:
-    window = Window(start_ns=start_ns, end_ns=start_ns + took_ns, name="wait:x")
+    window = Window(start_ns=start_ns, end_ns=start_ns + took_ns)
     assert_sound(build_dag(events, window))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from benchorch.trace.critical_path.replay import replay
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.graph.build import build_dag
-from support.graph_checks import assert_sound, into, owners, point, spent
+from support.graph_checks import assert_sound, into, owners, point, replay, spent
 from support.handmade_traces import call, kernel, note, op, trace
 
 US = 1_000
@@ -81,10 +80,10 @@ def test_a_wait_for_data_that_other_processes_load_is_loading() -> None:
     assert spent(dag) == {Class.CPU_COMPUTE: 10 * US, Class.DATA_LOADING: 490 * US}
 
 
-def test_a_wait_for_nothing_in_the_trace_is_unexplained() -> None:
+def test_a_wait_for_nothing_in_the_trace_is_for_something_outside() -> None:
     dag = build_dag(trace(op("main", 0, 10 * US), note("wait:reply", 10 * US, 500 * US)))
     assert_sound(dag)
-    assert spent(dag) == {Class.CPU_COMPUTE: 10 * US, Class.UNEXPLAINED: 490 * US}
+    assert spent(dag) == {Class.CPU_COMPUTE: 10 * US, Class.OUTSIDE: 490 * US}
 
 
 def test_backward_work_is_forked_and_joined_by_its_caller() -> None:

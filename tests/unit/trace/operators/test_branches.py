@@ -65,14 +65,6 @@ def test_ways_that_never_meet_join_where_the_graph_ends() -> None:
     assert [one.join for one in heads] == ["", ""]
 
 
-def test_what_ran_beside_a_sibling_overlapped() -> None:
-    times = {"left": 10, "right": 10}
-    two = graph(x="", left="x", right="x", y="left right")
-    left, right = branches(two, times, {"left": [(0, 10)], "right": [(6, 26)]})
-    assert left.overlapped_ratio == pytest.approx(0.4)
-    assert right.overlapped_ratio == pytest.approx(0.2)
-
-
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[OperatorGraph, dict[str, int]]:
     count = draw(st.integers(1, 9))

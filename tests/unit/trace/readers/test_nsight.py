@@ -11,7 +11,7 @@ import pytest
 from benchorch.errors import TraceError
 from benchorch.trace.events import Category
 from benchorch.trace.readers.open import read_events
-from benchorch.trace.windows import windows
+from benchorch.trace.steps import find_steps
 from support.trace_files import write_tables
 
 STRINGS = {
@@ -107,7 +107,7 @@ def test_events_are_joined_and_on_their_lanes(tmp_path: Path) -> None:
     assert (stream.device, stream.stream) == (0, 7)
     assert events.awaited[at["Stream Wait Event"]] == 11  # the last record before the wait
     assert not events.lanes[events.lane[at["Context Sync"]]].on_device
-    assert windows(events, "step")[0].end_ns == 900
+    assert find_steps(events, "step").done_ns[0] == 900
 
 
 def test_details_are_the_columns_of_the_row(tmp_path: Path) -> None:

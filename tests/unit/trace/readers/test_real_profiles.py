@@ -11,7 +11,7 @@ import pytest
 from benchorch.trace.events import Category, Events
 from benchorch.trace.nesting import nest
 from benchorch.trace.readers.open import read_events
-from benchorch.trace.windows import windows
+from benchorch.trace.steps import find_steps
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_a_profile_of_pytorch_is_read_without_repairs(pytorch: Path) -> None:
     assert events.repairs == {}
     assert names(events, Category.ANNOTATION) == {"benchorch:call", "mod:worker", "wait:thread"}
     assert "aten::addmm" in names(events, Category.OPERATOR)
-    assert len(windows(events)) == 2
+    assert len(find_steps(events).start_ns) == 2
 
 
 def test_operators_nest_in_the_range_of_their_thread(pytorch: Path) -> None:
@@ -97,6 +97,7 @@ def test_a_profile_of_onnx_runtime_is_read_without_repairs(tmp_path: Path) -> No
     events = read_events(Path(session.end_profiling()))
     assert events.repairs == {}
     assert names(events, Category.NODE) == {"/layer/relu", "exp"}
-    assert [window.name for window in windows(events)] == ["model_run", "model_run"]
+    found = find_steps(events)
+    assert (found.name, len(found.start_ns)) == ("model_run", 2)
     index = int(np.flatnonzero(events.category == Category.NODE)[0])
     assert events.details.read([index])[index]["provider"] == "CPUExecutionProvider"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,6 @@ import pytest
 from benchorch.errors import TraceError
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.predict import predict
-from benchorch.trace.whatif.prediction import from_json, to_json
-from benchorch.trace.whatif.reading import parse
 from support.trace_lab.program import GraphKernel, GraphLaunch, Launch, Program, Sync, Work
 from support.trace_lab.simulator import simulate
 from support.whatif_programs import US, asked, basis_of, called, layer, mm, module, part, relu
@@ -22,9 +19,10 @@ def basis(tmp_path: Path) -> Basis:
 
 def test_without_changes_the_observed_run_comes_out(basis: Basis) -> None:
     said = predict(basis, ())
-    assert said.predicted_ns == said.makespan_ns == said.low_ns == said.high_ns
-    assert said.classes == said.predicted_classes
-    assert sum(said.classes.values()) == said.makespan_ns
+    assert said.predicted_ns == said.makespan_ns
+    assert said.low_ns <= said.predicted_ns <= said.high_ns
+    assert said.causes == pytest.approx(said.predicted_causes)
+    assert sum(said.causes.values()) == pytest.approx(1)
     assert said.moved == ()
     assert (said.change_ratio, said.speedup) == (0.0, 1.0)
 
@@ -80,31 +78,16 @@ def test_a_launched_graph_is_as_fast_as_one_launch(tmp_path: Path) -> None:
 def test_a_fused_kernel_is_at_best_as_long_as_its_longest_part(basis: Basis) -> None:
     said = asked(basis, {"kernel": "*", "fuse": True})
     assert said.notes == ("fuse: 2 pieces of device work become 1.",)
-    assert said.high_ns == said.predicted_ns
-    assert said.low_ns == said.predicted_ns - 60 * US
+    assert said.reasons["at best"] == 60 * US
+    assert said.low_ns <= said.predicted_ns - 60 * US
 
 
 def test_what_moves_on_and_off_the_path_is_named(tmp_path: Path) -> None:
     basis = basis_of(layer(mm(kernel_us=500), relu(host_us=300, kernel_us=5)), tmp_path)
     said = asked(basis, {"kernel": "gemm", "speedup": 50})
-    assert "gemm" in {one.name for one in said.moved_off}
-    assert "aten::relu" in {one.name for one in said.moved_onto}
-    assert said.classes["gpu_compute"] > said.predicted_classes["gpu_compute"]
-
-
-def test_a_prediction_never_beats_the_bounds(basis: Basis) -> None:
-    for speedup in (1.5, 2, 10, "inf"):
-        said = asked(basis, {"op": "aten::mm", "speedup": speedup})
-        assert said.bound_path is not None
-        assert said.speedup <= said.bound_path * (1 + 1e-6)
-        assert said.bound_work is None or said.bound_path <= said.bound_work * (1 + 1e-6)
-
-
-def test_i13_on_a_single_chain_the_bound_is_reached(tmp_path: Path) -> None:
-    basis = basis_of(called(part("a", Work(ns=80 * US)), part("b", Work(ns=20 * US))), tmp_path)
-    said = asked(basis, {"op": "aten::a", "speedup": 4})
-    assert said.bound_path == pytest.approx(said.speedup)
-    assert said.predicted_ns == said.makespan_ns - 60 * US
+    before = {one.name: one.after_ns - one.before_ns for one in said.moved}
+    assert before["gemm"] < 0 < before["aten::relu"]
+    assert said.causes["device compute"] > said.predicted_causes["device compute"]
 
 
 def test_scalings_come_to_the_same_in_any_order(basis: Basis) -> None:
@@ -117,24 +100,6 @@ def test_later_changes_see_what_earlier_ones_left(basis: Basis) -> None:
     assert both.predicted_ns == asked(basis, {"kernel": "gemm", "set_ns": 5 * US}).predicted_ns
 
 
-def test_a_prediction_survives_its_file(basis: Basis) -> None:
-    said = asked(basis, {"op": "aten::mm", "speedup": "inf"})
-    assert from_json(to_json(said)) == said
-    assert json.loads(to_json(said))["speedup"] == pytest.approx(said.speedup)
-
-
-def test_one_speedup_can_say_what_others_would_bring(basis: Basis) -> None:
-    faster, removed = parse(
-        {"changes": [{"kernel": "gemm", "speedup": 2}, {"kernel": "gemm", "remove": True}]}
-    ).changes
-    said = predict(basis, [faster], swept=True)
-    assert said.sweep is not None
-    assert said.predicted_ns == said.sweep.makespans_ns[said.sweep.speedups.index(2.0)]
-    assert from_json(to_json(said)) == said
-    assert predict(basis, [removed], swept=True).sweep is None
-    assert predict(basis, [faster]).sweep is None
-
-
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -143,8 +108,6 @@ def test_one_speedup_can_say_what_others_would_bring(basis: Basis) -> None:
         ({"module": "layers.mm", "speedup": 2}, "Did you mean 'layer.mm'?"),
         ({"op": "aten::mm", "class": "data_loading", "speedup": 2}, "leave out a condition"),
         ({"op": "aten::mm", "self": True, "overlap": True}, "no device work"),
-        ({"op": "aten::mm", "roofline": 0.8}, "measure its peaks first"),
-        ({"op": "aten::mm", "swap": "other"}, "no trial 'other' was given"),
     ],
 )
 def test_what_cannot_be_asked_of_the_trace_says_so(

@@ -86,9 +86,8 @@ def test_a_class_alone_is_all_the_time_of_it(basis: Basis) -> None:
 
 
 def test_shapes_and_dtypes_are_those_of_the_operator(basis: Basis) -> None:
-    shaped = dataclasses.replace(
-        basis, events=dataclasses.replace(basis.events, details=Shapes(basis, "aten::mm"))
-    )
+    events = dataclasses.replace(basis.events, details=Shapes(basis, "aten::mm"))
+    shaped = dataclasses.replace(basis, analysis=dataclasses.replace(basis.analysis, events=events))
     for selector in (
         Selector(kernel="*", shape="2x3, 3x4"),
         Selector(kernel="*", dtype="float16"),
@@ -127,7 +126,7 @@ def test_a_selector_that_finds_something_has_no_problems(basis: Basis) -> None:
     (said,) = problems(basis, Selector(lane="stream 99"))
     assert said.startswith("lane 'stream 99' fits nothing.")
     (said,) = problems(basis, Selector(iteration=3))
-    assert said.startswith("iteration 3 was not analysed, but 0 of ")
+    assert said.startswith("iteration 3 is none of the 1 of ")
 
 
 @pytest.mark.parametrize(

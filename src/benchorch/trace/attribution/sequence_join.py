@@ -1,0 +1,105 @@
+"""Join of a trace's operators with the nodes of a model's graph, by order and kind.
+
+Neither names the other: what they share is that the same kinds of operators come in the same
+order, pass after pass. So each pass is the longest common sequence of the graph's nodes and of
+the operators that follow the last pass.
+"""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.trace.attribution.owners import Owners
+from benchorch.trace.events import NOTHING, Category, Events
+from benchorch.trace.operators.graph import OperatorGraph
+from benchorch.trace.operators.operator_kinds import operator_kind
+
+LEAST_RATIO = 0.3
+"""Of the graph's nodes that a trace can have: fewer in order are coincidence."""
+
+_SEARCHED = 3
+"""So many times the graph's length is searched for one pass: other code may lie between."""
+
+_MOST_NODES, _MOST_OPERATORS = 5_000, 200_000
+_BIASED = {"aten::linear", "aten::addmm"}
+NO_WORK = {"input", "output", "constant", "placeholder", "getitem", "identity", "shape"}
+_SYNONYMS = {
+    **{"to": "cast", "_to_copy": "cast", "permute": "transpose", "t": "transpose"},
+    **{"view": "reshape", "flatten": "reshape", "_unsafe_view": "reshape", "expand": "expand"},
+    **{"cat": "concat", "max_pool2d": "maxpool", "max_pool2d_with_indices": "maxpool"},
+    **{"adaptive_avg_pool2d": "globalaveragepool", "globalavgpool": "globalaveragepool"},
+    **{"rsub": "sub", "add_": "add", "mul_": "mul", "relu_": "relu", "_softmax": "softmax"},
+}
+
+
+def by_sequence(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int, tuple[str, ...]]:
+    """For each operator that does the work of a node of the graph, that node; empty without one."""
+    nodes = [(node.name, _kind(node.op)) for node in graph.nodes]
+    nodes = [(name, kind) for name, kind in nodes if kind not in NO_WORK][:_MOST_NODES]
+    kinds = [kind for _, kind in nodes]
+    operators, found_kinds = _outermost(events, owned, {*kinds})
+    possible = sum(kind in {*found_kinds} for kind in kinds)
+    products = {node.name for node in graph.nodes if _kind(node.op) == "matmul"}
+    biases = {
+        read: node.name
+        for node in graph.nodes
+        if _kind(node.op) == "add"
+        for read in node.inputs
+        if read in products
+    }
+    found: dict[int, tuple[str, ...]] = {}
+    place, length = 0, _SEARCHED * len(kinds) + _SEARCHED
+    while possible and place < len(operators):
+        ahead = found_kinds[place : place + length]
+        blocks = SequenceMatcher(None, kinds, ahead, autojunk=False).get_matching_blocks()
+        pairs = [
+            (block.a + step, place + block.b + step)
+            for block in blocks
+            for step in range(block.size)
+        ]
+        if len(pairs) < max(LEAST_RATIO * possible, 1):
+            place += max(len(kinds) // 2, 1)
+            continue
+        joined = {nodes[node][0] for node, _ in pairs}
+        for node, at in pairs:
+            name = nodes[node][0]
+            bias = biases.get(name) if events.names[events.name[operators[at]]] in _BIASED else None
+            found[operators[at]] = (name, bias) if bias and bias not in joined else (name,)
+        place = pairs[-1][1] + 1
+    return found
+
+
+def _outermost(events: Events, owned: Owners, kinds: set[str]) -> tuple[list[int], list[str]]:
+    """Operators of some kinds that are in no other of them, in order, on the busiest thread."""
+    kind_of = [_kind(name) for name in events.names]
+    wanted = np.array([kind in kinds for kind in kind_of] or [False], dtype=np.bool_)
+    chosen = (events.category == Category.OPERATOR) & wanted[events.name] & ~owned.backward
+    if not chosen.any():
+        return [], []
+    lane = np.bincount(events.lane[chosen]).argmax()
+    chosen &= events.lane == lane
+    inner = _inside(owned.parent, chosen)
+    these = np.flatnonzero(chosen & ~inner)
+    these = these[np.argsort(events.start_ns[these], kind="stable")][:_MOST_OPERATORS]
+    return these.tolist(), [kind_of[code] for code in events.name[these].tolist()]
+
+
+def _inside(parent: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which events have a chosen one around them, (n,)."""
+    inside = np.zeros(len(chosen) + 1, dtype=np.bool_)
+    known = np.append(chosen, False)
+    above = np.where(parent == NOTHING, len(chosen), parent)
+    for _ in range(64):
+        reached = known[above] | inside[above]
+        if np.array_equal(reached, inside[:-1]):
+            break
+        inside[:-1] = reached
+    return inside[:-1]
+
+
+def _kind(op: str) -> str:
+    kind = operator_kind(op)
+    return _SYNONYMS.get(kind, kind)

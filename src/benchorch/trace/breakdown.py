@@ -1,0 +1,97 @@
+"""How each device spent each step: computing, communicating, moving memory, idle, and overlaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, Category, Events, among
+from benchorch.trace.steps import Steps
+
+_COMPUTE, _COMMUNICATION, _MEMORY = 1, 2, 4
+MOST_STEPS = 200
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceShare:
+    """One device in one step, in ns; kinds overlap, so only idle and busy sum to the step.
+
+    Attributes:
+        device, step: their numbers.
+        step_ns: the step's length.
+        compute_ns, communication_ns, memory_ns: while at least one such piece of work ran.
+        idle_ns: while none ran.
+        overlapped_ns: of communication and memory, while something was computed.
+    """
+
+    device: int
+    step: int
+    step_ns: int
+    compute_ns: int
+    communication_ns: int
+    memory_ns: int
+    idle_ns: int
+    overlapped_ns: int
+
+    @property
+    def utilisation_ratio(self) -> float:
+        """Of the step, while anything ran."""
+        return 1 - self.idle_ns / self.step_ns if self.step_ns else 0.0
+
+
+def breakdown(events: Events, steps: Steps) -> tuple[DeviceShare, ...]:
+    """The shares of each device in each of the steps to analyse, of the first `MOST_STEPS`."""
+    device = events.devices[events.lane]
+    works = np.flatnonzero(among(events.category, DEVICE_WORK) & (device >= 0))
+    named = np.array([COLLECTIVE.search(name) is not None for name in events.names] or [False])
+    memory = among(events.category, (Category.COPY, Category.FILL))
+    kind = np.where(named[events.name], _COMMUNICATION, np.where(memory, _MEMORY, _COMPUTE))
+    last = min(steps.end, steps.first + MOST_STEPS)
+    found = []
+    for one in np.unique(device[works]).tolist():
+        mine = works[device[works] == one]
+        spans = events.start_ns[mine], events.end_ns[mine], kind[mine]
+        for step in range(steps.first, last):
+            bounds = int(steps.begin_ns[step]), int(steps.done_ns[step])
+            found.append(_of_step(one, step, bounds, *spans))
+    return tuple(found)
+
+
+def _of_step(
+    device: int,
+    step: int,
+    bounds: tuple[int, int],
+    start_ns: NDArray[np.int64],
+    end_ns: NDArray[np.int64],
+    kind: NDArray[np.int64],
+) -> DeviceShare:
+    begin, end = bounds
+    inside = (end_ns > begin) & (start_ns < end)
+    starts, ends = np.maximum(start_ns[inside], begin), np.minimum(end_ns[inside], end)
+    times = np.concatenate([[begin, end], starts, ends])
+    order = np.argsort(times, kind="stable")
+    took_ns = np.diff(times[order])
+    running = {}
+    for one in (_COMPUTE, _COMMUNICATION, _MEMORY):
+        mine = (kind[inside] == one).astype(np.int64)
+        change = np.concatenate([[0, 0], mine, -mine])[order]
+        running[one] = np.cumsum(change)[:-1] > 0
+    compute, other = running[_COMPUTE], running[_COMMUNICATION] | running[_MEMORY]
+
+    def summed(chosen: NDArray[np.bool_]) -> int:
+        return int(took_ns[chosen].sum())
+
+    return DeviceShare(
+        device=device,
+        step=step,
+        step_ns=end - begin,
+        compute_ns=summed(compute),
+        communication_ns=summed(running[_COMMUNICATION]),
+        memory_ns=summed(running[_MEMORY]),
+        idle_ns=summed(~(compute | other)),
+        overlapped_ns=summed(compute & other),
+    )

@@ -1,0 +1,144 @@
+"""Causes of time for people, and how well each piece of the critical path is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag, Tier
+from benchorch.trace.events import NOTHING, Category, Events
+from benchorch.trace.ranks import meetings
+
+
+class Cause(StrEnum):
+    """What time is spent on, in the words of people."""
+
+    DEVICE_COMPUTE = "device compute"
+    DEVICE_MEMORY = "device memory"
+    COMMUNICATION = "communication"
+    STRAGGLER = "waiting for a straggler"
+    DATA_LOADING = "data loading"
+    FRAMEWORK = "host framework"
+    PYTHON = "python"
+    INPUT_OUTPUT = "input/output"
+    SLEEP = "sleep and lock"
+    OUTSIDE = "outside"
+    PROFILER = "profiler"
+    UNKNOWN = "unknown"
+
+
+CAUSES = tuple(Cause)
+
+
+class Known(IntEnum):
+    """How well the length of a piece, or its cause, is known."""
+
+    RECORDED = 0
+    INFERRED = 1
+    UNKNOWN = 2
+
+
+CAUSE_OF: Mapping[Class, Cause] = {
+    **dict.fromkeys((Class.GPU_COMPUTE, Class.GRAPH_GAP, Class.STREAM_GAP), Cause.DEVICE_COMPUTE),
+    Class.CPU_COMPUTE: Cause.DEVICE_COMPUTE,
+    Class.GPU_COPY: Cause.DEVICE_MEMORY,
+    **dict.fromkeys((Class.GPU_COMM, Class.CPU_COMM), Cause.COMMUNICATION),
+    **dict.fromkeys((Class.LAUNCH_LATENCY, Class.SYNC_EXIT, Class.CPU_FRAMEWORK), Cause.FRAMEWORK),
+    **dict.fromkeys((Class.CPU_RUNTIME, Class.BACKPRESSURE), Cause.FRAMEWORK),
+    Class.CPU_PYTHON: Cause.PYTHON,
+    Class.DATA_LOADING: Cause.DATA_LOADING,
+    Class.INPUT_OUTPUT: Cause.INPUT_OUTPUT,
+    **dict.fromkeys((Class.SLEEP, Class.LOCK), Cause.SLEEP),
+    **dict.fromkeys((Class.OUTSIDE, Class.HOST_FUNCTION), Cause.OUTSIDE),
+    Class.PROFILER: Cause.PROFILER,
+    **dict.fromkeys((Class.CPU_GAP, Class.CARRY_IN, Class.UNEXPLAINED), Cause.UNKNOWN),
+}
+"""The cause of each class of time, as far as the class alone decides it."""
+
+_CAUSE_CODES = np.array([CAUSES.index(CAUSE_OF[one]) for one in CLASSES], dtype=np.int8)
+_WAITS = re.compile(r"^wait:|acquire|threading\.py\(\d+\): (_?wait|join)|queue\.py", re.I)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasons:
+    """Of each of S segments of a path its cause, and how well its length and cause are known."""
+
+    cause: NDArray[np.int8]
+    length: NDArray[np.int8]
+    certainty: NDArray[np.int8]
+
+    def shares(
+        self, path: CriticalPath, chosen: NDArray[np.bool_] | None = None
+    ) -> dict[Cause, float]:
+        """Of the path, or of some of its segments, the part of each cause, the largest first."""
+        spent_ns = path.duration_ns if chosen is None else np.where(chosen, path.duration_ns, 0)
+        sums = np.bincount(self.cause, spent_ns, len(CAUSES)) / max(int(spent_ns.sum()), 1)
+        order = np.argsort(-sums, kind="stable").tolist()
+        return {CAUSES[code]: float(sums[code]) for code in order if sums[code] > 0}
+
+
+def reasons(events: Events, dag: Dag, path: CriticalPath) -> Reasons:
+    """The reasons of a path's segments.
+
+    A length is recorded where events say when it began and ended, inferred where a dependency
+    that only coincidence suggests decides it, and unknown where a point came later than
+    everything that is known lets it. The cause is a question of its own: that a thread stood
+    still for 20 ms is recorded; why is not.
+    """
+    cause = _CAUSE_CODES[path.label].copy()
+    length = np.where(path.tier == Tier.INFERRED, Known.INFERRED, Known.RECORDED).astype(np.int8)
+    length[path.residual] = Known.UNKNOWN
+    unowned = path.owner == NOBODY
+    annotation = events.category[path.owner] == Category.ANNOTATION
+    python = path.label == CLASSES.index(Class.CPU_PYTHON)
+    certainty = np.full(len(path), Known.RECORDED, dtype=np.int8)
+    certainty[python & (unowned | annotation)] = Known.INFERRED
+    certainty[path.tier == Tier.INFERRED] = Known.INFERRED
+    waited = path.residual & _ends_wait(events, dag, path)
+    cause[waited] = CAUSES.index(Cause.OUTSIDE)
+    certainty[waited] = Known.INFERRED
+    late = _stragglers(events, path)
+    cause[late] = CAUSES.index(Cause.STRAGGLER)
+    certainty[cause == CAUSES.index(Cause.UNKNOWN)] = Known.UNKNOWN
+    return Reasons(cause=cause, length=length, certainty=certainty)
+
+
+def _stragglers(events: Events, path: CriticalPath) -> NDArray[np.bool_]:
+    """Segments in which all ranks but the last one have come to a collective of the path."""
+    met = meetings(events)
+    if not len(met.event):
+        return np.zeros(len(path), dtype=np.bool_)
+    on_path = np.isin(met.event, np.unique(path.owner))
+    begin_ns, end_ns = met.usual_ns[on_path], met.last_ns[on_path]
+    order = np.argsort(begin_ns)
+    begin_ns, end_ns = begin_ns[order], np.maximum.accumulate(end_ns[order])
+    middle_ns = path.start_ns + path.duration_ns // 2
+    at = np.searchsorted(begin_ns, middle_ns, side="right") - 1
+    inside: NDArray[np.bool_] = at >= 0
+    if len(end_ns):
+        inside = inside & (middle_ns < end_ns[np.maximum(at, 0)])
+    return inside
+
+
+def _ends_wait(events: Events, dag: Dag, path: CriticalPath) -> NDArray[np.bool_]:
+    """Segments that end where a wait for another thread does, which nothing recorded explains."""
+    if not len(path):
+        return np.zeros(0, dtype=np.bool_)
+    fits = np.array([*(_WAITS.search(name) is not None for name in events.names), False])
+    head = dag.head[path.edge]
+    name = np.append(events.name, NOTHING)[dag.event[head]]
+    ends: NDArray[np.bool_] = fits[name] & dag.is_end[head]
+    return ends
+
+
+def of_edges(dag: Dag) -> NDArray[np.int8]:
+    """Of every edge the cause of its weight, (E,), as an index into `CAUSES`."""
+    found: NDArray[np.int8] = _CAUSE_CODES[dag.label]
+    return found

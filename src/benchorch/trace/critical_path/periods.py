@@ -1,0 +1,248 @@
+"""Periods of a replay: how long each step would take with other weights.
+
+Step i is over when its marked range has ended and the device work launched inside it is done. In
+the graph these are a few points, the same in every replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.trace.critical_path.contraction import Contracted, contract
+from benchorch.trace.critical_path.replay import steps as edge_steps
+from benchorch.trace.dag import NOBODY, Dag, EdgeKind
+from benchorch.trace.events import Events
+from benchorch.trace.steps import Steps, typical, work_of_steps
+
+SETTLED_RATIO = 1 / 3
+"""Of the steps: so many at the beginning may still depend on how the run began ..."""
+
+MANY = 6
+"""... where there are at least so many."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Milestones:
+    """Points of a graph at which steps begin and end.
+
+    Attributes:
+        begin: the point where the first one begins where nothing comes before; else `before`.
+        before: points that the step before the first one ends with; empty where there is none.
+        ends: for each step the points of which the last one ends it.
+        starts: for each step the point where its range starts.
+    """
+
+    before: NDArray[np.int64]
+    ends: tuple[NDArray[np.int64], ...]
+    starts: NDArray[np.int64]
+
+    @property
+    def points(self) -> NDArray[np.int64]:
+        """All of them, ascending."""
+        return np.unique(np.concatenate([self.before, *self.ends, self.starts]))
+
+
+def milestones(events: Events, dag: Dag, steps: Steps) -> Milestones:
+    """The points at which the steps to analyse begin and end."""
+    chosen = range(steps.first, steps.end)
+    if steps.lane < 0:
+        last = np.array([dag.points - 1])
+        return Milestones(
+            before=np.zeros(0, dtype=np.int64), ends=(last,), starts=np.zeros(1, dtype=np.int64)
+        )
+    host = np.flatnonzero(dag.lane == steps.lane)
+    if not len(host):
+        host = np.array([0, dag.points - 1])
+    host_ns = dag.time_ns[host]
+    devices = list(_device_ends(events, dag, steps))
+
+    def ends(step: int) -> NDArray[np.int64]:
+        at = max(int(np.searchsorted(host_ns, steps.end_ns[step], side="right")) - 1, 0)
+        return np.array([host[at], *(one[step] for one in devices if step in one)])
+
+    starts = np.searchsorted(host_ns, steps.start_ns[steps.first : steps.end])
+    continued = steps.back_to_back and steps.first > 0
+    return Milestones(
+        before=ends(steps.first - 1) if continued else np.zeros(0, dtype=np.int64),
+        ends=tuple(ends(step) for step in chosen),
+        starts=host[np.minimum(starts, len(host) - 1)],
+    )
+
+
+def _device_ends(events: Events, dag: Dag, steps: Steps) -> list[dict[int, int]]:
+    """For each stream, by step, the end of the last work that belongs to it."""
+    work, step = work_of_steps(events, steps)
+    finish = np.full(len(events) + 1, NOBODY, dtype=np.int64)
+    ended = np.flatnonzero(dag.is_end)
+    finish[dag.event[ended]] = ended
+    point = finish[work]
+    known = point != NOBODY
+    work, step, point = work[known], step[known], point[known]
+    found: dict[int, dict[int, int]] = {}
+    for at in np.argsort(point, kind="stable").tolist():
+        found.setdefault(int(events.lane[work[at]]), {})[int(step[at])] = int(point[at])
+    return list(found.values())
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Periods:
+    """Replays of one graph, of which the periods count.
+
+    Attributes:
+        dag: the graph.
+        steps: the steps.
+        at: their points.
+        graph: the contracted graph.
+        observed_ns: (k,) periods as observed.
+        known: periods of other readings of the run as it was, by name.
+        serial: of each stream, and of the thread that marks steps, the edges that belong to the
+            steps.
+    """
+
+    dag: Dag
+    steps: Steps
+    at: Milestones
+    graph: Contracted
+    observed_ns: NDArray[np.int64]
+    serial: tuple[NDArray[np.int64], ...] = ()
+    known: dict[str, float] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def of(
+        self, elapsed_ns: NDArray[np.int64], graph: Contracted | None = None
+    ) -> NDArray[np.int64]:
+        """The periods, (k,) in ns, of a replay's times of branch nodes."""
+        within = graph or self.graph
+
+        def reached(points: NDArray[np.int64]) -> int:
+            return int(elapsed_ns[within.numbers(points)].max())
+
+        done = np.array([reached(points) for points in self.at.ends], dtype=np.int64)
+        starts = elapsed_ns[within.numbers(self.at.starts)]
+        if not self.steps.back_to_back:
+            return done - starts
+        first = reached(self.at.before) if len(self.at.before) else int(starts[0])
+        return np.diff(np.maximum.accumulate(np.append(first, done)))
+
+    @property
+    def interval_ns(self) -> tuple[int, int]:
+        """Begin and end of the interval whose path is shown, on the trace's clock."""
+        first, last = (step - self.steps.first for step in self.steps.shown)
+        if self.steps.back_to_back and len(self.at.before):
+            begin = self.at.before
+        else:
+            begin = self.at.starts[first : first + 1]
+        time_ns = self.dag.time_ns
+        return int(time_ns[begin].max()), int(time_ns[self.at.ends[last]].max())
+
+    @property
+    def end_point(self) -> int:
+        """The point at which that interval ends."""
+        ends = self.at.ends[self.steps.shown[1] - self.steps.first]
+        return int(ends[np.argmax(self.dag.time_ns[ends])])
+
+    def period_ns(self, periods_ns: NDArray[np.int64]) -> float:
+        """The steady period that periods of a replay stand for.
+
+        The observed one times the ratio of the sums over the steps that are typical of the
+        observed run; of many, those at the beginning do not count, which a changed run may still
+        need to settle.
+        """
+        observed_ns, changed_ns = self.observed_ns, periods_ns
+        if len(observed_ns) >= MANY and self.steps.back_to_back:
+            settled = int(len(observed_ns) * SETTLED_RATIO)
+            observed_ns, changed_ns = observed_ns[settled:], changed_ns[settled:]
+        chosen = typical(observed_ns, self.steps.back_to_back)
+        if not chosen.any():
+            chosen = np.ones(len(observed_ns), dtype=np.bool_)
+        before = float(observed_ns[chosen].sum())
+        ratio = float(changed_ns[chosen].sum()) / before if before else 1.0
+        return self.steps.period_ns * ratio
+
+    def replayed(
+        self,
+        weight_ns: NDArray[np.int64] | None = None,
+        residual_ns: NDArray[np.int64] | None = None,
+        dropped: NDArray[np.bool_] | None = None,
+    ) -> float:
+        """The steady period with other weights, in ns."""
+        length_ns = self.graph.lengths(edge_steps(self.dag, weight_ns, residual_ns, dropped))
+        period_ns = self.period_ns(self.of(self.graph.elapsed(length_ns)))
+        return max(period_ns, self.least_ns(self.dag.weight_ns if weight_ns is None else weight_ns))
+
+    def least_ns(self, weight_ns: NDArray[np.int64]) -> float:
+        """What a period cannot be shorter than: the work of one stream or thread in a step.
+
+        A run that was recorded for a few steps may not show it: one stream may be ahead of others
+        by more than those steps.
+        """
+        if not self.steps.back_to_back:
+            return 0.0
+        longest = 0.0
+        usual_ns = self.observed_ns[_usual(self.observed_ns)]
+        whole = max(float(usual_ns.sum()), 1.0)
+        for edges in self.serial:
+            if float(self.dag.weight_ns[edges].sum()) <= whole:
+                longest = max(longest, float(weight_ns[edges].sum()) / whole)
+        return longest * self.steps.period_ns
+
+
+def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
+    """Everything that replays of one graph share."""
+    at = milestones(events, dag, steps)
+    graph = contract(dag, at.points)
+    found = Periods(dag=dag, steps=steps, at=at, graph=graph, observed_ns=steps.periods_ns)
+    elapsed_ns = dag.time_ns[graph.points] - dag.time_ns[0]
+    return Periods(
+        dag=dag,
+        steps=steps,
+        at=at,
+        graph=graph,
+        observed_ns=found.of(elapsed_ns),
+        serial=tuple(_serial(events, dag, steps, _leading(graph, at))),
+    )
+
+
+def _usual(periods_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Typical steps, or all where most are not."""
+    usual = typical(periods_ns)
+    return usual if usual.any() else np.ones(len(periods_ns), dtype=np.bool_)
+
+
+def _leading(graph: Contracted, at: Milestones) -> NDArray[np.bool_]:
+    """The edges that anything at which a step ends depends on, (E,)."""
+    matters = [False] * len(graph.points)
+    for node in graph.numbers(at.points).tolist():
+        matters[node] = True
+    chains = np.zeros(len(graph.tail), dtype=np.bool_)
+    tails, heads = graph.tail.tolist(), graph.head.tolist()
+    for chain in range(len(tails) - 1, -1, -1):
+        if matters[heads[chain]]:
+            matters[tails[chain]] = chains[chain] = True
+    leading = np.zeros(graph.dag.edges, dtype=np.bool_)
+    leading[graph.edges_of(np.flatnonzero(chains))] = True
+    return leading
+
+
+def _serial(
+    events: Events, dag: Dag, steps: Steps, leading: NDArray[np.bool_]
+) -> Iterator[NDArray[np.int64]]:
+    """The edges of each stream, and of the thread that marks the steps, in the steps."""
+    work, step = work_of_steps(events, steps)
+    usual = steps.first + np.flatnonzero(_usual(steps.periods_ns))
+    chosen = np.zeros(len(events) + 1, dtype=np.bool_)
+    chosen[work[np.isin(step, usual)]] = True
+    works = np.flatnonzero((dag.kind == EdgeKind.WORK) & chosen[dag.event[dag.head]])
+    lane = dag.lane[dag.head[works]]
+    for one in np.unique(lane):
+        yield works[lane == one]
+    at = np.searchsorted(steps.start_ns, dag.time_ns[dag.head]) - 1  # a point ends what is before
+    inside = np.isin(at, usual) & (dag.time_ns[dag.head] <= steps.end_ns[np.maximum(at, 0)])
+    chain = (dag.kind == EdgeKind.CHAIN) & (dag.lane[dag.head] == steps.lane)
+    yield np.flatnonzero(chain & inside & leading)

@@ -1,0 +1,183 @@
+"""Order of device work that no event records: default stream, copy engines, host functions."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.trace.dag import Class, EdgeKind, Tier
+from benchorch.trace.events import NOTHING, Category
+from benchorch.trace.graph.device_edges import Fitted
+from benchorch.trace.graph.edge_list import Edges, Found, edges, found, joined
+from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.stream_queues import Queues
+
+_DEFAULT = (0, 7)
+"""Numbers that profiles have for the default stream."""
+
+_EVIDENCE = 3
+"""So many times work of one stream begins as that of another ends before an order is assumed."""
+
+_DIRECTIONS = (re.compile(r"HtoD|HostToDevice"), re.compile(r"DtoH|DeviceToHost"))
+_HOST_FUNCTION = re.compile(r"LaunchHostFunc|StreamAddCallback")
+_WAIT_VALUE = re.compile(r"StreamWaitValue")
+_BLOCKING = re.compile(r"Memcpy")
+_PAGEABLE = re.compile(r"Pageable")
+
+
+def default_stream(scope: Scope, queue: Queues, fit: Fitted) -> Found:
+    """Between the legacy default stream and blocking streams, in the order of launches.
+
+    Which streams block is not recorded: those whose work never runs beside that of the default
+    stream, and begins or lets it begin without a gap time and again.
+    """
+    parts: list[Edges] = []
+    lanes = scope.events.lanes
+    for default in (lane for lane in queue.lanes if lanes[lane].stream in _DEFAULT):
+        for other in queue.lanes:
+            same = lanes[other].device == lanes[default].device
+            if other != default and same and _blocks(scope, queue, default, other):
+                parts += _crossing(scope, queue, default, other, fit)
+                parts += _crossing(scope, queue, other, default, fit)
+    return found(*parts) if parts else found()
+
+
+def _works(scope: Scope, lane: int) -> NDArray[np.int64]:
+    """Work of one lane, by start."""
+    device = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
+    found: NDArray[np.int64] = device[scope.lane[device] == lane]
+    return found
+
+
+def _blocks(scope: Scope, queue: Queues, default: int, other: int) -> bool:
+    one, two = _works(scope, default), _works(scope, other)
+    ends_ns = np.maximum.accumulate(scope.end_ns[two])
+    at = np.searchsorted(scope.start_ns[two], scope.end_ns[one])
+    reached = np.where(at > 0, ends_ns[np.maximum(at - 1, 0)], np.iinfo(np.int64).min)
+    if (reached > scope.start_ns[one]).any():
+        return False  # some of it ran beside
+    tight = _tight(scope, one, two) + _tight(scope, two, one)
+    return tight >= _EVIDENCE
+
+
+def _tight(scope: Scope, works: NDArray[np.int64], others: NDArray[np.int64]) -> int:
+    """How often work that was launched long before begins as another stream's work ends."""
+    near_ns = scope.thresholds.stalled_ns
+    ends_ns = np.sort(scope.end_ns[others])
+    start_ns = scope.start_ns[works]
+    at = np.searchsorted(ends_ns, start_ns, side="right") - 1
+    follows = (at >= 0) & (start_ns - ends_ns[np.maximum(at, 0)] <= near_ns)
+    call = scope.launch[works]
+    waited = (call == NOTHING) | (scope.start_ns[call] < start_ns - near_ns)
+    before_ns = np.append(np.iinfo(np.int64).min, scope.end_ns[works][:-1])
+    idle = before_ns < start_ns - near_ns
+    return int((follows & waited & idle).sum())
+
+
+def _crossing(scope: Scope, queue: Queues, lane: int, other: int, fit: Fitted) -> list[Edges]:
+    """From the last work that was launched on another lane before it, to each work of a lane."""
+    work = _works(scope, lane)
+    call = scope.launch[work]
+    work, call = work[call != NOTHING], call[call != NOTHING]
+    before = queue.last_before(np.full(len(work), other), scope.start_ns[call])
+    known = before != NOTHING
+    work, before = work[known], before[known]
+    fits = scope.end_ns[before] <= scope.start_ns[work]
+    work, before = work[fits], before[fits]
+    return [_after(before, work, fit.gap_ns[work - scope.hosts], Tier.SEMANTIC)]
+
+
+def copy_engines(scope: Scope, fit: Fitted) -> Found:
+    """One copy after another of the same direction, where no two of a device ever overlap."""
+    copies = scope.indices(Category.COPY)
+    parts = []
+    device = scope.events.devices[scope.lane[copies]]
+    for one in np.unique(device):
+        for direction in _DIRECTIONS:
+            mine = copies[device == one]
+            mine = mine[scope.matches(direction, mine)]
+            mine = mine[np.argsort(scope.start_ns[mine], kind="stable")]
+            several = len(np.unique(scope.lane[mine])) > 1
+            apart = (scope.end_ns[mine][:-1] <= scope.start_ns[mine][1:]).all()
+            if several and apart and _engine_evidence(scope, mine) >= _EVIDENCE:
+                parts.append(
+                    _after(mine[:-1], mine[1:], fit.gap_ns[mine[1:] - scope.hosts], Tier.INFERRED)
+                )
+    return found(*parts) if parts else found()
+
+
+def _engine_evidence(scope: Scope, copies: NDArray[np.int64]) -> int:
+    """How often a copy begins as one of another stream ends."""
+    gap_ns = scope.start_ns[copies][1:] - scope.end_ns[copies][:-1]
+    other = scope.lane[copies][1:] != scope.lane[copies][:-1]
+    return int((other & (gap_ns <= scope.thresholds.stalled_ns)).sum())
+
+
+def _after(
+    before: NDArray[np.int64], work: NDArray[np.int64], gap_ns: NDArray[np.int64], tier: Tier
+) -> Edges:
+    return edges(
+        2 * before + 1, 2 * work, EdgeKind.SYNC, Class.STREAM_GAP, tier=tier, weight_ns=gap_ns
+    )
+
+
+def host_functions(scope: Scope, queue: Queues, fit: Fitted) -> Found:
+    """Gaps before work that was launched right after a host function or a wait for a value.
+
+    The stream stood still for it; what it did is not recorded.
+    """
+    parts = []
+    for pattern, label in ((_HOST_FUNCTION, Class.HOST_FUNCTION), (_WAIT_VALUE, Class.OUTSIDE)):
+        call = scope.named(pattern, Category.RUNTIME)
+        work = queue.next_anywhere(scope.start_ns[call])
+        call, work = call[work != NOTHING], work[work != NOTHING]
+        before = fit.before[work - scope.hosts]
+        since_ns = np.where(before != NOTHING, scope.end_ns[before], NOTHING)
+        since_ns = np.maximum(since_ns, scope.end_ns[call])
+        gap_ns = scope.start_ns[work] - since_ns
+        long = gap_ns > scope.thresholds.stalled_ns
+        tail = np.where(
+            (before != NOTHING) & (scope.end_ns[before] >= scope.end_ns[call]),
+            2 * before + 1,
+            2 * call + 1,
+        )
+        parts.append(
+            edges(
+                tail[long],
+                2 * work[long],
+                EdgeKind.STREAM,
+                label,
+                tier=Tier.SEMANTIC,
+                weight_ns=gap_ns[long],
+                owner=call[long],
+            )
+        )
+    return found(joined(parts))
+
+
+def staged_copies(scope: Scope) -> Found:
+    """A copy from pageable memory lets its call return when most of it is staged.
+
+    So the call's end follows from the copy's start, and the time between is the copy's.
+    """
+    work = scope.indices(Category.COPY)
+    work = work[(scope.launch[work] != NOTHING) & scope.matches(_PAGEABLE, work)]
+    call = scope.launch[work]
+    end_ns = scope.end_ns[call]
+    staged = (end_ns > scope.start_ns[work]) & (end_ns < scope.end_ns[work])
+    staged &= scope.matches(_BLOCKING, call)
+    work, call = work[staged], call[staged]
+    return found(
+        edges(
+            2 * work,
+            2 * call + 1,
+            EdgeKind.SYNC,
+            Class.GPU_COPY,
+            tier=Tier.SEMANTIC,
+            weight_ns=scope.end_ns[call] - scope.start_ns[work],
+            owner=work,
+        ),
+        waits=2 * call + 1,
+    )

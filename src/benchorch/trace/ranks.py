@@ -1,0 +1,198 @@
+"""Traces of several ranks of one program, as one: clocks aligned by the collectives they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.errors import TraceError
+from benchorch.trace.events import (
+    COLLECTIVE,
+    DEVICE_WORK,
+    NOTHING,
+    Category,
+    Details,
+    Events,
+    Lane,
+    among,
+)
+from benchorch.trace.memo import once
+
+_OFFSET = 1 << 40
+"""Between the ranks' correlations and other ids, which each rank counts for itself."""
+
+_IDS = ("correlation", "external_id", "sequence", "awaited")
+
+
+def merged(several: Sequence[Events]) -> Events:
+    """One trace of all ranks, in the order given; of one rank that one.
+
+    The k-th collective of a name on each rank is the same one, and ends on all of them at the
+    same time: by the median difference of those ends the clocks are aligned.
+    """
+    if len(several) == 1:
+        return several[0]
+    shifts_ns = [_shift_ns(several[0], one) for one in several]
+    names = {name: at for at, name in enumerate(sorted({n for e in several for n in e.names}))}
+    columns: dict[str, list[NDArray[Any]]] = {}
+    lanes: list[Lane] = []
+    devices = 0
+    for rank, (one, shift_ns) in enumerate(zip(several, shifts_ns, strict=True)):
+        code = np.array([names[name] for name in one.names] or [0], dtype=np.int32)
+        changed: dict[str, NDArray[Any]] = {
+            "start_ns": one.start_ns + shift_ns,
+            "name": code[one.name],
+            "lane": one.lane + np.int32(len(lanes)),
+            "forward_lane": np.where(
+                one.forward_lane >= 0, one.forward_lane + np.int32(len(lanes)), NOTHING
+            ).astype(np.int32),
+            **{key: _apart(getattr(one, key), rank) for key in _IDS},
+        }
+        for entry in _COLUMNS:
+            columns.setdefault(entry, []).append(changed.get(entry, getattr(one, entry)))
+        lanes += [_of_rank(lane, rank, devices) for lane in one.lanes]
+        devices += max((lane.device for lane in one.lanes), default=-1) + 1
+    return Events(
+        **{key: np.concatenate(parts) for key, parts in columns.items()},
+        names=tuple(names),
+        lanes=tuple(lanes),
+        details=_Details(
+            parts=tuple(one.details for one in several), sizes=tuple(map(len, several))
+        ),
+        repairs={key: n for one in several for key, n in one.repairs.items()},
+        facts=several[0].facts,
+    )
+
+
+_COLUMNS = tuple(
+    entry.name
+    for entry in fields(Events)
+    if entry.name not in ("names", "lanes", "details", "repairs", "facts", "known")
+)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Details:
+    """Details of several traces whose events follow each other."""
+
+    parts: tuple[Details, ...]
+    sizes: tuple[int, ...]
+
+    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
+        """Each from its own file."""
+        found: dict[int, Mapping[str, object]] = {}
+        first = 0
+        for part, size in zip(self.parts, self.sizes, strict=True):
+            mine = [index - first for index in indices if first <= index < first + size]
+            found.update({index + first: said for index, said in part.read(mine).items()})
+            first += size
+        return found
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meetings:
+    """Collectives that several ranks take part in; columns of shape ``(m,)``, one for each part.
+
+    Attributes:
+        event: the work, or the call, of one rank.
+        meeting: number of the collective that it is a part of.
+        last_ns: when the last rank came to it.
+        usual_ns: when the others had come to it, at the median.
+        transfer_ns: from then to its end.
+    """
+
+    event: NDArray[np.int64]
+    meeting: NDArray[np.int64]
+    last_ns: NDArray[np.int64]
+    usual_ns: NDArray[np.int64]
+    transfer_ns: NDArray[np.int64]
+
+
+@once
+def meetings(events: Events) -> Meetings:
+    """The collectives of a trace of several ranks; of one rank's there are none."""
+    ranks = int(events.ranks.max()) + 1
+    by_rank = [_by_name(events, rank) for rank in range(ranks)]
+    parts: list[NDArray[np.int64]] = []
+    for name in by_rank[0] if ranks > 1 else ():
+        if all(name in one for one in by_rank):
+            count = min(len(one[name]) for one in by_rank)
+            parts.append(np.stack([one[name][:count] for one in by_rank], axis=1))
+    work = np.concatenate(parts) if parts else np.zeros((0, ranks), dtype=np.int64)
+    start_ns, end_ns = events.start_ns[work], events.end_ns[work]
+    last_ns = start_ns.max(axis=1, initial=0)
+    met = (end_ns > last_ns[:, None]).all(axis=1)  # else they are not the same one
+    work, start_ns, end_ns, last_ns = work[met], start_ns[met], end_ns[met], last_ns[met]
+    others = np.sort(start_ns, axis=1)[:, :-1]
+    usual_ns = np.median(others, axis=1) if others.size else last_ns
+    return Meetings(
+        event=work.ravel(),
+        meeting=np.repeat(np.arange(len(work)), ranks),
+        last_ns=np.repeat(last_ns, ranks),
+        usual_ns=np.repeat(usual_ns.astype(np.int64), ranks),
+        transfer_ns=np.repeat(end_ns.min(axis=1, initial=1 << 62) - last_ns, ranks),
+    )
+
+
+def collectives(events: Events, rank: int = 0) -> NDArray[np.int64]:
+    """The collectives of one rank: device work or, where there is none, outermost host calls."""
+    named = np.array([COLLECTIVE.search(name) is not None for name in events.names] or [False])
+    own = named[events.name] & (events.ranks == rank)[events.lane]
+    works = np.flatnonzero(among(events.category, DEVICE_WORK) & own)
+    if not len(works):
+        calls = among(events.category, (Category.OPERATOR, Category.ANNOTATION)) & own
+        works = np.flatnonzero(calls)
+    order: NDArray[np.int64] = works[np.argsort(events.start_ns[works], kind="stable")]
+    return order
+
+
+def _shift_ns(first: Events, other: Events) -> int:
+    """By how much the clock of the other is to be put forward."""
+    if other is first:
+        return 0
+    pairs = _pairs(_by_name(first), _by_name(other))
+    if not pairs:
+        raise TraceError(
+            "The traces share no collective, so their clocks cannot be aligned: give traces of "
+            "ranks of one program."
+        )
+    # The calls that start a collective end at once; those that take longest are its transfer.
+    one, two = max(
+        pairs,
+        key=lambda pair: int(first.duration_ns[pair[0]].sum() + other.duration_ns[pair[1]].sum()),
+    )
+    count = min(len(one), len(two))
+    return round(float(np.median(first.end_ns[one[:count]] - other.end_ns[two[:count]])))
+
+
+def _pairs(
+    one: Mapping[str, NDArray[np.int64]], two: Mapping[str, NDArray[np.int64]]
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    return [(one[name], two[name]) for name in one if name in two]
+
+
+def _by_name(events: Events, rank: int = 0) -> dict[str, NDArray[np.int64]]:
+    """The collectives of one rank by name, each in order of start."""
+    found = collectives(events, rank)
+    codes = np.unique(events.name[found]).tolist()
+    return {events.names[code]: found[events.name[found] == code] for code in codes}
+
+
+def _apart(column: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
+    return np.where(column >= 0, column + rank * _OFFSET, column)
+
+
+def _of_rank(lane: Lane, rank: int, devices: int) -> Lane:
+    return replace(
+        lane,
+        process=f"rank {rank}: {lane.process}",
+        device=lane.device + devices if lane.on_device else lane.device,
+        label=f"rank {rank} {lane.label}",
+        rank=rank,
+    )

@@ -1,0 +1,450 @@
+"""Steps of a program: consecutive marked ranges, and the steady period between them.
+
+A step is over when its range has ended and all device work that was launched inside it is done.
+Where steps follow each other without a pause, the time from one completion to the next is the
+period, however far the host runs ahead of the device. Where the program pauses between marked
+ranges, each range stands for itself. Nothing is carried in: what was launched before a step is
+part of the graph, as is everything from the beginning of the trace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.errors import TraceError
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
+from benchorch.trace.graph.launches import calls_with
+from benchorch.trace.nesting import Spans, nest
+from benchorch.units import format_seconds, ns_to_s
+
+MARKS = ("benchorch:call*", "ProfilerStep#*", "model_run")
+"""Ranges that tools open around steps, the most telling ones first."""
+
+PAUSE_RATIO = 0.1
+"""Of the time from the first step to the last: with more of it between them, steps are apart."""
+
+LATE_RATIO = 0.02
+"""Of a step: work that ends so much after its range is not waited for in it."""
+
+WARM_UP_RATIO = 1.5
+"""So many times the median of the others: a first step like that is initialisation."""
+
+AGAIN_RATIO = 0.7
+"""Of a first step: where a later one takes as much, it is no initialisation."""
+
+ACCIDENT_RATIO = 0.15
+"""Of the steps: so many may be unlike the others by accident."""
+
+CUT_RATIO = 0.5
+"""Of the median: a last step shorter than that was cut off."""
+
+COVERED_RATIO = 0.5
+"""Of the time from its first to its last: a range that takes less of it marks no steps."""
+
+TYPICAL_RATIO = 0.5
+"""Of the median: steps within so much of it are typical, and a period needs most to be."""
+
+_RANGES = (Category.ANNOTATION, Category.SESSION)
+_ON_STREAMS = (*DEVICE_WORK, Category.SYNC, Category.RECORD)
+_NO_STEP = re.compile(
+    r"^(mod:|wait:|nn\.Module|Optimizer\.|autograd::|Torch-Compiled|## Call|aten::|c10d::|"
+    r"DistributedDataParallel|Pregraph|TorchDynamo|CompiledF|gloo:|nccl:|record_param_comms|"
+    r"PyTorch Profiler|SequentialExecutor|Iteration Start)"
+)
+_LOADER = re.compile(r"^enumerate\(DataLoader\)")
+_OPTIMIZER = re.compile(r"^Optimizer\.step#")
+_PROFILER_STEP = re.compile(r"torch[/\\]profiler[/\\]profiler\.py\(\d+\): step$")
+_WARM_UP = re.compile(r"warm_?-?up|init|setup|compile", re.I)
+_NUMBER = re.compile(r"\d+")
+_MOST_NAMED = 12
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """All m marked steps of a trace in order, columns ``(m,)``, and the k of them to analyse.
+
+    Attributes:
+        name: of the ranges that mark them, ``trace`` for all of it.
+        start_ns, end_ns: of the ranges.
+        done_ns: when the range has ended and its device work is done; ascending.
+        lane: of the thread that marks them, NOTHING where none does.
+        marks: the events of the ranges.
+        back_to_back: whether a step begins when the last one is over.
+        first, end: the steps to analyse, ``end`` not included.
+        notes: sentences on what was set aside.
+    """
+
+    name: str
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    done_ns: NDArray[np.int64]
+    lane: int
+    marks: tuple[int, ...]
+    back_to_back: bool
+    first: int
+    end: int
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """How many are analysed."""
+        return self.end - self.first
+
+    @property
+    def begin_ns(self) -> NDArray[np.int64]:
+        """When each began, (m,): with its range, or when the one before was over."""
+        if not self.back_to_back:
+            return self.start_ns
+        return np.append(self.start_ns[:1], self.done_ns[:-1])
+
+    @property
+    def periods_ns(self) -> NDArray[np.int64]:
+        """How long each of those to analyse took, (k,)."""
+        return (self.done_ns - self.begin_ns)[self.first : self.end]
+
+    @property
+    def period_ns(self) -> int:
+        """The (lower) median period; the mean where most steps differ from each other by half."""
+        periods_ns = self.periods_ns
+        if self.back_to_back and not typical(periods_ns).any():
+            return round(float(np.mean(periods_ns)))
+        return int(np.sort(periods_ns)[(len(periods_ns) - 1) // 2])
+
+    @property
+    def shown(self) -> tuple[int, int]:
+        """First and last step of the one interval whose path is shown.
+
+        That is all of them where they follow each other, else the one nearest to the median.
+        """
+        if self.back_to_back:
+            return self.first, self.end - 1
+        periods_ns = self.periods_ns
+        nearest = self.first + int(np.argmin(np.abs(periods_ns - np.median(periods_ns))))
+        return nearest, nearest
+
+
+def typical(periods_ns: NDArray[np.int64], bursts: bool = True) -> NDArray[np.bool_]:
+    """Steps near the median, (k,); none where that is not most of them, or not most of the time.
+
+    One long step among many is an accident; several are how the program runs, as where a loader
+    hands out batches in bursts. Steps that stand for themselves have none (`bursts`).
+    """
+    middle = np.median(periods_ns)
+    near: NDArray[np.bool_] = np.abs(periods_ns - middle) <= TYPICAL_RATIO * middle
+    few = (~near).sum() <= max(1.0, ACCIDENT_RATIO * len(near))
+    most = periods_ns[near].sum() >= 0.5 * periods_ns.sum()
+    usual = near.mean() >= 0.6 and bool(few or most or not bursts)
+    return near if usual else np.zeros(len(near), dtype=np.bool_)
+
+
+def find_steps(events: Events, name: str | None = None, number: int | None = None) -> Steps:
+    """The steps of a trace.
+
+    Args:
+        events: of the trace, at least one.
+        name: of the marking ranges, or a pattern such as ``ProfilerStep#*``; any host event
+            will do; ``trace`` for all of it. By default the first of `MARKS` that occurs, then the
+            ranges that recur and take most time, then the calls of a data loader or an optimizer.
+        number: of the one step to analyse, from 0; None for all that are steady.
+
+    Raises:
+        TraceError: there is no such range or step.
+    """
+    found = _marked(events, name)
+    if found is None:
+        if number not in (None, 0):
+            raise TraceError(f"There is no step {number}: the trace marks none.")
+        return whole(events)
+    if number is not None and not 0 <= number < len(found.start_ns):
+        raise TraceError(
+            f"There is no step {number}; {found.name!r} has 0 to {len(found.start_ns) - 1}. "
+            "See --list-ranges."
+        )
+    if number is not None:
+        return replace(found, first=number, end=number + 1)
+    return _without_warm_up(found)
+
+
+_UNMARKED = (
+    "The trace marks no steps, so all of it is analysed as one; mark them with profiler.step() or "
+    "torch.profiler.record_function."
+)
+
+
+def whole(events: Events, note: str = _UNMARKED) -> Steps:
+    """All of a trace as one step, from its first event to its last."""
+    counted = events.category != Category.OVERHEAD
+    counted = counted if counted.any() else np.ones(len(events), dtype=bool)
+    start_ns = np.array([events.start_ns[counted].min()])
+    end_ns = np.array([events.end_ns[counted].max()])
+    return Steps(
+        name="trace",
+        start_ns=start_ns,
+        end_ns=end_ns,
+        done_ns=end_ns,
+        lane=NOTHING,
+        marks=(),
+        back_to_back=False,
+        first=0,
+        end=1,
+        notes=(note,),
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkedRange:
+    """Ranges of one name, numbers in it apart."""
+
+    name: str
+    count: int
+    total_ns: int
+    median_ns: int
+
+
+def marked_ranges(events: Events) -> tuple[MarkedRange, ...]:
+    """All ranges that may be named to ``--range``, those with most time first."""
+    found = []
+    for name, these in _groups(events, among(events.category, _RANGES)):
+        took_ns = events.duration_ns[these]
+        found.append(
+            MarkedRange(
+                name=name,
+                count=len(these),
+                total_ns=int(took_ns.sum()),
+                median_ns=int(np.median(took_ns)),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (-one.total_ns, one.name)))
+
+
+def _groups(events: Events, chosen: NDArray[np.bool_]) -> Iterator[tuple[str, NDArray[np.intp]]]:
+    """Chosen events by name, with ``*`` for the numbers of names that differ in nothing else."""
+    codes = np.unique(events.name[chosen]).tolist()
+    stems: dict[str, list[int]] = {}
+    for code in codes:
+        stems.setdefault(_NUMBER.sub("*", events.names[code]), []).append(code)
+    for stem, same in stems.items():
+        name = stem if len(same) > 1 else events.names[same[0]]
+        yield name, np.flatnonzero(chosen & np.isin(events.name, same))
+
+
+def _marked(events: Events, name: str | None) -> Steps | None:
+    """The ranges that mark steps, all of them; None for the whole trace."""
+    if name == "trace" and name not in events.names:
+        return None
+    if name is not None:
+        marks = _outermost(events, _named(events, name) & ~among(events.category, _ON_STREAMS))
+        if not len(marks):
+            raise TraceError(_unknown(events, name))
+        marks = _on_one_lane(events, marks)
+        return _steps(events, name, marks, events.start_ns[marks], events.end_ns[marks])
+    ranges = among(events.category, _RANGES)
+    for mark in MARKS:
+        marks = _on_one_lane(events, _outermost(events, _named(events, mark) & ranges))
+        if len(marks):
+            return _steps(events, mark, marks, events.start_ns[marks], events.end_ns[marks])
+    frames = events.category == Category.PYTHON
+    return (
+        _boundaries(events, _PROFILER_STEP, frames)
+        or _recurring(events, ranges)
+        or _boundaries(events, _LOADER, ranges)
+        or _boundaries(events, _OPTIMIZER, ranges)
+    )
+
+
+def _recurring(events: Events, ranges: NDArray[np.bool_]) -> Steps | None:
+    """The ranges of one name on one thread, at least three, that take most time in all."""
+    best: tuple[int, str, NDArray[np.intp]] | None = None
+    for name, these in _groups(events, ranges):
+        if _NO_STEP.match(name) or _LOADER.match(name) or len(these) < 3:
+            continue
+        lane = np.bincount(events.lane[these]).argmax()
+        marks = _outermost(
+            events, np.isin(np.arange(len(events)), these[events.lane[these] == lane])
+        )
+        total_ns = int(events.duration_ns[marks].sum())
+        if not len(marks) or total_ns < COVERED_RATIO * (
+            int(events.end_ns[marks].max()) - int(events.start_ns[marks[0]])
+        ):
+            continue
+        warm = bool(_WARM_UP.search(name))
+        if len(marks) >= 3 and not warm and (best is None or total_ns > best[0]):
+            best = total_ns, name, marks
+    if best is None:
+        return None
+    _, name, marks = best
+    return _steps(events, name, marks, events.start_ns[marks], events.end_ns[marks])
+
+
+def _boundaries(
+    events: Events, pattern: re.Pattern[str], chosen: NDArray[np.bool_]
+) -> Steps | None:
+    """From each call of some kind to the next one; at least three steps."""
+    fits = np.array([pattern.search(one) is not None for one in events.names], dtype=bool)
+    marks = _on_one_lane(events, _outermost(events, fits[events.name] & chosen))
+    if len(marks) < 4:
+        return None
+    starts = events.start_ns[marks]
+    name = f"between {events.names[events.name[marks[0]]]}"
+    found = _steps(events, name, marks[:-1], starts[:-1], starts[1:])
+    return replace(found, marks=())
+
+
+def _steps(
+    events: Events,
+    name: str,
+    marks: NDArray[np.intp],
+    start_ns: NDArray[np.int64],
+    end_ns: NDArray[np.int64],
+) -> Steps:
+    rank = events.lanes[events.lane[marks[0]]].rank
+    done_ns = np.maximum.accumulate(_done(events, start_ns, end_ns, rank))
+    late = done_ns - end_ns > LATE_RATIO * (end_ns - start_ns)
+    span_ns = int(end_ns[-1] - start_ns[0])
+    pauses_ns = int(np.maximum(start_ns[1:] - done_ns[:-1], 0).sum())
+    own_calls = name.startswith("benchorch:call") and not late.any()
+    apart = own_calls or (len(marks) > 1 and pauses_ns > PAUSE_RATIO * span_ns)
+    notes = []
+    if len(marks) == 1 and late.any():
+        notes.append(
+            f"{name!r} occurs once and does not end in a synchronisation; record several steps "
+            "for a steady period."
+        )
+    elif apart and not own_calls:
+        notes.append(
+            f"The time between {name!r}, {pauses_ns / max(span_ns, 1):.0%} of the whole, "
+            "is not part of any step."
+        )
+    return Steps(
+        name=name,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        done_ns=done_ns,
+        lane=int(events.lane[marks[0]]),
+        marks=tuple(marks.tolist()),
+        back_to_back=not apart and len(marks) > 1,
+        first=0,
+        end=len(marks),
+        notes=tuple(notes),
+    )
+
+
+def _done(
+    events: Events, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], rank: int
+) -> NDArray[np.int64]:
+    """When each range has ended and the device work that belongs to it is done."""
+    work, step = _work_of_ranges(events, start_ns, end_ns, rank)
+    done_ns = end_ns.copy()
+    np.maximum.at(done_ns, step, events.end_ns[work])
+    return done_ns
+
+
+def work_of_steps(events: Events, steps: Steps) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Device work that belongs to the steps, and the number of the step of each."""
+    rank = events.lanes[steps.lane].rank if steps.lane >= 0 else 0
+    return _work_of_ranges(events, steps.start_ns, steps.end_ns, rank)
+
+
+def _work_of_ranges(
+    events: Events, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], rank: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The device work of each range: what was launched inside it.
+
+    Where no launch of a stream is recorded, as for other vendors' devices, its work is divided
+    among the ranges evenly, in order, if it can be.
+    """
+    own = (events.ranks == rank)[events.lane]
+    works = np.flatnonzero(among(events.category, DEVICE_WORK) & own)
+    calls = np.flatnonzero((events.category == Category.RUNTIME) & own)
+    call, _ = calls_with(events.correlation[works], calls, events.correlation, events.start_ns)
+    launched = call != NOTHING
+    called_ns = events.start_ns[call[launched]]
+    step = np.searchsorted(start_ns, called_ns, side="right") - 1
+    inside = (step >= 0) & (called_ns < end_ns[step])
+    found, steps = [works[launched][inside]], [step[inside]]
+    without = works[~launched]
+    for lane in np.setdiff1d(events.lane[without], events.lane[works[launched]]):
+        mine = without[events.lane[without] == lane]
+        mine = mine[np.argsort(events.start_ns[mine], kind="stable")]
+        if len(mine) % len(start_ns) == 0:
+            found.append(mine)
+            steps.append(np.repeat(np.arange(len(start_ns)), len(mine) // len(start_ns)))
+    return np.concatenate(found), np.concatenate(steps)
+
+
+def _without_warm_up(steps: Steps) -> Steps:
+    """Without first steps that initialise, the fill of a pipeline, and a last one cut off."""
+    periods_ns, end = steps.periods_ns, steps.end
+    middle = float(np.median(periods_ns))
+    if end > 2 and periods_ns[-1] < CUT_RATIO * middle and typical(periods_ns[:-1]).all():
+        end -= 1
+    first = 0
+    while end - first > 2:
+        others = periods_ns[first + 1 : end]
+        later = others[len(others) // 2 :]
+        again = (later >= AGAIN_RATIO * periods_ns[first]).any()  # it is how the program runs
+        if again or periods_ns[first] <= WARM_UP_RATIO * np.median(others):
+            break
+        first += 1
+    notes = list(steps.notes)
+    if first:
+        took = format_seconds(ns_to_s(int(periods_ns[:first].sum())))
+        notes.append(
+            f"Set aside as initialisation: the first {_counted(first)} of {len(steps)}, which "
+            f"took {took}."
+        )
+    asynchronous = steps.back_to_back and bool((steps.done_ns > steps.end_ns).any())
+    if not first and asynchronous and end > 2:
+        first = 1  # the time in which the host gets ahead of the device is not steady
+    if end < steps.end:
+        notes.append("Set aside: the last step, which the end of the recording cut off.")
+    return replace(steps, first=first, end=end, notes=tuple(notes))
+
+
+def _counted(number: int) -> str:
+    return "step" if number == 1 else f"{number} steps"
+
+
+def _named(events: Events, pattern: str) -> NDArray[np.bool_]:
+    """Which events are called so exactly or, if none is, fit the pattern."""
+    fits = [each == pattern for each in events.names]
+    if not any(fits):
+        fits = [fnmatchcase(each, pattern) for each in events.names]
+    return np.array(fits, dtype=bool)[events.name]
+
+
+def _outermost(events: Events, chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """The chosen events that are in no other chosen one on their lane, in order of start."""
+    indices = np.flatnonzero(chosen)
+    spans = Spans(
+        lane=events.lane[indices], start_ns=events.start_ns[indices], end_ns=events.end_ns[indices]
+    )
+    top = indices[nest(spans).depth == 0]
+    order = np.lexsort((events.lane[top], events.end_ns[top], events.start_ns[top]))
+    in_order: NDArray[np.intp] = top[order]
+    return in_order
+
+
+def _on_one_lane(events: Events, marks: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Those of the first lane that has most of them: each rank marks its own steps."""
+    if not len(marks):
+        return marks
+    lane = np.bincount(events.lane[marks]).argmax()
+    found: NDArray[np.intp] = marks[events.lane[marks] == lane]
+    return found
+
+
+def _unknown(events: Events, name: str) -> str:
+    ranges = np.unique(events.name[among(events.category, _RANGES)])
+    known: Sequence[str] = [repr(events.names[index]) for index in ranges[:_MOST_NAMED].tolist()]
+    more = f" and {len(ranges) - _MOST_NAMED} more" if len(ranges) > _MOST_NAMED else ""
+    there = f"Its ranges are {', '.join(known)}{more}." if known else "It has no named ranges."
+    return f"No event of the trace is called {name!r}. {there} See --list-ranges."

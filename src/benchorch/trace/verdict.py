@@ -1,0 +1,236 @@
+"""What limits a program, what would help, and what to record where that is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from benchorch.trace.causes import Cause
+from benchorch.trace.findings import EntityRow, Verdict
+from benchorch.trace.steps import Steps
+from benchorch.units import format_seconds, ns_to_s
+
+KNOWN_RATIO = 0.5
+"""Of the path: with the cause of less of it known there is no verdict."""
+
+CLOSE_RATIO = 0.5
+"""Of a cause's share: where removing it saves less, another chain is nearly as long."""
+
+NAMED_RATIO = 0.05
+"""Of the path: smaller shares are not named."""
+
+VOID_DILATION = 3.0
+"""Profiled over unprofiled time from which on a profile is not of the program."""
+
+SLOWED_DILATION = 1.15
+"""Profiled over unprofiled time from which on it is said."""
+
+INCONCLUSIVE, VOID = "inconclusive", "void"
+
+_WORDS: Mapping[Cause, str] = {
+    Cause.DEVICE_COMPUTE: "computing",
+    Cause.DEVICE_MEMORY: "copying and filling memory",
+    Cause.COMMUNICATION: "communication",
+    Cause.STRAGGLER: "waiting for the slowest rank",
+    Cause.DATA_LOADING: "loading data",
+    Cause.FRAMEWORK: "calling operators and the device's runtime",
+    Cause.PYTHON: "Python",
+    Cause.INPUT_OUTPUT: "input and output",
+    Cause.SLEEP: "sleeping and waiting for locks",
+    Cause.OUTSIDE: "waiting for what the trace does not record",
+    Cause.PROFILER: "the profiler itself",
+    Cause.UNKNOWN: "an unknown cause",
+}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictInputs:
+    """What a verdict rests on.
+
+    Attributes:
+        steps: what was analysed.
+        shares: of the path by cause, the largest first.
+        gains: share of the period saved without each cause, by replay.
+        length, cause: of the path by how well lengths and causes are known.
+        rows: operators, kernels and Python functions with their gains.
+        device: whether work of an accelerator was recorded.
+        stacks, shapes, threads, syncs: whether the trace has Python's stacks, operators' shapes,
+            more than one thread, and records of synchronisation.
+        ranks: whether other ranks take part that the trace does not record.
+        tried: conversions whose marks the trace bears.
+        dilation_ratio: profiled over unprofiled time; None where it was not measured.
+    """
+
+    steps: Steps
+    shares: Mapping[Cause, float]
+    gains: Mapping[Cause, float]
+    length: Mapping[str, float]
+    cause: Mapping[str, float]
+    rows: Sequence[EntityRow]
+    device: bool
+    stacks: bool
+    shapes: bool
+    threads: bool
+    syncs: bool
+    ranks: bool
+    tried: Collection[str] = ()
+    dilation_ratio: float | None = None
+
+
+def verdict(given: VerdictInputs) -> Verdict:
+    """The verdict; none where the cause of most of the path is unknown."""
+    limit = _limit(given)
+    period_ns = given.steps.period_ns
+    best = max(
+        (row for row in given.rows if row.gain_ns), key=lambda row: row.gain_ns or 0, default=None
+    )
+    gain = (best.gain_ns or 0) / period_ns if best and period_ns else 0.0
+    told = "" if limit == VOID else _largest(best, gain)
+    record = tuple(_to_record(given))
+    return Verdict(
+        limit=limit,
+        sentence=" ".join(filter(None, (_sentence(limit, given), told))),
+        advice=_advice(limit, given),
+        record=record,
+        shares={cause.value: share for cause, share in given.shares.items()},
+        gains={cause.value: share for cause, share in given.gains.items()},
+        length=given.length,
+        cause=given.cause,
+        largest=best.name if best and gain > 0 else "",
+        largest_gain_ratio=max(gain, 0.0),
+    )
+
+
+def _limit(given: VerdictInputs) -> str:
+    if given.dilation_ratio is not None and given.dilation_ratio > VOID_DILATION:
+        return VOID
+    unknown = given.shares.get(Cause.UNKNOWN, 0.0)
+    known = {cause: share for cause, share in given.shares.items() if cause != Cause.UNKNOWN}
+    if not known or unknown > 1 - KNOWN_RATIO or max(known.values()) < unknown:
+        return INCONCLUSIVE
+    return max(known, key=lambda cause: known[cause]).value
+
+
+def _sentence(limit: str, given: VerdictInputs) -> str:
+    took = format_seconds(ns_to_s(given.steps.period_ns))
+    each = f"each {took} step" if len(given.steps) > 1 else f"the {took}"
+    if limit == VOID:
+        return (
+            f"No verdict: profiled, the program takes {given.dilation_ratio:.1f} times as long as "
+            "without the profiler, so the profile is not of the program. Profile again on a quiet "
+            "machine."
+        )
+    if limit == INCONCLUSIVE:
+        unknown = given.shares.get(Cause.UNKNOWN, 0.0)
+        return f"No verdict: the trace does not record the cause of {unknown:.0%} of {each}."
+    named = [
+        f"{share:.0%} {_WORDS[cause]}"
+        for cause, share in given.shares.items()
+        if share >= NAMED_RATIO
+    ]
+    first, share = Cause(limit), given.shares[Cause(limit)]
+    told = f"{limit.capitalize()} sets the pace. Of {each}: {', '.join(named)}."
+    gain = given.gains.get(first)
+    if gain is not None and gain < CLOSE_RATIO * share:
+        told += (
+            f" Another chain is nearly as long: without {_WORDS[first]}, a step would still take "
+            f"{1 - gain:.0%} of the time."
+        )
+    return told
+
+
+def _largest(best: EntityRow | None, gain: float) -> str:
+    if best is None or gain < 0.005:
+        return ""
+    return f"The largest single gain is {best.name}: {gain:.0%} if it took no time."
+
+
+_COMPILERS = ("inductor", "aot_inductor", "onnxruntime")
+_NARROWER = ("bf16", "fp16", "torchao_int8_dynamic")
+
+
+def _advice(limit: str, given: VerdictInputs) -> str:
+    """What to try for a cause, without what the trace shows was tried."""
+    try:
+        cause = Cause(limit)
+    except ValueError:
+        return ""
+    if cause == Cause.DEVICE_COMPUTE:
+        ways: tuple[str, ...] = (*_COMPILERS[:1], "onnxruntime", *_NARROWER)
+        more = "a larger batch where kernels are short" if given.device else "more threads"
+        return f"Compute less or with fewer bits: {_conversions(ways, given)}{more}."
+    if cause == Cause.FRAMEWORK:
+        if given.device:
+            ways = ("inductor_reduce_overhead", "cudagraphs", "inductor")
+            return f"Launch less often: {_conversions(ways, given)}a larger batch."
+        return f"Call fewer operators: {_conversions(_COMPILERS, given)}a larger batch."
+    return _ADVICE[cause]
+
+
+_ADVICE: Mapping[Cause, str] = {
+    Cause.DEVICE_MEMORY: (
+        "Copy less, or beside the computation: keep tensors on the device, pin the host's memory, "
+        "copy with non_blocking=True."
+    ),
+    Cause.COMMUNICATION: (
+        "Communicate less, or beside the computation: larger buckets, gradient accumulation, "
+        "compressed gradients, a faster interconnect."
+    ),
+    Cause.STRAGGLER: (
+        "Find out what the slowest rank does before its collectives: give every rank the same "
+        "work, and look at that rank's own trace."
+    ),
+    Cause.DATA_LOADING: (
+        "Load ahead: more loader workers, prefetch_factor, pinned memory, a cheaper "
+        "transformation, or data prepared once and stored."
+    ),
+    Cause.PYTHON: (
+        "Take Python out of the loop: vectorise the function named, move it to a worker, or "
+        "compile the model so that fewer calls return to Python."
+    ),
+    Cause.INPUT_OUTPUT: (
+        "Read and write elsewhere: in a thread beside the work, less often, or in larger pieces."
+    ),
+    Cause.SLEEP: (
+        "Wait less: wait on an event instead of sleeping, hold locks for less time, or give each "
+        "thread data of its own."
+    ),
+    Cause.OUTSIDE: (
+        "Find out what it waits for: record the other threads, processes or ranks, because this "
+        "trace shows only that they were waited for."
+    ),
+    Cause.PROFILER: "Profile less: without stacks and memory, fewer steps.",
+    Cause.UNKNOWN: "",
+}
+
+
+def _conversions(names: Sequence[str], given: VerdictInputs) -> str:
+    left = [name for name in names if name not in given.tried][:3]
+    return f"conversion={' or '.join(left)}; " if left else ""
+
+
+def _to_record(given: VerdictInputs) -> Sequence[str]:
+    """What would show the causes that are unknown."""
+    found = []
+    unclear = given.shares.get(Cause.UNKNOWN, 0.0) > 0.1
+    outside = given.shares.get(Cause.OUTSIDE, 0.0) > 0.1
+    communication = given.shares.get(Cause.COMMUNICATION, 0.0) > 0.1
+    if unclear and not given.stacks:
+        found.append("Python's stacks, with_stack=True: they name what ran between operators.")
+    if (unclear or outside) and not given.threads:
+        found.append(
+            "all threads, experimental_config=_ExperimentalConfig(profile_all_threads=True): the "
+            "trace shows one thread only."
+        )
+    if unclear and given.device and not given.syncs:
+        found.append(
+            "CUDA's synchronisation, _ExperimentalConfig(enable_cuda_sync_events=True): it shows "
+            "which stream waited for which event."
+        )
+    if communication and given.ranks:
+        found.append("all ranks: analyze takes several traces and names the straggler.")
+    if not given.shapes and not found and given.shares.get(Cause.DEVICE_COMPUTE, 0.0) > 0.5:
+        found.append("operators' shapes, record_shapes=True: --diff and models are joined by them.")
+    return found

@@ -1,0 +1,85 @@
+"""Baking: a machine that tested itself becomes an image with the stack's tag, another does not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3  # noqa: TID251 - makes and looks at machines
+import pytest
+
+from support.aws_emulator.server import ACCOUNT, REGION, Emulator
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+import stack_image
+
+BUCKET = f"baker-{ACCOUNT}"
+
+
+@pytest.fixture
+def kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, list[dict[str, object]]]]:
+    """What a machine is baked from, in an emulated account."""
+    pytest.importorskip("moto", reason="moto stands in for AWS")
+    with Emulator({}).running() as aws:
+        for name, value in aws.environment().items():
+            monkeypatch.setenv(name, value)
+        ec2 = boto3.client("ec2")
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        template = ec2.create_launch_template(
+            LaunchTemplateName="baker",
+            LaunchTemplateData={"ImageId": "ami-03cf127a", "InstanceType": "r6i.large"},
+        )["LaunchTemplate"]["LaunchTemplateId"]
+        subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
+        choice = {"type": "r6i.large", "template": template, "subnets": [subnet]}
+        yield {"cpu-x86_64": [{**choice, "packages": "cpu-x86_64-0"}]}
+        ec2.delete_launch_template(LaunchTemplateId=template)
+        boto3.resource("s3").Bucket(BUCKET).objects.delete()
+        boto3.client("s3").delete_bucket(Bucket=BUCKET)
+
+
+def ends_with(outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines write this outcome and stop, as their start script does."""
+    launch = stack_image._launch
+
+    def launched(*words: object) -> str:
+        name = launch(*words)  # type: ignore[arg-type]
+        told = {"outcome": outcome, "step": "self-test", "log": ["ImportError: no torch"]}
+        body = json.dumps(told).encode()
+        boto3.client("s3").put_object(Bucket=BUCKET, Key=f"starts/{name}.json", Body=body)
+        boto3.client("ec2").stop_instances(InstanceIds=[name])
+        return name
+
+    monkeypatch.setattr(stack_image, "_launch", launched)
+
+
+def own_images() -> list[dict[str, object]]:
+    return list(boto3.client("ec2").describe_images(Owners=["self"])["Images"])
+
+
+def test_a_machine_that_passed_its_self_test_becomes_an_image_and_ends(kinds, monkeypatch):
+    ends_with("baked", monkeypatch)
+    images = stack_image.bake("baker", REGION, kinds, lambda _: None)
+    [image] = [one for one in own_images() if one["ImageId"] == images["cpu-x86_64"]]
+    mine = {"Key": "benchorch:stack", "Value": "baker"}
+    assert mine in image["Tags"]
+    [snapshot] = boto3.client("ec2").describe_snapshots(
+        Filters=[{"Name": "tag:benchorch:stack", "Values": ["baker"]}]
+    )["Snapshots"]
+    assert mine in snapshot["Tags"]
+    told = boto3.client("ec2").describe_instances(
+        Filters=[{"Name": "tag:benchorch:bake", "Values": ["yes"]}]
+    )
+    [machine] = told["Reservations"][-1]["Instances"]
+    assert machine["State"]["Name"] == "terminated"
+
+
+def test_a_machine_whose_self_test_failed_becomes_none(kinds, monkeypatch):
+    ends_with("failed", monkeypatch)
+    said: list[str] = []
+    before = len(own_images())
+    assert stack_image.bake("baker", REGION, kinds, said.append) == {}
+    assert "its start failed at self-test" in said[-1]
+    assert "ImportError: no torch" in said[-1]
+    assert len(own_images()) == before

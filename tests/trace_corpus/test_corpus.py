@@ -1,0 +1,64 @@
+"""The analysis under programs with planted bottlenecks that another author wrote.
+
+A slice of the simulated programs; the others, and mutated traces, take longer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchorch.errors import TraceError
+from benchorch.trace.analysis import analyze
+from support.trace_corpus import analyse
+from trace_corpus import gpu_cases, mutate, score
+
+TRUTH: Mapping[str, Mapping[str, Any]] = {
+    one["name"]: one for one in json.loads((Path(__file__).parent / "truth.json").read_text())
+}
+QUICK = {
+    *("async_training", "event_polling", "back_pressure", "backward_in_bursts"),
+    *("straggler_slow_device", "legacy_default_stream", "copy_overlap_compute_bound"),
+    *("no_launch_records", "host_function", "one_absurd_time_stamp"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in TRUTH]
+)
+def test_the_verdict_the_period_and_the_predictions_are_right(name: str, tmp_path: Path) -> None:
+    gpu_cases.run(gpu_cases.CASES, str(tmp_path), (name,), truth=False)
+    found = score.judge(TRUTH[name], str(tmp_path), analyse)
+    assert found["error"] is None
+    assert found["got"] in found["want"]
+    assert found["period_ok"]
+    assert [one for one in found["predictions"] if one["scored"] and not one["ok"]] == []
+    covered = [one["covered"] for one in found["predictions"]]
+    assert sum(covered) >= len(covered) - 1
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        range(20),
+        *(pytest.param(range(at, at + 100), marks=pytest.mark.slow) for at in range(20, 2020, 100)),
+    ],
+    ids=lambda seeds: f"{seeds.start}-{seeds.stop}",
+)
+def test_a_mutated_trace_is_analysed_or_refused_in_a_sentence(seeds: range, tmp_path: Path) -> None:
+    gpu_cases.run(gpu_cases.CASES, str(tmp_path), ("loss_item",), truth=False)
+    data = (tmp_path / "loss_item_rank0.json").read_bytes()
+    refusals = []
+    for seed in seeds:
+        changed, _, ending = mutate.mutate(data, seed)
+        path = tmp_path / f"mutated_{seed}{ending}"
+        path.write_bytes(changed)
+        try:
+            analyze(path)
+        except TraceError as refused:
+            refusals.append(str(refused))
+    assert not [one for one in refusals if "internal error" in one]

@@ -1,0 +1,46 @@
+"""Eager traces of any origin, joined to a model's graph by order and kind."""
+
+from __future__ import annotations
+
+from benchorch.trace.analysis import analyze_events
+from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
+from support.handmade_traces import op, trace
+
+GRAPH = OperatorGraph(
+    name="main",
+    nodes=(
+        OperatorNode(name="x", op="Input"),
+        OperatorNode(name="fc", op="MatMul", inputs=("x",)),
+        OperatorNode(name="bias", op="Add", inputs=("fc",)),
+        OperatorNode(name="act", op="Relu", inputs=("bias",)),
+        OperatorNode(name="out", op="Gemm", inputs=("act",)),
+        OperatorNode(name="prob", op="Softmax", inputs=("out",)),
+    ),
+    source="onnx",
+)
+
+
+def passes(names: tuple[str, ...], count: int = 3) -> list:
+    made = []
+    for at in range(count * len(names)):
+        name = names[at % len(names)]
+        made += [op(name, 100 * at, 100 * at + 90)]
+        if name == "aten::linear":
+            made += [op("aten::addmm", 100 * at + 10, 100 * at + 80)]
+    return made
+
+
+def test_operators_join_nodes_in_order_and_a_bias_is_part_of_its_product() -> None:
+    names = ("aten::linear", "aten::relu", "aten::linear", "aten::softmax")
+    analysis = analyze_events(trace(passes(names)), graph=GRAPH)
+    assert analysis.findings.matched_ratio == 1
+    rows = {row.name: row for row in analysis.findings.tables["graph nodes"]}
+    assert rows["act"].total_ns == 3 * 90
+    assert rows["fc"].total_ns + rows["bias"].total_ns == rows["out"].total_ns == 3 * 90
+
+
+def test_another_model_is_not_joined() -> None:
+    names = ("aten::conv2d", "aten::batch_norm", "aten::max_pool2d")
+    found = analyze_events(trace(passes(names)), graph=GRAPH).findings
+    assert found.matched_ratio == 0
+    assert "No node of the model" in " ".join(found.warnings)

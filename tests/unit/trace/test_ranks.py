@@ -1,0 +1,69 @@
+"""Traces of several ranks as one."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchorch.errors import TraceError
+from benchorch.trace.analysis import analyze_events
+from benchorch.trace.events import Events
+from benchorch.trace.ranks import meetings, merged
+from benchorch.trace.whatif.predict import predict
+from benchorch.trace.whatif.reading import parse
+from support.handmade_traces import call, kernel, note, op, trace
+
+US, MS = 1_000, 1_000_000
+ALL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def rank(compute_ns: int, clock_ns: int, slowest_ns: int, steps: int = 5) -> Events:
+    """Each step computes, then meets the other rank, which takes a millisecond."""
+    made = []
+    period = slowest_ns + MS
+    for number in range(steps):
+        at = clock_ns + number * period
+        made += [
+            note(f"ProfilerStep#{number}", at, at + period),
+            call("cudaLaunchKernel", at + 10, at + 20, correlation=2 * number),
+            call("cudaLaunchKernel", at + 30, at + 40, correlation=2 * number + 1),
+            kernel("gemm", at + 100, at + compute_ns, 2 * number),
+            kernel(ALL, at + compute_ns, at + period, 2 * number + 1),
+            call("cudaDeviceSynchronize", at + 50, at + period),
+            op("aten::mm", at, at + 45),
+        ]
+    return trace(made)
+
+
+def both() -> Events:
+    return merged([rank(2 * MS, 0, 5 * MS), rank(5 * MS, 77 * MS, 5 * MS)])
+
+
+def test_clocks_are_aligned_by_what_ends_together() -> None:
+    events = both()
+    met = meetings(events)
+    assert set(met.transfer_ns.tolist()) == {MS}
+    assert (met.last_ns - met.usual_ns == 3 * MS).all()
+
+
+def test_the_wait_for_the_slower_rank_is_not_communication() -> None:
+    found = analyze_events(both()).findings
+    assert found.period_ns == 6 * MS
+    assert found.verdict.limit == "waiting for a straggler"
+    assert found.verdict.shares["waiting for a straggler"] == pytest.approx(0.5, rel=0.02)
+    assert found.verdict.shares["communication"] == pytest.approx(1 / 6, rel=0.02)
+
+
+def test_making_the_slower_rank_faster_helps_and_the_other_does_not() -> None:
+    analysis = analyze_events(both())
+
+    def asked(**change: object) -> float:
+        return predict(analysis, parse({"changes": [change]}).changes).predicted_ns / MS
+
+    assert asked(kernel="gemm", rank=1, speedup=2) == pytest.approx(3.5, rel=0.02)
+    assert asked(kernel="gemm", rank=0, speedup=2) == pytest.approx(6, rel=0.02)
+    assert asked(kernel=ALL, **{"class": "gpu_comm"}, speedup=2) == pytest.approx(5.5, rel=0.02)
+
+
+def test_traces_that_share_nothing_are_refused() -> None:
+    with pytest.raises(TraceError, match="share no collective"):
+        merged([trace(op("aten::mm", 0, 5)), trace(op("aten::mm", 0, 5))])

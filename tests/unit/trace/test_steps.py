@@ -1,0 +1,147 @@
+"""The period of programs whose answer is known by construction."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchorch.errors import TraceError
+from benchorch.trace.analysis import Analysis, analyze_events
+from benchorch.trace.events import Events
+from benchorch.trace.steps import find_steps, marked_ranges
+from benchorch.trace.whatif.predict import predict
+from benchorch.trace.whatif.reading import parse
+from support.handmade_traces import Made, call, kernel, note, op, trace
+
+US, MS = 1_000, 1_000_000
+
+
+def asynchronous(steps: int = 6, host_ns: int = 2 * MS, kernel_ns: int = 10 * MS) -> Events:
+    """The host launches one kernel a step and never waits for any."""
+    made: list[Made] = []
+    free_ns = 0
+    for number in range(steps):
+        at = number * host_ns
+        start = max(at + 60 * US, free_ns)
+        free_ns = start + kernel_ns
+        made += [
+            note(f"ProfilerStep#{number}", at, at + host_ns),
+            op("aten::mm", at + 10 * US, at + host_ns - 10 * US),
+            call("cudaLaunchKernel", at + 50 * US, at + 55 * US, correlation=number),
+            kernel("gemm", start, free_ns, number),
+        ]
+    return trace(made)
+
+
+def asked(analysis: Analysis, **change: object) -> int:
+    return predict(analysis, parse({"changes": [change]}).changes).predicted_ns
+
+
+def test_equal_asynchronous_steps_are_equally_long_however_far_the_host_is_ahead() -> None:
+    analysis = analyze_events(asynchronous())
+    assert analysis.findings.period_ns == 10 * MS
+    assert set(analysis.findings.periods_ns) == {10 * MS}
+    assert analysis.findings.makespan_ns == analysis.findings.path_ns == 50 * MS
+    assert analysis.findings.verdict.limit == "device compute"
+
+
+def test_a_kernel_twice_as_fast_gives_what_it_would_give() -> None:
+    analysis = analyze_events(asynchronous())
+    assert asked(analysis, kernel="gemm", speedup=2) == 5 * MS
+    assert asked(analysis, kernel="gemm", speedup=20) == pytest.approx(2 * MS, rel=0.01)
+    assert asked(analysis, host=2) == 10 * MS
+
+
+def test_steps_that_end_in_a_synchronisation_are_as_long_as_their_ranges() -> None:
+    made = []
+    for number in range(4):
+        at = number * 3 * MS
+        made += [
+            note(f"ProfilerStep#{number}", at, at + 3 * MS),
+            call("cudaLaunchKernel", at + 10 * US, at + 20 * US, correlation=number),
+            kernel("gemm", at + 30 * US, at + 2 * MS, number),
+            call("cudaDeviceSynchronize", at + 30 * US, at + 2 * MS + 5 * US),
+        ]
+    analysis = analyze_events(trace(made))
+    assert analysis.findings.periods_ns == (3 * MS,) * 4
+
+
+def test_a_long_first_step_is_set_aside_and_named() -> None:
+    lengths = [900 * MS, 800 * MS, 10 * MS, 10 * MS, 11 * MS, 10 * MS]
+    at, made = 0, []
+    for number, length in enumerate(lengths):
+        made += [note(f"ProfilerStep#{number}", at, at + length), op("aten::mm", at, at + length)]
+        at += length
+    found = analyze_events(trace(made)).findings
+    assert found.period_ns == 10 * MS
+    assert "initialisation" in " ".join(found.warnings)
+    assert "first 2 steps" in " ".join(found.warnings)
+
+
+def test_ranges_that_recur_mark_steps_where_no_tool_does() -> None:
+    made = [note("init", 0, 500 * MS)]
+    for number in range(4):
+        at = (500 + 20 * number) * MS
+        made += [note(f"step {number}", at, at + 20 * MS), op("aten::mm", at, at + 19 * MS)]
+    events = trace(made)
+    steps = find_steps(events)
+    assert (steps.name, len(steps), steps.period_ns) == ("step *", 4, 20 * MS)
+    assert [one.name for one in marked_ranges(events)] == ["init", "step *"]
+
+
+def test_a_rare_inner_range_marks_no_steps() -> None:
+    made = [op("aten::mm", 0, 90 * MS)]
+    made += [note("penalty", at * 10 * MS, at * 10 * MS + MS) for at in range(9)]
+    assert find_steps(trace(made)).name == "trace"
+
+
+def test_a_step_may_be_chosen_and_one_that_is_not_there_is_refused() -> None:
+    events = asynchronous()
+    assert len(find_steps(events, number=3)) == 1
+    assert find_steps(events, "trace").name == "trace"
+    with pytest.raises(TraceError, match="0 to 5"):
+        find_steps(events, number=6)
+    with pytest.raises(TraceError, match="--list-ranges"):
+        find_steps(events, "nothing")
+
+
+def test_work_of_a_device_without_launch_records_is_divided_among_the_steps() -> None:
+    made = []
+    for number in range(4):
+        made += [
+            note(f"ProfilerStep#{number}", number * MS, (number + 1) * MS),
+            op("aten::mm", number * MS, number * MS + 900 * US),
+            kernel("gemm", 100 * US + number * 10 * MS, (number + 1) * 10 * MS + 99 * US),
+        ]
+    found = analyze_events(trace(made)).findings
+    assert found.period_ns == 10 * MS
+    assert found.verdict.limit == "device compute"
+
+
+def test_a_change_that_the_recorded_steps_are_too_few_for_is_bounded_by_the_busiest_lane() -> None:
+    """Copies run ahead of the kernels: of faster kernels a few steps show more than lasts."""
+    made, free_ns, copied_ns = [], 0, 0
+    for number in range(6):
+        at = number * 100 * US
+        copied_ns += 3 * MS
+        start = max(free_ns, 3 * MS if not number else 0)
+        free_ns = start + 5 * MS
+        made += [
+            note(f"ProfilerStep#{number}", at, at + 100 * US),
+            call("cudaMemcpyAsync", at + 10 * US, at + 15 * US, correlation=2 * number),
+            call("cudaLaunchKernel", at + 50 * US, at + 55 * US, correlation=2 * number + 1),
+            kernel("Memcpy HtoD", copied_ns - 3 * MS, copied_ns, 2 * number, stream=9),
+            kernel("gemm", start, free_ns, 2 * number + 1),
+        ]
+    analysis = analyze_events(trace(made))
+    assert analysis.findings.period_ns == 5 * MS
+    assert asked(analysis, kernel="gemm", speedup=5) == pytest.approx(3 * MS, rel=0.01)
+
+
+def test_batches_that_come_in_bursts_have_a_mean_period() -> None:
+    at, made = 0, []
+    for number, length in enumerate([41 * MS, MS, MS, MS] * 3):
+        made += [note(f"ProfilerStep#{number}", at, at + length), op("aten::mm", at, at + length)]
+        at += length
+    found = analyze_events(trace(made)).findings
+    assert found.period_ns == 11 * MS
+    assert found.warnings == ()

@@ -1,0 +1,117 @@
+"""Verdicts of programs whose bottleneck is known by construction."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchorch.trace.analysis import analyze_events
+from benchorch.trace.events import Category
+from benchorch.trace.findings import Verdict
+from support.handmade_traces import Made, call, kernel, note, op, trace
+
+US, MS = 1_000, 1_000_000
+
+
+def frame(name: str, start_ns: int, end_ns: int) -> Made:
+    return op(name, start_ns, end_ns, category=Category.PYTHON)
+
+
+def judged(*made: Made, **options: object) -> Verdict:
+    return analyze_events(trace(*made), **options).findings.verdict  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        ("<built-in function sleep>", "sleep and lock"),
+        ("<built-in method acquire of _thread.lock object at 0x7f>", "outside"),
+        ("<built-in method write of _io.BufferedWriter object at 0x7f>", "input/output"),
+        ("<built-in method fsync>", "input/output"),
+        ("<built-in function waitpid>", "outside"),
+        ("train.py(12): tokenize", "python"),
+    ],
+)
+def test_a_frame_of_python_names_the_cause(name: str, limit: str) -> None:
+    found = judged(
+        frame("train.py(3): step", 0, 10 * MS), op("aten::mm", 0, MS), frame(name, MS, 10 * MS)
+    )
+    assert found.limit == limit
+    assert found.cause["unknown"] == 0
+    assert "operators" not in found.advice or limit == "host framework"
+
+
+def test_a_long_gap_without_stacks_has_no_verdict_and_says_what_to_record() -> None:
+    found = judged(op("aten::mm", 0, MS), op("aten::mm", 9 * MS, 10 * MS))
+    assert found.limit == "inconclusive"
+    assert found.cause["unknown"] == pytest.approx(0.8)
+    assert found.length["recorded"] == 1
+    assert "with_stack=True" in " ".join(found.record)
+    assert found.advice == ""
+
+
+def test_what_a_loader_calls_is_loading() -> None:
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    found = judged(
+        note(loader, 0, 8 * MS), op("aten::stack", MS, 7 * MS), op("aten::mm", 8 * MS, 10 * MS)
+    )
+    assert found.limit == "data loading"
+    assert found.shares["data loading"] == pytest.approx(0.8)
+
+
+def test_a_collective_on_the_host_is_communication() -> None:
+    found = judged(op("aten::mm", 0, MS), op("gloo:all_reduce", MS, 9 * MS))
+    assert found.limit == "communication"
+    assert "all ranks" in " ".join(found.record)
+
+
+def test_operators_too_short_to_compute_are_the_framework() -> None:
+    made = [op("aten::add", at * 5 * US, at * 5 * US + 4 * US) for at in range(200)]
+    assert judged(*made).limit == "host framework"
+
+
+def test_a_profile_many_times_slower_than_the_program_is_void() -> None:
+    found = judged(op("aten::mm", 0, MS), dilation_ratio=43.0)
+    assert found.limit == "void"
+    assert "43.0 times" in found.sentence
+
+
+def test_polling_is_waiting_for_the_device() -> None:
+    made = [
+        note("ProfilerStep#0", 0, 6 * MS),
+        call("cudaLaunchKernel", 10 * US, 15 * US, correlation=1),
+        kernel("gemm", 20 * US, 5 * MS, 1),
+    ]
+    made += [call("cudaEventQuery", at * 100 * US, at * 100 * US + 2 * US) for at in range(1, 51)]
+    found = judged(*made)
+    assert found.limit == "device compute"
+    assert found.gains["device compute"] > 0.7
+
+
+@pytest.mark.parametrize("name", ["cudaFree", "cudaMalloc", "cuMemFree_v2"])
+def test_an_allocation_that_returns_with_the_device_idle_waited_for_it(name: str) -> None:
+    found = judged(
+        call("cudaLaunchKernel", 0, 5 * US, correlation=1),
+        kernel("gemm", 10 * US, 5 * MS, 1),
+        call(name, 20 * US, 5 * MS + 50 * US),
+    )
+    assert found.limit == "device compute"
+    assert found.gains["device compute"] > 0.9
+
+
+def test_backward_in_bursts_has_one_join_and_keeps_its_pauses() -> None:
+    """The thread of a backward pass pauses twice: nothing is invented to explain it."""
+    made = [note("ProfilerStep#0", 0, 10 * MS)]
+    made += [op("aten::mm", 0, 100 * US, sequence=1)]
+    name = "autograd::engine::evaluate_function: MmBackward0"
+    for at, sequence in ((MS, 1), (4 * MS, NOTHING_), (7 * MS, NOTHING_)):
+        made.append(
+            op(name, at, at + 2 * MS, lane="backward", sequence=sequence, forward_lane="main")
+        )
+    made.append(op("aten::add_", 9_100 * US, 10 * MS))
+    analysis = analyze_events(trace(*made))
+    rows = {row.name: row for row in analysis.findings.tables["operators"]}
+    assert rows[name].on_path_ns == 6 * MS
+    assert rows[name].gain_ns == 6 * MS
+
+
+NOTHING_ = -1
