@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 WORKLOAD = "workload"
+_SHORTEST_SECRET = 4  # what is shorter is part of many words
 _ENVIRONMENT = re.compile(r"oc\.env:\s*(\w+)")
 # Interpolations that cannot leave a top-level node: a sibling, the node's own path, a variable.
 _OWN = r"\$\{{(?:\.(?!\.)[\w.]*|{key}(?:\.\w+)*|oc\.env:[^${{}}]*)\}}"
@@ -161,9 +162,12 @@ class Composer:
 
     def masked(self, text: str) -> str:
         """A message with the names of the environment's variables in place of their values."""
+        from omegaconf import OmegaConf
+
         for name in self._from_environment:
-            value = os.environ.get(name)
-            text = text.replace(value, f"${{oc.env:{name}}}") if value else text
+            value = str(OmegaConf.create({"value": f"${{oc.env:{name},''}}"}).value)
+            if len(value) >= _SHORTEST_SECRET:
+                text = text.replace(value, f"${{oc.env:{name}}}")
         return text
 
     def hydra_settings(self, overrides: Sequence[str]) -> ConfigNode:

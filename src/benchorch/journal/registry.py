@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -90,7 +91,6 @@ def find_invocation(reference: str, word: str = "resume") -> Path:
 
 
 def _parent_run(directory: Path) -> str | None:
-    try:
+    with contextlib.suppress(OSError, *UNREADABLE):
         return str(json.loads((directory / "tracking.json").read_text())["parent_run_id"])
-    except (OSError, *UNREADABLE):
-        return None
+    return None

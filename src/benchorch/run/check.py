@@ -25,6 +25,8 @@ from benchorch.run.invocation import plain_metrics
 
 HOLDS, FAILS, UNCHECKED = "holds", "does not hold", "not checked"
 
+_IMPOSSIBLE = (ArithmeticError, *UNREADABLE)
+
 _SAME = 1e-9
 """Figures are the same up to this share: sums may be taken in another order."""
 
@@ -72,7 +74,7 @@ def check(directory: Path, say: Say = silent) -> list[Finding]:
 def _of(name: str, work: Callable[[_Run], Iterator[str]], run: _Run) -> Finding:
     try:
         problems = list(work(run))
-    except (ArithmeticError, *UNREADABLE) as error:
+    except _IMPOSSIBLE as error:
         problems = [f"cannot be worked out from what is stored ({error})."]
     if problems:
         return Finding(name=name, verdict=FAILS, problems=problems)
