@@ -73,7 +73,7 @@ def test_every_published_metric_follows_again_to_the_last_bit(run: Path) -> None
     for trial_id, line in lines(run).items():
         again = found[trial_id]
         summary = summarise(again, found.get(again.baseline_id or ""))
-        assert json.dumps(pipeline._plain_metrics(summary)) == json.dumps(line["metrics"])
+        assert json.dumps(pipeline.plain_metrics(summary)) == json.dumps(line["metrics"])
     assert len(lines(run)[FAST.trial_id]["metrics"]) > 20
 
 
