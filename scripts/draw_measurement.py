@@ -19,7 +19,7 @@ import numpy as np
 
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import TrialResult
-from benchorch.journal import run_directory
+from benchorch.journal import reader
 from benchorch.results.metrics.latency import median_ms, queries_ms
 from benchorch.results.metrics.summary import summarise_all
 from benchorch.stats.pairs import log_ratios
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("conversion")
     parser.add_argument("out", type=Path)
     arguments = parser.parse_args()
-    results = {result.trial_id: result for result in run_directory.read_results(arguments.run)}
+    results = {result.trial_id: result for result in reader.read_results(arguments.run)}
     trial = next(r for r in results.values() if r.labels["conversion"] == arguments.conversion)
     draw(trial, results, arguments.out)
 

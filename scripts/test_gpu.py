@@ -27,7 +27,7 @@ from typing import Any
 
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.hardware.cuda import CudaHardware
-from benchorch.journal import run_directory
+from benchorch.journal import reader, run_directory
 
 LIMIT_S = 600.0
 SCRIPT = Path(__file__).resolve()
@@ -245,7 +245,7 @@ def _run(
 def _result(place: Path, conversion: str) -> TrialResult:
     """The conversion's line of the results; `Skipped` with the plan's reason where it has none."""
     if (place / run_directory.RESULTS).exists():
-        for result in run_directory.read_results(place):
+        for result in reader.read_results(place):
             if result.labels["conversion"] == conversion:
                 return result
     for skip in json.loads((place / run_directory.PLAN).read_text())["skips"]:

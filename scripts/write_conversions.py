@@ -35,7 +35,7 @@ from benchorch.config.directories import builtin_directory
 from benchorch.domain.artifact import Format
 from benchorch.domain.result import TrialResult
 from benchorch.host.environment import is_installed, package_versions
-from benchorch.journal import run_directory
+from benchorch.journal import reader, run_directory
 from benchorch.units import format_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -272,7 +272,7 @@ def _tell(place: Path, told: Collection[str], model: str, progress: Progress) ->
     """Tell of results that are new; their conversions."""
     if not (place / run_directory.RESULTS).exists():
         return set()
-    new = [r for r in run_directory.read_results(place) if r.labels["conversion"] not in told]
+    new = [r for r in reader.read_results(place) if r.labels["conversion"] not in told]
     for result in new:
         seconds = sum(result.stages_s.values())
         progress.tell(model, result.labels["conversion"], _cell(result).state, seconds)
@@ -286,7 +286,7 @@ def _cells(catalog: Catalog, names: Sequence[str], model: str, work: Path) -> di
         found |= dict(_refused(place))
         found |= dict(_skipped(place))
         if (place / run_directory.RESULTS).exists():
-            for result in run_directory.read_results(place):
+            for result in reader.read_results(place):
                 found[result.labels["conversion"]] = _cell(result)
     for name in names:
         opened = catalog.open(name)

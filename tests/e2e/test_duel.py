@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchorch.journal import run_directory
+from benchorch.journal import reader, run_directory
 
 NET = """
 import torch
@@ -59,9 +59,7 @@ def test_three_times_the_work_in_a_module_that_is_imported_is_a_regression(
     assert case["floor"]["ratio"]["value"] > 1.5
     pairs = list(run_directory.read_lines(repository / "d" / "pairs.jsonl"))
     assert len(pairs) == case["pairs"] >= 5
-    parameters = [
-        run_directory.read_results(repository / "d" / side)[0].counts for side in ("old", "new")
-    ]
+    parameters = [reader.read_results(repository / "d" / side)[0].counts for side in ("old", "new")]
     assert [each.parameters for each in parameters if each] == [4 * 65_792, 12 * 65_792]
     assert command(repository, "git", "worktree", "list").stdout.count("\n") == 1
 

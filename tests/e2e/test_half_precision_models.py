@@ -1,6 +1,6 @@
 """Models that come in half precision are served in it, and their rows say so."""
 
-from benchorch.journal.run_directory import read_results
+from benchorch.journal.reader import read_results
 
 HALVES = """
 import torch

@@ -6,7 +6,7 @@ import torch
 
 import benchorch
 from benchorch.errors import ConfigError
-from benchorch.journal.run_directory import read_results
+from benchorch.journal.reader import read_results
 
 FAST = ["stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"]
 FAST += ["profiler=none", "recorder=none", "protocol.pairing=none"]

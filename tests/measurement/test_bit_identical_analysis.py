@@ -14,7 +14,7 @@ from benchorch.cli.commands import report
 from benchorch.config.composer import Composer
 from benchorch.domain.codec import encode
 from benchorch.domain.trial import Plan
-from benchorch.journal import run_directory
+from benchorch.journal import reader, run_directory
 from benchorch.results.compare.load_run import derive, load
 from benchorch.results.metrics.summary import summarise
 from benchorch.results.report.console import ConsoleReport
@@ -65,15 +65,15 @@ def lines(run: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def test_what_is_read_back_is_what_was_observed(run: Path) -> None:
-    assert tuple(run_directory.read_results(run)) == RESULTS
+    assert tuple(reader.read_results(run)) == RESULTS
 
 
 def test_every_published_metric_follows_again_to_the_last_bit(run: Path) -> None:
-    found = {one.trial_id: one for one in run_directory.read_results(run)}
+    found = {one.trial_id: one for one in reader.read_results(run)}
     for trial_id, line in lines(run).items():
         again = found[trial_id]
         summary = summarise(again, found.get(again.baseline_id or ""))
-        assert json.dumps(pipeline._plain_metrics(summary)) == json.dumps(line["metrics"])
+        assert json.dumps(pipeline.plain_metrics(summary)) == json.dumps(line["metrics"])
     assert len(lines(run)[FAST.trial_id]["metrics"]) > 20
 
 

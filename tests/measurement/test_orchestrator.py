@@ -48,7 +48,7 @@ from benchorch.executors.scheduling import agent as agent_module
 from benchorch.executors.scheduling.agent import AgentSetup
 from benchorch.executors.scheduling.dispatcher import RetryLimits, dispatch
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner
-from benchorch.journal import run_directory
+from benchorch.journal import reader, run_directory
 from support.fakes import QuietAutoscaler
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -586,7 +586,7 @@ def test_a_driver_killed_anywhere_repeats_no_finished_trial_and_loses_none(
             line["trial_id"] for line in run_directory.read_lines(directory / run_directory.RESULTS)
         }
         run(directory, executor)
-        results = run_directory.read_results(directory)
+        results = reader.read_results(directory)
         assert sorted(result.trial_id for result in results) == ["t0", "t1", "t2"]
         assert all(process.observations.durations_ns for r in results for process in r.processes)
         repeated = {trial_id for trial_id, count in executor.begun().items() if count > 1}

@@ -22,7 +22,7 @@ from benchorch.domain.result import ModelCounts
 from benchorch.domain.tensors import Example
 from benchorch.frameworks.flop_counter import count_model
 from benchorch.hardware.host_meter import HostMeter
-from benchorch.journal import run_directory
+from benchorch.journal import reader
 
 BATCH, WIDTH = 24_000, 1024
 ACTIVATION_BYTES = BATCH * WIDTH * 4
@@ -102,7 +102,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     outside = json.loads((here / "outside.json").read_text())
     assert outside["code"] == 0
     lines = [line.split() for line in (here / "stamps.txt").read_text().splitlines()]
-    record = run_directory.read_results(here / "run")[0].processes[0]
+    record = reader.read_results(here / "run")[0].processes[0]
     return Seen(outside, [(what, float(when)) for what, when in lines], record)
 
 

@@ -52,6 +52,7 @@ _REPLIES: Mapping[str, _Command] = {
     "backends": _Command("backends", own_json=False),
     "cache": _Command("cache", function="open_and_run", own_json=False),
     "cancel": _Command("cancel", (ask, print_err), on_head=True),
+    "check": _Command("check", (print_err,)),
     "compare": _Command("compare", (print_err,)),
     "conversions": _Command("conversions"),
     "doctor": _Command("doctor.command", (print_err,), own_json=False),

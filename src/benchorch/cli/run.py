@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from benchorch.cli.arguments import Request
-from benchorch.cli.terminal import INTERRUPTED, OK, ask, print_err, print_reply
+from benchorch.cli.terminal import INTERRUPTED, OK, TERMINATED, ask, print_err, print_reply
 from benchorch.errors import ConfigError, ExecutorError, NoMachine
 
 if TYPE_CHECKING:
@@ -84,12 +88,14 @@ def _run_by_hydra(
 def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | None]) -> int:
     """Do the work of an invocation and close it however that ends; the exit code."""
     try:
-        work()
-    except KeyboardInterrupt:
+        with _drained_by_sigterm():
+            work()
+    except KeyboardInterrupt as error:
         if found := invocation():
             found.interrupt()
-            _leave_or_cancel(found.directory)
-        return INTERRUPTED
+            if not isinstance(error, _Terminated):  # nobody is there to answer
+                _leave_or_cancel(found.directory)
+        return TERMINATED if isinstance(error, _Terminated) else INTERRUPTED
     except ExecutorError:
         if found := invocation():
             found.cut_short()
@@ -114,6 +120,31 @@ def _leave_or_cancel(directory: Path) -> None:
             print_err(f"{where}; the same line follows it again.")
     except ExecutorError as error:
         print_err(f"{error} The sweep goes on; the same line follows it again.")
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which service managers and schedulers send before they kill."""
+
+
+@contextlib.contextmanager
+def _drained_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end a run as Ctrl-C does: what was measured is kept, the table is shown."""
+    if threading.current_thread() is not threading.main_thread():  # only that one is told
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    except SystemExit as error:
+        if error.code != signal.SIGTERM:
+            raise
+        raise _Terminated from error  # Ray's own handler leaves so
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise _Terminated
 
 
 def _resume(directory: Path, composer: Composer, *, allow_skips: bool) -> int:

@@ -10,7 +10,7 @@ from benchorch.domain.reply import Reply
 from benchorch.errors import BenchorchError, ConfigError, NoMachine
 from benchorch.formatting import printable, printable_with_colours
 
-OK, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
+OK, FAILED, WRONG_REQUEST, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
 
 def ask(question: str) -> str:

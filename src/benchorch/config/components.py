@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """`` Did you mean 'x'?`` or an empty string."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word, list(map(str, known)), n=1, cutoff=0.5)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 WORKLOAD = "workload"
+_SHORTEST_SECRET = 4  # what is shorter is part of many words
+_ENVIRONMENT = re.compile(r"oc\.env:\s*(\w+)")
 # Interpolations that cannot leave a top-level node: a sibling, the node's own path, a variable.
 _OWN = r"\$\{{(?:\.(?!\.)[\w.]*|{key}(?:\.\w+)*|oc\.env:[^${{}}]*)\}}"
 
@@ -122,6 +124,7 @@ class Composer:
         self._siblings: dict[tuple[str, ...], _Composed] = {}
         self._groups = group_names(loader)
         self._errors = OverrideErrors(loader, config_name, self._groups)
+        self._from_environment: set[str] = set()
 
     @property
     def groups(self) -> frozenset[str]:
@@ -156,6 +159,16 @@ class Composer:
             # A section fails on its first mistake; the others may hold more.
             found = dict.fromkeys((*self._errors.of_job(job), *error.problems))
             raise ConfigError(list(found)) from error
+
+    def masked(self, text: str) -> str:
+        """A message with the names of the environment's variables in place of their values."""
+        from omegaconf import OmegaConf
+
+        for name in self._from_environment:
+            value = str(OmegaConf.create({"value": f"${{oc.env:{name},''}}"}).value)
+            if len(value) >= _SHORTEST_SECRET:
+                text = text.replace(value, f"${{oc.env:{name}}}")
+        return text
 
     def hydra_settings(self, overrides: Sequence[str]) -> ConfigNode:
         """Hydra's own settings of a sweep, unresolved; any of `composition_errors`."""
@@ -305,6 +318,7 @@ class Composer:
             config = load(self._loader, self._config_name, overrides)
             choices = dict(config.hydra.runtime.choices)
             plain = plain_node(config, resolve=resolve)
+            self._from_environment.update(_ENVIRONMENT.findall(json.dumps(plain)))
             literal = frozenset(key for key, node in plain.items() if "${" not in json.dumps(node))
             if not resolve:
                 plain = _resolve_own(config, plain)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
+_LONGEST_NAME, _LONGEST_LINE = 80, 400
+_UNEXPECTED = (AssertionError, AttributeError, LookupError, TypeError)
+
 
 def group_names(loader: ConfigLoader) -> frozenset[str]:
     """The configuration groups a user can choose from."""
@@ -60,7 +63,25 @@ def plain_node(config: DictConfig, *, resolve: bool = False) -> dict[str, Json]:
 
     with open_dict(config):
         config.pop("hydra", None)
-    return cast("dict[str, Json]", OmegaConf.to_container(config, resolve=resolve))
+    plain = OmegaConf.to_container(config, resolve=resolve)
+    _check_plain(plain)
+    return cast("dict[str, Json]", plain)
+
+
+def _check_plain(node: object, path: str = "") -> None:
+    """ConfigError for what YAML can say and a configuration cannot: bytes, names beside numbers."""
+    if isinstance(node, dict):
+        numbered = not any(isinstance(key, str) for key in node)
+        for key, value in node.items():
+            place = f"{path}.{key}" if path else str(key)
+            if isinstance(key, bytes) or not (isinstance(key, str) or numbered):
+                raise ConfigError([f"{place}: a key is text, not {key!r}; quote it in YAML."])
+            _check_plain(value, place)
+    elif isinstance(node, list):
+        for number, value in enumerate(node):
+            _check_plain(value, f"{path}[{number}]")
+    elif isinstance(node, bytes):
+        raise ConfigError([f"{path}: expected text or a number, got binary data (!!binary)."])
 
 
 def reaches_out(group: str, base: Mapping[str, Json], chosen: Mapping[str, Json]) -> bool:
@@ -160,10 +181,10 @@ class OverrideErrors:
         if name in options:
             return None
         repository = self._loader.repository  # type: ignore[attr-defined]
-        if not repository.config_exists(f"{group}/{name}"):
-            return _no_such_option(group, name, options)
         expected = composition_errors()
         try:
+            if not repository.config_exists(f"{group}/{name}"):
+                return _no_such_option(group, name, options)
             self._load((f"{group}={name}",))
         except expected as error:
             from benchorch.config.aliases_source import ImpossibleChain
@@ -196,7 +217,8 @@ def _no_such_option(group: str, name: str, options: Sequence[str]) -> str:
             backend(name)
         except ConfigError as error:
             return error.problems[0]
-    return f"{group}: there is no {name!r}.{suggest(name, options)} Options: {', '.join(options)}."
+    shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+    return f"{group}: there is no {shown!r}.{suggest(name, options)} Options: {', '.join(options)}."
 
 
 def _syntax_problem(text: str) -> str | None:
@@ -234,7 +256,9 @@ def composition_errors() -> tuple[type[Exception], ...]:
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
-    return (HydraException, OmegaConfBaseException, YAMLError, RecursionError, ValueError, OSError)
+    of_files = (YAMLError, RecursionError, ValueError, OSError)
+    # What Hydra and OmegaConf raise themselves where a value is of a kind that they do not expect.
+    return (HydraException, OmegaConfBaseException, *of_files, *_UNEXPECTED)
 
 
 def first_line(error: BaseException) -> str:
@@ -244,7 +268,12 @@ def first_line(error: BaseException) -> str:
             "A configuration leads back to itself: look at its defaults list, and for a file "
             "that has the name of a built-in one, such as config.yaml."
         )
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, _UNEXPECTED):
+        return (
+            "Hydra cannot compose this: a value is of a kind that it does not expect there "
+            f"({type(error).__name__}: {str(error)[:_LONGEST_NAME]})."
+        )
+    lines = [line.strip()[:_LONGEST_LINE] for line in str(error).splitlines() if line.strip()]
     place = next((line for line in lines if line.startswith("in ")), "")
     if place and not isinstance(error, ValueError):  # YAML says where on a line of its own
         return f"{lines[0]} {place}"

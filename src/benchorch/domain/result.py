@@ -13,6 +13,9 @@ from benchorch.domain.price import Price
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.verdict import Verdict
 
+SCHEMA_VERSION = 2
+"""Of a line of ``results.jsonl``; see `TrialResult`."""
+
 
 class Outcome(StrEnum):
     """How a trial ended."""
@@ -169,7 +172,7 @@ class TrialResult:
     prices: tuple[Price, ...] = ()
     execution: Execution | None = None
     unfinished: bool = False
-    schema_version: int = 2
+    schema_version: int = SCHEMA_VERSION
 
     @property
     def is_control(self) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from benchorch.domain.codec import Json
 from benchorch.domain.price import PriceSnapshot
 from benchorch.domain.trial import ConfigNode, Plan, node_of
+from benchorch.errors import ConfigError
 
 ROUND, DECIDED = "round", "decided"
 """Stages of events: all trials have had a process more; no process is added to a trial."""
@@ -44,7 +45,12 @@ class Session:
 
     @classmethod
     def of(cls, plan: Plan, directory: Path) -> Session:
-        """The session of a plan."""
+        """The session of a plan; ConfigError where the plan lacks what it needs."""
+        missing = [name for name in ("cwd", "rebuild") if name not in plan.session]
+        if missing:
+            raise ConfigError(
+                [f"{directory}/plan.json is damaged: it has no session.{missing[0]}."]
+            )
         return cls(
             plan_id=plan.plan_id,
             directory=directory.resolve(),

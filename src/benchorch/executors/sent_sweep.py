@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import final
 
 from benchorch import __version__
-from benchorch.domain.codec import Json, encode
+from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Session
 from benchorch.domain.trial import ConfigNode, Plan, Trial
@@ -153,7 +153,7 @@ class SentSweep:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.stack.download(name, path)
         self.seen.add(trial_id)
-        return run_directory.result_of(self.directory, line)
+        return run_directory.with_series(self.directory, line, decode(TrialResult, line))
 
     def mark_fetched(self) -> None:
         """Note that it was followed to its end, so that the same line begins a new one."""

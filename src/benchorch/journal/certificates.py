@@ -10,6 +10,7 @@ from pathlib import Path
 from benchorch.domain.certificate import Certificate
 from benchorch.domain.codec import decode, encode
 from benchorch.files import write_json
+from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.registry import state_directory
 
 
@@ -28,7 +29,7 @@ def keep(certificate: Certificate) -> Path:
 
 def kept() -> Certificate | None:
     """The last calibration of this machine; None where there is none, or it cannot be read."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+    with contextlib.suppress(OSError, *UNREADABLE):
         found = decode(Certificate, json.loads(place().read_text()))
         return found if isinstance(found, Certificate) else None
     return None

@@ -21,6 +21,7 @@ from typing import IO, final
 from benchorch.domain.codec import decode, encode
 from benchorch.domain.session import Event
 from benchorch.errors import ConfigError
+from benchorch.journal.chain import UNREADABLE
 
 FILE = "driver.json"
 LOG = "driver.log"
@@ -106,7 +107,7 @@ def is_running(directory: Path) -> bool:
 
 def read_coordinator(directory: Path) -> Coordinator | None:
     """The last coordinator of a run; None where it left no status."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+    with contextlib.suppress(OSError, *UNREADABLE):
         found = decode(Coordinator, json.loads((directory / FILE).read_text()))
         return found if isinstance(found, Coordinator) else None
     return None

@@ -20,14 +20,16 @@ from pathlib import Path
 from benchorch.domain.codec import Json
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
-from benchorch.journal import run_directory
+from benchorch.formatting import plural
+from benchorch.journal import chain, run_directory
+from benchorch.journal.reader import Entry, entry_of
 
 CURSOR = "recorded.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    content: Mapping[str, Json]
+    entry: Entry
     digest: str
 
 
@@ -41,7 +43,10 @@ class RecordCursor:
         self._trials: dict[str, Trial]
         self.read_plan()
         self._lines: dict[str, _Line] = {}
-        self._offset = 0
+        self._offset, self._inode = 0, -1
+        self._checked = chain.Checker()
+        self.damaged = 0
+        self.refused: dict[str, str] = {}
         self._recorded: dict[str, str] = {}
         self._closed: str | None = None
         self.parent_run_id = ""
@@ -56,7 +61,13 @@ class RecordCursor:
     def read_on(self) -> None:
         """Read results that were added since; one stat where there are none."""
         path = self._directory / run_directory.RESULTS
-        if not path.exists() or path.stat().st_size <= self._offset:
+        if not path.exists():
+            return
+        status = path.stat()
+        if status.st_ino != self._inode or status.st_size < self._offset:  # it was salvaged
+            self._inode, self._offset = status.st_ino, 0
+            self._checked = chain.Checker()
+        if status.st_size <= self._offset:
             return
         with path.open("rb") as file:
             file.seek(self._offset)
@@ -64,14 +75,15 @@ class RecordCursor:
                 if not raw.endswith(b"\n"):
                     return
                 self._offset += len(raw)
-                self._read_line(raw)
+                self._read_line(raw[:-1])
 
     def pending(self, *, final: bool) -> list[str]:
         """Trials to record; while more may come, only those whose baseline has ended."""
         return [
             trial_id
             for trial_id in self._lines
-            if self._recorded.get(trial_id) != self._state(trial_id)
+            if trial_id not in self.refused
+            and self._recorded.get(trial_id) != self._state(trial_id)
             and (final or self._has_baseline(trial_id))
         ]
 
@@ -80,8 +92,8 @@ class RecordCursor:
         return self._trials[trial_id]
 
     def result(self, trial_id: str) -> TrialResult:
-        """A trial's newest result, raw series included."""
-        return run_directory.result_of(self._directory, self._lines[trial_id].content)
+        """A trial's newest result, raw series included; SeriesError where they are refused."""
+        return self._lines[trial_id].entry.whole(self._directory)
 
     def baseline(self, trial_id: str) -> TrialResult | None:
         """The result it is compared with, or None where it has none."""
@@ -94,7 +106,17 @@ class RecordCursor:
 
     def is_whole(self) -> bool:
         """Whether every planned trial has a result."""
-        return all(trial_id in self._lines for trial_id in self._trials)
+        return not self.refused and all(trial_id in self._lines for trial_id in self._trials)
+
+    @property
+    def problem(self) -> str:
+        """Why some results cannot be recorded, in a sentence; empty where all can."""
+        damaged = f"{plural(self.damaged, 'damaged line')}: " if self.damaged else ""
+        reasons = [*dict.fromkeys(self.refused.values())]
+        if not (damaged or reasons):
+            return ""
+        again = f"to measure again what that held: python -m benchorch resume={self._directory}"
+        return f"{damaged}{' '.join([*reasons, again])}"
 
     def is_closed(self, *, complete: bool) -> bool:
         """Whether the parent run was ended so, with just these results."""
@@ -106,16 +128,20 @@ class RecordCursor:
         self._append(parent_run_id=parent_run_id, complete=complete, state=state)
 
     def _read_line(self, raw: bytes) -> None:
-        content = json.loads(raw)
-        trial_id = str(content["trial_id"])
+        try:
+            entry = entry_of(self._checked.line(raw))
+        except ValueError:
+            self.damaged += 1
+            return
+        trial_id = entry.result.trial_id
         if trial_id not in self._trials:
             self.read_plan()
         if trial_id in self._trials:
             digest = hashlib.sha256(raw).hexdigest()[:16]
-            self._lines[trial_id] = _Line(content, digest)
+            self._lines[trial_id] = _Line(entry, digest)
 
     def _baseline_id(self, trial_id: str) -> str:
-        stored = self._lines[trial_id].content.get("baseline_id")
+        stored = self._lines[trial_id].entry.result.baseline_id
         return str(stored or self._trials[trial_id].baseline_id or "")
 
     def _has_baseline(self, trial_id: str) -> bool:
@@ -138,10 +164,10 @@ class RecordCursor:
     def _remember(self, line: Mapping[str, Json]) -> None:
         if any(line.get(key) != value for key, value in self._address.items()):
             return
-        state = str(line["state"])
+        state = str(line.get("state"))
         if "trial_id" in line:
             self._recorded[str(line["trial_id"])] = state
             self._closed = None
         else:
             self._closed = state
-            self.parent_run_id = str(line["parent_run_id"])
+            self.parent_run_id = str(line.get("parent_run_id"))

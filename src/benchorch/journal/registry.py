@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 from benchorch.errors import ConfigError
 from benchorch.files import write_text
 from benchorch.journal import run_directory
+from benchorch.journal.chain import UNREADABLE
 
 
 def state_directory() -> Path:
@@ -30,6 +33,7 @@ def remember(plan_id: str, directory: Path) -> None:
     index.parent.mkdir(parents=True, exist_ok=True)
     with index.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # every run on this machine writes here
+        _heal(index)
         run_directory.append_line(
             index, {"plan_id": plan_id, "directory": str(directory.resolve())}
         )
@@ -65,8 +69,23 @@ def new_directory() -> Path:
 
 def newest_invocations(count: int) -> list[Path]:
     """The directories of the last invocations on this machine, the newest first."""
-    directories = [Path(str(line["directory"])) for line in run_directory.read_lines(_index())]
+    directories = [directory for _, directory in _known()]
     return list(dict.fromkeys(reversed(directories)))[:count]
+
+
+def _known() -> Iterator[tuple[str, Path]]:
+    """Plan id and directory of each invocation; damaged lines are left out."""
+    for line in run_directory.read_lines(_index()):
+        plan_id, directory = line.get("plan_id"), line.get("directory")
+        if isinstance(plan_id, str) and isinstance(directory, str) and directory.isprintable():
+            yield plan_id, Path(directory)
+
+
+def _heal(index: Path) -> None:
+    """Write the index without its damaged lines, where it has any."""
+    known = [{"plan_id": plan_id, "directory": str(path)} for plan_id, path in _known()]
+    if len(known) < run_directory.count_lines(index):
+        write_text(index, "".join(f"{json.dumps(line)}\n" for line in known))
 
 
 def find_invocation(reference: str, word: str = "resume") -> Path:
@@ -80,12 +99,8 @@ def find_invocation(reference: str, word: str = "resume") -> Path:
     path = Path(reference).expanduser()
     if (path / run_directory.PLAN).exists():
         return path
-    known = [
-        Path(str(line["directory"]))
-        for line in run_directory.read_lines(_index())
-        if line["plan_id"] == reference
-    ]
-    everywhere = (Path(str(line["directory"])) for line in run_directory.read_lines(_index()))
+    known = [directory for plan_id, directory in _known() if plan_id == reference]
+    everywhere = (directory for _, directory in _known())
     for directory in (*known, *everywhere):
         if directory in known and (directory / run_directory.PLAN).exists():
             return directory
@@ -100,7 +115,6 @@ def find_invocation(reference: str, word: str = "resume") -> Path:
 
 
 def _parent_run(directory: Path) -> str | None:
-    try:
+    with contextlib.suppress(OSError, *UNREADABLE):
         return str(json.loads((directory / "tracking.json").read_text())["parent_run_id"])
-    except (OSError, ValueError, KeyError):
-        return None
+    return None

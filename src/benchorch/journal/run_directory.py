@@ -7,6 +7,7 @@
     table.md               the printed table
     driver.json            the coordinator's status: its process and the trials it runs
     driver.log             the coordinator's output, where `benchorch submit` started it
+    results.damaged.jsonl  lines that were damaged, set aside when the run went on
     trials/<trial_id>/     config.yaml, observations.jsonl, environment.json, parity.json, log.txt,
                            profile/, critical_path/; rounds.jsonl while it is being measured
 
@@ -14,11 +15,13 @@ Each line of ``rounds.jsonl`` has one process with its raw series, and the trial
 without processes; resuming goes on from there.
 
 Lines are appended with one write and an fsync each, so a crash loses at most the process
-in flight; a torn last line is ignored by readers and cut off before the next append.
+in flight; a torn last line is ignored by readers and cut off before the next append. Lines of
+results and rounds carry digests (`journal.chain`), and a result's line that of its raw series.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -31,8 +34,8 @@ from benchorch.domain.measurement import Observations, Paired, ProcessRecord, Tr
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
-from benchorch.files import write_json, write_text
-from benchorch.progress import Say, counted, silent
+from benchorch.files import write_bytes, write_json
+from benchorch.journal import chain
 
 PLAN = "plan.json"
 RESULTS = "results.jsonl"
@@ -40,6 +43,21 @@ TABLE = "table.md"
 OBSERVATIONS = "observations.jsonl"
 ROUNDS = "rounds.jsonl"
 _ID = re.compile(r"[A-Za-z0-9_][\w.-]{0,127}", re.ASCII)
+
+
+SERIES_DIGEST = "series_digest"
+
+
+class SeriesError(ConfigError):
+    """A raw series that is lost or is not what was measured.
+
+    Attributes:
+        path: its file.
+    """
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        super().__init__([f"{path} {problem}."])
 
 
 def trial_directory(directory: Path, trial_id: str) -> Path:
@@ -68,7 +86,7 @@ def read_plan(directory: Path) -> Plan:
         plan = decode(Plan, json.loads(path.read_text()))
     except FileNotFoundError as error:
         raise ConfigError([f"{directory} is not a run's directory: it has no {PLAN}."]) from error
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, *chain.UNREADABLE) as error:
         raise ConfigError([f"{path} is not a readable plan: {error}"]) from error
     if not isinstance(plan, Plan):
         raise ConfigError([f"{path} is not a plan."])
@@ -85,13 +103,16 @@ def append_result(directory: Path, result: TrialResult, extra: Mapping[str, Json
         result: what was observed.
         extra: further keys of the line for programs, such as metrics; ignored on reading.
     """
+    own: dict[str, Json] = {}
     if result.processes:
         folder = trial_directory(directory, result.trial_id)
         series = [json.dumps(encode(_series_of(process))) for process in result.processes]
-        write_text(folder / OBSERVATIONS, "".join(f"{line}\n" for line in series))
+        content = "".join(f"{line}\n" for line in series).encode()
+        write_bytes(folder / OBSERVATIONS, content)
+        own = {SERIES_DIGEST: chain.digest_of_bytes(content)}
     line = encode(_without_series(result))
     assert isinstance(line, Mapping)
-    append_line(directory / RESULTS, {**line, **extra})
+    _append(directory / RESULTS, {**line, **extra, **own}, sealed=True)
     if not result.unfinished:
         rounds_path(directory, result.trial_id).unlink(missing_ok=True)
 
@@ -104,12 +125,13 @@ def append_round(directory: Path, result: TrialResult) -> None:
     for process in result.processes[count_lines(path) :]:
         line = encode(_Round(result=so_far, process=process))
         assert isinstance(line, Mapping)
-        append_line(path, line)
+        _append(path, line, sealed=True)
 
 
 def read_rounds(directory: Path, trial_id: str) -> TrialResult | None:
     """What was measured of a trial that has no finished result; None where nothing was."""
-    rounds = [decode(_Round, line) for line in read_lines(rounds_path(directory, trial_id))]
+    lines = chain.checked(whole_lines(rounds_path(directory, trial_id)))
+    rounds = [one for one in map(_round_of, lines) if one is not None]
     if not rounds:
         return None
     return replace(rounds[-1].result, processes=tuple(one.process for one in rounds))
@@ -120,21 +142,9 @@ def rounds_path(directory: Path, trial_id: str) -> Path:
     return directory / "trials" / trial_id / ROUNDS
 
 
-def read_results(directory: Path, say: Say = silent) -> list[TrialResult]:
-    """Every result, raw series included; of several for one trial the last one counts.
-
-    Args:
-        directory: the invocation's own.
-        say: receives progress where it takes longer than a moment.
-    """
-    results = {str(line["trial_id"]): line for line in read_lines(directory / RESULTS)}
-    lines = counted(results.values(), "reading results", say)
-    return [result_of(directory, line) for line in lines]
-
-
-def result_of(directory: Path, line: Mapping[str, Json]) -> TrialResult:
-    """The result of one line of `RESULTS`, raw series included."""
-    return _with_series(directory, decode(TrialResult, line))
+def is_round(line: chain.Line) -> bool:
+    """Whether a line of `ROUNDS` can be read."""
+    return _round_of(line) is not None
 
 
 def series_path(directory: Path, trial_id: str) -> Path:
@@ -142,34 +152,67 @@ def series_path(directory: Path, trial_id: str) -> Path:
     return directory / "trials" / trial_id / OBSERVATIONS
 
 
+def with_series(directory: Path, line: Mapping[str, Json], result: TrialResult) -> TrialResult:
+    """A result of `RESULTS` with its raw series; SeriesError where they are lost or were edited.
+
+    Args:
+        directory: the run's.
+        line: the result's own, which has the digest of its series.
+        result: what that line says.
+    """
+    if not result.processes:
+        return result
+    path = series_path(directory, result.trial_id)
+    series = _read_series(path, line.get(SERIES_DIGEST))
+    if len(series) != len(result.processes):
+        problem = f"is damaged: it holds {len(series)} of {len(result.processes)} raw series"
+        raise SeriesError(path, problem)
+    processes = tuple(
+        replace(process, observations=own.observations, paired=own.paired, split=own.split)
+        for process, own in zip(result.processes, series, strict=True)
+    )
+    return replace(result, processes=processes)
+
+
 def count_lines(path: Path) -> int:
     """Number of whole lines of a file that may end in a torn one, or may not exist."""
-    return sum(1 for _ in _whole_lines(path))
+    return sum(1 for _ in whole_lines(path))
 
 
 def append_line(path: Path, value: Mapping[str, Json]) -> None:
     """Add one JSON line durably, after cutting off a torn one."""
-    data = json.dumps(value, separators=(",", ":")).encode() + b"\n"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        end = _end_of_last_line(descriptor)
-        os.ftruncate(descriptor, end)
-        _write_all(descriptor, data, end)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    _append(path, value, sealed=False)
 
 
 def read_lines(path: Path) -> Iterator[Mapping[str, Json]]:
-    """Each whole JSON line of a file that may end in a torn one, or may not exist."""
-    return map(json.loads, _whole_lines(path))
+    """Each JSON object of a list that can do without some; damaged and torn lines are left out."""
+    for line in whole_lines(path):
+        with contextlib.suppress(ValueError):
+            yield chain.mapping_of(line)
 
 
-def _whole_lines(path: Path) -> Iterator[bytes]:
+def whole_lines(path: Path) -> Iterator[bytes]:
+    """Each line without its newline; none where there is no file; a torn last one is left out."""
     if not path.exists():
         return
     with path.open("rb") as file:
-        yield from (line for line in file if line.endswith(b"\n"))
+        yield from (line[:-1] for line in file if line.endswith(b"\n"))
+
+
+def _append(path: Path, value: Mapping[str, Json], *, sealed: bool) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        end = _end_of_last_line(descriptor, os.lseek(descriptor, 0, os.SEEK_END))
+        os.ftruncate(descriptor, end)
+        if sealed:
+            start = _end_of_last_line(descriptor, max(0, end - 1))
+            data = chain.seal(value, os.pread(descriptor, max(0, end - 1 - start), start))
+        else:
+            data = json.dumps(value, separators=(",", ":")).encode()
+        _write_all(descriptor, data + b"\n", end)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,21 +258,30 @@ def _emptied(observed: Observations) -> Observations:
     )
 
 
-def _with_series(directory: Path, result: TrialResult) -> TrialResult:
-    path = series_path(directory, result.trial_id)
-    series = [_series_in(line) for line in read_lines(path)]
-    if len(series) != len(result.processes):
-        return result
-    processes = tuple(
-        replace(process, observations=own.observations, paired=own.paired, split=own.split)
-        for process, own in zip(result.processes, series, strict=True)
-    )
-    return replace(result, processes=processes)
+def _round_of(line: chain.Line) -> _Round | None:
+    with contextlib.suppress(*chain.UNREADABLE):
+        return None if line.problem else decode(_Round, line.content)
+    return None
 
 
-def _end_of_last_line(descriptor: int) -> int:
-    """Offset after the last whole line, reading back no further than needed."""
-    end = os.lseek(descriptor, 0, os.SEEK_END)
+def _read_series(path: Path, digest: Json) -> list[_Series]:
+    """The series of each process; those of earlier versions have no digest."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror}): its raw series is lost"
+        raise SeriesError(path, problem) from error
+    if digest is not None and chain.digest_of_bytes(content) != digest:
+        problem = "was changed after it was measured: the digest of its raw series differs"
+        raise SeriesError(path, problem)
+    try:
+        return [_series_in(chain.mapping_of(line)) for line in content.split(b"\n")[:-1]]
+    except chain.UNREADABLE as error:
+        raise SeriesError(path, f"is damaged ({error})") from error
+
+
+def _end_of_last_line(descriptor: int, end: int) -> int:
+    """Offset after the last whole line before `end`, reading back no further than needed."""
     while end > 0:
         start = max(0, end - 4096)
         newline = os.pread(descriptor, end - start, start).rfind(b"\n")

@@ -85,11 +85,13 @@ class Mlflow(Recorder):
             none, those of ``BENCHORCH_TRACKING_URI`` are used if that is the same tracker.
         experiment: made if need be.
         timeout_s: for one request; nothing is retried here, because the journal can wait.
+        required: whether a run fails, with exit code 1, that could not be recorded in full.
     """
 
     uri: str = "sqlite:///mlflow.db"
     experiment: str = "benchorch"
     timeout_s: int = 8
+    required: bool = False
     _state: _State = field(init=False, compare=False, default_factory=_State)
 
     def __post_init__(self) -> None:

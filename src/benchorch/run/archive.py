@@ -16,7 +16,7 @@ from typing import final
 
 from benchorch.errors import ConfigError, StoreError
 from benchorch.executors.scheduling.file_transfer import check_inside
-from benchorch.journal import lock, run_directory
+from benchorch.journal import lease, lock, run_directory
 from benchorch.run.sidecar import Wait, follow
 from benchorch.stores.objects import Objects
 from benchorch.trial.build_keys import NOTES
@@ -26,7 +26,7 @@ PLACE_VARIABLE = "BENCHORCH_RESULTS_URL"
 
 POLL_S = 5.0
 LONGEST_WAIT_S = 60.0
-_LOCAL_FILES = frozenset({lock.LOCK, NOTES, "rebuilt"})
+_LOCAL_FILES = frozenset({lock.LOCK, lease.HOLDER, NOTES, "rebuilt"})
 _RUNS_SHOWN = 5
 
 LOG = logging.getLogger(__name__)

@@ -23,6 +23,7 @@ from benchorch.formatting import plural
 from benchorch.interfaces.executor import Emit, Executor
 from benchorch.journal import run_directory
 from benchorch.journal.lock import LOCK, StatusFile, acquire_lock
+from benchorch.journal.reader import salvage
 from benchorch.journal.registry import remember, remember_plan
 from benchorch.models.trust import session_of
 from benchorch.results.pricing.sweep_cost import check_budget, expected, prices_of
@@ -86,7 +87,7 @@ class Invocation:
         if (self.directory / run_directory.PLAN).exists():
             self.plan = run_directory.read_plan(self.directory)
             self.plan_id = self.plan.plan_id
-            found = run_directory.read_results(self.directory, self.report.text)
+            found = salvage(self.directory, self.plan, self.report.text)
             self.results = {r.trial_id: r for r in found if is_final(r)}
 
     def run(self, jobs: Sequence[Sequence[str]]) -> list[float]:
@@ -164,11 +165,17 @@ class Invocation:
             for t in self.plan.trials
         ]
         self.report.closing(
-            self.plan, self.directory, recorded=recorded, kept=archived, whole=all(final)
+            self.plan,
+            self.directory,
+            recorded=recorded,
+            reason=self._recorder.reason if self._recorder else "",
+            kept=archived,
+            whole=all(final),
         )
         if self._lock is not None:  # the process may live on after this run
             self._lock.close()
-        return 0 if self._did_what_was_requested() else 1
+        missing = not recorded and self.plan.recorder.get("required") is True
+        return 0 if self._did_what_was_requested() and not missing else 1
 
     def _did_what_was_requested(self) -> bool:
         assert self.plan is not None  # it has run
@@ -305,7 +312,7 @@ class Invocation:
         write_text(folder / "config.yaml", _as_yaml(self._specs[result.trial_id]))
         for name, text in load_files(result.valid, title=describe(result.labels)).items():
             write_text(folder / name, text)
-        run_directory.append_result(self.directory, result, {"metrics": _plain_metrics(summary)})
+        run_directory.append_result(self.directory, result, {"metrics": plain_metrics(summary)})
 
 
 def _finished(sidecar: Sidecar | None, complete: bool, waiting: Callable[[], None]) -> bool:
@@ -383,7 +390,7 @@ def _content(skip: Skip) -> Hashable:
     return frozenset(skip.labels.items()), skip.reason, skip.remedy
 
 
-def _plain_metrics(summary: Summary) -> Json:
+def plain_metrics(summary: Summary) -> Mapping[str, Json]:
     """Metrics for programs: a value under the metric's name, intervals beside it."""
     metrics: dict[str, Json] = {}
     for name, estimate in summary.metrics.items():

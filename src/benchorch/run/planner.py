@@ -73,6 +73,15 @@ def plan_jobs(
         to_run: whether hardware that cannot be reached is skipped. Otherwise it has trials, and
             what executor and store lack to run them is a note.
     """
+    try:
+        return _plan_jobs(composer, jobs, plan_id, to_run=to_run)
+    except ConfigError as error:
+        raise ConfigError([composer.masked(text) for text in error.problems]) from error
+
+
+def _plan_jobs(
+    composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str, *, to_run: bool
+) -> Planned:
     by_job = _compose(composer, jobs)
     cells = _without_common_axes([cell for job_cells in by_job for cell in job_cells])
     if not cells:

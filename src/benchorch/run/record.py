@@ -7,12 +7,11 @@ Measuring never waits for a tracker. The replay runs beside it or any time later
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,8 @@ from benchorch.errors import RecordError
 from benchorch.files import write_json
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
-from benchorch.journal.record_cursor import CURSOR, RecordCursor
+from benchorch.journal.lease import lease
+from benchorch.journal.record_cursor import RecordCursor
 from benchorch.run import sidecar
 from benchorch.run.sidecar import Wait
 
@@ -61,7 +61,7 @@ def replay(
     summarise: Summarise | None = None,
     wait: Wait | None = None,
 ) -> Replayed:
-    """Record what the tracker lacks.
+    """Record what the tracker lacks; one that follows takes over from a dead run's recorder.
 
     Args:
         directory: an invocation's.
@@ -76,7 +76,7 @@ def replay(
     if not recorder.address:
         return Replayed(recorded=0, remaining=0, reason="", parent_run_id="")
     run_directory.read_plan(directory)
-    with _locked(directory):
+    with lease(directory, take_over=follow):
         cursor = RecordCursor(directory, recorder.address)
         task = _Replay(directory, recorder, cursor, summarise or _summarise, warn=follow)
         complete = _follow(task, wait or end_on_stdin) if follow else None
@@ -85,8 +85,8 @@ def replay(
         _finish(task, complete=cursor.is_whole() if complete is None else complete)
     return Replayed(
         recorded=task.recorded,
-        remaining=len(cursor.pending(final=True)),
-        reason=task.reason,
+        remaining=len(cursor.pending(final=True)) + len(cursor.refused) + cursor.damaged,
+        reason=task.reason or cursor.problem,
         parent_run_id=task.parent_run_id or cursor.parent_run_id,
     )
 
@@ -185,8 +185,13 @@ class _Replay:
             raise rejected
 
     def _record(self, trial: Trial) -> None:
-        result = self.cursor.result(trial.trial_id)
-        summary = self.summarise(result, self.cursor.baseline(trial.trial_id))
+        try:
+            result = self.cursor.result(trial.trial_id)
+            baseline = self.cursor.baseline(trial.trial_id)
+        except run_directory.SeriesError as error:
+            self.cursor.refused[trial.trial_id] = str(error)
+            return
+        summary = self.summarise(result, baseline)
         folder = run_directory.trial_directory(self.directory, trial.trial_id)
         run_id = self.recorder.record(trial, result, summary, folder)
         self.cursor.mark(trial.trial_id, run_id)
@@ -217,17 +222,6 @@ def _finish(task: _Replay, *, complete: bool) -> None:
             return
         if task.recorded == before:
             return
-
-
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Lock the directory against a second recording process."""
-    with (directory / CURSOR).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RecordError(f"{directory} is being recorded by another process") from error
-        yield
 
 
 def _summarise(result: TrialResult, baseline: TrialResult | None) -> Summary:

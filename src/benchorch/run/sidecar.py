@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
 
 from benchorch.domain.trial import Plan
 
@@ -64,15 +63,21 @@ class Sidecar:
 
     It runs only when a core is idle, so it does not disturb a measurement, and a service that is
     down blocks nothing else.
+
+    Attributes:
+        reason: why not everything could be copied, once it has ended; empty where all was.
     """
 
     process: subprocess.Popen[bytes]
+    reason: str = ""
 
     @classmethod
     def start(cls, *arguments: str) -> Sidecar:
         """Start the command."""
         command = [sys.executable, "-P", "-m", "benchorch", *arguments]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
         _schedule(process.pid, "SCHED_IDLE")
         return cls(process)
 
@@ -84,20 +89,25 @@ class Sidecar:
             waiting: called once where it takes longer than a moment.
         """
         _schedule(self.process.pid, "SCHED_OTHER")
-        try:
-            stdin = cast(IO[bytes], self.process.stdin)
-            stdin.write(json.dumps({"complete": complete}).encode() + b"\n")
-            stdin.close()
-        except BrokenPipeError:
-            pass
+        end = json.dumps({"complete": complete}).encode() + b"\n"
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return self.process.wait(timeout=_SILENT_S) == 0
+            return self._ended(self.process.communicate(end, timeout=_SILENT_S)[0])
         waiting()
         try:
-            return self.process.wait(timeout=LONGEST_WAIT_S) == 0
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            self.process.terminate()
-            return False
+            return self._ended(self.process.communicate(timeout=LONGEST_WAIT_S)[0])
+        except subprocess.TimeoutExpired:
+            self.reason = f"it did not end within {LONGEST_WAIT_S:.0f} s"
+        except KeyboardInterrupt:
+            self.reason = "the wait for it was interrupted"
+        self.process.terminate()
+        return False
+
+    def _ended(self, told: bytes) -> bool:
+        if self.process.returncode == 0:
+            return True
+        lines = told.decode(errors="replace").strip().splitlines()
+        self.reason = lines[-1] if lines else f"its process ended with {self.process.returncode}"
+        return False
 
 
 def schedule_idle() -> None:

@@ -21,6 +21,7 @@ from benchorch.domain.trial import Trial
 from benchorch.interfaces.executor import Emit
 from benchorch.interfaces.profiler import Profiler
 from benchorch.journal import run_directory
+from benchorch.journal.reader import read_journal
 from benchorch.trial.race import BUDGET, MOST, Race
 from benchorch.trial.supervisor import OutOfTime, TimeBudget, TrialRun
 
@@ -76,13 +77,12 @@ def _others(trials: Sequence[Trial], session: Session) -> Sequence[TrialResult]:
     """Finished results of the same tables, which these trials are judged with."""
     baselines = {trial.baseline_id for trial in trials} - {None}
     mine = {trial.trial_id for trial in trials}
-    lines = run_directory.read_lines(session.directory / run_directory.RESULTS)
-    last = {str(line["trial_id"]): line for line in lines}
-    return [
-        run_directory.result_of(session.directory, line)
-        for name, line in last.items()
-        if name not in mine and line.get("baseline_id") in baselines
-    ]
+    found: list[TrialResult] = []
+    for name, entry in read_journal(session.directory).entries.items():
+        if name not in mine and entry.result.baseline_id in baselines:
+            with contextlib.suppress(run_directory.SeriesError):  # it runs again elsewhere
+                found.append(entry.whole(session.directory))
+    return found
 
 
 @final

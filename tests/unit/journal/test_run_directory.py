@@ -10,7 +10,7 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.errors import ConfigError
 from benchorch.files import write_text
-from benchorch.journal import run_directory
+from benchorch.journal import reader, run_directory
 
 
 def a_result(trial_id="t1", durations=(5, 6, 7)):
@@ -35,17 +35,28 @@ def a_result(trial_id="t1", durations=(5, 6, 7)):
     )
 
 
+def without_digests(text):
+    """Lines as earlier versions wrote them."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    for line in lines:
+        for name in ("before", "digest", "series_digest"):
+            line.pop(name, None)
+    return "".join(f"{json.dumps(line)}\n" for line in lines)
+
+
 def test_a_result_comes_back_with_its_raw_series(tmp_path):
     run_directory.append_result(tmp_path, a_result(), {"metrics": {"latency_ms/p50": 1.0}})
-    assert run_directory.read_results(tmp_path) == [a_result()]
+    assert reader.read_results(tmp_path) == [a_result()]
 
 
 def test_series_of_the_first_schema_are_still_read(tmp_path):
     run_directory.append_result(tmp_path, a_result(), {})
     path = tmp_path / "trials" / "t1" / run_directory.OBSERVATIONS
     lines = [json.loads(line)["observations"] for line in path.read_text().splitlines()]
+    results = tmp_path / run_directory.RESULTS
+    results.write_text(without_digests(results.read_text()))
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    assert run_directory.read_results(tmp_path) == [a_result()]
+    assert reader.read_results(tmp_path) == [a_result()]
 
 
 def going_on(processes):
@@ -89,7 +100,7 @@ def test_of_two_results_for_a_trial_the_last_one_counts(tmp_path):
     run_directory.append_result(tmp_path, a_result(), {})
     later = dataclasses.replace(a_result(), attempt=2)
     run_directory.append_result(tmp_path, later, {})
-    assert run_directory.read_results(tmp_path) == [later]
+    assert reader.read_results(tmp_path) == [later]
 
 
 @pytest.mark.parametrize("keep", [0, 1, 7, 30])
@@ -114,7 +125,7 @@ def test_a_torn_line_longer_than_a_page_is_cut_off(tmp_path):
 
 
 def test_a_missing_journal_holds_nothing(tmp_path):
-    assert run_directory.read_results(tmp_path) == []
+    assert reader.read_results(tmp_path) == []
 
 
 def test_a_plan_comes_back(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +18,11 @@ from benchorch.cli.commands import compare, report
 from benchorch.config.composer import Composer
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Skip
-from benchorch.journal import run_directory
+from benchorch.journal import chain, reader, run_directory
 from benchorch.results.metrics import summary
 from benchorch.results.report.console import ConsoleReport
 from benchorch.run import invocation as pipeline
+from benchorch.run.sidecar import Sidecar
 from support.synthetic_runs import failed, result, trial, write_run
 
 EAGER = trial()
@@ -130,8 +131,34 @@ def test_every_line_of_a_run_is_decoded_once(
         return json.loads(line)
 
     monkeypatch.setattr(run_directory, "json", SimpleNamespace(loads=counting))
+    monkeypatch.setattr(chain, "json", SimpleNamespace(loads=counting))
     report.run([str(there)])
     assert len(decoded) == 1 + 2 + 2 * 10  # the plan, two results, the series of their processes
+
+
+@dataclass
+class Unreachable:
+    """A sidecar that could not copy everything."""
+
+    reason: str = "database is locked"
+
+    def finish(self, *, complete: bool, waiting: object) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("required", "code"), [(True, 1), (False, 0)])
+def test_a_run_whose_tracker_is_required_fails_where_it_lacks_results(
+    tmp_path: Path, required: bool, code: int
+) -> None:
+    invocation = run(tmp_path / "run", (OF_EAGER, OF_FAST))
+    assert invocation.plan is not None
+    invocation.plan = replace(
+        invocation.plan, trials=(EAGER, FAST), session={"tracking": {"required": required}}
+    )
+    invocation._recorder = cast(Sidecar, Unreachable())
+    assert invocation.close(complete=True) == code
+    printed = invocation.report._console.file.getvalue()  # type: ignore[attr-defined]
+    assert "lacks results: database is locked" in printed
 
 
 def test_a_batch_adds_the_skips_that_were_not_told_yet() -> None:
@@ -158,7 +185,7 @@ def test_what_was_measured_before_a_kill_is_there(tmp_path: Path) -> None:
 def test_an_interrupted_trial_has_a_result_that_is_not_final(tmp_path: Path) -> None:
     invocation = run(tmp_path / "run", (OF_EAGER, going_on(OF_FAST, 4)))
     assert invocation.close(complete=False) == 1
-    stored = {one.trial_id: one for one in run_directory.read_results(tmp_path / "run")}
+    stored = {one.trial_id: one for one in reader.read_results(tmp_path / "run")}
     assert len(stored[FAST.trial_id].processes) == 4
     assert [pipeline.is_final(stored[one.trial_id]) for one in (EAGER, FAST)] == [True, False]
 

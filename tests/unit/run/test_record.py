@@ -16,6 +16,7 @@ from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, RecordError
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
+from benchorch.journal.reader import salvage
 from benchorch.recorders.none import Nowhere
 from benchorch.run.record import replay
 from support.recorded_trials import process_record
@@ -240,7 +241,7 @@ def test_only_one_process_records_a_directory(directory: Path) -> None:
         return True
 
     replay(directory, Memory(), follow=True, summarise=summarise, wait=at_the_same_time)
-    assert "being recorded by another process" in refusals[0]
+    assert "being recorded by process" in refusals[0]
 
 
 def follow(
@@ -313,3 +314,35 @@ def test_an_outage_is_said_once_and_waited_out_ever_longer(
     assert [record.message for record in caplog.records] == [said]
     assert all(len(runs) == 1 for runs in tracker.runs.values())
     assert tracker.ended == [True]
+
+
+def test_what_is_damaged_is_named_and_holds_up_no_other(directory: Path) -> None:
+    end_all(directory)
+    path = directory / run_directory.RESULTS
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([b"garbage\n", *lines[1:]]))
+    run_directory.series_path(directory, "t1").unlink()
+    tracker = Memory()
+    replayed = replay(directory, tracker, summarise=summarise)
+    assert set(tracker.runs) == {"t2"}
+    assert replayed.remaining == 2
+    assert "1 damaged line" in replayed.reason
+    assert "t1/observations.jsonl cannot be read" in replayed.reason
+    assert "benchorch resume=" in replayed.reason
+    assert tracker.ended == [False]
+
+
+def test_lines_set_aside_meanwhile_leave_the_rest_recorded_once(directory: Path) -> None:
+    end_all(directory)
+    path = directory / run_directory.RESULTS
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], b"x" * len(lines[1]) + b"\n", lines[2]]))
+    tracker = Memory()
+
+    def salvaged() -> None:
+        list(salvage(directory, run_directory.read_plan(directory), lambda _: None))
+        end(directory, "t1")
+
+    follow(directory, tracker, [lambda: None, salvaged])
+    assert sorted(tracker.runs) == ["t0", "t1", "t2"]
+    assert all(len(runs) == 1 for runs in tracker.runs.values())

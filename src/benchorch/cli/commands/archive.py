@@ -42,7 +42,11 @@ def run_keep(arguments: Sequence[str]) -> Reply:
     place = _place(options.at)
     archived = archive_run(directory, place, end_on_stdin if options.follow else None)
     reply = _archived(directory, place, archived)
-    return Reply(text="", data=reply.data, exit_code=reply.exit_code) if options.follow else reply
+    return (
+        Reply(text=archived.reason, data=reply.data, exit_code=reply.exit_code)
+        if options.follow
+        else reply
+    )
 
 
 def run_fetch(arguments: Sequence[str]) -> Reply:

@@ -24,6 +24,7 @@ benchorch: which conversion of a PyTorch model serves it fastest, and is it stil
   python -m benchorch doctor              is this machine fit to measure on?
   python -m benchorch cache|record|ui     each with its own --help
   python -m benchorch report RUN          a stored run's table again; --json to keep it small
+  python -m benchorch check RUN           does a stored run hold? recomputed from its raw series
   python -m benchorch compare A B         what became faster or slower between two runs
   python -m benchorch gate --baseline A --max-regression 2%          the same for CI
   python -m benchorch submit ...          a run that outlives the terminal, here or on a head

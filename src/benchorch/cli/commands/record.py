@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from benchorch.errors import ConfigError, RecordError
 from benchorch.formatting import plural
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
+from benchorch.journal.chain import mapping_of
 from benchorch.run.record import TRACKING, Replayed, command, replay
 from benchorch.run.sidecar import ignore_interrupts
 
@@ -37,8 +38,8 @@ def run(arguments: Sequence[str]) -> Reply:
     except RecordError as error:
         return Reply(text=str(error), data={"reason": str(error)}, exit_code=1)
     reply = _reply(directory, recorder, replayed)
-    # The coordinator prints where results are, and an outage was logged when it began.
-    return replace(reply, text="") if options.follow else reply
+    # The coordinator prints where results are, and why they are not.
+    return replace(reply, text=replayed.reason) if options.follow else reply
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -63,7 +64,9 @@ def recorder_of(directory: Path, plan: Plan, uri: str | None) -> Recorder:
 def _noted_uri(directory: Path) -> str | None:
     """The absolute path of the SQLite file in which the run was recorded."""
     path = directory / TRACKING
-    uri = str(json.loads(path.read_text()).get("uri")) if path.exists() else ""
+    uri = ""
+    with contextlib.suppress(OSError, ValueError):
+        uri = str(mapping_of(path.read_bytes()).get("uri"))
     return uri if uri.startswith(_SQLITE) else None
 
 

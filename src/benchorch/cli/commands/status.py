@@ -25,6 +25,7 @@ from benchorch.units import format_seconds
 _RECENT = 10
 _LOOK_S = 3.0
 _BUSY_SHOWN = 8
+_MARKS_SHOWN = 5
 
 
 def run(arguments: Sequence[str], say: Callable[[str], None]) -> Reply:
@@ -104,6 +105,7 @@ def facts(sweep: SweepStatus) -> Mapping[str, Json]:
         "host": coordinator.host if coordinator else None,
         "started_at": coordinator.started_at if coordinator else None,
         "ended_at": coordinator.ended_at if coordinator else None,
+        "marks": list(sweep.marks),
     }
 
 
@@ -117,6 +119,9 @@ def _lines(sweep: SweepStatus) -> list[str]:
         lines.append(f"  cost      about {sweep.usd:.4f} USD so far")
     if sweep.coordinator is not None and sweep.running:
         lines.append(f"  run by    process {sweep.coordinator.pid} on {sweep.coordinator.host}")
+    lines += [f"  mark      {mark}" for mark in sweep.marks[:_MARKS_SHOWN]]
+    if len(sweep.marks) > _MARKS_SHOWN:
+        lines.append(f"  mark      and {len(sweep.marks) - _MARKS_SHOWN} more")
     lines.append(f"  results   {sweep.directory}")
     return lines + [f"  {title:9} python -m benchorch {words}" for title, words in _next(sweep)]
 

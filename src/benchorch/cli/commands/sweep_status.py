@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from benchorch.domain.result import Outcome
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.journal import run_directory
 from benchorch.journal.lock import Coordinator, TrialStatus, is_running, read_coordinator
+from benchorch.journal.reader import read_journal
 from benchorch.results.metrics.cost import trial_usd
 from benchorch.results.pricing.sweep_cost import Expected, expected
 from benchorch.run.invocation import is_final_line
@@ -41,6 +43,7 @@ class SweepStatus:
         directory: the run's.
         plan: its trials, skips and settings.
         lines: each trial's last line of the journal.
+        marks: what is damaged or unusual about them, a sentence each.
         coordinator: the process that runs it or ran it; None where it left no status.
         running: whether a living process has its lock.
     """
@@ -48,6 +51,7 @@ class SweepStatus:
     directory: Path
     plan: Plan
     lines: Mapping[str, ConfigNode]
+    marks: Sequence[str]
     coordinator: Coordinator | None
     running: bool
 
@@ -141,11 +145,13 @@ class SweepStatus:
 def read_sweep(directory: Path) -> SweepStatus:
     """The run in a directory; ConfigError if there is none."""
     running = is_running(directory)  # first, so that a run that ends meanwhile is read as ended
-    lines = run_directory.read_lines(directory / run_directory.RESULTS)
+    plan = run_directory.read_plan(directory)
+    journal = read_journal(directory)
     return SweepStatus(
         directory=directory,
-        plan=run_directory.read_plan(directory),
-        lines={str(line["trial_id"]): line for line in lines},
+        plan=plan,
+        lines={trial_id: entry.content for trial_id, entry in journal.entries.items()},
+        marks=(*journal.problems, *journal.marks),
         coordinator=read_coordinator(directory),
         running=running,
     )
@@ -169,6 +175,8 @@ def _since(moment: str) -> float:
 
 
 def _seconds(start: str, end: str) -> float:
-    """Between two moments, in seconds; 0 where the clock was set back in between."""
-    taken = datetime.fromisoformat(end) - datetime.fromisoformat(start)
-    return max(0.0, taken.total_seconds())
+    """Between two moments, in seconds; 0 where the clock was set back, or one is no moment."""
+    with contextlib.suppress(ValueError, TypeError):
+        taken = datetime.fromisoformat(end) - datetime.fromisoformat(start)
+        return max(0.0, taken.total_seconds())
+    return 0.0

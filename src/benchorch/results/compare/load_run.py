@@ -6,7 +6,7 @@ a file of ``benchorch report --json``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,21 +16,19 @@ from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError
-from benchorch.journal import run_directory
+from benchorch.journal import reader, run_directory
 from benchorch.journal.lock import is_running
 from benchorch.journal.registry import find_invocation
 from benchorch.progress import Say, counted, silent
 from benchorch.results.compare import export
 from benchorch.results.compare.stored_run import ProcessValues, StoredRun, StoredTrial
 
-SCHEMA_VERSION = TrialResult.__dataclass_fields__["schema_version"].default
 DEVICE_SETTINGS = (
     *("sm_max_mhz", "sm_application_mhz", "power_cap_w", "persistence", "ecc", "mig"),
     *("pcie_width", "driver", "name"),
 )
 """Settings of an accelerator that stay the same while it is measured on."""
 
-_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
 # One number for the whole trial, whichever of its processes reported it.
 _OF_THE_TRIAL = "/total"
 
@@ -89,7 +87,7 @@ def derive(directory: Path, reference: str, say: Say = silent, *, running: bool 
     plan = run_directory.read_plan(directory)
     if not running:
         refuse_running(directory, plan)
-    results = read_results(directory, say)
+    results = {one.trial_id: one for one in reader.read_results(directory, say)}
     if running:
         results = {**_unfinished(directory, plan), **results}
     if not results:
@@ -124,7 +122,7 @@ def refuse_running(directory: Path, plan: Plan) -> None:
     """ConfigError where another process is still adding to this run."""
     if not is_running(directory):
         return
-    done = len({str(line["trial_id"]) for line in _lines(directory)})
+    done = len(reader.read_journal(directory).entries)
     problem = (
         f"{directory} is still going on: {done} of {len(plan.trials)} trials have a result. "
         "Try again when it has ended."
@@ -132,59 +130,10 @@ def refuse_running(directory: Path, plan: Plan) -> None:
     raise ConfigError([problem])
 
 
-def read_results(directory: Path, say: Say = silent) -> dict[str, TrialResult]:
-    """Each trial's last result, raw series included; ConfigError where something is damaged."""
-    lines = {str(line.get("trial_id")): line for line in _lines(directory)}
-    read = counted(lines.items(), "reading results", say)
-    return {trial_id: _result(directory, trial_id, line) for trial_id, line in read}
-
-
 def _unfinished(directory: Path, plan: Plan) -> Mapping[str, TrialResult]:
     """What was measured so far of trials whose run goes on, or was killed."""
     found = (run_directory.read_rounds(directory, trial.trial_id) for trial in plan.trials)
     return {one.trial_id: replace(one, unfinished=True) for one in found if one is not None}
-
-
-def _lines(directory: Path) -> Sequence[Mapping[str, Json]]:
-    path = directory / run_directory.RESULTS
-    try:
-        return [_known_version(path, line) for line in run_directory.read_lines(path)]
-    except ConfigError:
-        raise
-    except (OSError, *_UNREADABLE) as error:
-        problem = f"{path} is damaged ({error}): delete the line, then {_go_on(directory)}"
-        raise ConfigError([problem]) from error
-
-
-def _known_version(path: Path, line: Mapping[str, Json]) -> Mapping[str, Json]:
-    version = line.get("schema_version")
-    if version != SCHEMA_VERSION:
-        problem = (
-            f"{path} was written by another version of benchorch (schema {version}; this one "
-            f"reads {SCHEMA_VERSION}): read it with that version, or measure again."
-        )
-        raise ConfigError([problem])
-    return line
-
-
-def _result(directory: Path, trial_id: str, line: Mapping[str, Json]) -> TrialResult:
-    series = run_directory.series_path(directory, trial_id)
-    try:
-        result = run_directory.result_of(directory, line)
-        stored = run_directory.count_lines(series) if result.processes else 0
-    except (OSError, *_UNREADABLE) as error:
-        problem = f"{directory}: what is stored of trial {trial_id} is damaged ({error})."
-        raise ConfigError(
-            [f"{problem} Measure it again, or use a file exported before."]
-        ) from error
-    if stored != len(result.processes):
-        problem = (
-            f"{series} holds {stored} of {len(result.processes)} processes: without its raw "
-            "series nothing can be derived. Copy the whole directory of the run, or export it "
-            "where it is: python -m benchorch report RUN --json --output run.json"
-        )
-        raise ConfigError([problem])
-    return result
 
 
 def _go_on(directory: Path) -> str:

@@ -217,6 +217,7 @@ class ConsoleReport:
         directory: Path,
         *,
         recorded: bool,
+        reason: str = "",
         kept: bool = True,
         whole: bool = True,
     ) -> None:
@@ -225,6 +226,7 @@ class ConsoleReport:
         Args:
             whole: whether every trial has its final result, so that nothing is left to resume.
             recorded: whether the tracker has all of it.
+            reason: why it has not.
             kept: whether the bucket has all of it, where one is named.
         """
         self.text(f"\nresults   {directory}")
@@ -239,8 +241,8 @@ class ConsoleReport:
             self.text("look      python -m benchorch ui")
         else:
             self.text(
-                f"record    python -m benchorch record {directory}   (the tracker could not be "
-                "reached; nothing is lost)"
+                f"record    python -m benchorch record {directory}   (the tracker lacks results: "
+                f"{reason}; nothing is lost)"
             )
         place = plan.session.get("keep_at")
         if place and kept:

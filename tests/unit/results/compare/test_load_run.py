@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchorch.errors import ConfigError
-from benchorch.journal import run_directory
+from benchorch.journal import chain, run_directory
 from benchorch.journal.registry import remember
 from benchorch.results.compare import export
 from benchorch.results.compare.load_run import load, stored
@@ -173,12 +173,21 @@ def test_a_run_that_is_still_going_on_is_left_alone(run: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "told"),
-    [("{broken", "is damaged"), ("3", "is damaged"), ('{"schema_version": 9}', "schema 9")],
+    [("{broken", "is damaged"), ("3", "is damaged"), ('{"schema_version": 9}', "is damaged")],
 )
 def test_a_damaged_line_is_refused_with_a_message(run: Path, line: str, told: str) -> None:
     with (run / run_directory.RESULTS).open("a") as file:
         file.write(f"{line}\n")
     with pytest.raises(ConfigError, match=told):
+        load(str(run))
+
+
+def test_results_of_a_later_version_are_refused_by_it(run: Path) -> None:
+    path = run / run_directory.RESULTS
+    before = path.read_bytes().splitlines()
+    line = chain.seal({"schema_version": 9}, before[-1])
+    path.write_bytes(b"\n".join([*before, line, b""]))
+    with pytest.raises(ConfigError, match="schema 9"):
         load(str(run))
 
 

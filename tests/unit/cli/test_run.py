@@ -1,0 +1,46 @@
+"""How a command line ends: however its invocation does, and by which signal."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+from benchorch.cli.run import _to_its_end
+
+
+class Invocation:
+    """Notes how it was ended."""
+
+    def __init__(self):
+        self.ended = []
+
+    def interrupt(self):
+        self.ended.append("interrupted")
+
+    def close(self, *, complete):
+        self.ended.append(complete)
+        return 0
+
+
+def ended_by(work):
+    invocation = Invocation()
+    return _to_its_end(work, lambda: invocation), invocation.ended
+
+
+@pytest.mark.parametrize(
+    ("work", "code"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGTERM), 143),
+        (lambda: sys.exit(signal.SIGTERM), 143),  # as Ray's handler does
+        (lambda: os.kill(os.getpid(), signal.SIGINT), 130),
+    ],
+)
+def test_a_signal_keeps_what_was_measured(work, code):
+    before = signal.getsignal(signal.SIGTERM)
+    assert ended_by(work) == (code, ["interrupted"])
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_without_a_signal_the_invocation_is_closed():
+    assert ended_by(lambda: None) == (0, [True])
