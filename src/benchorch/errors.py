@@ -4,6 +4,7 @@
 
     BenchorchError
     ├── ConfigError(problems)     the request is wrong; nothing has run
+    │   └── NoMachine             nothing here reaches the hardware; has the priced plan
     ├── TrialError                this trial failed; the others continue
     │   ├── BuildError            a step or a runtime refused the model
     │   └── MeasureError          a clock, a device or the model's own call failed
@@ -34,6 +35,20 @@ class ConfigError(BenchorchError):
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(self.problems))
+
+
+class NoMachine(ConfigError):
+    """Nothing here reaches the requested hardware; nothing has run.
+
+    Attributes:
+        plan: what was requested, with minutes and dollars, for people.
+        ways: why it is not reached and what can be done about it, for people.
+    """
+
+    def __init__(self, problems: Sequence[str], *, plan: str, ways: str) -> None:
+        super().__init__(problems)
+        self.plan = plan
+        self.ways = ways
 
 
 class Problems:

@@ -39,6 +39,8 @@ CATCHING_EVERYTHING = {
     "frameworks/identity/walk.py",
     # A user's object may refuse in any way to be looked into.
     "frameworks/module_state.py",
+    # What ends one of two threads is raised in the one that waits for both.
+    "executors/side_by_side.py",
 }
 ENVIRONMENT = {
     "cli/commands/archive.py": "a head's start script says where runs are kept",
@@ -56,7 +58,9 @@ ENVIRONMENT = {
     "executors/ray_cluster.py": "Ray takes its settings from nowhere else",
     "executors/ray_jobs.py": "Ray takes its settings from nowhere else, and a tunnel is a shell's",
     "executors/simulated_fleet.py": "a simulated node gets its kind as a real one does",
-    "hardware/host.py": "a node is told its kind, and whether to hide its GPUs",
+    "executors/auto.py": "Ray's clients take their cluster from the same variable",
+    "hardware/host.py": "a node is told whether to hide its GPUs",
+    "host/machine_kind.py": "a node is told its kind",
     "journal/registry.py": "the user's choice of where caches are",
     "cli/run.py": "asks Hydra to raise its errors instead of printing them",
     "models/script_run.py": "Keras takes its framework from nowhere else",

@@ -69,12 +69,6 @@ def test_a_plan_is_an_object_with_trials_and_skips(place):
     assert not (place.path / "runs").exists()
 
 
-def test_a_plan_names_hardware_that_cannot_be_reached_from_here(place):
-    said = place.run("plan", "model=mlp", "conversion=eager", "hardware=g5").stdout
-    assert "executor=ray" in said
-    assert "0 trials, 1 skip" in said
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [

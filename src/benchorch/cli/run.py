@@ -13,8 +13,8 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from benchorch.cli.arguments import Request
-from benchorch.cli.terminal import INTERRUPTED, OK, TERMINATED, print_err, print_reply
-from benchorch.errors import ConfigError, ExecutorError
+from benchorch.cli.terminal import INTERRUPTED, OK, TERMINATED, ask, print_err, print_reply
+from benchorch.errors import ConfigError, ExecutorError, NoMachine
 
 if TYPE_CHECKING:
     from benchorch.config.composer import Composer
@@ -68,14 +68,20 @@ def _run_by_hydra(
         except ExecutorError:
             raise
         except Exception as error:
-            if application.invocation is not None and not isinstance(error, ConfigError):
+            wrong = isinstance(error, ConfigError) and not isinstance(error, NoMachine)
+            if application.invocation is not None and not wrong:
                 raise
             problems = _hydra_problems(error, composer, overrides, sweep=request.multirun)
             raise ConfigError(problems) from error
         if application.error is not None:
             raise application.error
 
-    return _to_its_end(work, lambda: application.invocation)
+    try:
+        return _to_its_end(work, lambda: application.invocation)
+    except NoMachine:
+        assert application.invocation is not None  # which has raised it
+        application.invocation.discard()
+        raise
 
 
 def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | None]) -> int:
@@ -86,6 +92,8 @@ def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | 
     except KeyboardInterrupt as error:
         if found := invocation():
             found.interrupt()
+            if not isinstance(error, _Terminated):
+                _leave_or_cancel(found.directory)
         return TERMINATED if isinstance(error, _Terminated) else INTERRUPTED
     except ExecutorError:
         if found := invocation():
@@ -120,6 +128,24 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise _Terminated
 
 
+def _leave_or_cancel(directory: Path) -> None:
+    """Ask what becomes of a sweep that goes on on a stack; left is what nobody decides about."""
+    from benchorch.executors.stack import cancel, left_running
+
+    try:
+        sweep = left_running(directory)
+        if sweep is None:
+            return
+        where = f"{sweep.name} goes on on stack {sweep.stack.facts.name}"
+        if ask(f"{where}. Leave it running, or cancel it? [leave/cancel] ").lower() == "cancel":
+            print_err(cancel(sweep))
+            print_err("Its machines end once they are idle.")
+        else:
+            print_err(f"{where}; the same line follows it again.")
+    except ExecutorError as error:
+        print_err(f"{error} The sweep goes on; the same line follows it again.")
+
+
 def _resume(directory: Path, composer: Composer, *, allow_skips: bool) -> int:
     from benchorch.config.components import make
     from benchorch.domain.trial import node_of
@@ -138,6 +164,8 @@ def _resume(directory: Path, composer: Composer, *, allow_skips: bool) -> int:
     assert plan is not None  # find_invocation has found it
     _change_directory(Path(str(plan.session.get("cwd", "."))))
     executor = make(node_of(plan.session, "executor"), Executor, "executor")
+    if executor.problems():
+        raise ConfigError(executor.problems())
     return _to_its_end(lambda: invocation.run_plan(plan, executor), lambda: invocation)
 
 

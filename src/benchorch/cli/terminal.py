@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from benchorch.domain.reply import Reply
-from benchorch.errors import BenchorchError, ConfigError
+from benchorch.errors import BenchorchError, ConfigError, NoMachine
 
 OK, FAILED, WRONG_REQUEST, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
@@ -44,6 +44,10 @@ def print_error(error: BenchorchError) -> int:
     if not isinstance(error, ConfigError):
         print(error, file=sys.stderr)
         return FAILED
+    if isinstance(error, NoMachine):
+        print(error.plan, flush=True)
+        print(f"\n{error.ways}", file=sys.stderr)
+        return WRONG_REQUEST
     count = len(error.problems)
     print(f"{count} problem{'' if count == 1 else 's'}; nothing was run:", file=sys.stderr)
     for problem in error.problems:

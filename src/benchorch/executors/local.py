@@ -38,9 +38,9 @@ class Local(Executor):
             f"machine is {' or '.join(f'`{kind}`' for kind in self.kinds)}."
         )
 
-    def measures_in_rounds(self) -> bool:
+    def measures_in_rounds(self, hardware_kind: str) -> bool:
         """They are."""
-        return True
+        return self.unreachable(hardware_kind) is None
 
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, measured in rounds of one process each."""

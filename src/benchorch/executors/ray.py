@@ -35,7 +35,7 @@ from benchorch.executors.scheduling.duration_forecast import forecasts, past_dur
 from benchorch.executors.scheduling.file_transfer import ShippedFiles, collect_files
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
 from benchorch.executors.simulated_fleet import simulated_node_types
-from benchorch.interfaces.executor import Emit, Executor, TrialRunner
+from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.node_starts import NodeStarts
 from benchorch.interfaces.store import Store
 
@@ -95,8 +95,8 @@ class RayExecutor(Executor):
             )
             if value < least
         ]
-        if self.address is not None:
-            problems += _address_problems(self.address)
+        if self.address is not None and not self.address.strip():
+            problems.append("address is empty; use null for this machine, or HOST:6379, or auto.")
         problems += self._capacity_problems()
         if problems:
             raise ConfigError(problems)
@@ -120,6 +120,26 @@ class RayExecutor(Executor):
             f"which is {' or '.join(f'`{kind}`' for kind in LOCAL_KINDS)}."
         )
 
+    def problems(self) -> Sequence[str]:
+        """A cluster that is reached without token authentication is refused."""
+        mode = os.environ.get("RAY_AUTH_MODE")
+        if self.address is None or mode == "token":
+            return ()
+        return (
+            f"executor: address is {self.address!r}, but RAY_AUTH_MODE is {mode or 'not set'!r}: a "
+            "cluster without token authentication runs code from any client. Set "
+            "RAY_AUTH_MODE=token and the cluster's token (RAY_AUTH_TOKEN_PATH, or `ray "
+            "get-auth-token`) here and on every node.",
+        )
+
+    def way(self, hardware_kind: str) -> Way:
+        """By Ray, on this machine too."""
+        return Way.NONE if self.unreachable(hardware_kind) is not None else Way.RAY
+
+    def launches(self, hardware_kind: str) -> bool:
+        """If there is a cluster file, by which Ray launches nodes."""
+        return self.cluster_file is not None
+
     def packages(self, hardware_kind: str) -> Collection[str] | None:
         """By the lock of the cluster file's node type; this machine's own where there is none."""
         if self.cluster_file is None:
@@ -137,7 +157,9 @@ class RayExecutor(Executor):
         return self.address is not None
 
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
-        """Each trial's result, from the first free slot of its kind."""
+        """Each trial's result, from the first free slot of its kind; ConfigError for `problems`."""
+        if self.problems():
+            raise ConfigError(self.problems())
         limits = RetryLimits(
             max_attempts=self.max_attempts, wait_s=self.wait_s, start_s=self.start_s
         )
@@ -229,17 +251,3 @@ def _node_id() -> str:
     import ray
 
     return str(ray.get_runtime_context().get_node_id())
-
-
-def _address_problems(address: str) -> list[str]:
-    problems = []
-    if not address.strip():
-        problems.append("address is empty; use null for this machine, or HOST:6379, or auto.")
-    if os.environ.get("RAY_AUTH_MODE") != "token":
-        problems.append(
-            f"address is {address!r}, but RAY_AUTH_MODE is "
-            f"{os.environ.get('RAY_AUTH_MODE', 'not set')!r}: a cluster without token "
-            "authentication runs code from any client. Set RAY_AUTH_MODE=token and the cluster's "
-            "token (RAY_AUTH_TOKEN_PATH, or `ray get-auth-token`) here and on every node."
-        )
-    return problems

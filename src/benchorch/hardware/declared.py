@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from benchorch.domain.codec import Json
 from benchorch.hardware import host
+from benchorch.host.machine_kind import declared_kind
 from benchorch.interfaces.hardware import Clock, Hardware
 
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -97,7 +98,7 @@ class DeclaredHardware(Hardware):
         unplayable = DeclaredHardware.cannot_simulate(self)
         if unplayable or self.size is None:
             return unplayable
-        here = host.declared_kind()
+        here = declared_kind()
         if here is None:
             return f"{self.kind} was requested; the kind of this machine is not declared."
         return None if here == self.kind else f"{self.kind} was requested; this machine is {here}."

@@ -6,10 +6,7 @@ import os
 import platform
 from pathlib import Path
 
-from benchorch.interfaces.hardware import KIND_VARIABLE
-
 _CPUINFO = Path("/proc/cpuinfo")
-_PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 _ISA_FLAGS = frozenset(
     {"avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni"}
@@ -22,17 +19,6 @@ def architecture() -> str:
     """``x86_64`` or ``aarch64``, whatever the system calls it."""
     machine = platform.machine().lower()
     return _ARCHITECTURES.get(machine, machine)
-
-
-def declared_kind() -> str | None:
-    """The kind this machine was given by its node's environment, or by EC2 in its firmware."""
-    told = os.environ.get(KIND_VARIABLE)
-    if told:
-        return told
-    try:
-        return _PRODUCT.read_text().strip() or None
-    except OSError:
-        return None
 
 
 def hides_gpus() -> bool:

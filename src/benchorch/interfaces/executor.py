@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
+from enum import StrEnum
 from typing import Protocol
 
 from benchorch.domain.result import TrialResult
@@ -11,6 +12,15 @@ from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 
 Emit = Callable[[Event], None]
+
+
+class Way(StrEnum):
+    """How trials of some hardware come to a machine."""
+
+    LOCAL = "local"
+    STACK = "stack"
+    RAY = "ray"
+    NONE = "none"
 
 
 class TrialRunner(Protocol):
@@ -41,6 +51,25 @@ class Executor(ABC):
         Called while planning: it neither connects nor starts anything.
         """
 
+    def way(self, hardware_kind: str) -> Way:
+        """How trials of this hardware come to a machine; called while planning."""
+        if self.unreachable(hardware_kind) is not None:
+            return Way.NONE
+        return Way.RAY if self.is_remote() else Way.LOCAL
+
+    def problems(self) -> Sequence[str]:
+        """Why nothing can run through this executor now, a sentence each; a plan needs none."""
+        return ()
+
+    def needs_all(self) -> bool:
+        """Whether hardware that cannot be reached stops the run; else its trials are skips."""
+        return False
+
+    def launches(self, hardware_kind: str) -> bool:
+        """Whether machines of this hardware are launched for a run and terminated after it."""
+        del hardware_kind
+        return False
+
     def packages(self, hardware_kind: str) -> Collection[str] | None:
         """Distributions on nodes of this hardware; None for those of this machine.
 
@@ -56,8 +85,9 @@ class Executor(ABC):
         """Whether trials may run on machines with their own disks."""
         return False
 
-    def measures_in_rounds(self) -> bool:
-        """Whether trials are measured in rounds, and not one after the other."""
+    def measures_in_rounds(self, hardware_kind: str) -> bool:
+        """Whether trials of this hardware are measured in rounds, not one after the other."""
+        del hardware_kind
         return False
 
     @abstractmethod

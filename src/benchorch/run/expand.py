@@ -44,6 +44,7 @@ def plan(
     name: str,
     session: ConfigNode,
     baseline: tuple[str, ConfigNode] | None,
+    keep_unreachable: bool = False,
     control: bool | str = AUTO,
 ) -> tuple[Plan, tuple[str, ...]]:
     """The plan, and the trial id of each cell ("" for a skip); ConfigError with every problem.
@@ -56,10 +57,11 @@ def plan(
         session: the settings that all trials share.
         baseline: name and node of the conversion every other one of the same model, workload,
             hardware and scenario is compared with; added wherever it was not requested.
+        keep_unreachable: whether hardware that cannot be reached has trials in place of skips.
         control: whether baselines are compared with themselves; ``auto`` where two or more others
             are compared with them.
     """
-    drafts = _Drafts(executor)
+    drafts = _Drafts(executor, keep_unreachable=keep_unreachable)
     requested, baselines = [], set()
     for cell in cells:
         if baseline:
@@ -80,11 +82,12 @@ def plan(
 class _Drafts:
     """Trials and skips so far; equal nodes are serialised and checked once."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, *, keep_unreachable: bool) -> None:
         self.trials: dict[str, Trial] = {}
         self.skips: list[Skip] = []
         self.problems: dict[str, None] = {}
         self._executor = executor
+        self._keep_unreachable = keep_unreachable
         self._implied: set[str] = set()
         self._setups: dict[str, TrialSetup | ConfigError] = {}
         self._json_of: dict[int, tuple[Json, str]] = {}
@@ -124,7 +127,7 @@ class _Drafts:
 
     def _skip(self, trial: Trial, setup: TrialSetup) -> Skip | None:
         unreachable = self._executor.unreachable(setup.hardware.kind)
-        if unreachable:
+        if unreachable and not self._keep_unreachable:
             return Skip(labels=trial.labels, reason=unreachable)
         obstacle = setup.hardware.cannot_simulate() if self._executor.is_simulated() else None
         if obstacle:

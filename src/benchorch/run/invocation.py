@@ -22,14 +22,14 @@ from benchorch.files import write_json, write_text
 from benchorch.formatting import plural
 from benchorch.interfaces.executor import Emit, Executor
 from benchorch.journal import run_directory
-from benchorch.journal.lock import StatusFile, acquire_lock
+from benchorch.journal.lock import LOCK, StatusFile, acquire_lock
 from benchorch.journal.reader import salvage
 from benchorch.journal.registry import remember
 from benchorch.results.pricing.sweep_cost import check_budget, expected, prices_of
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import full_markdown
 from benchorch.run.expected_end import ExpectedEnd
-from benchorch.run.planner import new_plan_id, plan_jobs
+from benchorch.run.planner import Planned, new_plan_id, plan_jobs
 from benchorch.run.sidecar import Sidecar, archiving, recording
 from benchorch.trial.build_keys import NOTES
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _NOT_THE_TRIALS_FAULT = frozenset(
     {"node_lost", "agent_failed", "no_node", "no_capacity", "wrong_node", "disk_full"}
 )
+_BEFORE_A_PLAN = (".hydra", "multirun.yaml", LOCK)
+"""What Hydra and `open` leave in a run's directory."""
 
 
 @dataclass(slots=True)
@@ -86,15 +88,22 @@ class Invocation:
             self.plan_id = self.plan.plan_id
             found = salvage(self.directory, self.plan, self.report.text)
             self.results = {r.trial_id: r for r in found if is_final(r)}
-        with contextlib.suppress(OSError):  # the index is a convenience
-            remember(self.plan_id, self.directory)
 
     def run(self, jobs: Sequence[Sequence[str]]) -> list[float]:
         """Plan and run a batch of jobs; each job's objective, infinite where it has none."""
         planned = plan_jobs(self.composer, jobs, self.plan_id)
+        self._refuse_unreachable(planned, jobs)
         self.run_plan(planned.plan, planned.executor)
         metric = str(planned.plan.session["objective"])
         return [self._objective(ids, metric) for ids in planned.requested]
+
+    def _refuse_unreachable(self, planned: Planned, jobs: Sequence[Sequence[str]]) -> None:
+        """NoMachine where hardware that cannot be reached leaves nothing, or not all, to run."""
+        part = planned.executor.needs_all() and not self.allow_skips
+        if planned.unreachable and (part or not planned.plan.trials):
+            from benchorch.run.ways_on import refusal
+
+            raise refusal(plan_jobs(self.composer, jobs, self.plan_id, to_run=False))
 
     def run_plan(self, plan: Plan, executor: Executor) -> None:
         """Run what has no final result yet."""
@@ -102,6 +111,8 @@ class Invocation:
         self._specs.update({trial.trial_id: trial.spec for trial in plan.trials})
         with self._on_disk("The plan"):
             run_directory.write_plan(self.directory, self.plan)
+        with contextlib.suppress(OSError):  # the index is a convenience
+            remember(self.plan_id, self.directory)
         self._drop_simulated(executor)
         self._status.begin()
         todo = [t for t in plan.trials if t.trial_id not in self.results]
@@ -114,7 +125,7 @@ class Invocation:
         if not todo:
             return
         work = _TrialWork(session=Session.of(plan, self.directory))
-        if executor.measures_in_rounds():
+        if all(executor.measures_in_rounds(trial.hardware_kind) for trial in todo):
             self._end = ExpectedEnd.of(todo, expected(plan, todo), work.session.budget_s)
             self._expect(self._end.left_s)
         with self.report.live(todo), _closing(executor.run(todo, work, self._on_event)) as ran:
@@ -182,6 +193,22 @@ class Invocation:
             with self._on_disk(f"The result of trial {result.trial_id}"):
                 self._write(result, self._summary(result))
         self.unfinished = {}
+
+    def discard(self) -> None:
+        """Remove what was made for a run that was refused before it had a plan."""
+        if self.plan is not None:
+            return
+        if self._lock is not None:
+            self._lock.close()
+        for name in _BEFORE_A_PLAN:
+            path = self.directory / name
+            with contextlib.suppress(OSError):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        directory, here = self.directory.resolve(), Path.cwd()
+        above = [path for path in directory.parents if here in path.parents]
+        with contextlib.suppress(OSError):  # it holds something else, such as other runs
+            for path in (directory, *above):
+                path.rmdir()
 
     def interrupt(self) -> None:
         """End before the plan does: show and keep the results so far, and how to resume."""

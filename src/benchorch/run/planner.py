@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,8 +17,8 @@ from benchorch.domain.codec import Json
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
-from benchorch.errors import ConfigError, Problems, StoreError
-from benchorch.interfaces.executor import Emit, Executor, TrialRunner
+from benchorch.errors import ConfigError, NoMachine, Problems, StoreError
+from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.store import Store
@@ -32,6 +33,7 @@ SESSION_KEYS = (
     "profile",
 )
 NODES = (*SPEC_KEYS, *_SHARED_NODES)
+_FARTHEST = (Way.NONE, Way.STACK, Way.RAY, Way.LOCAL)
 REBUILD = ("if_needed", "always", "never")
 
 
@@ -41,22 +43,46 @@ class Planned:
 
     Attributes:
         requested: for each job its cells' trial ids, "" where a cell became a skip.
+        unreachable: why no machine of a kind can be reached, by kind.
     """
 
     plan: Plan
     executor: Executor
     requested: tuple[tuple[str, ...], ...]
+    unreachable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def launched(self) -> Collection[str]:
+        """The kinds whose machines are launched for the run, or would have to be."""
+        kinds = {trial.hardware_kind for trial in self.plan.trials}
+        return {k for k in kinds if k in self.unreachable or self.executor.launches(k)}
+
+    def way(self) -> Way:
+        """How the plan as a whole runs: as far as its farthest trial has to go."""
+        ways = {self.executor.way(trial.hardware_kind) for trial in self.plan.trials}
+        return next((way for way in _FARTHEST if way in ways), Way.LOCAL)
 
 
-def plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -> Planned:
-    """Compose and check everything; ConfigError with every problem. Spends and starts nothing."""
+def plan_jobs(
+    composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str, *, to_run: bool = True
+) -> Planned:
+    """Compose and check everything; ConfigError with every problem. Spends and starts nothing.
+
+    Args:
+        to_run: whether hardware that cannot be reached is skipped. Otherwise it has trials, and
+            what executor and store lack to run them is a note.
+    """
     try:
-        return _plan_jobs(composer, jobs, plan_id)
+        return _plan_jobs(composer, jobs, plan_id, to_run=to_run)
+    except NoMachine:
+        raise
     except ConfigError as error:
         raise ConfigError([composer.masked(text) for text in error.problems]) from error
 
 
-def _plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) -> Planned:
+def _plan_jobs(
+    composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str, *, to_run: bool
+) -> Planned:
     by_job = _compose(composer, jobs)
     cells = _without_common_axes([cell for job_cells in by_job for cell in job_cells])
     if not cells:
@@ -68,6 +94,10 @@ def _plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) 
     session = {key: cells[0].config.get(key) for key in SESSION_KEYS}
     problems.add(_session_problems(session, cells))
     executor = problems.attempt(lambda: make(node_of(session, "executor"), Executor, "executor"))
+    kinds = {str(kind) for cell in cells if (kind := node_of(cell.config, "hardware").get("kind"))}
+    lacking = tuple(_lacking(session, executor))
+    elsewhere = executor is not None and {executor.way(kind) for kind in kinds} - {Way.LOCAL}
+    problems.add(() if elsewhere and not to_run else lacking)
     planned = problems.attempt(
         lambda: make_plan(
             cells,
@@ -77,6 +107,7 @@ def _plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) 
             name=str(session["name"]),
             session=_stored(session),
             baseline=_baseline(session, composer),
+            keep_unreachable=not to_run,
             control=_control(session),
         )
     )
@@ -85,20 +116,33 @@ def _plan_jobs(composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str) 
     assert planned is not None
     by_cell = iter(planned[1])
     requested = tuple(tuple(next(by_cell) for _ in job_cells) for job_cells in by_job)
-    prices = snapshot(planned[0].trials, pricing_of(session))
-    notes = tuple(_notes(session, executor))
-    plan = replace(planned[0], prices=prices, notes=notes)
-    return Planned(plan=plan, executor=executor, requested=requested)
+    plan = planned[0]
+    notes = (*lacking, *(_notes(session, executor, kinds) if elsewhere else ()))
+    return Planned(
+        plan=replace(plan, prices=snapshot(plan.trials, pricing_of(session)), notes=notes),
+        executor=executor,
+        requested=requested,
+        unreachable={k: why for k in sorted(kinds) if (why := executor.unreachable(k))},
+    )
 
 
-def _notes(session: ConfigNode, executor: Executor) -> Iterator[str]:
+def _lacking(session: ConfigNode, executor: Executor | None) -> Iterator[str]:
+    """What executor and store lack to run anything; a store that cannot be made is a problem."""
+    yield from executor.problems() if executor else ()
+    with contextlib.suppress(ConfigError):
+        yield from make(node_of(session, "store"), Store, "store").problems()
+
+
+def _notes(session: ConfigNode, executor: Executor, kinds: Collection[str]) -> Iterator[str]:
+    """Of trials on other machines."""
     store = make(node_of(session, "store"), Store, "store")
     if executor.is_remote() and not store.is_shared():
         yield (
             "each machine builds for itself, unless store.root is a disk that all of them mount; "
             "with store=s3 one builds for all (docs/cloud/cache.md)"
         )
-    if not executor.measures_in_rounds():
+    by_ray = [kind for kind in kinds if executor.way(kind) is Way.RAY]
+    if not all(map(executor.measures_in_rounds, by_ray)):
         yield (
             "this executor measures the trials of a node one after the other, each until its own "
             "verdict holds; executor=process measures in rounds (docs/measuring/measurement.md)"
@@ -187,8 +231,7 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
         yield f"profile: expected names of conversions, got {session['profile']!r}."
     yield from _place_problems(session["keep_at"])
     problems = Problems()
-    store = problems.attempt(lambda: make(node_of(session, "store"), Store, "store"))
-    problems.add(store.problems() if store else ())
+    problems.attempt(lambda: make(node_of(session, "store"), Store, "store"))
     problems.attempt(lambda: make(node_of(session, "recorder"), Recorder, "recorder"))
     problems.attempt(lambda: pricing_of(session))
     problems.attempt(lambda: budget_of(session))

@@ -14,6 +14,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from support.aws_emulator import clock, consistency, images, shim
 from support.aws_emulator.account import EmulatedAccount
+from support.aws_emulator.systems_manager import SystemsManager
 from support.aws_emulator.traffic import Call, Fault, Traffic, call_of
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -38,6 +39,7 @@ class Emulator:
         os.environ.update(STRICT)
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
+        self.systems_manager = SystemsManager()
         self.traffic, self.account = Traffic(), EmulatedAccount()
         self._usd_per_hour = usd_per_hour
         self._moto = DomainDispatcherApplication(create_backend_app)
@@ -102,7 +104,8 @@ class Emulator:
         fault = self.traffic.admit(call, caller) or clock.refusal(call, environ, self.ahead_s)
         if fault:
             return _refuse(call, fault, start)
-        own = self.account.answer(call, body) or shim.answer(call, body, self._usd_per_hour)
+        own = self.systems_manager.answer(call, body)
+        own = own or self.account.answer(call, body) or shim.answer(call, body, self._usd_per_hour)
         if own:
             status, kind, content = own
             start(f"{status} OK", [("Content-Type", kind), ("Content-Length", str(len(content)))])

@@ -49,8 +49,18 @@ def test_a_cluster_without_token_authentication_is_refused(
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     if mode is not None:
         monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    executor = RayExecutor(address=address)
+    (problem,) = executor.problems()
+    assert "RAY_AUTH_MODE=token" in problem
     with pytest.raises(ConfigError, match="RAY_AUTH_MODE=token"):
-        RayExecutor(address=address)
+        next(iter(executor.run([], no_work, no_event)))
+
+
+def test_a_plan_for_a_cluster_needs_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    executor = RayExecutor(address="10.0.0.1:6379")
+    assert executor.way("g5.xlarge") == "ray"
+    assert RayExecutor().way("g5.xlarge") == "none"
 
 
 def test_every_wrong_option_is_named_with_its_value() -> None:

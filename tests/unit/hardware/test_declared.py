@@ -12,6 +12,8 @@ from benchorch.errors import MeasureError
 from benchorch.hardware import host
 from benchorch.hardware.cpu import CpuHardware
 from benchorch.hardware.cuda import CudaHardware
+from benchorch.host import machine_kind
+from benchorch.interfaces.hardware import KIND_VARIABLE
 
 SIZES = {"xlarge": {"vcpus": 4.0, "memory_gib": 16.0}}
 INTEL = """processor\t: 0
@@ -33,8 +35,8 @@ def ec2(**changes: object) -> CpuHardware:
 
 @pytest.fixture
 def no_firmware(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(host.KIND_VARIABLE, raising=False)
-    monkeypatch.setattr(host, "_PRODUCT", tmp_path / "absent")
+    monkeypatch.delenv(KIND_VARIABLE, raising=False)
+    monkeypatch.setattr(machine_kind, "PRODUCT", tmp_path / "absent")
 
 
 def test_this_machine_is_always_local() -> None:
@@ -48,9 +50,9 @@ def test_a_node_that_does_not_say_what_it_is_is_refused() -> None:
 
 @pytest.mark.usefixtures("no_firmware")
 def test_a_node_told_its_kind_is_that_kind_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(host.KIND_VARIABLE, "c7i.xlarge")
+    monkeypatch.setenv(KIND_VARIABLE, "c7i.xlarge")
     assert ec2().mismatch() is None
-    monkeypatch.setenv(host.KIND_VARIABLE, "r6i.large")
+    monkeypatch.setenv(KIND_VARIABLE, "r6i.large")
     assert ec2().mismatch() == "c7i.xlarge was requested; this machine is r6i.large."
 
 
@@ -58,14 +60,14 @@ def test_a_node_told_its_kind_is_that_kind_alone(monkeypatch: pytest.MonkeyPatch
 def test_firmware_names_the_instance_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     product = tmp_path / "product_name"
     product.write_text("c7i.xlarge\n")
-    monkeypatch.setattr(host, "_PRODUCT", product)
+    monkeypatch.setattr(machine_kind, "PRODUCT", product)
     assert ec2().mismatch() is None
 
 
 def test_another_architecture_is_refused_whatever_the_node_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(host.KIND_VARIABLE, "c7i.xlarge")
+    monkeypatch.setenv(KIND_VARIABLE, "c7i.xlarge")
     other = {"x86_64": "aarch64"}.get(host.architecture(), "x86_64")
     assert f"is an {other} machine" in str(ec2(arch=other).mismatch())
 

@@ -2,53 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from benchorch.cli.arguments import Request, parse
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
-from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
 
 if TYPE_CHECKING:
-    from benchorch.results.pricing.sweep_cost import Expected
     from benchorch.run.planner import Planned
 
-HELP = """usage: python -m benchorch plan [--json] [-m] [RECIPE.yaml] [key=value ...]
+HELP = """usage: python -m benchorch plan [--json] [--cheapest] [-m] [RECIPE.yaml] [key=value ...]
 
-Shows the trials that the same arguments without `plan` would run, and every cell that would be
-skipped with the reason. Starts nothing.
+Shows the trials that the same arguments without `plan` would run, with minutes and dollars for each
+kind of machine, and every cell that would be skipped with the reason. Hardware that nothing here
+reaches is priced too. Starts nothing.
 
-  --json    an object with `trials` and `skips`, for programs
-  -m        cross comma-separated values"""
+  --json      an object with `trials`, `skips`, `machines` and `how`, for programs
+  --cheapest  the kinds of machines in the order of their dollars
+  -m          cross comma-separated values"""
+
+CHEAPEST = "--cheapest"
 
 
 def run(arguments: Sequence[str]) -> Reply:
     """Lines for people or, with ``--json``, the whole plan for programs."""
-    from benchorch.results.pricing.sweep_cost import expected
+    from benchorch.run.ways_on import priced, ways_on
 
     if {"-h", "--help"} & set(arguments):
         return Reply(text=HELP, data=HELP)
-    request = parse([word for word in arguments if word != "--json"])
+    request = parse([word for word in arguments if word not in ("--json", CHEAPEST)])
     foreign = request.foreign_flags + ([f"resume={request.resume}"] if request.resume else [])
     if foreign:
         raise ConfigError([f"plan does not take {' '.join(foreign)}; see plan --help."])
-    plan = planned(request).plan
-    forecast = expected(plan)
+    found = planned(request)
     if "--json" in arguments:
-        return Reply(text="", data=_data(plan, forecast))
-    return Reply(text=_text(plan, forecast), data=None)
+        return Reply(text="", data=_data(found))
+    lines = [*priced(found, cheapest_first=CHEAPEST in arguments)]
+    ways = list(ways_on(found))
+    return Reply(text="\n".join([*lines, *(["", *ways] if ways else [])]), data=None)
 
 
-def planned(request: Request) -> Planned:
-    """The plan of a request; ConfigError with every problem."""
+def planned(request: Request, *, to_run: bool = False) -> Planned:
+    """The plan of a request; ConfigError with every problem.
+
+    Args:
+        to_run: as of `plan_jobs`.
+    """
     from benchorch.config.composer import Composer, config_loader
     from benchorch.run.planner import new_plan_id, plan_jobs
 
     composer = Composer(config_loader(request.directories), request.config_name)
     jobs = composer.jobs(request.overrides, sweep=request.multirun)
-    return plan_jobs(composer, jobs, new_plan_id())
+    return plan_jobs(composer, jobs, new_plan_id(), to_run=to_run)
 
 
 def check(words: Sequence[str]) -> None:
@@ -58,22 +65,34 @@ def check(words: Sequence[str]) -> None:
     if foreign:
         raise ConfigError([f"submit does not take {' '.join(foreign)}; see submit --help."])
     if request.resume is None:
-        planned(request)
+        planned(request, to_run=True)
 
 
-def _text(plan: Plan, forecast: Mapping[str, Expected]) -> str:
-    from benchorch.results.pricing.sweep_cost import summary_lines
-    from benchorch.results.report.tables import plan_text
-
-    return "\n".join([plan_text(plan), *summary_lines(plan, forecast)])
-
-
-def _data(plan: Plan, forecast: Mapping[str, Expected]) -> Json:
+def _data(found: Planned) -> Json:
     from benchorch.domain.codec import encode
-    from benchorch.results.pricing.sweep_cost import total_usd
+    from benchorch.results.pricing.sweep_cost import expected, machines, total_usd
 
-    content = cast(dict[str, object], encode(plan))
+    forecast = expected(found.plan)
+    content = cast(dict[str, object], encode(found.plan))
+    kinds = {trial.trial_id: trial.hardware_kind for trial in found.plan.trials}
     for trial in cast(list[dict[str, object]], content["trials"]):
         one = forecast[str(trial["trial_id"])]
-        trial |= {"expected_s": one.seconds, "cost_usd": one.usd}
-    return cast(Json, {**content, "cost_usd": total_usd(forecast)})
+        trial |= {
+            "expected_s": one.seconds,
+            "minutes": one.seconds / 60,
+            "cost_usd": one.usd,
+            "how": found.executor.way(kinds[str(trial["trial_id"])]),
+        }
+    whole = machines(found.plan, forecast, found.launched)
+    return cast(
+        Json,
+        {
+            **content,
+            "how": found.way(),
+            "machines": [
+                {"kind": one.kind, "minutes": one.seconds / 60, "cost_usd": one.usd}
+                for one in whole
+            ],
+            "cost_usd": total_usd(found.plan, forecast, found.launched),
+        },
+    )

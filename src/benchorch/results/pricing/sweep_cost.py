@@ -14,13 +14,25 @@ from benchorch.errors import ConfigError
 from benchorch.formatting import plural
 from benchorch.interfaces.executor import Executor
 from benchorch.journal.registry import state_directory
-from benchorch.results.metrics.cost import trial_usd
+from benchorch.results.metrics.cost import SECONDS_PER_HOUR, trial_usd
 from benchorch.units import format_seconds
 
 if TYPE_CHECKING:
     from benchorch.interfaces.price_source import PriceSource
 
 SOURCES = ("auto", "aws", "bundled")
+
+LAUNCH_S = 300.0
+"""Assumed from the request for a machine to its first trial: boot, packages, joining."""
+
+IDLE_S = 300.0
+"""A stack's machine is terminated so long after its last trial (`idle_minutes`)."""
+
+BESIDES_USD_PER_HOUR = 0.04
+"""Of each machine: its public IPv4 address (0.005) and 100 GiB of gp3 with more throughput."""
+
+HEAD, HEAD_FAMILY, HEAD_VCPUS = "m7i.large", "m7i", 2
+"""A stack's head, which is there while anything runs."""
 
 
 @final
@@ -75,6 +87,22 @@ class Budget:
 class Expected:
     """Forecast of one trial: seconds on a machine, and their cost; None where unpaid."""
 
+    seconds: float
+    usd: float | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Forecast of one launched machine from its launch to its end.
+
+    Attributes:
+        kind: e.g. ``g5.xlarge``, or ``head``.
+        seconds: launch, all trials of its kind one after the other, idle time.
+        usd: with its disk and address; None where its price is unknown.
+    """
+
+    kind: str
     seconds: float
     usd: float | None
 
@@ -145,16 +173,19 @@ def _profiled(plan: Plan, trials: Sequence[Trial]) -> Collection[str]:
     """The trials that are expected to be profiled; for a winner stands the first candidate."""
     if str(node_of(plan.session, "profiler").get("_target_", "")).endswith(".NoProfiler"):
         return ()
-    node = node_of(plan.session, "executor")
-    in_a_row = node and not make(node, Executor, "executor").measures_in_rounds()
-    words = profile_words(plan)
-    if in_a_row or "all" in words:
-        return {trial.trial_id for trial in trials}
+    node, words = node_of(plan.session, "executor"), profile_words(plan)
+    executor = make(node, Executor, "executor") if node else None
+    all_of = {
+        kind
+        for kind in {trial.hardware_kind for trial in trials}
+        if "all" in words or (executor and not executor.measures_in_rounds(kind))
+    }
     first = {trial.baseline_id: trial.trial_id for trial in reversed(trials) if trial.baseline_id}
     return {
         trial.trial_id
         for trial in trials
-        if trial.labels.get("conversion") in words
+        if trial.hardware_kind in all_of
+        or trial.labels.get("conversion") in words
         or ("winner" in words and trial.trial_id in first.values())
         or ("baseline" in words and trial.baseline_id is None)
     }
@@ -186,7 +217,11 @@ def check_budget(plan: Plan, todo: Sequence[Trial]) -> None:
     most = budget_of(plan.session).max_usd
     if most is None:
         return
-    cost = sum(one.usd or 0.0 for one in expected(plan, todo).values())
+    node = node_of(plan.session, "executor")
+    executor = make(node, Executor, "executor") if node else None
+    kinds = {trial.hardware_kind for trial in todo}
+    launched = {kind for kind in kinds if executor and executor.launches(kind)}
+    cost = total_usd(plan, expected(plan, todo), launched) or 0.0
     if cost > most:
         raise ConfigError(
             [
@@ -197,29 +232,113 @@ def check_budget(plan: Plan, todo: Sequence[Trial]) -> None:
         )
 
 
-def summary_lines(plan: Plan, forecast: Mapping[str, Expected]) -> Sequence[str]:
+def machines(
+    plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str]
+) -> Sequence[Machine]:
+    """One machine of each launched kind, and the stack's head; empty where none is launched.
+
+    Args:
+        launched: the kinds whose machines are launched for the run.
+    """
+    seconds: dict[str, float] = {}
+    for trial in plan.trials:
+        if trial.hardware_kind in launched and trial.trial_id in forecast:
+            so_far = seconds.get(trial.hardware_kind, LAUNCH_S + IDLE_S)
+            seconds[trial.hardware_kind] = so_far + forecast[trial.trial_id].seconds
+    found = [_machine(kind, s, _usd_per_hour(plan, kind)) for kind, s in seconds.items()]
+    if found:
+        found.append(_machine("head", max(seconds.values()), _head_usd_per_hour()))
+    return found
+
+
+def _machine(kind: str, seconds: float, usd_per_hour: float | None) -> Machine:
+    hours = seconds / SECONDS_PER_HOUR
+    usd = None if usd_per_hour is None else hours * (usd_per_hour + BESIDES_USD_PER_HOUR)
+    return Machine(kind=kind, seconds=seconds, usd=usd)
+
+
+def _usd_per_hour(plan: Plan, kind: str) -> float | None:
+    market = Market(str(node_of(plan.session, "pricing")["market"]))
+    price = plan.prices.of(kind, market) if plan.prices else None
+    return price.usd_per_hour if price else None
+
+
+def _head_usd_per_hour() -> float:
+    """By the bundled list, whatever the region: a cent more or less."""
+    from benchorch.results.pricing.price_book import bundled_prices
+
+    return HEAD_VCPUS * float(str(node_of(bundled_prices(), "per_vcpu")[HEAD_FAMILY]))
+
+
+def summary_lines(
+    plan: Plan,
+    forecast: Mapping[str, Expected],
+    launched: Collection[str] = (),
+    *,
+    cheapest_first: bool = False,
+) -> Sequence[str]:
     """Minutes and dollars of each kind of machine, then of all together."""
     by_kind: dict[str, list[Expected]] = {}
     for trial in plan.trials:
         by_kind.setdefault(trial.hardware_kind, []).append(forecast[trial.trial_id])
-    lines = [f"{kind}  {_line(those)}" for kind, those in by_kind.items()]
-    if len(by_kind) > 1:
-        lines.append(f"all  {_line(list(forecast.values()))}")
+    whole = {machine.kind: machine for machine in machines(plan, forecast, launched)}
+    kinds = list(by_kind)
+    if cheapest_first:
+        kinds.sort(key=lambda kind: _usd(by_kind[kind], whole.get(kind)) or 0.0)
+    lines = [f"{kind}  {_line(by_kind[kind], whole.get(kind))}" for kind in kinds]
+    if "head" in whole:
+        lines.append(f"head  {HEAD}, about {_duration_and_cost(whole['head'])}")
+    if len(by_kind) > 1 or whole:
+        lines.append(f"all  {_sum_line(plan, forecast, launched)}")
     lines += [f"note  {warning}" for warning in (plan.prices.warnings if plan.prices else ())]
+    if whole:
+        lines.append(
+            f"note  {format_seconds(LAUNCH_S)} from launch to first trial and "
+            f"{format_seconds(IDLE_S)} idle before the end are assumed, one machine a kind."
+        )
     return lines
 
 
-def total_usd(forecast: Mapping[str, Expected]) -> float | None:
-    """Of all trials that are paid for; None where none is."""
-    paid = [one.usd for one in forecast.values() if one.usd is not None]
+def total_usd(
+    plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str] = ()
+) -> float | None:
+    """Of all trials that are paid for, launched machines from launch to end; None for no price."""
+    kinds = {trial.trial_id: trial.hardware_kind for trial in plan.trials}
+    paid = [
+        one.usd
+        for trial_id, one in forecast.items()
+        if one.usd is not None and kinds[trial_id] not in launched
+    ]
+    paid += [one.usd for one in machines(plan, forecast, launched) if one.usd is not None]
     return sum(paid) if paid else None
 
 
-def _line(those: Sequence[Expected]) -> str:
+def _sum_line(plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str]) -> str:
+    duration = format_seconds(sum(one.seconds for one in forecast.values()))
+    usd = total_usd(plan, forecast, launched)
+    cost = f", about {usd:.2f} USD" if usd is not None else ""
+    return f"{plural(len(forecast), 'trial')}, about {duration}{cost}"
+
+
+def _line(those: Sequence[Expected], machine: Machine | None = None) -> str:
     duration = format_seconds(sum(one.seconds for one in those))
+    trials = f"{plural(len(those), 'trial')}, about {duration}"
+    if machine is not None:
+        return f"{trials}; its machine from launch to end about {_duration_and_cost(machine)}"
+    usd = _usd(those, None)
+    return f"{trials}, about {usd:.2f} USD" if usd is not None else trials
+
+
+def _duration_and_cost(machine: Machine) -> str:
+    cost = "its price is unknown" if machine.usd is None else f"about {machine.usd:.2f} USD"
+    return f"{format_seconds(machine.seconds)}, {cost}"
+
+
+def _usd(those: Sequence[Expected], machine: Machine | None) -> float | None:
+    if machine is not None:
+        return machine.usd
     paid = [one.usd for one in those if one.usd is not None]
-    cost = f", about {sum(paid):.2f} USD" if paid else ""
-    return f"{plural(len(those), 'trial')}, about {duration}{cost}"
+    return sum(paid) if paid else None
 
 
 def _source(pricing: Pricing) -> PriceSource | None:

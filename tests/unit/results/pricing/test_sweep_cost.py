@@ -77,10 +77,33 @@ def test_what_several_trials_need_is_built_once():
 
 def test_a_sweep_within_its_budget_starts_and_one_beyond_it_does_not():
     planned = plan(trial(1), trial(2))
-    cost = sweep_cost.total_usd(sweep_cost.expected(planned))
+    cost = sweep_cost.total_usd(planned, sweep_cost.expected(planned))
     affordable(planned, cost * 1.01)
     with pytest.raises(ConfigError, match=r"expected to cost .* more than budget\.max_usd"):
         affordable(planned, cost * 0.99)
+
+
+def test_a_launched_machine_is_paid_from_launch_to_end_and_the_head_beside_it():
+    planned = plan(trial(1), trial(2), trial(3, LOCAL))
+    forecast = sweep_cost.expected(planned)
+    machine, head = sweep_cost.machines(planned, forecast, {"g5.xlarge"})
+    seconds = sum(forecast[f"{number:016x}"].seconds for number in (1, 2))
+    assert machine.seconds == sweep_cost.LAUNCH_S + seconds + sweep_cost.IDLE_S
+    hourly_usd = 1.006 + sweep_cost.BESIDES_USD_PER_HOUR
+    assert machine.usd == pytest.approx(machine.seconds / 3600 * hourly_usd)
+    assert (head.kind, head.seconds) == ("head", machine.seconds)
+    assert head.usd == pytest.approx(head.seconds / 3600 * (0.1008 + 0.04))
+    total = sweep_cost.total_usd(planned, forecast, {"g5.xlarge"})
+    assert total == pytest.approx(machine.usd + head.usd)
+    assert sweep_cost.machines(planned, forecast, ()) == []
+
+
+def test_the_cheapest_kind_of_machine_comes_first_where_that_is_asked():
+    cheap = {**EC2, "kind": "c7i.xlarge"}
+    planned = plan(trial(1), trial(2, cheap))
+    forecast, kinds = sweep_cost.expected(planned), {"g5.xlarge", "c7i.xlarge"}
+    lines = sweep_cost.summary_lines(planned, forecast, kinds, cheapest_first=True)
+    assert [line.split()[0] for line in lines[:4]] == ["c7i.xlarge", "g5.xlarge", "head", "all"]
 
 
 def test_a_rented_machine_without_a_price_is_not_started():

@@ -1,0 +1,160 @@
+"""A sweep on a stack's head: what is sent there, and what is read of it in the stack's bucket.
+
+Below its name the bucket has what a run's directory has, as `benchorch keep` copies it while the
+sweep goes on, and besides::
+
+    files/...        what the trials name, by absolute path
+    sent.json        when it was sent
+    fetched.json     that somebody has followed it to its end
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import final
+
+from benchorch import __version__
+from benchorch.domain.codec import Json, decode, encode
+from benchorch.domain.result import TrialResult
+from benchorch.domain.session import Session
+from benchorch.domain.trial import ConfigNode, Plan, Trial
+from benchorch.executors.scheduling.file_transfer import FolderContent, check_inside, collect_files
+from benchorch.interfaces.stack import Stack
+from benchorch.journal import run_directory
+from benchorch.journal.lock import FILE as STATUS
+
+FILES, SENT, FETCHED = "files", "sent.json", "fetched.json"
+DIRECTORY = "/root/benchorch"
+"""Of the sweeps on the head."""
+
+_DIGITS = 12
+_IS_RUNNING = (
+    "import pathlib, sys; from benchorch.journal.lock import is_running; "
+    "sys.exit(not is_running(pathlib.Path(sys.argv[1])))"
+)
+
+
+def digest_of(trials: Sequence[Trial]) -> str:
+    """The same for the same trials, whoever sends them and whenever."""
+    ids = ",".join(sorted(trial.trial_id for trial in trials))
+    return hashlib.sha256(f"{__version__}:{ids}".encode()).hexdigest()[:_DIGITS]
+
+
+def unfetched(stack: Stack, trials: Sequence[Trial]) -> str | None:
+    """The newest sweep of exactly these trials that nobody has followed to its end, or None."""
+    digest = digest_of(trials)
+    for name in reversed([one for one in stack.sweeps() if one.endswith(f"-{digest}")]):
+        if stack.read(f"{name}/{SENT}") and not stack.read(f"{name}/{FETCHED}"):
+            return name
+    return None
+
+
+def plan_to_send(
+    session: Session, trials: Sequence[Trial], name: str, nodes: Mapping[str, Json]
+) -> Plan:
+    """The plan of these trials for the head's own executor and store; nothing is recorded there."""
+    plan = run_directory.read_plan(session.directory)
+    settings = {**plan.session, "keep_at": nodes["keep_at"], "executor": nodes["executor"]}
+    settings["store"] = nodes["store"]
+    settings["tracking"] = {"_target_": "benchorch.recorders.none.Nowhere"}
+    return replace(plan, plan_id=name, trials=tuple(trials), skips=(), session=settings)
+
+
+def files_of(session: Session, trials: Sequence[Trial]) -> FolderContent:
+    """The files that the trials name, and the user's modules that those import."""
+    return collect_files(session, trials, "").content
+
+
+def start_command(name: str, results_url: str, cwd: str) -> str:
+    """The shell command that begins a sweep on the head and returns; harmless where it runs."""
+    place = f"{DIRECTORY}/{name}"
+    lines = (
+        "set -e",
+        "export HOME=/root",
+        ". /etc/profile.d/benchorch.sh",
+        "there=$(python -c 'import benchorch; print(benchorch.__version__)')",
+        f'[ "$there" = {__version__} ] || {{ echo "The stack has benchorch $there, this machine '
+        f'has {__version__}: make provision, or install that version here."; exit 3; }}',
+        f"mkdir -p {DIRECTORY} {shlex.quote(cwd)}",
+        f"exec 9> {place}.lock && flock 9",  # the same line, typed again, may come at once
+        f"[ -e {place} ] || python -m benchorch fetch {name} {place} --at {results_url}",
+        f"[ ! -d {place}/{FILES} ] || cp -Rn {place}/{FILES}/. /",
+        f"python -c '{_IS_RUNNING}' {place} || python -m benchorch submit --here resume {place}",
+    )
+    return "\n".join(lines)
+
+
+def cancel_command(name: str) -> str:
+    """The shell command that ends a sweep on the head; its machines end when they are idle."""
+    lines = (
+        "export HOME=/root",
+        ". /etc/profile.d/benchorch.sh",
+        f"python -m benchorch cancel {DIRECTORY}/{name} --yes",
+    )
+    return "\n".join(lines)
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class SentSweep:
+    """One sweep in the bucket.
+
+    Attributes:
+        directory: the run's own, here.
+        seen: the trials whose results have come.
+    """
+
+    stack: Stack
+    name: str
+    directory: Path
+    seen: set[str] = field(default_factory=set)
+
+    def send(self, plan: Plan, files: FolderContent) -> None:
+        """Put everything into the bucket, the plan last."""
+        for path, data in files.files.items():
+            self.stack.write(f"{self.name}/{FILES}/{path}", data)
+        content = json.dumps(encode(plan)).encode()
+        self.stack.write(f"{self.name}/{run_directory.PLAN}", content)
+        # Before the head is told: whoever is interrupted now finds this sweep and sends no other.
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.stack.write(f"{self.name}/{SENT}", json.dumps({"at": now}).encode())
+
+    def status(self) -> Mapping[str, Json]:
+        """The coordinator's status; empty before there is one."""
+        found = self.stack.read(f"{self.name}/{STATUS}")
+        return json.loads(found) if found else {}
+
+    def new_lines(self) -> Sequence[ConfigNode]:
+        """The lines of finished results that were not fetched yet."""
+        content = self.stack.read(f"{self.name}/{run_directory.RESULTS}") or b""
+        whole = content[: content.rfind(b"\n") + 1]
+        last = {str(line["trial_id"]): line for line in map(json.loads, whole.splitlines())}
+        return [
+            line
+            for trial_id, line in last.items()
+            if trial_id not in self.seen and not line.get("unfinished")
+        ]
+
+    def fetch(self, line: ConfigNode) -> TrialResult:
+        """A line's result, with the trial's files in the run's directory."""
+        trial_id = str(line["trial_id"])
+        check_inside(trial_id, self.directory)
+        run_directory.trial_directory(self.directory, trial_id)
+        for name in self.stack.listed(f"{self.name}/trials/{trial_id}/"):
+            relative = name.removeprefix(f"{self.name}/")
+            check_inside(relative, self.directory)
+            path = self.directory / relative
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.stack.download(name, path)
+        self.seen.add(trial_id)
+        return run_directory.with_series(self.directory, line, decode(TrialResult, line))
+
+    def mark_fetched(self) -> None:
+        """Note that it was followed to its end, so that the same line begins a new one."""
+        self.stack.write(f"{self.name}/{FETCHED}", b"{}")

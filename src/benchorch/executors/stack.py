@@ -1,0 +1,310 @@
+"""Trials on an AWS stack, from outside it: sent to its head, followed through its bucket.
+
+The sweep belongs to the head. Whoever sends it may leave; the same command follows it again, and
+brings its results home.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import TypeVar, cast, final
+
+from benchorch.config.components import TARGET, make
+from benchorch.config.directories import builtin_directory
+from benchorch.domain.codec import Json
+from benchorch.domain.result import TrialResult
+from benchorch.domain.session import Event, Session
+from benchorch.domain.trial import ConfigNode, Trial
+from benchorch.errors import ExecutorError
+from benchorch.executors.sent_sweep import (
+    SentSweep,
+    cancel_command,
+    digest_of,
+    files_of,
+    plan_to_send,
+    start_command,
+    unfetched,
+)
+from benchorch.files import write_json
+from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
+from benchorch.interfaces.stack import Head, Stack, StackError, StackFacts, Stacks
+from benchorch.units import format_bytes
+
+T = TypeVar("T")
+
+RECORD = "stack.json"
+"""In the run's directory: the stack, and the name of the sweep there."""
+
+LOOK_S = 5.0
+"""How often the bucket is asked; two requests each time."""
+
+HEAD_LOOK_S = 30.0
+"""How often EC2 is asked whether the head is there."""
+
+HEAD_S = 900.0
+"""How long a head may take until it takes commands."""
+
+PATIENCE_S = 900.0
+"""For so long requests may fail in a way that passes."""
+
+
+@cache
+def _stacks() -> Stacks:
+    return make({TARGET: "benchorch.hardware.aws_stack.AwsStacks"}, Stacks, "executor.stack")
+
+
+@cache
+def found_stack(name: str | None) -> Stack | StackError | None:
+    """The stack, or why it cannot be known; asked once in a process."""
+    try:
+        return _stacks().find(name)
+    except StackError as error:
+        return error
+
+
+def left_running(directory: Path) -> SentSweep | None:
+    """The sweep of a run's directory that goes on on a stack, or None; StackError."""
+    try:
+        record = json.loads((directory / RECORD).read_text())
+    except FileNotFoundError:
+        return None
+    found = found_stack(record["stack"])
+    if isinstance(found, StackError):
+        raise found
+    if found is None:
+        return None
+    sweep = SentSweep(stack=found, name=record["sweep"], directory=directory)
+    return None if sweep.status().get("ended_at") else sweep
+
+
+def cancel(sweep: SentSweep) -> str:
+    """End a sweep on its head; what the head said. StackError."""
+    head = sweep.stack.head()
+    if head is None:
+        return "No head is running."
+    command_id = sweep.stack.send(head.machine, cancel_command(sweep.name))
+    while (end := sweep.stack.end_of(head.machine, command_id)) is None:
+        time.sleep(LOOK_S)
+    return end.text
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackExecutor(Executor):
+    """Runs trials on a stack that the account's record names.
+
+    Attributes:
+        stack: its name; None for the only one of the account.
+        market: ``spot``, ``on_demand`` or ``spot_then_on_demand``: where nodes are launched.
+        most: nodes of a kind at a time; None for as many as the stack allows.
+    """
+
+    stack: str | None = None
+    market: str = "spot_then_on_demand"
+    most: int | None = None
+
+    def unreachable(self, hardware_kind: str) -> str | None:
+        """Why the stack cannot launch this hardware, or None."""
+        found = found_stack(self.stack)
+        if found is None:
+            return "no AWS credentials were found, or their account has no stack."
+        if isinstance(found, StackError):
+            return str(found)
+        if hardware_kind in found.facts.kinds:
+            return None
+        listed = ", ".join(sorted(found.facts.kinds))
+        return f"the fleet of stack {found.facts.name} is {listed}; make provision can add to it."
+
+    def way(self, hardware_kind: str) -> Way:
+        """By the stack, if that can launch it."""
+        return Way.STACK if self.unreachable(hardware_kind) is None else Way.NONE
+
+    def launches(self, hardware_kind: str) -> bool:
+        """All of them."""
+        del hardware_kind
+        return True
+
+    def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
+        """Each trial's result, as the stack's bucket has it."""
+        found = found_stack(self.stack)
+        session = getattr(work, "session", None)
+        if not isinstance(found, Stack) or not isinstance(session, Session):
+            raise ExecutorError(self.unreachable(trials[0].hardware_kind) or "There is no session.")
+        following = _Following(
+            executor=self, stack=found, trials=trials, session=session, emit=emit
+        )
+        yield from following.results()
+
+    def head_executor(self, facts: StackFacts) -> ConfigNode:
+        """The executor of the stack's head."""
+        import yaml
+
+        text = (builtin_directory("conf") / "executor" / "ec2.yaml").read_text(encoding="utf-8")
+        found = yaml.safe_load(text).items()
+        node = {k: v for k, v in found if k != "defaults" and "${" not in str(v)}
+        return {**node, "market": self.market, "most": self.most, "starts": facts.starts_url}
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class _Following:
+    """A sweep that is sent or found, and followed."""
+
+    executor: StackExecutor
+    stack: Stack
+    trials: Sequence[Trial]
+    session: Session
+    emit: Emit
+    now_s: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    failing_since_s: float | None = None
+    told: dict[str, str] = field(default_factory=dict)
+
+    def results(self) -> Iterator[TrialResult]:
+        name = unfetched(self.stack, self.trials)
+        is_new = name is None
+        name = name or f"{self.session.plan_id}-{digest_of(self.trials)}"
+        sweep = SentSweep(stack=self.stack, name=name, directory=self.session.directory)
+        facts = self.stack.facts
+        write_json(
+            self.session.directory / RECORD,
+            {"stack": facts.name, "region": facts.region, "sweep": name},
+        )
+        if is_new:
+            self._send(sweep)
+        else:
+            self._say(f"goes on with sweep {name}, which was sent before")
+        if not sweep.status().get("ended_at"):
+            self._ensure_begun(sweep)
+        yield from self._follow(sweep)
+
+    def _send(self, sweep: SentSweep) -> None:
+        facts = self.stack.facts
+        files = files_of(self.session, self.trials)
+        size = sum(len(data) for data in files.files.values())
+        self._say(f"sends the plan and {len(files.files)} files ({format_bytes(size)})")
+        for path, data in files.files.items():
+            self._say(f"sends /{path} ({format_bytes(len(data))})")
+        store = {
+            TARGET: "benchorch.stores.s3.S3Store",
+            "url": facts.store_url,
+            "root": "~/.cache/benchorch",
+            "quota_gib": None,
+            "lease_s": 60,
+        }
+        nodes: dict[str, Json] = {
+            "keep_at": facts.results_url,
+            "store": cast(Json, store),
+            "executor": cast(Json, self.executor.head_executor(facts)),
+        }
+        sweep.send(plan_to_send(self.session, self.trials, sweep.name, nodes), files)
+
+    def _ensure_begun(self, sweep: SentSweep) -> None:
+        """Start a head if there is none, and the sweep on it unless it runs there."""
+        head = self._ready_head()
+        cwd = self.session.search_path[0] if self.session.search_path else "/root"
+        command = start_command(sweep.name, self.stack.facts.results_url, cwd)
+        command_id = self.stack.send(head.machine, command)
+        while (end := self.stack.end_of(head.machine, command_id)) is None:
+            self.sleep(LOOK_S)
+        if not end.is_well:
+            raise ExecutorError(
+                f"The sweep did not start on the head of stack {self.stack.facts.name}: {end.text}"
+            )
+        self._say(f"runs on {head.machine}")
+
+    def _ready_head(self) -> Head:
+        """The head, started if there is none; ExecutorError if it does not come."""
+        until_s = self.now_s() + HEAD_S
+        requested = False
+        while self.now_s() < until_s:
+            head = self.stack.head()
+            if head is not None and head.is_ready:
+                return head
+            if head is None and not requested:
+                requested = True
+                self.stack.start_head()
+            waits = "boots" if head else "is being started; this takes some minutes"
+            self._say(f"the head of stack {self.stack.facts.name} {waits}")
+            self.sleep(LOOK_S)
+        raise ExecutorError(
+            f"The head of stack {self.stack.facts.name} took no command within {HEAD_S:.0f} s: "
+            "make status; its start script's output is in starts/ of the stack's bucket."
+        )
+
+    def _follow(self, sweep: SentSweep) -> Iterator[TrialResult]:
+        looked_s = self.now_s()
+        while True:
+            status = self._patiently(sweep.status) or {}
+            ended = bool(status.get("ended_at"))
+            yield from self._new_results(sweep)
+            if ended and self.failing_since_s is None:
+                break
+            self._pass_on(status)
+            if self.now_s() - looked_s > HEAD_LOOK_S:
+                looked_s = self.now_s()
+                self._check_head(sweep)
+            self.sleep(LOOK_S)
+        sweep.mark_fetched()
+        missing = len({trial.trial_id for trial in self.trials} - sweep.seen)
+        if missing:
+            raise ExecutorError(
+                f"Sweep {sweep.name} ended on stack {self.stack.facts.name} with {missing} trials "
+                "without a result; the same line runs them."
+            )
+
+    def _new_results(self, sweep: SentSweep) -> Iterator[TrialResult]:
+        for line in self._patiently(sweep.new_lines) or ():
+            result = self._patiently(partial(sweep.fetch, line))
+            if result is None:
+                return
+            yield result
+
+    def _check_head(self, sweep: SentSweep) -> None:
+        """ExecutorError where the machine that the sweep was sent to is gone."""
+        head = self._patiently(self.stack.head)
+        if head is None and self.failing_since_s is None:
+            raise ExecutorError(
+                f"The head of stack {self.stack.facts.name} is gone. Results so far are kept; the "
+                f"same line starts another head and goes on with sweep {sweep.name}."
+            )
+
+    def _patiently(self, ask: Callable[[], T]) -> T | None:
+        """The answer; None while a request fails in a way that passes."""
+        try:
+            answer = ask()
+        except StackError as error:
+            now_s = self.now_s()
+            since_s = self.failing_since_s = self.failing_since_s or now_s
+            if not error.may_pass or now_s - since_s > PATIENCE_S:
+                raise ExecutorError(
+                    f"{error} The sweep goes on on stack {self.stack.facts.name}; the same line "
+                    "follows it again."
+                ) from error
+            self._say(f"cannot be asked now: {error}")
+            return None
+        self.failing_since_s = None
+        return answer
+
+    def _pass_on(self, status: ConfigNode) -> None:
+        """Report what the trials do on the stack, where it has changed."""
+        busy = status.get("busy")
+        for trial_id, one in busy.items() if isinstance(busy, dict) else ():
+            text = str(one.get("text", "")) if isinstance(one, dict) else ""
+            if text and self.told.get(trial_id) != text:
+                self.told[trial_id] = text
+                stage, _, message = text.partition(" ")
+                self.emit(Event(trial_id=trial_id, stage=stage, message=message))
+
+    def _say(self, text: str) -> None:
+        """Report something of the sweep as a whole, once."""
+        if self.told.get("") != text:
+            self.told[""] = text
+            name = self.stack.facts.name
+            first = self.trials[0].trial_id
+            self.emit(Event(trial_id=first, stage="wait", message=f"stack {name}: {text}"))

@@ -1,0 +1,259 @@
+"""Stacks in the AWS account whose credentials boto3 finds.
+
+The record of an account's stacks is the bucket ``benchorch-stacks-ACCOUNT``, which
+``scripts/provision.py`` writes: ``NAME/settings.json`` has a stack's region and variables. Its head
+takes commands by Systems Manager, so neither SSH nor an open port is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from benchorch.hardware.aws_prices import has_credentials
+from benchorch.interfaces.stack import CommandEnd, Head, Stack, StackError, StackFacts, Stacks
+
+HOME = "benchorch-stacks-{account}"
+SETTINGS = "settings.json"
+DEFAULT_REGION = "us-east-1"
+DEFAULT_FLEET = ("g5.xlarge", "r6i.large")
+"""Of Terraform's variable `fleet`, for a stack that was made without another one."""
+
+DOCUMENT = "AWS-RunShellScript"
+_ABSENT = {"404", "NoSuchKey"}
+_GONE = {"NoSuchBucket"}
+_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
+_WRONG = {"InvalidClientTokenId", "UnrecognizedClientException", "InvalidAccessKeyId"}
+_DENIED = {"403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
+_PASSING = {"Throttling", "ThrottlingException", "RequestLimitExceeded", "SlowDown", "503", "500"}
+_QUICK = {
+    "connect_timeout": 5,
+    "read_timeout": 20,
+    "retries": {"mode": "standard", "total_max_attempts": 4},
+}
+_RUNNING = {"Pending", "InProgress", "Delayed"}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AwsStacks(Stacks):
+    """See the interface."""
+
+    def find(self, name: str | None) -> Stack | None:
+        """One or two requests, and one for each stack's settings."""
+        if not has_credentials():
+            return None
+        with _told("sts:GetCallerIdentity"):
+            account = _client("sts", DEFAULT_REGION).get_caller_identity()["Account"]
+        home = HOME.format(account=account)
+        known = _names(home)
+        chosen = [one for one in known if name in (None, one)]
+        if name is not None and not chosen:
+            listed = ", ".join(known) or "none"
+            raise StackError(
+                f"account {account} has no stack {name!r}; it has: {listed}. Make one by "
+                f"make provision STACK={name}."
+            )
+        if len(chosen) > 1:
+            raise StackError(
+                f"account {account} has several stacks: {', '.join(chosen)}. Name one by "
+                f"executor.stack={chosen[0]}."
+            )
+        return AwsStack(record=_facts(chosen[0], home, account)) if chosen else None
+
+
+def _names(home: str) -> Sequence[str]:
+    """The stacks that the account's bucket knows; none where there is no bucket."""
+    from botocore.exceptions import ClientError
+
+    client = _client("s3", DEFAULT_REGION)
+    try:
+        pages = list(client.get_paginator("list_objects_v2").paginate(Bucket=home))
+    except ClientError as error:
+        if _code(error) in _GONE | _ABSENT:
+            return []
+        raise _as_told(error, f"s3:ListBucket on {home}") from error
+    keys = (one["Key"] for page in pages for one in page.get("Contents", ()))
+    return sorted(key.removesuffix(f"/{SETTINGS}") for key in keys if key.endswith(f"/{SETTINGS}"))
+
+
+def _facts(name: str, home: str, account: str) -> StackFacts:
+    with _told(f"s3:GetObject on {home}"):
+        body = _client("s3", DEFAULT_REGION).get_object(Bucket=home, Key=f"{name}/{SETTINGS}")
+        settings = json.load(body["Body"])
+    bucket = f"{name}-{account}"
+    return StackFacts(
+        name=name,
+        region=str(settings["region"]),
+        kinds=_kinds(settings.get("variables", {})),
+        results_url=f"s3://{bucket}/results",
+        store_url=f"s3://{bucket}/store",
+        starts_url=f"s3://{bucket}/starts",
+    )
+
+
+def _kinds(variables: Mapping[str, str]) -> Sequence[str]:
+    """The instance types of a fleet in Terraform's notation or JSON's."""
+    if "fleet" not in variables:
+        return DEFAULT_FLEET
+    return tuple(re.findall(r'"?([a-z][\w-]*\.[\w-]+)"?\s*[=:]', variables["fleet"]))
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsStack(Stack):
+    """See the interface."""
+
+    record: StackFacts
+
+    @property
+    def facts(self) -> StackFacts:
+        """As the account's bucket has it."""
+        return self.record
+
+    def read(self, name: str) -> bytes | None:
+        """One request."""
+        from botocore.exceptions import ClientError
+
+        try:
+            with _told(f"s3:GetObject on {self._bucket}"):
+                found = self._s3().get_object(Bucket=self._bucket, Key=self._key(name))
+                return bytes(found["Body"].read())
+        except StackError as error:
+            cause = error.__cause__
+            if isinstance(cause, ClientError) and _code(cause) in _ABSENT:
+                return None
+            raise
+
+    def write(self, name: str, data: bytes) -> None:
+        """One request."""
+        with _told(f"s3:PutObject on {self._bucket}"):
+            self._s3().put_object(Bucket=self._bucket, Key=self._key(name), Body=data)
+
+    def download(self, name: str, path: Path) -> None:
+        """Whole or not at all."""
+        part = path.with_name(f".{path.name}.part")
+        with _told(f"s3:GetObject on {self._bucket}"):
+            self._s3().download_file(self._bucket, self._key(name), str(part))
+        part.replace(path)
+
+    def listed(self, prefix: str) -> Sequence[str]:
+        """A request for each thousand."""
+        with _told(f"s3:ListBucket on {self._bucket}"):
+            pages = self._s3().get_paginator("list_objects_v2")
+            found = pages.paginate(Bucket=self._bucket, Prefix=self._key(prefix))
+            start = len(self._key(""))
+            return [one["Key"][start:] for page in found for one in page.get("Contents", ())]
+
+    def sweeps(self) -> Sequence[str]:
+        """The folders below the results."""
+        with _told(f"s3:ListBucket on {self._bucket}"):
+            pages = self._s3().get_paginator("list_objects_v2")
+            found = pages.paginate(Bucket=self._bucket, Prefix=self._key(""), Delimiter="/")
+            folders = [one["Prefix"] for page in found for one in page.get("CommonPrefixes", ())]
+        return sorted(folder.rstrip("/").rpartition("/")[2] for folder in folders)
+
+    def head(self) -> Head | None:
+        """By its tags; it is ready once Systems Manager knows it."""
+        filters = [
+            {"Name": "tag:ray-cluster-name", "Values": [self.facts.name]},
+            {"Name": "tag:ray-node-type", "Values": ["head"]},
+            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+        ]
+        with _told("ec2:DescribeInstances"):
+            told = _client("ec2", self.facts.region).describe_instances(Filters=filters)
+        ids = [one["InstanceId"] for group in told["Reservations"] for one in group["Instances"]]
+        return Head(ids[0], self._takes_commands(ids[0])) if ids else None
+
+    def _takes_commands(self, machine: str) -> bool:
+        filters = [{"Key": "InstanceIds", "Values": [machine]}]
+        with _told("ssm:DescribeInstanceInformation"):
+            told = self._ssm().describe_instance_information(Filters=filters)
+        return any(one.get("PingStatus") == "Online" for one in told["InstanceInformationList"])
+
+    def start_head(self) -> None:
+        """Have the head's group hold one machine."""
+        group = f"{self.facts.name}-head"
+        with _told(f"autoscaling:SetDesiredCapacity on {group}"):
+            _client("autoscaling", self.facts.region).set_desired_capacity(
+                AutoScalingGroupName=group, DesiredCapacity=1
+            )
+
+    def send(self, machine: str, command: str) -> str:
+        """By Run Command."""
+        with _told(f"ssm:SendCommand on {machine} and {DOCUMENT}"):
+            sent = self._ssm().send_command(
+                InstanceIds=[machine], DocumentName=DOCUMENT, Parameters={"commands": [command]}
+            )
+        return str(sent["Command"]["CommandId"])
+
+    def end_of(self, machine: str, command_id: str) -> CommandEnd | None:
+        """As Systems Manager has it: the first 24,000 characters of its output."""
+        client = self._ssm()
+        with _told("ssm:GetCommandInvocation"):
+            try:
+                found = client.get_command_invocation(InstanceId=machine, CommandId=command_id)
+            except client.exceptions.InvocationDoesNotExist:  # it was sent a moment ago
+                return None
+        if found["Status"] in _RUNNING:
+            return None
+        text = f"{found['StandardOutputContent']}\n{found['StandardErrorContent']}".strip()
+        return CommandEnd(is_well=found["Status"] == "Success", text=text)
+
+    @property
+    def _bucket(self) -> str:
+        return self.facts.results_url.removeprefix("s3://").partition("/")[0]
+
+    def _key(self, name: str) -> str:
+        prefix = self.facts.results_url.removeprefix("s3://").partition("/")[2]
+        return f"{prefix}/{name}"
+
+    def _s3(self) -> Any:
+        return _client("s3", self.facts.region)
+
+    def _ssm(self) -> Any:
+        return _client("ssm", self.facts.region)
+
+
+def _client(service: str, region: str) -> Any:
+    import boto3
+    from botocore.config import Config
+
+    return boto3.client(service, region_name=region, config=Config(**_QUICK))
+
+
+@contextmanager
+def _told(action: str) -> Iterator[None]:
+    """Raise what AWS answers as StackError."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        raise _as_told(error, action) from error
+
+
+def _as_told(error: Exception, action: str) -> StackError:
+    """One sentence, with what to do."""
+    from botocore.exceptions import ClientError, NoCredentialsError, TokenRetrievalError
+
+    code = _code(error) if isinstance(error, ClientError) else ""
+    if code in _EXPIRED or isinstance(error, TokenRetrievalError):
+        return StackError("The AWS credentials have expired: renew them, such as by aws sso login.")
+    if code in _WRONG or isinstance(error, NoCredentialsError):
+        return StackError("AWS does not know these credentials: aws sts get-caller-identity.")
+    if code in _DENIED:
+        return StackError(f"These credentials may not do {action}: a policy has to allow it.")
+    if code in _GONE:
+        return StackError(f"{action}: the bucket is gone; the stack is destroyed, or being so.")
+    may_pass = not isinstance(error, ClientError) or code in _PASSING
+    return StackError(f"AWS did not do {action}: {error}", may_pass=may_pass)
+
+
+def _code(error: Any) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))

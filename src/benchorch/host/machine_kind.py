@@ -1,0 +1,22 @@
+"""The kind that this machine is of, as its environment or its firmware names it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from benchorch.interfaces.hardware import KIND_VARIABLE
+
+PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
+"""On EC2 it holds the instance type."""
+
+
+def declared_kind() -> str | None:
+    """The kind this machine was given by its node's environment, or by EC2 in its firmware."""
+    told = os.environ.get(KIND_VARIABLE)
+    if told:
+        return told
+    try:
+        return PRODUCT.read_text().strip() or None
+    except OSError:
+        return None

@@ -1,0 +1,168 @@
+"""The literal line against an emulated account, driven from outside.
+
+AWS's services are emulated and the head's commands run on this machine, in a folder of their own;
+the line, the coordinator that it starts there, the trials and the archive are the real ones. In
+place of Ray the head measures on itself: `tests/stack/fleet` has Ray and machines.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import boto3  # noqa: TID251 - makes what provision makes
+import pytest
+
+from support.aws_emulator.server import ACCOUNT
+from support.s3 import emulator
+from support.waiting import until
+
+NAME, REGION, KIND = "mine", "eu-west-1", "r6i.large"
+LINE = ("model=mlp", "hardware=r6i", "conversion=eager", "profiler=none")
+FAST = (
+    *("stopping=fixed", "stopping.processes=2", "stopping.calls=5", "stopping.window_s=0.05"),
+    *("protocol.canary_tolerance_ratio=null", "pricing.source=bundled"),
+)
+
+
+class Account:
+    """A stack in another region than the default one, without a machine."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.there = tmp_path / "head"
+        self.there.mkdir()
+        self.scripts: list[str] = []
+        aws = emulator().environment()
+        self.clients = {
+            service: boto3.client(
+                service,
+                region_name=REGION if service != "home" else None,
+                endpoint_url=aws["AWS_ENDPOINT_URL"],
+                aws_access_key_id="x",
+                aws_secret_access_key="x",
+            )
+            for service in ("s3", "ec2", "autoscaling")
+        }
+        place = {"CreateBucketConfiguration": {"LocationConstraint": REGION}}
+        for bucket in (f"benchorch-stacks-{ACCOUNT}", f"{NAME}-{ACCOUNT}"):
+            self.clients["s3"].create_bucket(Bucket=bucket, **place)
+        settings = {"region": REGION, "variables": {"fleet": json.dumps({KIND: 1})}}
+        self.clients["s3"].put_object(
+            Bucket=f"benchorch-stacks-{ACCOUNT}",
+            Key=f"{NAME}/settings.json",
+            Body=json.dumps(settings).encode(),
+        )
+        self._make_group()
+        profile = self.there / "profile.sh"
+        profile.write_text("".join(f"export {k}='{v}'\n" for k, v in self._variables(aws).items()))
+        emulator().systems_manager.runner = self.run
+
+    def _make_group(self) -> None:
+        images = self.clients["ec2"].describe_images()["Images"]
+        zone = f"{REGION}a"
+        group = self.clients["autoscaling"]
+        group.create_launch_configuration(
+            LaunchConfigurationName="head", ImageId=images[0]["ImageId"], InstanceType="m7i.large"
+        )
+        tags = {"ray-cluster-name": NAME, "ray-node-type": "head"}
+        group.create_auto_scaling_group(
+            AutoScalingGroupName=f"{NAME}-head",
+            LaunchConfigurationName="head",
+            MinSize=0,
+            MaxSize=1,
+            DesiredCapacity=0,
+            AvailabilityZones=[zone],
+            Tags=[{"Key": k, "Value": v, "PropagateAtLaunch": True} for k, v in tags.items()],
+        )
+
+    def _variables(self, aws: dict[str, str]) -> dict[str, str]:
+        return {
+            **aws,
+            "AWS_DEFAULT_REGION": REGION,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "XDG_STATE_HOME": str(self.there / "state"),
+            "BENCHORCH_CACHE_DIR": str(self.there / "store"),
+            "BENCHORCH_HARDWARE_KIND": KIND,
+            "RAY_AUTH_MODE": "token",
+        }
+
+    def run(self, machine: str, script: str) -> subprocess.CompletedProcess[str]:
+        """A command on the head, whose places are below a folder here."""
+        self.scripts.append(script)
+        mine = script.replace("/root/benchorch", f"{self.there}/runs")
+        mine = mine.replace("HOME=/root", f"HOME={self.there}")
+        mine = mine.replace("/etc/profile.d/benchorch.sh", f"{self.there}/profile.sh")
+        begin = "python -m benchorch submit --here resume"
+        mine = mine.replace(begin, f"{sys.executable} {self.there}/here.py")
+        (self.there / "here.py").write_text(HERE)
+        environment = {"PATH": os.environ["PATH"]}
+        return subprocess.run(
+            ["bash", "-c", mine], capture_output=True, text=True, env=environment, check=False
+        )
+
+    def heads(self) -> int:
+        found = self.clients["autoscaling"].describe_auto_scaling_groups()
+        return sum(len(one["Instances"]) for one in found["AutoScalingGroups"])
+
+
+HERE = f"""
+import json, os, sys
+path = sys.argv[1] + "/plan.json"
+plan = json.load(open(path))
+assert plan["session"]["executor"]["cluster_file"] == "/etc/benchorch/cluster.yaml"
+plan["session"]["executor"] = {{"_target_": "benchorch.executors.local.Local", "kinds": ["{KIND}"]}}
+with open(path, "w") as file:
+    json.dump(plan, file)
+command = ["-m", "benchorch", "submit", "--here", "resume", sys.argv[1]]
+os.execv(sys.executable, [sys.executable, *command])
+"""
+
+
+@pytest.fixture
+def account(tmp_path):
+    found = Account(tmp_path)
+    yield found
+    for bucket in (f"benchorch-stacks-{ACCOUNT}", f"{NAME}-{ACCOUNT}"):
+        s3 = found.clients["s3"]
+        for one in s3.list_objects_v2(Bucket=bucket).get("Contents", ()):
+            s3.delete_object(Bucket=bucket, Key=one["Key"])
+        s3.delete_bucket(Bucket=bucket)
+    shutil.rmtree(found.there, ignore_errors=True)
+
+
+def environment_of(laptop):
+    mine = {k: v for k, v in laptop.environment.items() if not k.startswith(("RAY_", "AWS_"))}
+    return {**mine, **emulator().environment(), "BENCHORCH_HARDWARE_KIND": "laptop"}
+
+
+def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_closed(
+    account, place
+):
+    environment = environment_of(place)
+    command = place.command(*LINE, *FAST)
+    plan = subprocess.run(
+        place.command("plan", *LINE, *FAST, "--json"),
+        cwd=place.path, env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(plan.stdout)["how"] == "stack"
+    assert account.heads() == 0
+    first = subprocess.Popen(
+        command, cwd=place.path, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert until(lambda: account.scripts, 120)
+    first.kill()  # as a closed lid, for good
+    first.wait()
+    assert account.heads() == 1
+    again = subprocess.run(
+        command, cwd=place.path, env=environment, capture_output=True, text=True, timeout=400
+    )
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "goes on with sweep" in again.stdout
+    assert "USD per 1M" in again.stdout
+    assert account.heads() == 1
+    (results,) = place.path.glob("runs/*/*/results.jsonl")
+    (line,) = map(json.loads, results.read_text().splitlines())
+    assert line["outcome"] == "ok"
+    assert list(results.parent.glob("trials/*/log.txt"))

@@ -1,0 +1,233 @@
+"""A sweep that is sent to a stack, followed, left, followed again, and fetched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchorch.domain.codec import encode
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.session import Event, Session
+from benchorch.domain.trial import Plan, Trial
+from benchorch.errors import ExecutorError
+from benchorch.executors import sent_sweep, stack
+from benchorch.executors.stack import StackExecutor
+from benchorch.interfaces.stack import CommandEnd, Head, Stack, StackError, StackFacts
+from benchorch.journal import run_directory
+
+TRIALS = tuple(
+    Trial(trial_id=f"{n:016x}", labels={}, spec={"hardware": {"kind": "g5.xlarge"}})
+    for n in range(3)
+)
+
+
+@dataclass
+class Account(Stack):
+    """A stack whose head measures one trial for each look at its status."""
+
+    objects: dict[str, bytes] = field(default_factory=dict)
+    machine: str | None = None
+    starts: int = 0
+    commands: list[str] = field(default_factory=list)
+    name: str = ""
+    done: int = 0
+    failed: str = ""
+    failures: list[StackError] = field(default_factory=list)
+
+    @property
+    def facts(self) -> StackFacts:
+        return StackFacts(
+            name="mine",
+            region="eu-west-1",
+            kinds=("g5.xlarge",),
+            results_url="s3://mine-1/results",
+            store_url="s3://mine-1/store",
+            starts_url="s3://mine-1/starts",
+        )
+
+    def read(self, name: str) -> bytes | None:
+        if name.endswith("driver.json") and self.failures:
+            raise self.failures.pop(0)
+        if name.endswith("driver.json") and self.commands:
+            self._measure()
+        return self.objects.get(name)
+
+    def _measure(self) -> None:
+        plan = json.loads(self.objects[f"{self.name}/plan.json"])
+        ids = [trial["trial_id"] for trial in plan["trials"]]
+        if self.done < len(ids):
+            result = TrialResult(trial_id=ids[self.done], labels={}, outcome=Outcome.OK)
+            line = json.dumps(encode(result)).encode() + b"\n"
+            at = f"{self.name}/results.jsonl"
+            self.objects[f"{self.name}/trials/{ids[self.done]}/log.txt"] = b"measured there"
+            self.objects[at] = self.objects.get(at, b"") + line
+            self.done += 1
+        ended = {"ended_at": "now", "complete": True} if self.done == len(ids) else {}
+        busy = {} if ended else {ids[self.done]: {"since": "", "text": "measure process 1"}}
+        status = json.dumps({"pid": 1, "busy": busy, **ended}).encode()
+        self.objects[f"{self.name}/driver.json"] = status
+
+    def write(self, name: str, data: bytes) -> None:
+        self.name = name.partition("/")[0]
+        self.objects[name] = data
+
+    def download(self, name: str, path: Path) -> None:
+        path.write_bytes(self.objects[name])
+
+    def listed(self, prefix: str) -> Sequence[str]:
+        return [name for name in self.objects if name.startswith(prefix)]
+
+    def sweeps(self) -> Sequence[str]:
+        return sorted({name.partition("/")[0] for name in self.objects})
+
+    def head(self) -> Head | None:
+        return Head(self.machine, is_ready=True) if self.machine else None
+
+    def start_head(self) -> None:
+        self.starts += 1
+        self.machine = f"i-{self.starts}"
+
+    def send(self, machine: str, command: str) -> str:
+        self.commands.append(command)
+        return f"c-{len(self.commands)}"
+
+    def end_of(self, machine: str, command_id: str) -> CommandEnd | None:
+        return CommandEnd(is_well=not self.failed, text=self.failed)
+
+
+@dataclass
+class Work:
+    session: Session
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Account:
+    found = Account()
+    monkeypatch.setattr(stack, "found_stack", lambda name: found)
+    monkeypatch.setattr(stack, "LOOK_S", 0.0)
+    return found
+
+
+def sweep(tmp_path: Path, number: int = 1, heard: list[Event] | None = None) -> Iterator[Any]:
+    directory = tmp_path / str(number)
+    directory.mkdir()
+    settings = {"rebuild": "if_needed", "store": {}, "cwd": str(tmp_path), "tracking": {"uri": "x"}}
+    plan = Plan(plan_id=f"p-{number}", name="n", trials=TRIALS, skips=(), session=settings)
+    run_directory.write_plan(directory, plan)
+    work: Any = Work(session=Session.of(plan, directory))
+    return StackExecutor().run(TRIALS, work, (heard if heard is not None else []).append)
+
+
+def test_a_sweep_starts_the_head_runs_there_and_its_results_come_home(
+    account: Account, tmp_path: Path
+) -> None:
+    heard: list[Event] = []
+    found = list(sweep(tmp_path, heard=heard))
+    assert [result.trial_id for result in found] == [trial.trial_id for trial in TRIALS]
+    assert account.starts == 1
+    (command,) = account.commands
+    assert "benchorch submit --here resume /root/benchorch/p-1-" in command
+    assert "--at s3://mine-1/results" in command
+    log = tmp_path / "1" / "trials" / TRIALS[0].trial_id / "log.txt"
+    assert log.read_text() == "measured there"
+    told = [event.message for event in heard]
+    assert any("is being started" in text for text in told)
+    assert "process 1" in told
+    assert json.loads((tmp_path / "1" / "stack.json").read_text())["region"] == "eu-west-1"
+
+
+def test_what_is_sent_runs_by_the_heads_executor_and_records_nothing_there(
+    account: Account, tmp_path: Path
+) -> None:
+    list(sweep(tmp_path))
+    sent = json.loads(account.objects[f"{account.name}/plan.json"])
+    assert sent["plan_id"] == account.name
+    assert sent["session"]["executor"]["cluster_file"] == "/etc/benchorch/cluster.yaml"
+    assert sent["session"]["store"]["url"] == "s3://mine-1/store"
+    assert sent["session"]["keep_at"] == "s3://mine-1/results"
+    assert sent["session"]["tracking"] == {"_target_": "benchorch.recorders.none.Nowhere"}
+
+
+def test_the_same_line_follows_a_sweep_that_was_left(account: Account, tmp_path: Path) -> None:
+    left = sweep(tmp_path, 1)
+    assert next(left).trial_id == TRIALS[0].trial_id
+    left.close()  # type: ignore[attr-defined]  # it is a generator
+    again = list(sweep(tmp_path, 2))
+    assert [result.trial_id for result in again] == [trial.trial_id for trial in TRIALS]
+    first, second = account.commands  # of which the second finds it running
+    assert first == second
+    assert account.starts == 1
+
+
+def test_the_same_line_after_the_end_begins_anew(account: Account, tmp_path: Path) -> None:
+    list(sweep(tmp_path, 1))
+    account.done = 0
+    list(sweep(tmp_path, 2))
+    assert len(account.commands) == 2
+
+
+def test_a_sweep_whose_head_is_gone_goes_on_on_another(account: Account, tmp_path: Path) -> None:
+    left = sweep(tmp_path, 1)
+    next(left)
+    left.close()  # type: ignore[attr-defined]  # it is a generator
+    account.machine = None
+    assert len(list(sweep(tmp_path, 2))) == len(TRIALS)
+    assert account.starts == 2
+    assert len(account.commands) == 2
+    assert account.commands[0] == account.commands[1]
+
+
+def test_a_sweep_that_does_not_start_says_what_the_head_said(
+    account: Account, tmp_path: Path
+) -> None:
+    account.failed = "The stack has benchorch 0.1"
+    with pytest.raises(ExecutorError, match="did not start on the head of stack mine: The stack"):
+        list(sweep(tmp_path))
+
+
+def test_a_request_that_fails_for_a_moment_costs_nothing(account: Account, tmp_path: Path) -> None:
+    left = sweep(tmp_path)
+    next(left)
+    account.failures = [StackError("no network", may_pass=True)] * 2
+    assert len(list(left)) == len(TRIALS) - 1
+
+
+def test_expired_credentials_are_told_and_the_same_line_goes_on(
+    account: Account, tmp_path: Path
+) -> None:
+    left = sweep(tmp_path)
+    next(left)
+    account.failures = [StackError("The AWS credentials have expired: renew them.")]
+    with pytest.raises(ExecutorError, match=r"have expired.*the same line follows it again"):
+        list(left)
+    assert len(list(sweep(tmp_path, 2))) == len(TRIALS)
+    assert len(set(account.commands)) == 1
+
+
+def test_a_sweep_that_was_left_can_be_cancelled(account: Account, tmp_path: Path) -> None:
+    left = sweep(tmp_path)
+    next(left)
+    left.close()  # type: ignore[attr-defined]  # it is a generator
+    found = stack.left_running(tmp_path / "1")
+    assert found is not None
+    stack.cancel(found)
+    assert f"benchorch cancel /root/benchorch/{account.name} --yes" in account.commands[-1]
+    assert len(list(sweep(tmp_path, 2))) == len(TRIALS)
+    assert stack.left_running(tmp_path / "2") is None
+    assert stack.left_running(tmp_path) is None
+
+
+def test_a_kind_outside_the_fleet_is_named_with_the_fleet(account: Account) -> None:
+    assert StackExecutor().way("g5.xlarge") == "stack"
+    assert StackExecutor().way("p5.48xlarge") == "none"
+    assert "the fleet of stack mine is g5.xlarge" in str(StackExecutor().unreachable("p5.48xlarge"))
+
+
+def test_the_same_trials_have_the_same_digest_in_any_order() -> None:
+    assert sent_sweep.digest_of(TRIALS) == sent_sweep.digest_of(TRIALS[::-1])
+    assert sent_sweep.digest_of(TRIALS) != sent_sweep.digest_of(TRIALS[:2])

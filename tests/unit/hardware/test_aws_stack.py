@@ -1,0 +1,164 @@
+"""The account's record of its stacks, and one stack's head and bucket, on the emulator."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import boto3  # noqa: TID251 - makes what provision makes
+import pytest
+
+from benchorch.hardware.aws_stack import AwsStacks
+from benchorch.interfaces.stack import Stack, StackError
+from support.aws_emulator.server import ACCOUNT
+from support.s3 import emulator
+from support.waiting import until
+
+HOME = f"benchorch-stacks-{ACCOUNT}"
+
+
+@pytest.fixture(autouse=True)
+def aws(monkeypatch: pytest.MonkeyPatch) -> Any:
+    for name, value in emulator().environment().items():
+        monkeypatch.setenv(name, value)
+    s3 = boto3.client("s3")
+    yield s3
+    for bucket in s3.list_buckets()["Buckets"]:
+        if bucket["Name"] in (HOME, *(f"{name}-{ACCOUNT}" for name in ("mine", "euro"))):
+            for one in s3.list_objects_v2(Bucket=bucket["Name"]).get("Contents", ()):
+                s3.delete_object(Bucket=bucket["Name"], Key=one["Key"])
+            s3.delete_bucket(Bucket=bucket["Name"])
+
+
+def make(s3: Any, name: str, region: str, **variables: str) -> None:
+    if HOME not in [one["Name"] for one in s3.list_buckets()["Buckets"]]:
+        s3.create_bucket(Bucket=HOME)
+    settings = {"region": region, "regions": [region], "variables": variables}
+    body = json.dumps(settings).encode()
+    s3.put_object(Bucket=HOME, Key=f"{name}/settings.json", Body=body)
+    s3.create_bucket(Bucket=f"{name}-{ACCOUNT}")
+
+
+def only() -> Stack:
+    found = AwsStacks().find(None)
+    assert found is not None
+    return found
+
+
+def test_an_account_without_stacks_has_none(aws: Any) -> None:
+    assert AwsStacks().find(None) is None
+    with pytest.raises(StackError, match=r"no stack 'mine'; it has: none\. Make one by make"):
+        AwsStacks().find("mine")
+
+
+def test_without_credentials_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    assert AwsStacks().find(None) is None
+
+
+def test_the_only_stack_is_found_with_its_region_and_fleet(aws: Any) -> None:
+    make(aws, "mine", "eu-west-1", fleet='{"c8g.large"=2, "g5.xlarge" = 1}')
+    facts = only().facts
+    assert (facts.name, facts.region) == ("mine", "eu-west-1")
+    assert set(facts.kinds) == {"c8g.large", "g5.xlarge"}
+    assert facts.results_url == f"s3://mine-{ACCOUNT}/results"
+
+
+def test_two_stacks_want_a_name(aws: Any) -> None:
+    make(aws, "mine", "us-east-1")
+    make(aws, "euro", "eu-west-1")
+    with pytest.raises(
+        StackError, match=r"several stacks: euro, mine\. Name one by executor.stack"
+    ):
+        AwsStacks().find(None)
+    found = AwsStacks().find("euro")
+    assert found is not None
+    assert found.facts.region == "eu-west-1"
+
+
+def test_objects_come_and_go(aws: Any, tmp_path: Path) -> None:
+    make(aws, "mine", "us-east-1")
+    stack = only()
+    assert stack.read("p-1/driver.json") is None
+    stack.write("p-1/driver.json", b"{}")
+    stack.write("p-2/trials/t/log.txt", b"text")
+    assert stack.read("p-1/driver.json") == b"{}"
+    assert stack.sweeps() == ["p-1", "p-2"]
+    assert stack.listed("p-2/trials/t/") == ["p-2/trials/t/log.txt"]
+    stack.download("p-2/trials/t/log.txt", tmp_path / "log.txt")
+    assert (tmp_path / "log.txt").read_text() == "text"
+
+
+def test_a_stack_without_a_head_says_so(aws: Any) -> None:
+    make(aws, "mine", "us-east-1")
+    assert only().head() is None
+
+
+def test_a_bucket_that_is_gone_is_named(aws: Any) -> None:
+    make(aws, "mine", "us-east-1")
+    stack = only()
+    aws.delete_bucket(Bucket=f"mine-{ACCOUNT}")
+    with pytest.raises(StackError, match="the bucket is gone") as caught:
+        stack.read("p-1/driver.json")
+    assert not caught.value.may_pass
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("ExpiredToken", "have expired: renew them"),
+        ("AccessDenied", r"may not do sts:GetCallerIdentity: a policy has to allow it"),
+        ("InvalidClientTokenId", "does not know these credentials"),
+    ],
+)
+def test_each_refusal_has_its_sentence(
+    monkeypatch: pytest.MonkeyPatch, code: str, told: str
+) -> None:
+    from botocore.exceptions import ClientError
+
+    from benchorch.hardware import aws_stack
+
+    class Refusing:
+        def get_caller_identity(self) -> None:
+            raise ClientError({"Error": {"Code": code}}, "GetCallerIdentity")
+
+    monkeypatch.setattr(aws_stack, "_client", lambda service, region: Refusing())
+    with pytest.raises(StackError, match=told):
+        AwsStacks().find(None)
+
+
+def ran(machine: str, script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+
+
+def test_a_command_on_the_head_and_its_end(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(aws, "mine", "us-east-1")
+    ec2 = boto3.client("ec2")
+    image = ec2.describe_images()["Images"][0]["ImageId"]
+    tags = [
+        {"Key": "ray-cluster-name", "Value": "mine"},
+        {"Key": "ray-node-type", "Value": "head"},
+    ]
+    launched = ec2.run_instances(
+        ImageId=image,
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+    )
+    machine = launched["Instances"][0]["InstanceId"]
+    stack = only()
+    try:
+        head = stack.head()
+        assert head is not None
+        assert head.machine == machine
+        monkeypatch.setattr(emulator().systems_manager, "runner", ran)
+        command = stack.send(machine, "echo there; exit 3")
+        assert until(lambda: stack.end_of(machine, command) is not None, 30)
+        assert stack.end_of(machine, command) == (False, "there")
+    finally:
+        ec2.terminate_instances(InstanceIds=[machine])
