@@ -17,7 +17,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
-from benchorch.errors import ConfigError, Problems, StoreError
+from benchorch.errors import ConfigError, NoMachine, Problems, StoreError
 from benchorch.formatting import printable
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.profiler import Profiler
@@ -75,6 +75,8 @@ def plan_jobs(
     """
     try:
         return _plan_jobs(composer, jobs, plan_id, to_run=to_run)
+    except NoMachine:
+        raise
     except ConfigError as error:
         raise ConfigError([composer.masked(text) for text in error.problems]) from error
 

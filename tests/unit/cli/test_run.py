@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from benchorch.cli.run import _to_its_end
 
 class Invocation:
     """Notes how it was ended."""
+
+    directory = Path("no-such-run")
 
     def __init__(self):
         self.ended = []
