@@ -74,7 +74,7 @@ def test_a_module_of_a_class_that_nobody_can_import_is_benchmarked(here, capsys)
         assert row.failure is None
         assert row.parity.passed
         assert row.latency_ms.value > 0
-        assert row.latency_ms.n == 2
+        assert row.latency_ms.n >= 2  # the baseline has a process more beside its candidate
         assert row.workload == "batch_size=4"
         assert (row.directory / "config.yaml").is_file()
     assert results.best is not None

@@ -27,6 +27,7 @@ from benchorch.cli.commands.plan import planned
 from benchorch.cli.terminal import INTERRUPTED
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, ExecutorError
+from benchorch.interfaces.executor import Way
 from benchorch.journal.registry import new_directory
 from benchorch.progress import Say, silent
 from benchorch.results.compare.duels import LOOKS
@@ -51,7 +52,7 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
     if not (options.against or options.env):
         raise ConfigError(["duel takes --against REV, or --env A B, or both; see duel --help."])
     made = planned(request)
-    refuse_remote(made.plan, is_remote=made.executor.is_remote())
+    refuse_remote(made.plan, is_remote=made.way() is not Way.LOCAL)
     directory = Path(options.directory or f"{new_directory()}-duel")
     if directory.exists():
         raise ConfigError([f"--directory {directory}: it exists; a duel has a folder of its own."])
