@@ -91,8 +91,8 @@ class Account:
     def run(self, machine: str, script: str) -> subprocess.CompletedProcess[str]:
         """A command on the head, whose places are below a folder here."""
         self.scripts.append(script)
-        mine = script.replace("/root/benchorch", f"{self.there}/runs")
-        mine = mine.replace("HOME=/root", f"HOME={self.there}")
+        mine = script.replace("/var/lib/benchorch", f"{self.there}/runs")
+        mine = mine.replace("HOME=~root", f"HOME={self.there}")
         mine = mine.replace("/etc/profile.d/benchorch.sh", f"{self.there}/profile.sh")
         begin = "python -m benchorch submit --here resume"
         mine = mine.replace(begin, f"{sys.executable} {self.there}/here.py")
@@ -115,7 +115,7 @@ assert plan["session"]["executor"]["cluster_file"] == "/etc/benchorch/cluster.ya
 plan["session"]["executor"] = {{"_target_": "benchorch.executors.local.Local", "kinds": ["{KIND}"]}}
 with open(path, "w") as file:
     json.dump(plan, file)
-command = ["-m", "benchorch", "submit", "--here", "resume", sys.argv[1]]
+command = ["-m", "benchorch", "submit", "--here", "resume", *sys.argv[1:]]
 os.execv(sys.executable, [sys.executable, *command])
 """
 

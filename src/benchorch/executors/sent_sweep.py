@@ -30,7 +30,7 @@ from benchorch.journal import run_directory
 from benchorch.journal.lock import FILE as STATUS
 
 FILES, SENT, FETCHED = "files", "sent.json", "fetched.json"
-DIRECTORY = "/root/benchorch"
+DIRECTORY = "/var/lib/benchorch"
 """Of the sweeps on the head."""
 
 _DIGITS = 12
@@ -76,7 +76,7 @@ def start_command(name: str, results_url: str, cwd: str) -> str:
     place = f"{DIRECTORY}/{name}"
     lines = (
         "set -e",
-        "export HOME=/root",
+        "export HOME=~root",
         ". /etc/profile.d/benchorch.sh",
         "there=$(python -c 'import benchorch; print(benchorch.__version__)')",
         f'[ "$there" = {__version__} ] || {{ echo "The stack has benchorch $there, this machine '
@@ -85,7 +85,8 @@ def start_command(name: str, results_url: str, cwd: str) -> str:
         f"exec 9> {place}.lock && flock 9",  # the same line, typed again, may come at once
         f"[ -e {place} ] || python -m benchorch fetch {name} {place} --at {results_url}",
         f"[ ! -d {place}/{FILES} ] || cp -Rn {place}/{FILES}/. /",
-        f"python -c '{_IS_RUNNING}' {place} || python -m benchorch submit --here resume {place}",
+        f"python -c '{_IS_RUNNING}' {place} || "
+        f"python -m benchorch submit --here resume {place} --trust {place}",  # its owner sent it
     )
     return "\n".join(lines)
 
@@ -93,7 +94,7 @@ def start_command(name: str, results_url: str, cwd: str) -> str:
 def cancel_command(name: str) -> str:
     """The shell command that ends a sweep on the head; its machines end when they are idle."""
     lines = (
-        "export HOME=/root",
+        "export HOME=~root",
         ". /etc/profile.d/benchorch.sh",
         f"python -m benchorch cancel {DIRECTORY}/{name} --yes",
     )

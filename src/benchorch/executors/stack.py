@@ -22,6 +22,7 @@ from benchorch.domain.session import Event, Session
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ExecutorError
 from benchorch.executors.sent_sweep import (
+    DIRECTORY,
     SentSweep,
     cancel_command,
     digest_of,
@@ -207,7 +208,7 @@ class _Following:
     def _ensure_begun(self, sweep: SentSweep) -> None:
         """Start a head if there is none, and the sweep on it unless it runs there."""
         head = self._ready_head()
-        cwd = self.session.search_path[0] if self.session.search_path else "/root"
+        cwd = self.session.search_path[0] if self.session.search_path else DIRECTORY
         command = start_command(sweep.name, self.stack.facts.results_url, cwd)
         command_id = self.stack.send(head.machine, command)
         while (end := self.stack.end_of(head.machine, command_id)) is None:

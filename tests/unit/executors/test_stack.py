@@ -131,7 +131,7 @@ def test_a_sweep_starts_the_head_runs_there_and_its_results_come_home(
     assert [result.trial_id for result in found] == [trial.trial_id for trial in TRIALS]
     assert account.starts == 1
     (command,) = account.commands
-    assert "benchorch submit --here resume /root/benchorch/p-1-" in command
+    assert "benchorch submit --here resume /var/lib/benchorch/p-1-" in command
     assert "--at s3://mine-1/results" in command
     log = tmp_path / "1" / "trials" / TRIALS[0].trial_id / "log.txt"
     assert log.read_text() == "measured there"
@@ -216,7 +216,7 @@ def test_a_sweep_that_was_left_can_be_cancelled(account: Account, tmp_path: Path
     found = stack.left_running(tmp_path / "1")
     assert found is not None
     stack.cancel(found)
-    assert f"benchorch cancel /root/benchorch/{account.name} --yes" in account.commands[-1]
+    assert f"benchorch cancel /var/lib/benchorch/{account.name} --yes" in account.commands[-1]
     assert len(list(sweep(tmp_path, 2))) == len(TRIALS)
     assert stack.left_running(tmp_path / "2") is None
     assert stack.left_running(tmp_path) is None
