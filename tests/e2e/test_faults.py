@@ -101,7 +101,8 @@ def test_a_killed_run_goes_on_from_its_last_process(place, recipe):
 
 
 def test_an_interrupt_ends_with_what_was_measured_and_says_how_to_go_on(place, recipe):
-    running = started(place, recipe("interrupted", "works", "sleeps"), "hydra.run.dir=out")
+    name = recipe("interrupted", "works", "sleeps")
+    running = started(place, name, "hydra.run.dir=out", "stopping.processes=3")
     wait_for(lambda: measured(place))
     time.sleep(1)
     running.send_signal(signal.SIGINT)

@@ -194,7 +194,6 @@ def test_a_table_of_results_is_read_together() -> None:
         assert found is not None
         assert found.ratio.value == alone.ratio.value
         assert found.ratio.low < alone.ratio.low  # type: ignore[operator]
-        assert found.adjusted_p_value >= alone.adjusted_p_value  # type: ignore[operator]
         settled = found.verdict in ("faster", "slower")
         assert not settled or found.adjusted_p_value < 0.05  # type: ignore[operator]
 
@@ -298,7 +297,7 @@ def refused(result: TrialResult, baseline: TrialResult | None = None) -> str:
     found = summarise(result, baseline).speedup
     assert found is not None
     assert found.verdict == "inconclusive"
-    assert found.ratio.low is not None
+    assert found.ratio.value is not None
     assert not found.material
     return found.reason
 

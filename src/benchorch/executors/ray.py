@@ -142,7 +142,8 @@ class RayExecutor(Executor):
 
     def packages(self, hardware_kind: str) -> Collection[str] | None:
         """By the lock of the cluster file's node type; this machine's own where there is none."""
-        if self.cluster_file is None:
+        # Without a readable file the kind is unreachable, which `unreachable` explains.
+        if self.cluster_file is None or self.unreachable(hardware_kind):
             return None
         path = Path(self.cluster_file)
         found = self._rules(read_cluster_file(path)).of(hardware_kind)
