@@ -56,6 +56,13 @@ class Net(torch.nn.Linear):
 """
 
 
+@pytest.fixture(autouse=True)
+def _mine_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests have a module of that name, in folders of theirs."""
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if "pytest-of" not in place])
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that was downloaded: a recipe, and code beside it."""
