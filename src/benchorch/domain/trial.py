@@ -52,7 +52,7 @@ class Trial:
     @property
     def hardware_kind(self) -> str:
         """The kind of its machine, e.g. ``g5.xlarge``."""
-        return str(self.hardware["kind"])
+        return str(self.hardware.get("kind", ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,7 +150,7 @@ class ScriptModel(DeclaredModel):
                 f"{self.script} has changed since its models were found; "
                 f"find them again: benchorch script {self.script}"
             ]
-        refused = "" if path.suffix in MODEL_SUFFIXES else trust.refusal(self.script)
+        refused = "" if path.suffix in MODEL_SUFFIXES else trust.refusal(str(self.script))
         return [f"{self.script} may not be run: {refused}."] if refused else []
 
 

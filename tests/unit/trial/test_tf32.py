@@ -74,7 +74,7 @@ def test_it_tells_trials_on_gpus_apart_and_no_others(hardware: str, n_trials: in
 
 
 def _trial_id(spec: Any) -> str:
-    drafts = expand._Drafts(executor=None)  # type: ignore[arg-type]
+    drafts = expand._Drafts(executor=None, keep_unreachable=False)  # type: ignore[arg-type]
     return drafts._identity({k: spec[k] for k in expand.SPEC_KEYS}, open_trial(spec))
 
 
