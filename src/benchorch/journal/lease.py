@@ -22,7 +22,7 @@ from benchorch.domain.codec import decode, encode
 from benchorch.errors import RecordError
 from benchorch.files import write_json
 from benchorch.journal.chain import UNREADABLE
-from benchorch.journal.lock import SAME_START_S
+from benchorch.journal.lock import is_still
 from benchorch.journal.record_cursor import CURSOR
 
 HOLDER = "recorder.json"
@@ -74,7 +74,7 @@ def _locked(lock: IO[str]) -> bool:
 def _end(holder: Holder, directory: Path, lock: IO[str]) -> bool:
     """End another recorder and take its lock; False where it is not there to be ended."""
     for number, wait_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GIVE_UP_S)):
-        if _is_recorder(holder, directory):
+        if is_still(holder, (directory / CURSOR).resolve()):
             with contextlib.suppress(OSError):
                 os.kill(holder.pid, number)
         deadline_s = time.monotonic() + wait_s
@@ -83,21 +83,6 @@ def _end(holder: Holder, directory: Path, lock: IO[str]) -> bool:
                 return True
             time.sleep(_PAUSE_S)
     return False
-
-
-def _is_recorder(holder: Holder, directory: Path) -> bool:
-    """Whether its number is still that process's: started then, with the run's list open."""
-    import psutil
-
-    if holder.host != socket.gethostname():
-        return False
-    try:
-        process = psutil.Process(holder.pid)
-        same = abs(process.create_time() - holder.begun_s) < SAME_START_S
-        opened = {Path(file.path) for file in process.open_files()}
-    except psutil.Error:
-        return False
-    return same and (directory / CURSOR).resolve() in opened
 
 
 def _note(directory: Path) -> None:

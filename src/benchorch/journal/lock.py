@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, final
+from typing import IO, Protocol, final
 
 from benchorch.domain.codec import decode, encode
 from benchorch.domain.session import Event
@@ -27,7 +27,7 @@ FILE = "driver.json"
 LOG = "driver.log"
 LOCK = "lock"
 
-SAME_START_S = 2.0
+_SAME_START_S = 2.0
 """Two readings of when a process started differ by no more, unless the clock was set."""
 
 _WRITE_S = 1.0
@@ -47,6 +47,22 @@ class TrialStatus:
     since: str
     text: str
     waits: bool = False
+
+
+class NotedProcess(Protocol):
+    """What tells a process from a later one of the same number."""
+
+    @property
+    def pid(self) -> int:
+        """Its number on its host."""
+
+    @property
+    def begun_s(self) -> float:
+        """When it started, in seconds since 1970."""
+
+    @property
+    def host(self) -> str:
+        """Its machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,17 +131,21 @@ def read_coordinator(directory: Path) -> Coordinator | None:
 
 def is_coordinator_process(coordinator: Coordinator, directory: Path) -> bool:
     """Whether its number is still that process's: started then, with the run's lock open."""
+    return is_still(coordinator, (directory / LOCK).resolve())
+
+
+def is_still(noted: NotedProcess, opened: Path) -> bool:
+    """Whether a process of this machine still is the one noted: begun then, with a file open."""
     import psutil
 
-    if coordinator.host != socket.gethostname():
+    if noted.host != socket.gethostname():
         return False
     try:
-        process = psutil.Process(coordinator.pid)
-        same = abs(process.create_time() - coordinator.begun_s) < SAME_START_S
-        opened = {Path(file.path) for file in process.open_files()}
+        process = psutil.Process(noted.pid)
+        same = abs(process.create_time() - noted.begun_s) < _SAME_START_S
+        return same and opened in {Path(file.path) for file in process.open_files()}
     except psutil.Error:
         return False
-    return same and (directory / LOCK).resolve() in opened
 
 
 @final
