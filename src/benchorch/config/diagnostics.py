@@ -241,10 +241,10 @@ def _unknown_key(base: ConfigNode, dotted: str) -> str | None:
         if part not in node:
             where = ".".join(seen)
             place = f"{where}." if where else ""
-            return (
-                f"{dotted}: unknown key.{suggest(part, node)} "
-                f"Keys here: {', '.join(f'{place}{key}' for key in node)}."
-            )
+            keys = f"Keys here: {', '.join(f'{place}{key}' for key in node)}."
+            if not node:
+                keys = f"{where} holds no keys yet; + adds one: +{dotted}=..."
+            return f"{dotted}: unknown key.{suggest(part, node)} {keys}"
         seen.append(part)
         node = node[part]
     return None

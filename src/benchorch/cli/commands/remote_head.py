@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
 import shutil
@@ -10,9 +9,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from benchorch.cli.commands.submit import next_words
+import click
+
+from benchorch.cli.command import Command
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.executors.ray_jobs import RUNNING, RayJobs, default_head
@@ -69,13 +71,50 @@ class Jobs(Protocol):
         ...
 
 
+UNCHANGED = Reply(text="Nothing was changed.", data={"changed": False}, exit_code=1)
+
+
 def named(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     """The head that the arguments or the environment name, and the other arguments."""
-    flags = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    flags.add_argument("--head")
-    flags.add_argument("--here", action="store_true")
-    found, words = flags.parse_known_args(list(arguments))
-    return (None if found.here else found.head or default_head()), words
+    url, words = "", []
+    rest = iter(arguments)
+    for word in rest:
+        name, _, value = word.partition("=")
+        if name == "--head":
+            url = value or next(rest, "")
+            if not url:
+                raise ConfigError(["--head: needs the URL of a Ray head's dashboard."])
+        elif word != "--here":
+            words.append(word)
+    return (None if "--here" in arguments else url or default_head()), words
+
+
+class HeadCommand(Command):
+    """A command that a cluster's head carries out where one is named."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], **settings: Any
+    ) -> click.Context:
+        """The parsed words, and in `meta` the head."""
+        url, words = named(args)
+        ctx = super().make_context(info_name, words, **settings)
+        ctx.meta["head"], ctx.meta["words"] = url, words
+        return ctx
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Carry it out here, or there."""
+        url = ctx.meta["head"]
+        if url is None:
+            return super().invoke(ctx)
+        return relay(str(self.name), ctx.meta["words"], url)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """How a head is named, too."""
+        formatter.write_paragraph()
+        formatter.write_text(
+            "--head URL, or BENCHORCH_HEAD, is a cluster's head; --here this machine."
+        )
+        super().format_epilog(ctx, formatter)
 
 
 def jobs_of(url: str) -> Jobs:
@@ -119,6 +158,8 @@ def submit(jobs: Jobs, url: str, words: Sequence[str], working_dir: Path | None)
         text = f"The run did not start: {jobs.reason(name)}\n{log}"
         code = jobs.exit_code(name) or 1
         return Reply(text=text, data={"job": name, "state": state}, exit_code=code)
+    from benchorch.cli.commands.submit import next_words
+
     text = f"{log.strip()}\n{next_words(name, f' --head {url}')}"
     return Reply(text=text.lstrip(), data={"job": name, "state": state, "head": url})
 
@@ -136,14 +177,12 @@ def _first_output(jobs: Jobs, name: str) -> tuple[str, str]:
 
 def relay(command: str, words: Sequence[str], url: str) -> int:
     """Run a command on a head and print what it writes there; its exit code."""
-    from benchorch.cli import terminal
-    from benchorch.cli.commands import cancel
-
-    if command == "cancel" and not {"--yes", "-h", "--help"} & set(words):
-        if terminal.ask(f"End {' '.join(words)} on {url}? [yes/no] ").lower() not in cancel.YES:
-            return terminal.print_reply(cancel.UNCHANGED, words)
+    terminal = Terminal(as_json="--json" in words)
+    if command == "cancel" and not {"--yes", "-y"} & set(words):
+        if not terminal.confirm(f"End {' '.join(words)} on {url}? [yes/no] "):
+            return terminal.reply(UNCHANGED)
         words = [*words, "--yes"]  # nobody can answer there
-    return ask(jobs_of(url), [command, *words], terminal.print_out)
+    return ask(jobs_of(url), [command, *words], terminal.show)
 
 
 def ask(jobs: Jobs, words: Sequence[str], say: Callable[[str], None]) -> int:

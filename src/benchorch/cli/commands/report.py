@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import click
+
+from benchorch.cli.command import command, run_argument
 from benchorch.cli.commands.comparison_arguments import REFERENCE
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode, Plan
 from benchorch.errors import ConfigError
 from benchorch.files import write_text
-from benchorch.progress import Say, silent
+from benchorch.progress import Say
 from benchorch.results.compare import export
 from benchorch.results.compare.load_run import derive, locate, stored
 from benchorch.results.compare.stored_run import StoredRun
@@ -59,48 +62,40 @@ class _Opened:
         return full_markdown(self.plan, self.run.results(), self.run.summaries())
 
 
-def run(arguments: Sequence[str], say: Say = silent) -> Reply:
-    """The tables for people or, with ``--json``, the runs without raw series for programs.
+@command(
+    "report",
+    help=f"""Tables, conclusions and warnings of runs, derived anew.
 
-    Args:
-        arguments: those after ``report``.
-        say: receives progress, where it takes longer than a moment.
-    """
-    options = _parser().parse_args(list(arguments))
-    write = None if options.output is None else _writer(options.output, as_json=options.json)
-    if options.reprice:
+    RUN is {REFERENCE}. --output FILE writes by its suffix: .html one page with plots, .csv a row a
+    trial, .md the tables, .json (or with --json) what compare and gate read.
+    """,
+    writes_output=True,
+)
+@run_argument("runs", "RUN [RUN ...]", nargs=-1)
+@click.option(
+    "--reprice",
+    is_flag=True,
+    help="cost by the bundled list of prices, not by the prices of the sweep (.html and .csv)",
+)
+def run(terminal: Terminal, runs: Sequence[str], reprice: bool) -> Reply:
+    """The tables for people or, with ``--json``, the runs without raw series for programs."""
+    return report(runs, terminal, reprice=reprice)
+
+
+def report(runs: Sequence[str], terminal: Terminal, *, reprice: bool = False) -> Reply:
+    """The same of a call."""
+    path, as_json = terminal.output, terminal.as_json
+    write = None if path is None else _writer(path, as_json=as_json)
+    if reprice:
         write = _repriced(write)
-    exports = options.json if write is None else write is _write_json
-    opened = _open_all(options.run, say, each_process=exports)
-    if write is not None:
-        write(opened, options.output)
-        return _reply(opened, options.output)
-    if options.json:
+    exports = as_json if write is None else write is _write_json
+    opened = _open_all(runs, terminal.say, each_process=exports)
+    if write is not None and path is not None:
+        write(opened, path)
+        return _reply(opened, path)
+    if as_json:
         return Reply(text="", data=_json(opened))
     return Reply(text="\n\n".join(one.text() for one in opened), data=None)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="benchorch report", description=__doc__, allow_abbrev=False
-    )
-    parser.add_argument("run", metavar="RUN", nargs="+", help=REFERENCE)
-    parser.add_argument(
-        "--json", action="store_true", help="everything but raw series, as compare and gate read it"
-    )
-    parser.add_argument(
-        "--output",
-        metavar="FILE",
-        type=Path,
-        help="write a file, by its suffix: .html one page with plots, .csv a row a trial, "
-        ".md the tables, .json (or with --json) the export",
-    )
-    parser.add_argument(
-        "--reprice",
-        action="store_true",
-        help="cost by the bundled list of prices, not by the prices of the sweep (.html and .csv)",
-    )
-    return parser
 
 
 _Writer = Callable[[Sequence[_Opened], Path], None]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import glob
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast, final
 
+import click
+
+from benchorch.cli.arguments import parse as parse_run
+from benchorch.cli.command import Words, command
 from benchorch.cli.commands import script_report
+from benchorch.cli.run import benchmark
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode
@@ -20,11 +25,29 @@ from benchorch.models.trust import grant
 
 _SEPARATOR = "::"
 _MAGIC = "*?["
-DESCRIPTION = """Runs each script, finds every torch module that it calls, and benchmarks them.
 
-A script is executed as it is: run only what you trust. Arguments key=value are overrides, as
-everywhere: hardware=local conversion=[eager,onnxruntime] stopping=quick. Arguments after a
-lone :: are the scripts' own."""
+
+class _Script(Words):
+    """A command whose words after a lone :: are the script's own, whatever they look like."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The words before ::, those after it noted."""
+        at = args.index(_SEPARATOR) if _SEPARATOR in args else len(args)
+        ctx.meta[_SEPARATOR] = tuple(args[at + 1 :])
+        return super().parse_args(ctx, args[:at])
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """What is looked for in scripts, and what becomes of it."""
+
+    analyze_only: bool
+    build_only: bool
+    max_depth: int
+    name: str
+    script_args: str
+    timeout: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +62,49 @@ class Prepared:
     words: tuple[str, ...] = ()
 
 
-def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
+@command(
+    "script",
+    cls=_Script,
+    help="""Run each script, find every torch module that it calls, and benchmark them.
+
+    A script is executed as it is: run only what you trust. Arguments key=value are overrides, as
+    everywhere: hardware=local conversion=[eager,onnxruntime] stopping=quick. SCRIPT.py::HASH takes
+    only the models of these hashes. With --json it shows what is found, as --analyze-only.
+    """,
+)
+@click.argument(
+    "words",
+    metavar="SCRIPT.py[::HASH,...] ... [key=value ...] [:: ARGUMENTS]",
+    nargs=-1,
+    type=click.UNPROCESSED,
+)
+@click.option("--analyze-only", is_flag=True, help="only show what is found")
+@click.option("--build-only", is_flag=True, help="build what is found, measure nothing")
+@click.option(
+    "--max-depth", type=int, default=0, metavar="N", help="parts of models, N levels deep"
+)
+@click.option("--name", default="", metavar="PATTERN", help="only such models: 'net.encoder.*'")
+@click.option("--script-args", default="", metavar="WORDS", help="arguments of the scripts")
+@click.option(
+    "--timeout", type=float, default=600, metavar="S", help="seconds a script may run: 600"
+)
+def run(terminal: Terminal, words: Sequence[str], **options: Any) -> Reply | int:
+    """What was found, and the run that benchmarks it."""
+    behind = click.get_current_context().meta[_SEPARATOR]
+    prepared = prepare(words, behind, _Options(**options), terminal)
+    if not prepared.words:
+        return prepared.reply
+    code = terminal.reply(prepared.reply)
+    return max(code, benchmark(parse_run(prepared.words), terminal))
+
+
+def prepare(
+    words: Sequence[str], behind: Sequence[str], options: _Options, terminal: Terminal
+) -> Prepared:
     """Find the models, and with ``--build-only`` build them."""
-    options, scripts, overrides = parse(arguments)
-    analyze = options.analyze_only or options.json
+    scripts, overrides = parse(words, behind, options)
+    say = terminal.say
+    analyze = options.analyze_only or terminal.wants_json
     founds = []
     grant(*(str(script.path) for script in scripts))
     for script in scripts:
@@ -86,12 +148,12 @@ def _built(
     return Reply(text=text, data=data, exit_code=1 if failed else reply.exit_code)
 
 
-def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Script], list[str]]:
-    """Options, scripts and overrides; ConfigError with every problem."""
-    own, behind = _split(arguments)
-    options = _parser().parse_intermixed_args(own)
-    overrides = [word for word in options.words if _is_override(word)]
-    names = [word for word in options.words if word not in overrides]
+def parse(
+    words: Sequence[str], behind: Sequence[str], options: _Options
+) -> tuple[list[Script], list[str]]:
+    """Scripts and overrides; ConfigError with every problem."""
+    overrides = [word for word in words if _is_override(word)]
+    names = [word for word in words if word not in overrides]
     problems = [
         f"{text}: the models are those of the script; give script.py::hash to choose among them."
         for text in overrides
@@ -106,25 +168,14 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Script], l
     import shlex
 
     given = (*shlex.split(options.script_args), *behind)
-    return options, _scripts(names, given, options), overrides
-
-
-def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Arguments before and after a lone ::."""
-    words = list(arguments)
-    if _SEPARATOR not in words:
-        return words, []
-    at = words.index(_SEPARATOR)
-    return words[:at], words[at + 1 :]
+    return _scripts(names, given, options), overrides
 
 
 def _is_override(word: str) -> bool:
     return "=" in word and not Path(word.partition(_SEPARATOR)[0]).exists()
 
 
-def _scripts(
-    names: Sequence[str], given: tuple[str, ...], options: argparse.Namespace
-) -> list[Script]:
+def _scripts(names: Sequence[str], given: tuple[str, ...], options: _Options) -> list[Script]:
     scripts = [
         Script(
             path=path,
@@ -148,26 +199,6 @@ def _paths(text: str) -> list[Path]:
     if not found:
         raise ConfigError([f"script: no file matches {text!r}."])
     return [Path(path).absolute() for path in found]
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="benchorch script",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        usage="benchorch script SCRIPT.py[::HASH,...] ... [options] [key=value ...] [:: arguments]",
-    )
-    add = parser.add_argument
-    add("words", nargs="*", metavar="SCRIPT", help="scripts, each with the hashes to take from it")
-    add("--analyze-only", action="store_true", help="only show what is found")
-    add("--build-only", action="store_true", help="build what is found, measure nothing")
-    add("--json", action="store_true", help="what is found, for programs; as --analyze-only")
-    add("--max-depth", type=int, default=0, metavar="N", help="parts of models too, N levels deep")
-    add("--name", default="", metavar="PATTERN", help="only models of such names: 'net.encoder.*'")
-    add("--script-args", default="", metavar="WORDS", help="arguments of the scripts")
-    add("--timeout", type=float, default=600, metavar="S", help="seconds a script may run: 600")
-    return parser
 
 
 def _data(founds: Sequence[ConfigNode]) -> Json:
