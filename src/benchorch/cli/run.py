@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 def benchmark(request: Request, terminal: Terminal) -> int:
     """A run, a sweep, or one of Hydra's own flags such as ``--cfg job``; the exit code."""
+    from benchorch.cli.recipes import placed_mistakes
+
+    with placed_mistakes(request):
+        return _benchmark(request, terminal)
+
+
+def _benchmark(request: Request, terminal: Terminal) -> int:
     from benchorch.config.composer import Composer, config_loader
 
     composer = Composer(config_loader(request.directories), request.config_name)

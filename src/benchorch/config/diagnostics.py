@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 _LONGEST_NAME, _LONGEST_LINE = 80, 400
+_MOST_LISTED = 20
+_LISTED_BY = {"conversion": "benchorch conversions", "hardware": "benchorch backends"}
 _UNEXPECTED = (AssertionError, AttributeError, LookupError, TypeError)
 
 
@@ -218,7 +220,11 @@ def _no_such_option(group: str, name: str, options: Sequence[str]) -> str:
         except ConfigError as error:
             return error.problems[0]
     shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
-    return f"{group}: there is no {shown!r}.{suggest(name, options)} Options: {', '.join(options)}."
+    meant = suggest(name, options)
+    if meant and len(options) > _MOST_LISTED:
+        listed = _LISTED_BY.get(group, f"benchorch help {group}")
+        return f"{group}: there is no {shown!r}.{meant} All: {listed}."
+    return f"{group}: there is no {shown!r}.{meant} Options: {', '.join(options)}."
 
 
 def _syntax_problem(text: str) -> str | None:

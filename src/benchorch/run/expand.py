@@ -24,6 +24,9 @@ from benchorch.models.callables import reference_problems
 from benchorch.models.parity_data import data_problems
 
 TRIAL_ID_DIGITS = 16
+DEFAULT_NAME = "benchorch"
+_NAMELESS = ("factory", "exported")
+"""Options of ``model`` that are ways to a model, not models."""
 
 AUTO = "auto"
 LEAST_CONTROLLED = 2
@@ -248,11 +251,23 @@ def _labels_of(cell: MatrixCell, setup: TrialSetup) -> dict[str, str]:
     return {
         **setup.model.labels,
         **labels,
+        "model": _model_label(labels["model"], cell),
         "hardware": _machine_label(labels["hardware"], setup),
         "hardware_kind": setup.hardware.kind,
         "workload": " ".join(shapes),
         "axes": " ".join(axes),
     }
+
+
+def _model_label(choice: str, cell: MatrixCell) -> str:
+    """The choice; of a model of the user's own what ``name`` calls it, else its callable's name."""
+    if choice not in _NAMELESS:
+        return choice
+    name = str(cell.config.get("name") or "")
+    if name not in ("", DEFAULT_NAME):
+        return name
+    reference = str(node_of(cell.config, "model").get("factory") or choice)
+    return reference.rpartition(":")[2]
 
 
 def _machine_label(name: str, setup: TrialSetup) -> str:

@@ -31,7 +31,7 @@ from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import full_markdown
 from benchorch.run.expected_end import ExpectedEnd
 from benchorch.run.planner import Planned, new_plan_id, plan_jobs
-from benchorch.run.selection import chosen, narrowed
+from benchorch.run.selection import chosen, narrowed_to
 from benchorch.run.sidecar import Sidecar, archiving, recording
 from benchorch.trial.build_keys import NOTES
 
@@ -121,9 +121,9 @@ class Invocation:
 
     def run(self, jobs: Sequence[Sequence[str]]) -> list[float]:
         """Plan and run a batch of jobs; each job's objective, infinite where it has none."""
-        planned = plan_jobs(self.composer, jobs, self.plan_id)
+        planned = narrowed_to(plan_jobs(self.composer, jobs, self.plan_id), self.terms.only)
         self._refuse_unreachable(planned, jobs)
-        self.run_plan(narrowed(planned.plan, self.terms.only), planned.executor)
+        self.run_plan(planned.plan, planned.executor)
         metric = str(planned.plan.session["objective"])
         return [self._objective(ids, metric) for ids in planned.requested]
 

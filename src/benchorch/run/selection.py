@@ -10,6 +10,7 @@ from benchorch.config.components import suggest
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError
 from benchorch.results.report.tables import names_of
+from benchorch.run.planner import Planned
 
 
 def narrowed(plan: Plan, patterns: Sequence[str]) -> Plan:
@@ -19,6 +20,11 @@ def narrowed(plan: Plan, patterns: Sequence[str]) -> Plan:
     kept = {trial.trial_id for trial in chosen(plan.trials, patterns)}
     kept |= {str(trial.baseline_id) for trial in plan.trials if trial.trial_id in kept}
     return replace(plan, trials=tuple(t for t in plan.trials if t.trial_id in kept))
+
+
+def narrowed_to(planned: Planned, patterns: Sequence[str]) -> Planned:
+    """The same of what was planned."""
+    return replace(planned, plan=narrowed(planned.plan, patterns))
 
 
 def chosen(trials: Sequence[Trial], patterns: Sequence[str]) -> list[Trial]:

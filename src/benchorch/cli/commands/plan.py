@@ -9,6 +9,7 @@ import click
 
 from benchorch.cli.arguments import Request, parse
 from benchorch.cli.command import Words, command, words_argument
+from benchorch.cli.recipes import placed_mistakes
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
@@ -54,10 +55,12 @@ def planned(request: Request, *, to_run: bool = False) -> Planned:
     """
     from benchorch.config.composer import Composer, config_loader
     from benchorch.run.planner import new_plan_id, plan_jobs
+    from benchorch.run.selection import narrowed_to
 
-    composer = Composer(config_loader(request.directories), request.config_name)
-    jobs = composer.jobs(request.overrides, sweep=request.multirun)
-    return plan_jobs(composer, jobs, new_plan_id(), to_run=to_run)
+    with placed_mistakes(request):
+        composer = Composer(config_loader(request.directories), request.config_name)
+        jobs = composer.jobs(request.overrides, sweep=request.multirun)
+        return narrowed_to(plan_jobs(composer, jobs, new_plan_id(), to_run=to_run), request.only)
 
 
 def check(words: Sequence[str]) -> None:
