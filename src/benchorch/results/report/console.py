@@ -165,9 +165,9 @@ class ConsoleReport:
         """Print the final table, or an overview of a large sweep; notes, conclusions, failures."""
         large = len(plan.trials) > MOST_ROWS
         head, *rows = (overview_rows if large else table_rows)(plan, results, summaries)
-        shown = [[_plain(cell) for cell in row] for row in (head, *rows[:MOST_ROWS])]
+        shown = [[printable(cell) for cell in row] for row in (head, *rows[:MOST_ROWS])]
         self._console.print()
-        self._console.print(rich_table(shown))
+        self._console.print(rich_table(shown, self._console.width))
         if len(rows) > MOST_ROWS:
             self.text(f"and {len(rows) - MOST_ROWS:,} more models and machines")
         if large:
