@@ -120,7 +120,7 @@ class Command(click.Command):
         from click.shell_completion import CompletionItem
 
         shared = [name for name in _SHOWN if incomplete[:1] == "-" and name.startswith(incomplete)]
-        return [*super().shell_complete(ctx, incomplete), *map(CompletionItem, shared)]
+        return [*super().shell_complete(ctx, incomplete), *(CompletionItem(one) for one in shared)]
 
     def reply(
         self, words: Sequence[str], meta: Mapping[str, Any] | None = None, **parts: Any

@@ -87,7 +87,7 @@ def _delivered(code: int, invocation: Invocation | None, terminal: Terminal) -> 
         return code
     if not (terminal.as_json or terminal.output):
         return code
-    from benchorch.cli.commands.report import report
+    from benchorch.cli.stored_report import report
 
     written = report([str(invocation.directory)], terminal)
     if terminal.output:

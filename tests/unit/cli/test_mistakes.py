@@ -46,7 +46,7 @@ def refused(words: list[str]) -> ConfigError:
         ("bert", "is a model", "benchorch run model=bert"),
         ("tiny", "is a recipe", "benchorch run recipes/tiny.yaml"),
         ("run", "names no model and no recipe", "benchorch run model=bert"),
-        ("plna", "Did you mean 'plan'?", "benchorch --help"),
+        ("plna", "Did you mean 'plan'?", ""),
         ("--jsno model=mlp", "there is no such option", "benchorch run model=mlp"),
         ("-V", "there is no such option", "benchorch run --help"),
         ("tiny.yaml", "Did you mean 'recipes/tiny.yaml'?", ""),
@@ -86,7 +86,7 @@ def test_a_mistaken_line_is_answered_with_the_right_one(
         (
             FOUR,
             [
-                "r.yaml:1:37: model: there is no 'brt'. Did you mean 'bert'?",
+                "r.yaml:1:36: model: there is no 'brt'. Did you mean 'bert'?",
                 "r.yaml:2:1: nmae: unknown key. Did you mean 'name'?",
                 "r.yaml:3:10: limits.build_timeout: unknown key.",
                 "r.yaml:4:30: conversion: there is no 'inductr'. Did you mean 'inductor'?",

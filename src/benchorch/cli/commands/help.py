@@ -16,10 +16,12 @@ from benchorch.config.descriptions import (
     Key,
     default_keys,
     groups,
+    meanings,
     option_keys,
     options,
     root_keys,
 )
+from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 
@@ -42,7 +44,7 @@ def run(terminal: Terminal, name: str | None) -> Reply:
     if name in groups():
         return _of_group(name, keys)
     if not keys:
-        known = [*COMMANDS, *default_keys()]
+        known = [*COMMANDS, *meanings(), *default_keys()]
         problem = f"help: there is no command, group or key {name!r}.{suggest(name, known)}"
         raise ConfigError([problem])
     return Reply(text=_lines(keys), data=[_row(key) for key in keys])
@@ -62,7 +64,7 @@ def _of_group(name: str, keys: Iterable[Key]) -> Reply:
     lines = [*map(_folded, rows), ""]
     if keys:
         lines += [f"Keys of {name}={groups()[name]}", _lines(keys)]
-    data = {"options": dict(found), "keys": [_row(key) for key in keys]}
+    data: Json = {"options": dict(found), "keys": [_row(key) for key in keys]}
     return Reply(text="\n".join(lines).rstrip(), data=data)
 
 
@@ -79,5 +81,5 @@ def _folded(line: str) -> str:
     return textwrap.fill(line.rstrip(), width, subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _row(key: Key) -> dict[str, str]:
+def _row(key: Key) -> dict[str, Json]:
     return {"name": key.name, "default": key.default, "meaning": key.meaning}

@@ -158,10 +158,18 @@ def submit(jobs: Jobs, url: str, words: Sequence[str], working_dir: Path | None)
         text = f"The run did not start: {jobs.reason(name)}\n{log}"
         code = jobs.exit_code(name) or 1
         return Reply(text=text, data={"job": name, "state": state}, exit_code=code)
-    from benchorch.cli.commands.submit import next_words
-
     text = f"{log.strip()}\n{next_words(name, f' --head {url}')}"
     return Reply(text=text.lstrip(), data={"job": name, "state": state, "head": url})
+
+
+def next_words(reference: str, flags: str) -> str:
+    """The commands that follow the run."""
+    words = (
+        ("status", f"status {reference} --watch"),
+        ("log", f"logs {reference} --follow"),
+        ("end", f"cancel {reference}"),
+    )
+    return "\n".join(f"  {title:9} python -m benchorch {word}{flags}" for title, word in words)
 
 
 def _first_output(jobs: Jobs, name: str) -> tuple[str, str]:

@@ -9,12 +9,12 @@ from benchorch.config.descriptions import groups, meanings, root_keys
 
 _HEAD = """\
 Usage: benchorch [run] [RECIPE.yaml] [KEY=VALUE ...] [OPTIONS]
-  benchorch run model=mlp conversion=[eager,onnxruntime]        a list is a matrix
-  benchorch run recipes/bert.yaml workload.seq_len=256          a recipe, overridden"""
+  benchorch run model=mlp conversion=[eager,onnxruntime]   a list is a matrix
+  benchorch run recipes/bert.yaml workload.seq_len=256     a recipe, overridden"""
 _OPTIONS = """\
-  -m, --multirun   cross comma-separated values   --config-dir DIR  your own groups
-  --only NAME      only these trials; * too       --cfg job     all keys, resolved
-  -x, --exitfirst  the first failure ends it      --hydra-help  Hydra's own flags
+  -m, --multirun   cross comma-separated values  --config-dir DIR  own groups
+  --only NAME      only these trials; * too      --cfg job     keys, resolved
+  -x, --exitfirst  the first failure ends it     --hydra-help  Hydra's own flags
   --allow-skips    exit with 0 although a requested conversion cannot run"""
 _NAME, _DEFAULT = 12, 16
 

@@ -17,6 +17,7 @@ from benchorch.cli.catalog import COMMANDS
 from benchorch.cli.command import Words, command, words_argument
 from benchorch.cli.commands import remote_head
 from benchorch.cli.commands.plan import check
+from benchorch.cli.commands.remote_head import next_words
 from benchorch.cli.run import benchmark
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
@@ -177,16 +178,6 @@ def _started(directory: Path) -> Reply:
         f"{next_words(plan.plan_id, '')}\n  results   {directory}"
     )
     return Reply(text=text, data={"directory": str(directory), "plan_id": plan.plan_id, "pid": pid})
-
-
-def next_words(reference: str, flags: str) -> str:
-    """The commands that follow the run."""
-    words = (
-        ("status", f"status {reference} --watch"),
-        ("log", f"logs {reference} --follow"),
-        ("end", f"cancel {reference}"),
-    )
-    return "\n".join(f"  {title:9} python -m benchorch {word}{flags}" for title, word in words)
 
 
 def _tail(log: Path) -> str:
