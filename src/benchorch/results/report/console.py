@@ -192,7 +192,7 @@ class ConsoleReport:
         warnings = list(warnings_of(summaries).items())
         for warning, trial_ids in warnings[:_NOTES_SHOWN]:
             note = f"{some_of([self._name(trial_id) for trial_id in trial_ids])}: {warning}"
-            self._console.print(f"[yellow]note[/] {_plain(note)}", highlight=False, soft_wrap=True)
+            self._console.print(f"[yellow]note[/] {_plain(note)}", highlight=False)
         if len(warnings) > _NOTES_SHOWN:
             rest = plural(len(warnings) - _NOTES_SHOWN, "more note")
             self._console.print(f"[yellow]note[/] {rest} in {_plain(str(directory / TABLE))}")

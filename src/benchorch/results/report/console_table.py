@@ -28,9 +28,15 @@ def paper() -> tuple[Console, io.StringIO]:
 
     written = io.StringIO()
     # In a notebook rich would show it there and then, and write nothing.
-    return Console(
-        file=written, width=terminal_width(), color_system=None, force_jupyter=False
-    ), written
+    width = terminal_width()
+    console = Console(
+        file=written,
+        width=width,
+        color_system=None,
+        force_jupyter=False,
+        soft_wrap=width >= WIDTH,  # no terminal, or one that is wide enough
+    )
+    return console, written
 
 
 def table_text(rows: Sequence[Sequence[str]]) -> str:
