@@ -124,7 +124,9 @@ def _positional(
             leaves = _pytree.tree_leaves(self.model(**named, **keywords))
             return tuple(compress(leaves, tensor_places))
 
-    return Positional().train(module.training)
+    made = Positional()
+    made.training = module.training  # an exported module inside does not let its mode be set
+    return made
 
 
 def _longer(

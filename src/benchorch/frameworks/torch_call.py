@@ -15,6 +15,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.outputs import Outputs
 from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.host_arrays import BFLOAT16
 from benchorch.frameworks.module_precision import CAST_FROM, parameter_dtypes
 from benchorch.frameworks.output_paths import is_flat, returned
 from benchorch.frameworks.torch_operators import operator_facts
@@ -98,7 +99,10 @@ def tensors_of(
     only = getattr(torch, dtypes[0]) if len(dtypes) == 1 else None
     placed = {}
     for name, array in arrays.items():
-        tensor = torch.tensor(array)
+        is_bfloat16 = array.dtype.name == BFLOAT16  # which torch reads from no array
+        tensor = (
+            torch.tensor(array.astype("float32")).bfloat16() if is_bfloat16 else torch.tensor(array)
+        )
         wanted = only if only and tensor.is_floating_point() else tensor.dtype
         placed[name] = tensor.to(device=device, dtype=wanted)
     return placed

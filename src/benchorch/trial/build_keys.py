@@ -234,5 +234,5 @@ def _values_digest(arrays: Mapping[str, NDArray[generic]]) -> str:
     total = hashlib.sha256()
     for name, array in arrays.items():
         total.update(f"{name}|{array.dtype}|{array.shape}|".encode())
-        total.update(np.ascontiguousarray(array).data)
+        total.update(np.ascontiguousarray(array).view(np.uint8).data)
     return total.hexdigest()

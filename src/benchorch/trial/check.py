@@ -133,8 +133,8 @@ def _explained(
     if again:
         references = [saved(outputs_file(trial.built.reference, number)) for number in sets]
         same = max(SAME_ARITHMETIC_RATIO, _finest(setup, told))
-        stable = (without(side, told.unstable) for side in (again, references))
-        other = verify(*stable, same, task="none")
+        first, second = (without(side, told.unstable) for side in (references, again))
+        other = verify(second, first, same, task="none")
         if not other.passed:
             return not_deterministic(
                 verdict,
@@ -144,7 +144,8 @@ def _explained(
             )
     divergence = first_divergence(
         original=original,
-        converted=module_of(setup, trial.built.states),
+        # The same module: what it computed is recorded before the steps change it.
+        converted=module_of(setup, trial.built.states, original),
         changed=any(isinstance(step, ModuleStep | StateStep) for _, step in setup.steps),
         program=trial.built.sources.get(Format.EXPORTED_PROGRAM),
         example=setup.example(setup.workload.seed),
