@@ -19,7 +19,8 @@ def numpy_dtype(name: str) -> dtype[Any]:
         return np.dtype(name)
     import ml_dtypes
 
-    return np.dtype(ml_dtypes.bfloat16)
+    found: dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
 
 
 def is_floating(array: NDArray[generic]) -> bool:

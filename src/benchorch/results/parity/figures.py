@@ -79,9 +79,17 @@ def finite(array: Array) -> NDArray[float64]:
     """The values in float64; those that are not finite as 0."""
     import numpy as np
 
-    values = np.asarray(array, dtype=np.float64)
-    right = np.isfinite(values)
-    return values if right.all() else np.where(right, values, 0.0)
+    return np.asarray(finite_values(array), dtype=np.float64)
+
+
+def finite_values(array: Array) -> Array:
+    """The values in their own dtype; those that are not finite as 0."""
+    import numpy as np
+
+    if array.dtype.kind != "f":
+        return array
+    right = np.isfinite(array)
+    return array if right.all() else np.where(right, array, array.dtype.type(0))
 
 
 def max_abs(y: NDArray[float64], ref: NDArray[float64]) -> float:
