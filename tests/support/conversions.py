@@ -34,6 +34,7 @@ from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.stores.local import LocalStore
 from benchorch.trial import build as stage
 from benchorch.trial.build import Built
+from benchorch.trial.reference import outputs_file, read_reference, saved
 
 if TYPE_CHECKING:
     import torch
@@ -230,8 +231,10 @@ def outputs_of(chain: TrialSetup, executable: Executable, index: int = 0) -> Arr
 
 
 def reference_of(made: Built, index: int = 0) -> Arrays:
-    """What eager computes in float32."""
-    return dict(np.load(made.reference / f"{index}.npz"))
+    """What eager computes in float32, numbered as every runtime numbers its outputs."""
+    outputs = saved(outputs_file(made.reference, index))
+    paths = read_reference(made.reference).outputs.tensors
+    return {str(number): outputs[path or "0"] for number, path in enumerate(paths)}
 
 
 def relative_l2(found: NDArray[np.generic], expected: NDArray[np.generic]) -> float:

@@ -318,6 +318,16 @@ def _transformed(
     return module
 
 
-def module_of(setup: TrialSetup, states: Mapping[str, Path]) -> Callable[[], torch.nn.Module]:
-    """Makes the live module with all its steps applied, for a runtime that needs it."""
-    return _transformed(setup, setup.steps, _loader(setup, lambda _: None), states)
+def module_of(
+    setup: TrialSetup,
+    states: Mapping[str, Path],
+    load: Callable[[], torch.nn.Module] | None = None,
+) -> Callable[[], torch.nn.Module]:
+    """Makes the live module with all its steps applied, for a runtime that needs it.
+
+    Args:
+        setup: whose model and steps these are.
+        states: directories of the weights that steps left, by the steps' names.
+        load: gives the model before any step, which the steps change in place; None to load it.
+    """
+    return _transformed(setup, setup.steps, load or _loader(setup, lambda _: None), states)
