@@ -42,9 +42,14 @@ def config_directory() -> Path:
     return Path(root).expanduser() / "benchorch"
 
 
+def settings_path() -> Path:
+    """The user's own settings file, whether or not there is one."""
+    return config_directory() / "settings.yaml"
+
+
 def user_settings() -> UserSettings:
     """The settings, empty where there is no file; ConfigError for one that cannot be trusted."""
-    path = config_directory() / "settings.yaml"
+    path = settings_path()
     try:
         status = path.stat()
     except FileNotFoundError:
