@@ -34,6 +34,7 @@ from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.stores.local import LocalStore
 from benchorch.trial import build as stage
 from benchorch.trial.build import Built
+from benchorch.trial.live_module import module_of
 from benchorch.trial.reference import outputs_file, read_reference, saved
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def loaded(
     """What a measuring process loads; with a directory, what a profiling one does."""
     return chain.runtime.load(
         LoadRequest(
-            module=stage.module_of(chain, made.states),
+            module=module_of(chain, made.states),
             source=made.source,
             sources=made.sources,
             example=chain.example(chain.workload.seed),

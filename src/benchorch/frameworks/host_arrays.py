@@ -19,7 +19,8 @@ def numpy_dtype(name: str) -> dtype[Any]:
         return np.dtype(name)
     import ml_dtypes
 
-    return np.dtype(ml_dtypes.bfloat16)
+    bfloat16: dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
 
 
 def is_floating(array: NDArray[generic]) -> bool:

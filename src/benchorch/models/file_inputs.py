@@ -261,7 +261,7 @@ def _load_safetensors(path: Path) -> Mapping[str, NDArray[generic]]:
     from safetensors import SafetensorError, deserialize
 
     try:
-        held = deserialize(path.read_bytes())
+        held = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise ValueError(str(error)) from error
     return {
