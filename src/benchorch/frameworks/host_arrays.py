@@ -19,8 +19,8 @@ def numpy_dtype(name: str) -> dtype[Any]:
         return np.dtype(name)
     import ml_dtypes
 
-    found: dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return found
+    bfloat16: dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
 
 
 def is_floating(array: NDArray[generic]) -> bool:

@@ -21,8 +21,8 @@ from benchorch.interfaces.conversion import (
     StateStep,
 )
 from benchorch.interfaces.runtime import Executable
-from benchorch.trial.build import module_of
 from benchorch.trial.divergence import first_divergence
+from benchorch.trial.live_module import module_of
 from benchorch.trial.measuring_process import LoadedTrial
 from benchorch.trial.reference import (
     Reference,
