@@ -107,13 +107,13 @@ class Distances:
         Against a reference of zeros alone the error is counted in float32's epsilons: rounding
         noise stays small, anything else is far beyond every tolerance.
         """
-        norm = self.reference**0.5 or FLOAT32_EPSILON * max(self.size, 1) ** 0.5
-        return self.error**0.5 / norm
+        norm = math.sqrt(self.reference) or FLOAT32_EPSILON * math.sqrt(max(self.size, 1))
+        return math.sqrt(self.error) / norm
 
     @property
     def cosine_ratio(self) -> float:
         """Cosine of the angle between both: 1 for two without length, 0 for one of them."""
-        lengths = self.output**0.5, self.reference**0.5
+        lengths = math.sqrt(self.output), math.sqrt(self.reference)
         if 0.0 in lengths:
             return 1.0 if lengths[0] == lengths[1] else 0.0
         return min(1.0, max(-1.0, self.product / lengths[0] / lengths[1]))
