@@ -22,6 +22,7 @@ from benchorch.errors import ConfigError
 from benchorch.files import write_text
 from benchorch.formatting import plural
 from benchorch.interfaces.store import Entry, Store
+from benchorch.stores import signing
 from benchorch.trial.identity_stamps import Stamps
 
 STORE = "store"
@@ -149,6 +150,7 @@ def _description(entry: Entry) -> str:
         ("size", cache_report.size(artifact.size_bytes)),
         ("path", str(artifact.path)),
         ("remote", entry.remote),
+        ("signed by", entry.signed_by),
     ]
     facts += [
         ("file", f"{name} ({cache_report.size(n)})") for name, n in _file_sizes(entry).items()
@@ -226,6 +228,13 @@ def _location(store: Store, terminal: Terminal) -> Reply:
         if isinstance(value, str)
     }
     return Reply(text="\n".join(places.values()), data=places)
+
+
+@_about_store("key", "The public key that signs what this machine builds.")
+def _public_key(store: Store, terminal: Terminal) -> Reply:
+    """Other machines name it in ``keys:`` of their settings."""
+    key = signing.public_key()
+    return Reply(text=key, data={"key": key})
 
 
 def _resolve(prefix: str, entries: Sequence[Entry]) -> list[Entry]:

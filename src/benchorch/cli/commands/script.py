@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +20,14 @@ from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError
-from benchorch.frontends.scripts.discover import Script, discover
+from benchorch.frontends.scripts.discover import Enough, Script
+from benchorch.frontends.scripts.discover_all import Discovery
 from benchorch.frontends.scripts.model_configs import words_for, write_configs
 from benchorch.models.trust import grant
 
 _SEPARATOR = "::"
 _MAGIC = "*?["
+_JOBS = max(1, (os.cpu_count() or 1) // 2)
 
 
 class _Script(Words):
@@ -47,6 +50,10 @@ class _Options:
     max_depth: int
     name: str
     script_args: str
+    until_quiet: float | None
+    first: bool
+    jobs: int
+    resume: bool
     timeout: float
 
 
@@ -86,6 +93,12 @@ class Prepared:
 @click.option("--name", default="", metavar="PATTERN", help="only such models: 'net.encoder.*'")
 @click.option("--script-args", default="", metavar="WORDS", help="arguments of the scripts")
 @click.option(
+    "--until-quiet", type=float, metavar="S", help="end a script S seconds after its last find"
+)
+@click.option("--first", is_flag=True, help="end a script at its first call that can be measured")
+@click.option("--jobs", type=int, default=_JOBS, metavar="N", help="scripts run at a time")
+@click.option("--resume", is_flag=True, help="take what was found before where nothing changed")
+@click.option(
     "--timeout", type=float, default=600, metavar="S", help="seconds a script may run: 600"
 )
 def run(terminal: Terminal, words: Sequence[str], **options: Any) -> Reply | int:
@@ -105,16 +118,18 @@ def prepare(
     scripts, overrides = parse(words, behind, options)
     say = terminal.say
     analyze = options.analyze_only or terminal.wants_json
-    founds = []
     grant(*(str(script.path) for script in scripts))
-    for script in scripts:
-        say(f"running {script.path.name}; its output is in {script.log}")
-        founds.append(discover(script, timeout_s=options.timeout, keep=not analyze))
-    problem = any(found["problem"] for found in founds)
+    founds = Discovery(
+        timeout_s=options.timeout,
+        keep=not analyze,
+        jobs=min(options.jobs, len(scripts)),
+        resume=options.resume,
+        enough=Enough(quiet_s=options.until_quiet, first=options.first),
+    ).run(scripts, say)
     reply = Reply(
         text=script_report.overview(founds),
         data=_data(founds),
-        exit_code=1 if problem else 0,
+        exit_code=1 if script_report.failed(founds) else 0,
     )
     if analyze:
         return Prepared(reply=reply)
@@ -161,8 +176,16 @@ def parse(
     ]
     if not names:
         problems.append("script: no script is named; for example: benchorch script my_script.py")
-    if options.timeout <= 0 or options.max_depth < 0:
-        problems.append("--timeout: expected seconds above 0; --max-depth: expected 0 or more.")
+    problems += [
+        f"{name}: expected {least}."
+        for name, wrong, least in (
+            ("--timeout", options.timeout <= 0, "seconds above 0"),
+            ("--max-depth", options.max_depth < 0, "0 or more"),
+            ("--jobs", options.jobs < 1, "1 or more"),
+            ("--until-quiet", (options.until_quiet or 1) <= 0, "seconds above 0"),
+        )
+        if wrong
+    ]
     if problems:
         raise ConfigError(problems)
     import shlex
