@@ -99,7 +99,8 @@ class Command(click.Command):
         try:
             return super().make_context(info_name, self._present(args), parent=parent, **extra)
         except click.UsageError as error:
-            raise usage_problem(error) from error
+            called = f"{parent.command_path} {info_name}" if parent else str(info_name)
+            raise usage_problem(error, called) from error
 
     def _present(self, words: Sequence[str]) -> list[str]:
         """The words with present spellings of options."""
@@ -179,9 +180,8 @@ class Group(click.Group):
         raise ConfigError([f"{problem} Commands: {', '.join(known)}."], next=f"{called} --help")
 
 
-def usage_problem(error: click.UsageError) -> ConfigError:
+def usage_problem(error: click.UsageError, called: str) -> ConfigError:
     """What click refuses, in our words."""
-    called = error.ctx.command_path if error.ctx else "benchorch"
     text = error.format_message().rstrip(".")
     text = f"{text[:1].lower()}{text[1:]}"
     return ConfigError([f"{called}: {text}."], next=f"{called} --help")

@@ -62,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
             print(error.format_message())  # noqa: T201
             return 0
         except click.UsageError as error:
-            raise usage_problem(error) from error
+            raise usage_problem(error, "benchorch") from error
 
 
 def _wants_json(words: Sequence[str]) -> bool:

@@ -175,7 +175,9 @@ def _explain(store: Store, terminal: Terminal, key: str | None) -> Reply:
 
 @_about_store("delete", "Remove builds: one by its KEY, or --all.")
 @_MAYBE_KEY
-@click.option("--all", "everything", is_flag=True, help="every build; asks first, --yes does not")
+@click.option(
+    "--all", "everything", is_flag=True, help="every build; requires a confirmation, or --yes"
+)
 def _delete(store: Store, terminal: Terminal, key: str | None, everything: bool) -> Reply:
     if (key is None) is not everything:
         raise ConfigError(

@@ -30,7 +30,7 @@ _WAIT_S = 120.0
     cls=HeadCommand,
     help=f"""End a run as Ctrl-C would, from any terminal; results are kept.
 
-    RUN is {A_RUN}. It asks first; --yes does not.
+    RUN is {A_RUN}. It requires a confirmation, which --yes gives.
     """,
 )
 @run_argument()

@@ -1,4 +1,4 @@
-"""A table as rich draws it, of as many columns as there is room for."""
+"""A table as rich draws it, of as many columns as the width allows."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_with_no_run_at_all_that_is_said() -> None:
 def test_a_name_of_nothing_is_told(run: Path) -> None:
     for command in (status.run, logs.run):
         with pytest.raises(ConfigError, match="'nothing' is neither"):
-            command(["nothing"], silent)
+            command.reply(["nothing"])
     with pytest.raises(ConfigError, match="'nothing' is neither"):
         cancel.run.reply(["nothing"], question=lambda question: "yes", progress=silent)
 
