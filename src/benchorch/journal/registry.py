@@ -115,7 +115,8 @@ def find_invocation(reference: str, word: str = "resume") -> Path:
         [
             f"{word}: {reference!r} is neither a run's directory nor the id of a plan or of an "
             "MLflow parent run that ran on this machine."
-        ]
+        ],
+        next="benchorch status",
     )
 
 
