@@ -147,8 +147,8 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], Comman
     """Make a function a command that receives its `Terminal` first."""
 
     def made(function: Callable[..., Any]) -> Command:
-        make = click.command(name, **{"cls": Command, **settings})
-        return cast(Command, make(click.pass_obj(function)))
+        kind: type[Command] = settings.pop("cls", Command)
+        return click.command(name, cls=kind, **settings)(click.pass_obj(function))
 
     return made
 

@@ -93,7 +93,10 @@ def _delivered(code: int, invocation: Invocation | None, terminal: Terminal) -> 
     if terminal.output:
         terminal.say(written.text)
     else:
-        facts = {"directory": str(invocation.directory.resolve()), "exit_code": code}
+        facts: dict[str, Json] = {
+            "directory": str(invocation.directory.resolve()),
+            "exit_code": code,
+        }
         terminal.reply(Reply(text="", data={**cast("dict[str, Json]", written.data), **facts}))
     return code
 

@@ -46,14 +46,18 @@ class _GateOrDuel(Command):
     """A gate; with ``--against`` or ``--env`` a duel, which has options of its own."""
 
     def make_context(
-        self, info_name: str | None, args: list[str], **settings: Any
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
     ) -> click.Context:
         """The parsed words of either."""
         if any(word.partition("=")[0] in DUEL for word in args):
             from benchorch.cli.commands import duel
 
-            return duel.run.make_context(info_name, args, **settings)
-        return super().make_context(info_name, args, **settings)
+            return duel.run.make_context(info_name, args, parent=parent, **extra)
+        return super().make_context(info_name, args, parent=parent, **extra)
 
 
 @command(

@@ -93,11 +93,15 @@ class HeadCommand(Command):
     """A command that a cluster's head carries out where one is named."""
 
     def make_context(
-        self, info_name: str | None, args: list[str], **settings: Any
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
     ) -> click.Context:
         """The parsed words, and in `meta` the head."""
         url, words = named(args)
-        ctx = super().make_context(info_name, words, **settings)
+        ctx = super().make_context(info_name, words, parent=parent, **extra)
         ctx.meta["head"], ctx.meta["words"] = url, words
         return ctx
 
