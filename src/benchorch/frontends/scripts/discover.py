@@ -6,7 +6,8 @@ import ast
 import hashlib
 import sys
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,6 +19,7 @@ from benchorch.domain.result import Failure
 from benchorch.domain.trial import ConfigNode
 from benchorch.frontends.scripts.discovery_process import DiscoveryReply, DiscoveryRequest
 from benchorch.host.processes.run_child import Limits, run_child
+from benchorch.host.sandbox import enclosure
 from benchorch.journal.registry import state_directory
 from benchorch.models.script_run import GRAPH_SUFFIX, MODEL_SUFFIXES, PROGRAM_SUFFIX
 from benchorch.units import format_seconds
@@ -62,42 +64,71 @@ class Script:
         return self.folder / "log.txt"
 
 
-def discover(script: Script, *, timeout_s: float, keep: bool) -> dict[str, Json]:
+def discover(
+    script: Script, *, timeout_s: float, keep: bool, sandboxed: bool = False
+) -> dict[str, Json]:
     """What the script calls, by `discovery_process`, with labels, and what went wrong.
 
     Args:
         script: which one, and how.
         timeout_s: how long it may run.
         keep: whether inputs and weights are taken down, to be benchmarked.
+        sandboxed: whether it runs in a `host.sandbox`.
     """
     blank: dict[str, Json] = {"script": str(script.path), "log": str(script.log), "labels": {}}
     broken = unreadable(script.path)
     if broken:
         return {**blank, "models": [], "problem": {"message": broken, "remedy": ""}}
     script.log.unlink(missing_ok=True)
-    child = run_child(
-        script.path.name,
-        DiscoveryRequest(
-            script=script.path,
-            arguments=script.arguments,
-            max_depth=script.depth,
-            folder=state_directory() / "scripts" / "inputs" if keep else None,
-            wanted=script.hashes,
-        ),
-        DiscoveryReply,
-        log=script.log,
-        limits=Limits(timeout_s=timeout_s, memory_bytes=None),
-        environment={},
-        on_message=lambda _: None,
-        command=[sys.executable, "-P", "-c", _ENTRY],
-    )
+    folder = state_directory() / "scripts" / "inputs" if keep else None
+    with _started_by(script, folder, sandboxed=sandboxed) as under:
+        child = run_child(
+            script.path.name,
+            DiscoveryRequest(
+                script=script.path,
+                arguments=script.arguments,
+                max_depth=script.depth,
+                folder=folder,
+                wanted=script.hashes,
+            ),
+            DiscoveryReply,
+            log=script.log,
+            limits=Limits(timeout_s=timeout_s, memory_bytes=None),
+            environment={},
+            on_message=lambda _: None,
+            command=[sys.executable, "-P", "-c", _ENTRY],
+            under=under,
+        )
     blank["labels"] = cast(Json, labels_of(script.path))
     if child.failure is not None:
         return {**blank, "models": [], "problem": _words(child.failure, timeout_s)}
     found = {**blank, **cast(ConfigNode, encode(child.reply))}
     found["models"] = cast(Json, _selected(cast("list[ConfigNode]", found["models"]), script))
     found["problem"] = found["problem"] or _nothing(found, script)
+    if sandboxed and found["problem"]:
+        found["problem"] = _in_a_sandbox(cast(ConfigNode, found["problem"]))
     return found
+
+
+@contextmanager
+def _started_by(script: Script, folder: Path | None, *, sandboxed: bool) -> Iterator[Sequence[str]]:
+    """What the script's process is started by: nothing, or a sandbox with the script's folder."""
+    if not sandboxed:
+        yield ()
+        return
+    place = script.path.resolve()
+    own = place if place.parent == Path.home().resolve() else place.parent
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    with enclosure([script.path, own], [folder] if folder else []) as enclosed:
+        yield enclosed.command()
+
+
+def _in_a_sandbox(problem: ConfigNode) -> Json:
+    """A problem of a script that could neither write nor reach the network."""
+    hint = "it ran in a sandbox; if you trust it: --no-sandbox"
+    remedy = str(problem["remedy"])
+    return {**problem, "remedy": f"{remedy}; {hint}" if remedy else hint}
 
 
 def _words(failure: Failure, timeout_s: float) -> Json:
