@@ -65,6 +65,8 @@ def _run_by_hydra(
     application = Application(config_name=request.config_name, allow_skips=request.allow_skips)
     install_plugins(request.directories)
     refuse_foreign_code(composer, [*overrides, *places])
+    if _shows_configuration(request.flags):
+        composer.session(overrides)  # what is too much to be resolved ends here, not in Hydra
     # Hydra would print its errors itself and exit with 1; ours name every problem and exit with 2.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = [sys.argv[0], *request.flags, *overrides, *places]
@@ -97,12 +99,16 @@ def _run_by_hydra(
         raise
 
 
+def _shows_configuration(flags: Sequence[str]) -> bool:
+    return bool(_SHOWS_CONFIGURATION & {flag.partition("=")[0] for flag in flags})
+
+
 @contextlib.contextmanager
 def _without_passwords(flags: Sequence[str]) -> Iterator[None]:
     """Strike passwords in URIs out of the configuration, where Hydra is to print that."""
     from benchorch.recorders.location import strike_out
 
-    if not _SHOWS_CONFIGURATION & {flag.partition("=")[0] for flag in flags}:
+    if not _shows_configuration(flags):
         yield
         return
     with contextlib.redirect_stdout(io.StringIO()) as text:

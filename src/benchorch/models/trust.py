@@ -143,7 +143,11 @@ def trusts(path: Path) -> bool:
 def is_users_own(script: Path) -> bool:
     """Whether a script is trusted besides being named: by its path, or in the user's work tree."""
     place = script.resolve()
-    return _policy.everything_of_the_users or _policy.holds(place) or bool(_own_work_tree([place]))
+    return _policy.everything_of_the_users or _policy.holds(place) or _in_own_tree(place)
+
+
+def _in_own_tree(place: Path) -> bool:
+    return place.exists() and _own_work_tree([place]) is not None
 
 
 def refusal(reference: str) -> str:
