@@ -18,15 +18,17 @@ from benchorch.errors import ConfigError
 from benchorch.frontends.scripts.discover import Enough, Script
 from benchorch.frontends.scripts.discover_all import Discovery
 from benchorch.frontends.scripts.model_configs import words_for, write_configs
-from benchorch.models.trust import grant
+from benchorch.host import sandbox
+from benchorch.models.trust import grant, is_users_own
 
 _SEPARATOR = "::"
 _MAGIC = "*?["
 DESCRIPTION = """Runs each script, finds every torch module that it calls, and benchmarks them.
 
-A script is executed as it is: run only what you trust. Arguments key=value are overrides, as
-everywhere: hardware=local conversion=[eager,onnxruntime] stopping=quick. Arguments after a
-lone :: are the scripts' own."""
+A script is executed as it is: run only what you trust. With --analyze-only, a script outside your
+own git work tree runs in a sandbox, where the system has one. Arguments key=value are overrides,
+as everywhere: hardware=local conversion=[eager,onnxruntime] stopping=quick. Arguments after a lone
+:: are the scripts' own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +48,13 @@ def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
     options, scripts, overrides = parse(arguments)
     analyze = options.analyze_only or options.json
     grant(*(str(script.path) for script in scripts))
+    enclosed = _is_enclosed(options, scripts, say)
     founds = Discovery(
         timeout_s=options.timeout,
         keep=not analyze,
         jobs=min(options.jobs, len(scripts)),
         resume=options.resume,
+        sandboxed=frozenset(script for script in scripts if enclosed[script]),
         enough=Enough(quiet_s=options.until_quiet, first=options.first),
     ).run(scripts, say)
     reply = Reply(
@@ -71,6 +75,30 @@ def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
     if options.build_only:
         return Prepared(reply=_built(reply, configs, words, say))
     return Prepared(reply=reply, words=tuple(words))
+
+
+def _is_enclosed(
+    options: argparse.Namespace, scripts: Sequence[Script], say: Callable[[str], None]
+) -> Mapping[Script, bool]:
+    """Which scripts run in a sandbox: those that are only looked at and are not the user's own."""
+    if options.sandbox and not (options.analyze_only or options.json):
+        raise ConfigError(
+            [
+                "--sandbox: a script that is measured runs with your rights; look at it first, "
+                "with --analyze-only."
+            ]
+        )
+    looks = options.sandbox is not False and (options.analyze_only or options.json)
+    wanted = {
+        script: looks and (bool(options.sandbox) or not is_users_own(script.path))
+        for script in scripts
+    }
+    why = sandbox.problem() if any(wanted.values()) else ""
+    if why and options.sandbox:
+        raise ConfigError([f"--sandbox: {why}. --no-sandbox runs the script with your rights."])
+    if why:
+        say(f"{why}: the script runs with your rights")
+    return {script: wish and not why for script, wish in wanted.items()}
 
 
 def _built(
@@ -175,6 +203,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--analyze-only", action="store_true", help="only show what is found")
     add("--build-only", action="store_true", help="build what is found, measure nothing")
     add("--json", action="store_true", help="what is found, for programs; as --analyze-only")
+    add(
+        "--sandbox",
+        action=argparse.BooleanOptionalAction,
+        help="without network, home and writing; the default for --analyze-only and --json of "
+        "scripts outside your own git work tree",
+    )
     add("--max-depth", type=int, default=0, metavar="N", help="parts of models too, N levels deep")
     add("--name", default="", metavar="PATTERN", help="only models of such names: 'net.encoder.*'")
     add("--script-args", default="", metavar="WORDS", help="arguments of the scripts")
