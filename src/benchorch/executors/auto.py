@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -94,6 +94,12 @@ class Auto(Executor):
     def launches(self, hardware_kind: str) -> bool:
         """What neither this machine nor a cluster has."""
         return self.way(hardware_kind) in (Way.STACK, Way.NONE)
+
+    def packages(self, hardware_kind: str) -> Collection[str] | None:
+        """Those of a stack's node, also where there is no stack yet; else this machine's."""
+        if self.launches(hardware_kind):
+            return self._remote().packages(hardware_kind)
+        return None
 
     def is_remote(self) -> bool:
         """If there is a cluster."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from benchorch.domain.session import Event, Session
 from benchorch.domain.spending import Spending
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ExecutorError
+from benchorch.executors.node_packages import bundled_packages, distributions, lock_name
 from benchorch.executors.sent_sweep import (
     DIRECTORY,
     SentSweep,
@@ -67,6 +68,19 @@ def found_stack(name: str | None) -> Stack | StackError | None:
         return _stacks().find(name)
     except StackError as error:
         return error
+
+
+@cache
+def _stack_packages(stack: str | None, lock: str | None) -> frozenset[str] | None:
+    """The distributions of a lock that the stack has published; None where it cannot be read."""
+    found = found_stack(stack)
+    if not isinstance(found, Stack) or lock is None:
+        return None
+    try:
+        text = found.lock(lock)
+    except StackError:  # a plan does without; whoever runs it learns why
+        return None
+    return distributions(text) if text else None
 
 
 def left_running(directory: Path) -> SentSweep | None:
@@ -130,6 +144,12 @@ class StackExecutor(Executor):
         """All of them."""
         del hardware_kind
         return True
+
+    def packages(self, hardware_kind: str) -> Collection[str] | None:
+        """By the stack's lock for such nodes, else by the one of this version."""
+        return _stack_packages(self.stack, lock_name(hardware_kind)) or bundled_packages(
+            hardware_kind
+        )
 
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, as the stack's bucket has it."""

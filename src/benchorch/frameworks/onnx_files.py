@@ -30,6 +30,11 @@ def runtime_distribution() -> str:
     return next((name for name in RUNTIMES if is_installed(name)), RUNTIMES[0])
 
 
+def alternatives(distribution: str) -> tuple[str, ...]:
+    """The distributions of which any one will do where this one is required."""
+    return RUNTIMES if distribution in RUNTIMES else (distribution,)
+
+
 def own_name(name: str, names: Collection[str]) -> str | None:
     """The model's name of a graph's input, which the exporter may have renamed; None for none."""
     return next((each for each in (name, name.removesuffix(_RENAMED)) if each in names), None)

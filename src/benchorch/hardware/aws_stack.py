@@ -158,6 +158,18 @@ class AwsStack(Stack):
             folders = [one["Prefix"] for page in found for one in page.get("CommonPrefixes", ())]
         return sorted(folder.rstrip("/").rpartition("/")[2] for folder in folders)
 
+    def lock(self, kind: str) -> str | None:
+        """The newest in the bucket; two requests."""
+        with _told(f"s3:ListBucket on {self._bucket}"):
+            found = self._s3().list_objects_v2(Bucket=self._bucket, Prefix=f"packages/{kind}-")
+        locks = [one for one in found.get("Contents", ()) if one["Key"].endswith("/lock.txt")]
+        if not locks:
+            return None
+        newest = max(locks, key=lambda one: one["LastModified"])["Key"]
+        with _told(f"s3:GetObject on {self._bucket}"):
+            body = self._s3().get_object(Bucket=self._bucket, Key=newest)["Body"]
+            return bytes(body.read()).decode()
+
     def head(self) -> Head | None:
         """By its tags; it is ready once Systems Manager knows it."""
         filters = [

@@ -90,6 +90,10 @@ class Stack(ABC):
         """The names of its runs, the newest last."""
 
     @abstractmethod
+    def lock(self, kind: str) -> str | None:
+        """The lock by which nodes of a kind, e.g. ``cuda-x86_64``, are installed, or None."""
+
+    @abstractmethod
     def head(self) -> Head | None:
         """Its head's machine, where there is one."""
 

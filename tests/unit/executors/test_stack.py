@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import pytest
 
 from benchorch.domain.codec import encode
 from benchorch.domain.result import Outcome, TrialResult
-from benchorch.domain.session import Event, Session
+from benchorch.domain.session import SPENDING, Event, Session
+from benchorch.domain.spending import SpendingRules
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ExecutorError
 from benchorch.executors import sent_sweep, stack
@@ -69,7 +70,8 @@ class Account(Stack):
             self.done += 1
         ended = {"ended_at": "now", "complete": True} if self.done == len(ids) else {}
         busy = {} if ended else {ids[self.done]: {"since": "", "text": "measure process 1"}}
-        status = json.dumps({"pid": 1, "busy": busy, **ended}).encode()
+        spent = {"usd": 0.1 * self.done, "max_usd": 2.0, "machines": {"g5.xlarge": 1}}
+        status = json.dumps({"pid": 1, "busy": busy, "spending": spent, **ended}).encode()
         self.objects[f"{self.name}/driver.json"] = status
 
     def write(self, name: str, data: bytes) -> None:
@@ -84,6 +86,10 @@ class Account(Stack):
 
     def sweeps(self) -> Sequence[str]:
         return sorted({name.partition("/")[0] for name in self.objects})
+
+    def lock(self, kind: str) -> str | None:
+        found = self.objects.get(f"packages/{kind}")
+        return None if found is None else found.decode()
 
     def head(self) -> Head | None:
         return Head(self.machine, is_ready=True) if self.machine else None
@@ -113,13 +119,25 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     return found
 
 
-def sweep(tmp_path: Path, number: int = 1, heard: list[Event] | None = None) -> Iterator[Any]:
+def sweep(
+    tmp_path: Path,
+    number: int = 1,
+    heard: list[Event] | None = None,
+    spending: SpendingRules | None = None,
+) -> Iterator[Any]:
     directory = tmp_path / str(number)
     directory.mkdir()
-    settings = {"rebuild": "if_needed", "store": {}, "cwd": str(tmp_path), "tracking": {"uri": "x"}}
+    settings: dict[str, Any] = {
+        "rebuild": "if_needed",
+        "store": {},
+        "cwd": str(tmp_path),
+        "tracking": {"uri": "x"},
+    }
+    settings["budget"] = {"minutes": 9}
     plan = Plan(plan_id=f"p-{number}", name="n", trials=TRIALS, skips=(), session=settings)
     run_directory.write_plan(directory, plan)
-    work: Any = Work(session=Session.of(plan, directory))
+    session = replace(Session.of(plan, directory), spending=spending or SpendingRules())
+    work: Any = Work(session=session)
     return StackExecutor().run(TRIALS, work, (heard if heard is not None else []).append)
 
 
@@ -151,6 +169,24 @@ def test_what_is_sent_runs_by_the_heads_executor_and_records_nothing_there(
     assert sent["session"]["store"]["url"] == "s3://mine-1/store"
     assert sent["session"]["keep_at"] == "s3://mine-1/results"
     assert sent["session"]["tracking"] == {"_target_": "benchorch.recorders.none.Nowhere"}
+
+
+def test_what_machines_cost_there_is_followed_here_to_the_end(
+    account: Account, tmp_path: Path
+) -> None:
+    heard: list[Event] = []
+    list(sweep(tmp_path, heard=heard))
+    told = [event.message for event in heard if event.stage == SPENDING]
+    assert told == [
+        f"{usd} of 2.00 USD so far; machines: g5.xlarge 1" for usd in ("0.10", "0.20", "0.30")
+    ]
+
+
+def test_a_resumed_run_sends_what_is_left_of_its_budget(account: Account, tmp_path: Path) -> None:
+    spent = SpendingRules(max_usd=2.0, spent_usd=0.5)
+    list(sweep(tmp_path, spending=spent))
+    sent = json.loads(account.objects[f"{account.name}/plan.json"])
+    assert sent["session"]["budget"] == {"minutes": 9, "max_usd": 1.5}
 
 
 def test_the_same_line_follows_a_sweep_that_was_left(account: Account, tmp_path: Path) -> None:
@@ -226,6 +262,21 @@ def test_a_kind_outside_the_fleet_is_named_with_the_fleet(account: Account) -> N
     assert StackExecutor().way("g5.xlarge") == "stack"
     assert StackExecutor().way("p5.48xlarge") == "none"
     assert "the fleet of stack mine is g5.xlarge" in str(StackExecutor().unreachable("p5.48xlarge"))
+
+
+def test_conversions_are_those_of_the_nodes_lock_not_of_this_machine(account: Account) -> None:
+    stack._stack_packages.cache_clear()
+    there = StackExecutor().packages("g5.xlarge")
+    assert there is not None
+    assert {"onnxruntime-gpu", "tensorrt", "torch-tensorrt", "torch"} <= set(there)
+    arm = StackExecutor().packages("c8g.large")
+    assert arm is not None
+    assert {"onnxruntime", "openvino"} <= set(arm)
+    assert StackExecutor().packages("mine") is None
+    account.objects["packages/cuda-x86_64"] = b"# made\ntorch==2.13.0 \\\n    --hash=x\nray[a]==2\n"
+    stack._stack_packages.cache_clear()
+    assert StackExecutor().packages("g5.xlarge") == {"torch", "ray"}
+    stack._stack_packages.cache_clear()
 
 
 def test_the_same_trials_have_the_same_digest_in_any_order() -> None:
