@@ -34,6 +34,7 @@ from benchorch.executors.sent_sweep import (
     unfetched,
 )
 from benchorch.files import write_json
+from benchorch.formatting import plural
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.stack import Head, Stack, StackError, StackFacts, Stacks
 from benchorch.units import format_bytes
@@ -276,14 +277,19 @@ class _Following:
         sweep.mark_fetched()
         missing = len({trial.trial_id for trial in self.trials} - sweep.seen)
         if missing:
+            why = f" ({'; '.join(sweep.problems.values())})" if sweep.problems else ""
             raise ExecutorError(
-                f"Sweep {sweep.name} ended on stack {self.stack.facts.name} with {missing} trials "
-                "without a result; the same line runs them."
+                f"Sweep {sweep.name} ended on stack {self.stack.facts.name} with "
+                f"{plural(missing, 'trial')} without a result{why}; the same line runs what is "
+                "missing."
             )
 
     def _new_results(self, sweep: SentSweep) -> Iterator[TrialResult]:
-        for line in self._patiently(sweep.new_lines) or ():
-            result = self._patiently(partial(sweep.fetch, line))
+        entries = self._patiently(sweep.new_entries) or ()
+        for problem in sweep.problems.values():
+            self._say(f"{problem}; its trial has no result")
+        for entry in entries:
+            result = self._patiently(partial(sweep.fetch, entry))
             if result is None:
                 return
             yield result

@@ -19,7 +19,7 @@ from benchorch.errors import ExecutorError
 from benchorch.executors import sent_sweep, stack
 from benchorch.executors.stack import StackExecutor
 from benchorch.interfaces.stack import CommandEnd, Head, Stack, StackError, StackFacts
-from benchorch.journal import run_directory
+from benchorch.journal import chain, run_directory
 
 TRIALS = tuple(
     Trial(trial_id=f"{n:016x}", labels={}, spec={"hardware": {"kind": "g5.xlarge"}})
@@ -39,6 +39,7 @@ class Account(Stack):
     done: int = 0
     failed: str = ""
     failures: list[StackError] = field(default_factory=list)
+    damaged: tuple[int, ...] = ()
 
     @property
     def facts(self) -> StackFacts:
@@ -63,8 +64,12 @@ class Account(Stack):
         ids = [trial["trial_id"] for trial in plan["trials"]]
         if self.done < len(ids):
             result = TrialResult(trial_id=ids[self.done], labels={}, outcome=Outcome.OK)
-            line = json.dumps(encode(result)).encode() + b"\n"
             at = f"{self.name}/results.jsonl"
+            *_, before = [b"", *self.objects.get(at, b"").splitlines()]
+            node: Any = encode(result)
+            line = chain.seal(node, before) + b"\n"
+            if self.done in self.damaged:
+                line = line.replace(b'"ok"', b'"no"')
             self.objects[f"{self.name}/trials/{ids[self.done]}/log.txt"] = b"measured there"
             self.objects[at] = self.objects.get(at, b"") + line
             self.done += 1
@@ -243,6 +248,17 @@ def test_expired_credentials_are_told_and_the_same_line_goes_on(
         list(left)
     assert len(list(sweep(tmp_path, 2))) == len(TRIALS)
     assert len(set(account.commands)) == 1
+
+
+def test_a_result_that_was_changed_in_the_bucket_is_not_taken(
+    account: Account, tmp_path: Path
+) -> None:
+    account.damaged = (1,)
+    found: list[TrialResult] = []
+    expected = "1 trial without a result .line 2 is damaged there: its digest differs.; the same"
+    with pytest.raises(ExecutorError, match=expected):
+        found.extend(sweep(tmp_path))
+    assert {one.trial_id for one in found} == {TRIALS[0].trial_id, TRIALS[2].trial_id}
 
 
 def test_a_sweep_that_was_left_can_be_cancelled(account: Account, tmp_path: Path) -> None:
