@@ -15,6 +15,7 @@ from benchorch.errors import ConfigError
 from benchorch.executors.side_by_side import side_by_side
 from benchorch.host.machine_kind import declared_kind
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
+from benchorch.interfaces.stack import Readiness
 
 LOCAL_KINDS = ("local", "local_gpu")
 STACK_HEAD = Path("/etc/benchorch/cluster.yaml")
@@ -100,6 +101,11 @@ class Auto(Executor):
         if self.launches(hardware_kind):
             return self._remote().packages(hardware_kind)
         return None
+
+    def preflight(self, hardware_kinds: Sequence[str]) -> Sequence[Readiness]:
+        """Of those that a stack launches."""
+        launched = [kind for kind in hardware_kinds if self.way(kind) is Way.STACK]
+        return self._remote().preflight(launched) if launched else ()
 
     def is_remote(self) -> bool:
         """If there is a cluster."""

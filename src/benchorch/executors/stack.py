@@ -23,6 +23,7 @@ from benchorch.domain.spending import Spending
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ExecutorError
 from benchorch.executors.node_packages import bundled_packages, distributions, lock_name
+from benchorch.executors.scheduling.capacity import MarketPolicy
 from benchorch.executors.sent_sweep import (
     DIRECTORY,
     SentSweep,
@@ -36,7 +37,14 @@ from benchorch.executors.sent_sweep import (
 from benchorch.files import write_json
 from benchorch.formatting import plural
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
-from benchorch.interfaces.stack import Head, Stack, StackError, StackFacts, Stacks
+from benchorch.interfaces.stack import (
+    Head,
+    Readiness,
+    Stack,
+    StackError,
+    StackFacts,
+    Stacks,
+)
 from benchorch.units import format_bytes
 
 T = TypeVar("T")
@@ -152,6 +160,14 @@ class StackExecutor(Executor):
             hardware_kind
         )
 
+    def preflight(self, hardware_kinds: Sequence[str]) -> Sequence[Readiness]:
+        """As the stack's account and region have it."""
+        found = found_stack(self.stack)
+        kinds = [kind for kind in hardware_kinds if self.unreachable(kind) is None]
+        if not isinstance(found, Stack) or not kinds:
+            return ()
+        return found.preflight(sorted(kinds), MarketPolicy(self.market).markets)
+
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, as the stack's bucket has it."""
         found = found_stack(self.stack)
@@ -200,12 +216,21 @@ class _Following:
             {"stack": facts.name, "region": facts.region, "sweep": name},
         )
         if is_new:
+            self._check_machines()
             self._send(sweep)
         else:
             self._say(f"goes on with sweep {name}, which was sent before")
         if not sweep.status().get("ended_at"):
             self._ensure_begun(sweep)
         yield from self._follow(sweep)
+
+    def _check_machines(self) -> None:
+        """ExecutorError where the account reports that machines will not come."""
+        kinds = sorted({trial.hardware_kind for trial in self.trials})
+        failed = [one for one in self.executor.preflight(kinds) if one.state == "failed"]
+        if failed:
+            listed = "; ".join(f"{one.subject}: {one.observed}. {one.remedy}" for one in failed)
+            raise ExecutorError(f"Nothing was sent, because no machine would come: {listed}")
 
     def _send(self, sweep: SentSweep) -> None:
         facts = self.stack.facts

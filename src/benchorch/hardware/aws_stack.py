@@ -15,8 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from benchorch.config.directories import builtin_directory
 from benchorch.hardware.aws_prices import has_credentials
-from benchorch.interfaces.stack import CommandEnd, Head, Stack, StackError, StackFacts, Stacks
+from benchorch.interfaces.stack import (
+    CommandEnd,
+    Head,
+    Readiness,
+    Stack,
+    StackError,
+    StackFacts,
+    Stacks,
+)
 
 HOME = "benchorch-stacks-{account}"
 SETTINGS = "settings.json"
@@ -157,6 +166,17 @@ class AwsStack(Stack):
             found = pages.paginate(Bucket=self._bucket, Prefix=self._key(""), Delimiter="/")
             folders = [one["Prefix"] for page in found for one in page.get("CommonPrefixes", ())]
         return sorted(folder.rstrip("/").rpartition("/")[2] for folder in folders)
+
+    def preflight(self, kinds: Sequence[str], markets: Sequence[str]) -> Sequence[Readiness]:
+        """By EC2's offers and descriptions, and the account's vCPU quotas."""
+        from benchorch.hardware.aws_account.account import boto3_account
+        from benchorch.hardware.aws_account.facts import read_facts
+        from benchorch.hardware.aws_account.preflight import Preflight
+
+        account = boto3_account(self.facts.region)
+        facts = read_facts(builtin_directory("infra") / "facts.yaml")
+        found = Preflight(account=account, kinds=kinds, markets=markets, facts=facts).findings()
+        return [Readiness(one.state, one.subject, one.observed, one.remedy) for one in found]
 
     def lock(self, kind: str) -> str | None:
         """The newest in the bucket; two requests."""

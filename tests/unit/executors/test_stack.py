@@ -18,7 +18,14 @@ from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ExecutorError
 from benchorch.executors import sent_sweep, stack
 from benchorch.executors.stack import StackExecutor
-from benchorch.interfaces.stack import CommandEnd, Head, Stack, StackError, StackFacts
+from benchorch.interfaces.stack import (
+    CommandEnd,
+    Head,
+    Readiness,
+    Stack,
+    StackError,
+    StackFacts,
+)
 from benchorch.journal import chain, run_directory
 
 TRIALS = tuple(
@@ -40,6 +47,7 @@ class Account(Stack):
     failed: str = ""
     failures: list[StackError] = field(default_factory=list)
     damaged: tuple[int, ...] = ()
+    readiness: Sequence[Readiness] = ()
 
     @property
     def facts(self) -> StackFacts:
@@ -91,6 +99,11 @@ class Account(Stack):
 
     def sweeps(self) -> Sequence[str]:
         return sorted({name.partition("/")[0] for name in self.objects})
+
+    def preflight(self, kinds: Sequence[str], markets: Sequence[str]) -> Sequence[Readiness]:
+        assert tuple(kinds) == ("g5.xlarge",)
+        assert tuple(markets) == ("spot", "on_demand")
+        return self.readiness
 
     def lock(self, kind: str) -> str | None:
         found = self.objects.get(f"packages/{kind}")
@@ -229,6 +242,21 @@ def test_a_sweep_that_does_not_start_says_what_the_head_said(
     account.failed = "The stack has benchorch 0.1"
     with pytest.raises(ExecutorError, match="did not start on the head of stack mine: The stack"):
         list(sweep(tmp_path))
+
+
+def test_nothing_is_sent_where_the_account_will_launch_no_machine(
+    account: Account, tmp_path: Path
+) -> None:
+    account.readiness = [
+        Readiness("ok", "g5.xlarge", "eu-west-1a", ""),
+        Readiness("failed", "on_demand g (L-DB2E81BA)", "0 vCPUs", "aws service-quotas ..."),
+    ]
+    with pytest.raises(ExecutorError, match=r"Nothing was sent.*0 vCPUs\. aws service-quotas"):
+        list(sweep(tmp_path))
+    assert account.objects == {}
+    assert account.starts == 0
+    account.readiness = [Readiness("unknown", "AWS", "AccessDenied", "Allow this call.")]
+    assert len(list(sweep(tmp_path, 2))) == len(TRIALS)
 
 
 def test_a_request_that_fails_for_a_moment_costs_nothing(account: Account, tmp_path: Path) -> None:
