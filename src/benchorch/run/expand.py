@@ -18,8 +18,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial, node_of
 from benchorch.errors import ConfigError
-from benchorch.frameworks.onnx_files import alternatives
-from benchorch.host.environment import is_installed, on_node_with
+from benchorch.host.environment import alternatives, is_installed, on_node_with
 from benchorch.interfaces.executor import Executor
 from benchorch.models.callables import reference_problems
 from benchorch.models.parity_data import data_problems
