@@ -34,7 +34,7 @@ class Discovery:
 
     @property
     def _how(self) -> str:
-        return f"{self.keep} {self.enough.first} {self.enough.quiet_s}"
+        return f"keep {self.keep}, first {self.enough.first}, quiet {self.enough.quiet_s}"
 
     def run(self, scripts: Sequence[Script], say: Callable[[str], None]) -> list[ConfigNode]:
         """What each script calls, in their order; Ctrl-C ends those that run and starts no more."""
