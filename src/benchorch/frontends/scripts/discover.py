@@ -27,12 +27,20 @@ from benchorch.frontends.scripts.discovery_process import (
 from benchorch.host.processes.run_child import Limits, run_child
 from benchorch.host.sandbox import enclosure
 from benchorch.journal.registry import state_directory
-from benchorch.models.script_run import GRAPH_SUFFIX, MODEL_SUFFIXES, PROGRAM_SUFFIX
+from benchorch.models.notebook import NOTEBOOK_SUFFIX, code_cells
+from benchorch.models.script_run import (
+    GRAPH_SUFFIX,
+    MODEL_SUFFIXES,
+    PROGRAM_SUFFIX,
+    SCRIPT_SUFFIXES,
+)
 from benchorch.units import format_seconds
 
 _ENTRY = "from benchorch.frontends.scripts.discovery_process import main; main()"
 _ALL_DEPTHS = 1000  # deeper than modules are ever nested
 _LABELS = "# labels:"
+
+_WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".joblib", ".safetensors", ".h5", ".gguf")
 
 OnCall: TypeAlias = Callable[[ConfigNode, ConfigNode], None]
 """Called with a model and one of its calls."""
@@ -47,6 +55,8 @@ class Script:
         arguments: its own.
         hashes: of the models or calls that are wanted; empty for all.
         pattern: of qualified names that are wanted, such as ``model.encoder.*``; "" for all.
+        capture: whether modules are exported, so that the script runs once.
+        title: its name for people; "" for the file's name.
     """
 
     path: Path
@@ -54,6 +64,8 @@ class Script:
     hashes: tuple[str, ...] = ()
     max_depth: int = 0
     pattern: str = ""
+    capture: bool = True
+    title: str = ""
 
     @property
     def depth(self) -> int:
@@ -160,7 +172,7 @@ def discover(
         return {**blank, **_problem("unreadable", broken), "ended": "not_run", "models": []}
     blank["labels"] = cast(Json, labels_of(script.path))
     sightings = Sightings(script=script, on_call=on_call)
-    folder = state_directory() / "scripts" / "inputs" if keep else None
+    folder = state_directory() / "scripts" if keep else None
     with _started_by(script, folder, sandboxed=sandboxed) as under:
         reply = _run(script, timeout_s, folder, enough or Enough(), sightings, under)
     found = {**blank, **cast(ConfigNode, encode(reply))}
@@ -217,6 +229,7 @@ def _run(
             max_depth=script.depth,
             folder=folder,
             wanted=script.hashes,
+            capture=script.capture,
         ),
         DiscoveryReply,
         log=script.log,
@@ -276,23 +289,46 @@ def unreadable(path: Path) -> str:
         )
     if path.suffix == GRAPH_SUFFIX:
         return ""  # only ONNX's own package can tell
+    if path.suffix not in ("", *SCRIPT_SUFFIXES):
+        return _other_kind(path.suffix)
     try:
-        with tokenize.open(path) as file:
-            ast.parse(file.read(), filename=str(path))
+        if path.suffix == NOTEBOOK_SUFFIX:
+            code_cells(path)
+        else:
+            with tokenize.open(path) as file:
+                ast.parse(file.read(), filename=str(path))
     except SyntaxError as error:
-        line = f", line {error.lineno}" if error.lineno else ""
+        cell = str(error.filename or "").removeprefix(str(path))
+        line = f"{cell}, line {error.lineno}" if error.lineno else cell
         return f"it is not Python: {error.msg}{line}"
     except (OSError, ValueError) as error:
-        return f"it cannot be read as Python: {error}"
+        kind = "a notebook" if path.suffix == NOTEBOOK_SUFFIX else "Python"
+        return f"it cannot be read as {kind}: {error}"
     return ""
 
 
+def _other_kind(suffix: str) -> str:
+    """Why a file of another type is not run."""
+    if suffix in _WEIGHTS:
+        return (
+            f"a {suffix} file holds weights or pickled objects, which are not run; name the script "
+            "that loads it and calls the model"
+        )
+    if suffix in (".yaml", ".yml"):
+        return "it is a configuration; a recipe runs without the word script: benchorch FILE.yaml"
+    expected = "a script (.py), a notebook (.ipynb), an exported program (.pt2) or ONNX (.onnx)"
+    return f"its type is {suffix}; expected {expected}"
+
+
 def labels_of(path: Path) -> dict[str, list[str]]:
-    """Those of the first line: ``# labels: name::bert author::x,y``."""
-    if path.suffix in MODEL_SUFFIXES:
+    """Those of the first line: ``# labels: name::bert author::x,y``; none where it has none."""
+    if path.suffix in (*MODEL_SUFFIXES, NOTEBOOK_SUFFIX):
         return {}
-    with tokenize.open(path) as file:
-        first = file.readline().strip()
+    try:
+        with tokenize.open(path) as file:
+            first = file.readline().strip()
+    except (OSError, SyntaxError, ValueError):  # `unreadable` has words for it
+        return {}
     if not first.startswith(_LABELS):
         return {}
     words = first.removeprefix(_LABELS).split()
@@ -335,13 +371,13 @@ def _why_none(found: ConfigNode, script: Script) -> str:
     never_called = cast("list[str]", found["never_called"])
     if script.pattern:
         return f"it called no model whose name matches {script.pattern!r}"
+    if never_called:
+        return f"it made {', '.join(never_called)} but never called it"
     if frameworks:
         return (
             f"it called no torch module: what it runs on {' and '.join(frameworks)} "
             "only that can run, and it is not benchmarked"
         )
-    if never_called:
-        return f"it made {', '.join(never_called)} but never called it"
     if found["left_out"]:
         operators = ", ".join(cast("list[str]", found["left_out"]))
         return f"it called no model, only torch's own operators without parameters: {operators}"

@@ -35,7 +35,8 @@ class Discovery:
     sandboxed: frozenset[Script] = frozenset()
 
     def _how(self, script: Script) -> str:
-        return f"{self.keep} {self.enough.first} {self.enough.quiet_s} {script in self.sandboxed}"
+        enough = f"first {self.enough.first}, quiet {self.enough.quiet_s}"
+        return f"keep {self.keep}, {enough}, sandboxed {script in self.sandboxed}"
 
     def run(self, scripts: Sequence[Script], say: Callable[[str], None]) -> list[ConfigNode]:
         """What each script calls, in their order; Ctrl-C ends those that run and starts no more."""
