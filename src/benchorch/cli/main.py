@@ -61,6 +61,7 @@ _REPLIES: Mapping[str, _Command] = {
     "gate": _Command("gate", (print_err,)),
     "keep": _Command("archive", function="run_keep"),
     "logs": _Command("logs", (print_out,), on_head=True),
+    "open": _Command("open", (print_err,)),
     "plan": _Command("plan"),
     "record": _Command("record", own_json=False),
     "report": _Command("report", (print_err,)),

@@ -113,6 +113,12 @@ class Mlflow(Recorder):
         """The URI without secrets, and the experiment."""
         return {"uri": location.without_secrets(self.uri), "experiment": self.experiment}
 
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """The id of the experiment, once it is open."""
+        session = self._state.session
+        return {} if session is None else {"experiment_id": session.experiment_id}
+
     def open(self, plan: Plan, directory: Path) -> str:
         """The parent run's id; existing children are found, duplicates deleted."""
         with _mlflow(self):
