@@ -57,6 +57,7 @@ _REPLIES: Mapping[str, _Command] = {
     "conversions": _Command("conversions"),
     "doctor": _Command("doctor.command", (print_err,), own_json=False),
     "duel": _Command("duel", (print_err,)),
+    "export": _Command("export", (print_err,)),
     "fetch": _Command("archive", function="run_fetch"),
     "gate": _Command("gate", (print_err,)),
     "keep": _Command("archive", function="run_keep"),

@@ -163,7 +163,7 @@ def _resume(directory: Path, composer: Composer, *, allow_skips: bool) -> int:
     invocation.open()
     plan = invocation.plan
     assert plan is not None  # find_invocation has found it
-    _refuse_foreign(plan, directory)
+    refuse_foreign(plan, directory)
     _change_directory(Path(str(plan.session.get("cwd", "."))))
     executor = make(node_of(plan.session, "executor"), Executor, "executor")
     if executor.problems():
@@ -171,7 +171,7 @@ def _resume(directory: Path, composer: Composer, *, allow_skips: bool) -> int:
     return _to_its_end(lambda: invocation.run_plan(plan, executor), lambda: invocation)
 
 
-def _refuse_foreign(plan: Plan, directory: Path) -> None:
+def refuse_foreign(plan: Plan, directory: Path) -> None:
     """ConfigError for a plan that this user's runs did not leave; what it names is trusted else."""
     from benchorch.journal.registry import is_own
     from benchorch.models import trust

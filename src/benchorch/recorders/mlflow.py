@@ -158,6 +158,27 @@ class Mlflow(Recorder):
             _upload(session.parent, self.uri, attachments.directly_in(directory))
             _end_parent(session, directory, complete=complete)
 
+    def register(self, run_id: str, folder: Path, name: str) -> str:
+        """Upload a folder to a trial's run as ``export``, and register it as a model's version.
+
+        Returns:
+            The version's number.
+        """
+        from mlflow.exceptions import MlflowException
+
+        with _mlflow(self):
+            client = _connect(self.uri)
+            run = _run(client.get_run(run_id))
+            files = attachments.below(folder)
+            _upload(run, self.uri, ((path, str(Path("export", at))) for path, at in files))
+            try:
+                client.create_registered_model(name)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+            source = f"{run.artifact_uri.rstrip('/')}/export"
+            return str(client.create_model_version(name, source, run_id).version)
+
     def _session(self) -> _Session:
         if self._state.session is None:
             raise RecordError(f"{self!r} is not open: its parent run was never made")
