@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 from urllib.parse import quote
@@ -336,15 +337,22 @@ def _upload_skips(run: _Run, plan: Plan, uri: str) -> None:
 
 
 def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
-    """The parent's last tags and its status."""
-    from mlflow.entities import RunTag
+    """The parent's last tags, the winner's figures, and its status."""
+    from mlflow.entities import Metric, RunTag
 
     tags = dict(run_fields.of_plan(session.plan))
     table = directory / run_directory.TABLE
     if table.exists():
         tags[_NOTE] = table.read_text()[:_MAX_NOTE_LENGTH]
+    told, metrics = run_fields.of_winner(directory)
+    tags.update(told)
+    now_ms = int(datetime.now(tz=UTC).timestamp() * 1000)
     run_id = session.parent.run_id
-    session.client.log_batch(run_id, tags=[RunTag(key, text) for key, text in tags.items()])
+    session.client.log_batch(
+        run_id,
+        metrics=[Metric(key, value, now_ms, 0) for key, value in metrics.items()],
+        tags=[RunTag(key, text) for key, text in tags.items()],
+    )
     session.client.set_terminated(run_id, "FINISHED" if complete else "KILLED")
 
 

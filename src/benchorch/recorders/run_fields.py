@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
+from pathlib import Path
 from typing import cast
 
 from benchorch.domain.codec import Json, encode
@@ -17,6 +18,7 @@ from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.domain.verdict import OutputParity, Verdict
+from benchorch.journal.run_directory import WINNER
 from benchorch.units import ns_to_ms
 
 # One log-batch request may hold 1000 entries, of which 100 params and 100 tags.
@@ -77,6 +79,19 @@ def of_plan(plan: Plan) -> Mapping[str, str]:
     """The parent run's tags."""
     counts = [("trials", str(len(plan.trials))), ("skips", str(len(plan.skips)))]
     return _tags(chain([("role", "plan"), ("plan_id", plan.plan_id)], counts))
+
+
+def of_winner(directory: Path) -> tuple[Mapping[str, str], Mapping[str, float]]:
+    """Tags and metrics of the parent run; none before the run has ended, or without one winner."""
+    try:
+        found = json.loads((directory / WINNER).read_text())
+    except (OSError, ValueError):
+        return {}, {}
+    tags = {key: str(found[key]) for key in ("conversion", "hardware") if found.get(key)}
+    if found.get("verdict"):
+        tags["speedup"] = str(found["verdict"])
+    metrics = found.get("metrics") or {}
+    return tags, {key: value for key, value in metrics.items() if math.isfinite(value)}
 
 
 def run_name(trial: Trial) -> str:

@@ -29,6 +29,7 @@ from benchorch.models.trust import session_of
 from benchorch.results.pricing.sweep_cost import check_budget, expected, prices_of
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import full_markdown
+from benchorch.results.report.winner import winner_of
 from benchorch.run.expected_end import ExpectedEnd
 from benchorch.run.live_page import LivePage
 from benchorch.run.planner import Planned, new_plan_id, plan_jobs
@@ -160,26 +161,31 @@ class Invocation:
             with self._on_disk("The table"):
                 text = full_markdown(self.plan, self.results, summaries)
                 write_text(self.directory / run_directory.TABLE, text)
+                if self._is_whole():
+                    found = winner_of(self.plan, self.results, summaries)
+                    write_json(self.directory / run_directory.WINNER, found)
         finally:
             recorded = _finished(self._recorder, complete, self.report.recording)
             self._status.end(complete=complete)
             archived = _finished(self._archiver, complete, self.report.keeping)
-        final = [
-            t.trial_id in self.results and is_final(self.results[t.trial_id])
-            for t in self.plan.trials
-        ]
         self.report.closing(
             self.plan,
             self.directory,
             recorded=recorded,
             reason=self._recorder.reason if self._recorder else "",
             kept=archived,
-            whole=all(final),
+            whole=self._is_whole(),
         )
         if self._lock is not None:  # the process may live on after this run
             self._lock.close()
         missing = not recorded and self.plan.recorder.get("required") is True
         return 0 if self._did_what_was_requested() and not missing else 1
+
+    def _is_whole(self) -> bool:
+        """Whether every trial of the plan has its final result."""
+        assert self.plan is not None  # it has run
+        found = [self.results.get(trial.trial_id) for trial in self.plan.trials]
+        return all(result is not None and is_final(result) for result in found)
 
     def _did_what_was_requested(self) -> bool:
         assert self.plan is not None  # it has run

@@ -36,10 +36,12 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
     text = f"{out} holds {conversion}: {checked}\n  serve    cd {out} && uvicorn server:app"
     data = {"written": str(out), "trial_id": chosen.trial.trial_id, "check": checked}
     if options.register:
+        from benchorch.cli.commands.record import recorder_of
         from benchorch.run.export.registration import register
 
         run, trial_id = chosen.run, chosen.trial.trial_id
-        version = register(run.plan, run.directory, trial_id, out, options.register)
+        recorder = recorder_of(run.directory, run.plan, None)
+        version = register(recorder, run.directory, trial_id, out, options.register)
         text += f"\n  MLflow   registered as {options.register}, version {version}"
         data["version"] = version
     return Reply(text=text, data=data)

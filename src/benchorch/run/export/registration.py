@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchorch.config.components import make
-from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal.record_cursor import CURSOR
@@ -13,9 +11,8 @@ from benchorch.journal.run_directory import read_lines
 from benchorch.recorders.mlflow import Mlflow
 
 
-def register(plan: Plan, directory: Path, trial_id: str, folder: Path, name: str) -> str:
+def register(recorder: Recorder, directory: Path, trial_id: str, folder: Path, name: str) -> str:
     """The version's number; ConfigError where the trial was not recorded in MLflow."""
-    recorder = make(plan.recorder, Recorder, "recorder")
     recorded = {line.get("trial_id"): line.get("run_id") for line in read_lines(directory / CURSOR)}
     run_id = recorded.get(trial_id)
     if not isinstance(recorder, Mlflow) or run_id is None:
