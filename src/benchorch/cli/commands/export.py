@@ -30,7 +30,7 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
     conversion = chosen.trial.labels["conversion"]
     say(f"exporting {conversion}, then running its check")
     try:
-        checked = export(chosen, out)
+        checked = export(chosen, out, say)
     except OSError as error:
         raise ConfigError([f"--out: {out} cannot be written: {error.strerror}."]) from error
     text = f"{out} holds {conversion}: {checked}\n  serve    cd {out} && uvicorn server:app"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, final
 
@@ -22,8 +23,9 @@ from benchorch.formatting import interval_text
 from benchorch.interfaces.conversion import BuildRequest
 from benchorch.interfaces.store import Store
 from benchorch.models.trust import session_of
+from benchorch.progress import Say, silent
 from benchorch.run.export.winner import Chosen
-from benchorch.trial.build import find, module_of
+from benchorch.trial.build import build, find, module_of
 from benchorch.trial.reference import model_inputs, outputs_file
 from benchorch.trial.stages import Built
 
@@ -85,7 +87,7 @@ _KINDS: Mapping[Format, _Kind] = {
 }
 
 
-def export(chosen: Chosen, out: Path) -> str:
+def export(chosen: Chosen, out: Path, say: Say = silent) -> str:
     """Fill a new folder and run its check in a process of its own; what that printed.
 
     Raises:
@@ -95,7 +97,7 @@ def export(chosen: Chosen, out: Path) -> str:
     if out.exists() and any(out.iterdir()):
         raise ConfigError([f"--out: {out} is not empty; name a new folder."])
     setup = open_trial(chosen.trial.spec)
-    built = _built(chosen, setup)
+    built = _built(chosen, setup, say)
     formats = list(built.sources)
     kind_of = formats[-1] if formats else Format.EXPORTED_PROGRAM
     kind = _KINDS.get(kind_of)
@@ -122,26 +124,35 @@ def _refuse(chosen: Chosen, setup: TrialSetup) -> NoReturn:
     raise ConfigError([problem])
 
 
-def _built(chosen: Chosen, setup: TrialSetup) -> Built:
-    """The trial's files in the store; BuildError where they are gone."""
+def _built(chosen: Chosen, setup: TrialSetup, say: Say) -> Built:
+    """The trial's files from the store, built again where they are gone.
+
+    Raises:
+        BuildError: what would be built is not what was measured.
+    """
     session = session_of(chosen.run.plan, chosen.run.directory)
     parity, labels = parity_setup(chosen.trial.spec), chosen.trial.labels
-    store = make(session.store, Store, "store")
-    found = find(
+    name, threads = f"{labels['model']} {labels['conversion']}", _threads(chosen)
+    job = partial(
+        find,
         setup,
-        name=f"{labels['model']} {labels['conversion']}",
-        store=store,
+        name=name,
+        threads=threads,
+        store=make(session.store, Store, "store"),
         session=session,
         inputs=parity.inputs,
         data=parity.data,
-        threads=_threads(chosen),
     )
-    key = chosen.result.build.key if chosen.result.build else ""
-    if found is None or (key and key != found.record.key):
+    found = job() or build(*job.args, say=say, **job.keywords)
+    measured = chosen.result.build
+    if measured is not None and (measured.key, measured.model_digest) != (
+        found.record.key,
+        found.record.model_digest,
+    ):
         raise BuildError(
-            f"{labels['conversion']}: what was measured is not in the store any more, or its model "
-            "or packages have changed since. Build and measure it again: benchorch run it anew.",
-            kind="not_built",
+            f"{labels['conversion']}: the model or the packages have changed since it was "
+            "measured, so what can be built now is another artifact. Measure it anew, then export.",
+            kind="changed",
         )
     return found
 
