@@ -88,10 +88,8 @@ def test_nothing_sticks_out_overlaps_or_complains(browser, page, size, theme):
     assert browser.run(f"{unfold}; return document.documentElement.scrollWidth <= innerWidth")
     assert browser.run(OVERLAPS) == []
     assert browser.complaints() == []
-    paper = browser.run(
-        "return document.querySelector('.paper svg rect.background, .paper svg').outerHTML"
-    )
-    assert ("#121714" in paper) == (theme == "dark")
+    drawn = browser.run("return document.querySelector('.paper svg').outerHTML")
+    assert ("#9aa8a0" in drawn) == (theme == "dark")  # the words at its axis
 
 
 def test_it_is_one_request_and_has_its_style(browser, page):

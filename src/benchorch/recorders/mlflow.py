@@ -142,8 +142,12 @@ class Mlflow(Recorder):
             known = _known_child(session, trial)
             run = known or _new_child(session, trial, fields)
             flat = self.uri.startswith("file:")
-            with _uploading(run, self.uri, attachments.below(directory)):
-                _log(session.client, run, fields, with_tags=known is not None, flat=flat)
+            with tempfile.TemporaryDirectory() as folder:
+                facts = Path(folder) / run_fields.FACTS
+                facts.write_text(json.dumps(dict(fields.facts), indent=2))
+                files = [*attachments.below(directory), (facts, "")]
+                with _uploading(run, self.uri, files):
+                    _log(session.client, run, fields, with_tags=known is not None, flat=flat)
             session.client.set_terminated(run.run_id, fields.status, fields.end_ms)
             return run.run_id
 
