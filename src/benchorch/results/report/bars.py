@@ -113,9 +113,11 @@ def _speedup(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Ch
 
 
 def _bars(bars: Sequence[_Bar], title: str, line_at: float | None = None) -> Spec:
-    """Bars from zero, whiskers over them, and a dashed line."""
+    """Bars from zero, whiskers over them, and a dashed line across each."""
     height = _ROW_PX * len(bars)
-    values = [_bar_values(bar, _ROW_PX * index) for index, bar in enumerate(bars)]
+    values = [
+        {**_bar_values(bar, _ROW_PX * index), "line": line_at} for index, bar in enumerate(bars)
+    ]
     y, y2 = {"field": "top", **rows_px(height)}, {"field": "bottom"}
     ends = [end for bar in bars for end in interval(bar.estimate) or ()]
     known = [bar.estimate.value for bar in bars if bar.estimate]
@@ -135,7 +137,7 @@ def _bars(bars: Sequence[_Bar], title: str, line_at: float | None = None) -> Spe
         *head_texts({"field": "head", **rows_px(height)}),
     ]
     if line_at is not None:
-        layers.append(layer({**rule, "strokeDash": [4, 3]}, x={"datum": line_at}))
+        layers.append(layer({**rule, "strokeDash": [4, 3]}, x=at(x, "line"), y=y, y2=y2))
     legend = {"usermeta": {"legendPx": 125}}
     return {**legend, "data": {"values": values}, "height": height, "layer": layers}
 
