@@ -10,6 +10,7 @@ from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.progress import Say, silent
 from benchorch.run.export.winner import choose
+from benchorch.run.foreign_plan import refuse_foreign
 
 
 def run(arguments: Sequence[str], say: Say = silent) -> Reply:
@@ -19,11 +20,10 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
         arguments: those after ``export``.
         say: receives progress.
     """
-    from benchorch.cli.run import refuse_foreign
-
     options = _parser().parse_args(list(arguments))
     chosen = choose(options.run, say)
-    refuse_foreign(chosen.run.plan, chosen.run.directory)
+    again = f"benchorch export {options.run} --out {options.out}"
+    refuse_foreign(chosen.run.plan, chosen.run.directory, again)
     from benchorch.run.export.bundle import export
 
     out = options.out.expanduser().resolve()

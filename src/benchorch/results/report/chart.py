@@ -11,7 +11,7 @@ from benchorch.formatting import is_known
 from benchorch.pages.chart_script import Spec
 from benchorch.pages.markup import shortened
 
-NUMBERS = ",.4~g"
+NUMBERS = ",.4~r"
 _LONG_SCALE_RATIO = 5.0
 _ROOM = 1.06
 
@@ -91,8 +91,8 @@ def axis(field: str, title: str, values: Sequence[float], ticks: Sequence[float]
 def head_texts(y: Spec) -> list[Spec]:
     """A name at the left and a figure at the right of each row, where no bar can cover them."""
     mark: Spec = {"type": "text", "baseline": "middle", "fontSize": 12.5}
-    left = {**mark, "align": "left", "fontWeight": 600, "limit": {"expr": "width * 0.5"}}
-    right = {**mark, "align": "right", "limit": {"expr": "width * 0.5 - 6"}}
+    left = {**mark, "align": "left", "fontWeight": 600, "limit": {"expr": "width * 0.42"}}
+    right = {**mark, "align": "right", "limit": {"expr": "width * 0.58 - 6"}}
     return [
         layer(left, x={"value": 0}, y=y, text={"field": "name"}),
         layer(right, x={"value": "width"}, y=y, text={"field": "figure"}),
