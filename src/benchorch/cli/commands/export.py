@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import chdir
 from pathlib import Path
 
 from benchorch.domain.reply import Reply
+from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
 from benchorch.progress import Say, silent
 from benchorch.run.export.winner import choose
@@ -30,7 +32,8 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
     conversion = chosen.trial.labels["conversion"]
     say(f"exporting {conversion}, then running its check")
     try:
-        checked = export(chosen, out, say)
+        with chdir(_planned_in(chosen.run.plan)):
+            checked = export(chosen, out, say)
     except OSError as error:
         raise ConfigError([f"--out: {out} cannot be written: {error.strerror}."]) from error
     text = f"{out} holds {conversion}: {checked}\n  serve    cd {out} && uvicorn server:app"
@@ -45,6 +48,12 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
         text += f"\n  MLflow   registered as {options.register}, version {version}"
         data["version"] = version
     return Reply(text=text, data=data)
+
+
+def _planned_in(plan: Plan) -> Path:
+    """Where relative paths of a plan start; here where this machine has no such folder."""
+    place = Path(str(plan.session.get("cwd", ".")))
+    return place if place.is_dir() else Path.cwd()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -187,15 +187,16 @@ def _spreads(found: Mapping[str, Sequence[Quantiles]]) -> Spec:
         top += 2 * _HEAD_PX
         for number, (p5, p25, p50, p75, p95) in enumerate(processes, start=1):
             own = {"p5": p5, "p25": p25, "p50": p50, "p75": p75, "p95": p95}
-            texts = ", ".join(f"{key} {value:.4g}" for key, value in own.items())
+            figures = ", ".join(f"{key} {value:.4g}" for key, value in own.items())
             calls.append(own)
-            lines.append({**own, "y": top, "tip": f"{name}, process {number}: {texts} ms"})
+            lines.append({**own, "y": top, "tip": f"{name}, process {number}: {figures} ms"})
             top += _PROCESS_PX
         top += 10
     y = {"field": "y", **rows_px(top)}
     x = axis("p5", "time of a call, ms", [own[end] for own in calls for end in ("p5", "p95")])
     color, told = {"value": COLORS["equivalent"]}, {"field": "tip"}
-    thin, thick = ({"type": "rule", "strokeWidth": px, "opacity": 0.6} for px in (1, 4))
+    thin: Spec = {"type": "rule", "strokeWidth": 1, "opacity": 0.6}
+    thick = {**thin, "strokeWidth": 4}
     tick: Spec = {"type": "tick", "size": 6, "thickness": 2}
     marks = [
         layer(thin, x=x, x2={"field": "p95"}, y=y, color=color, tooltip=told),

@@ -301,7 +301,7 @@ def _load(row: ReportRow, own: SeriesFigures | None) -> Iterator[Chart]:
     values = [*_responses(own.load), *_ideal(own.load)]
     if not values:
         return
-    lost = [{"rate": point.rate_per_s} for point in own.load if point.unstable]
+    lost: list[Spec] = [{"rate": point.rate_per_s} for point in own.load if point.unstable]
     yield Chart(
         title=f"Response under load: {row.name}",
         sentence="Median and 99th percentile of responses at each offered rate."

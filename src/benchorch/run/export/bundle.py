@@ -18,11 +18,12 @@ from benchorch.config.parity_setup import parity_setup
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json, encode
+from benchorch.domain.session import Session
 from benchorch.errors import BuildError, ConfigError
 from benchorch.formatting import interval_text
 from benchorch.interfaces.conversion import BuildRequest
 from benchorch.interfaces.store import Store
-from benchorch.models.trust import session_of
+from benchorch.models.trust import look_in, session_of
 from benchorch.progress import Say, silent
 from benchorch.run.export.winner import Chosen
 from benchorch.trial.build import build, find, module_of
@@ -96,8 +97,10 @@ def export(chosen: Chosen, out: Path, say: Say = silent) -> str:
     """
     if out.exists() and any(out.iterdir()):
         raise ConfigError([f"--out: {out} is not empty; name a new folder."])
+    session = session_of(chosen.run.plan, chosen.run.directory)
+    look_in(session.search_path if session.trusted else ())
     setup = open_trial(chosen.trial.spec)
-    built = _built(chosen, setup, say)
+    built = _built(chosen, setup, session, say)
     formats = list(built.sources)
     kind_of = formats[-1] if formats else Format.EXPORTED_PROGRAM
     kind = _KINDS.get(kind_of)
@@ -124,13 +127,12 @@ def _refuse(chosen: Chosen, setup: TrialSetup) -> NoReturn:
     raise ConfigError([problem])
 
 
-def _built(chosen: Chosen, setup: TrialSetup, say: Say) -> Built:
+def _built(chosen: Chosen, setup: TrialSetup, session: Session, say: Say) -> Built:
     """The trial's files from the store, built again where they are gone.
 
     Raises:
         BuildError: what would be built is not what was measured.
     """
-    session = session_of(chosen.run.plan, chosen.run.directory)
     parity, labels = parity_setup(chosen.trial.spec), chosen.trial.labels
     name, threads = f"{labels['model']} {labels['conversion']}", _threads(chosen)
     job = partial(
