@@ -26,7 +26,8 @@ from benchorch.interfaces.store import Store
 from benchorch.models.trust import look_in, session_of
 from benchorch.progress import Say, silent
 from benchorch.run.export.winner import Chosen
-from benchorch.trial.build import build, find, module_of
+from benchorch.trial.build import build, find
+from benchorch.trial.live_module import module_of
 from benchorch.trial.reference import model_inputs, outputs_file
 from benchorch.trial.stages import Built
 
