@@ -257,9 +257,11 @@ def _labels_of(cell: MatrixCell, setup: TrialSetup) -> dict[str, str]:
     shown = {f"workload.{name}" for name in symbols}
     axes = [f"{k}={v}" for k, v in cell.axes.items() if k not in shown]
     labels = {name: cell.choices[name] for name in ("model", "conversion", "hardware", "scenario")}
+    described = setup.model.labels  # a script's or a live module's has its own name there
     return {
-        **setup.model.labels,
+        **described,
         **labels,
+        "model": described.get("model", labels["model"]),
         "hardware": _machine_label(labels["hardware"], setup),
         "hardware_kind": setup.hardware.kind,
         "workload": " ".join(shapes),
