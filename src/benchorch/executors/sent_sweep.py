@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import final
 
 from benchorch import __version__
-from benchorch.domain.codec import Json, encode
+from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Session
+from benchorch.domain.spending import Spending
 from benchorch.domain.trial import Plan, Trial, node_of
 from benchorch.executors.scheduling.file_transfer import FolderContent, check_inside, collect_files
 from benchorch.interfaces.stack import Stack
@@ -51,9 +52,14 @@ def unfetched(stack: Stack, trials: Sequence[Trial]) -> str | None:
     """The newest sweep of exactly these trials that nobody has followed to its end, or None."""
     digest = digest_of(trials)
     for name in reversed([one for one in stack.sweeps() if one.endswith(f"-{digest}")]):
-        if stack.read(f"{name}/{SENT}") and not stack.read(f"{name}/{FETCHED}"):
+        if is_unfetched(stack, name):
             return name
     return None
+
+
+def is_unfetched(stack: Stack, name: str) -> bool:
+    """Whether a sweep was sent and not followed to its end."""
+    return bool(stack.read(f"{name}/{SENT}")) and not stack.read(f"{name}/{FETCHED}")
 
 
 def plan_to_send(
@@ -106,6 +112,12 @@ def cancel_command(name: str) -> str:
     return "\n".join(lines)
 
 
+def spending_in(status: Mapping[str, Json]) -> Spending | None:
+    """The spending in a coordinator's status, or None."""
+    found = status.get("spending")
+    return decode(Spending, found) if found else None
+
+
 @final
 @dataclass(slots=True, kw_only=True)
 class SentSweep:
@@ -137,6 +149,10 @@ class SentSweep:
         """The coordinator's status; empty before there is one."""
         found = self.stack.read(f"{self.name}/{STATUS}")
         return json.loads(found) if found else {}
+
+    def spending(self) -> Spending | None:
+        """On machines so far, as the coordinator's status has it; None before there is any."""
+        return spending_in(self.status())
 
     def new_entries(self) -> Sequence[Entry]:
         """Finished results that were not fetched yet; damaged lines go to `problems`."""

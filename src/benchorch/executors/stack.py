@@ -16,7 +16,7 @@ from typing import TypeVar, cast, final
 
 from benchorch.config.components import TARGET, make
 from benchorch.config.directories import builtin_directory
-from benchorch.domain.codec import Json, decode
+from benchorch.domain.codec import Json
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event, Session
 from benchorch.domain.spending import Spending
@@ -30,7 +30,9 @@ from benchorch.executors.sent_sweep import (
     cancel_command,
     digest_of,
     files_of,
+    is_unfetched,
     plan_to_send,
+    spending_in,
     start_command,
     unfetched,
 )
@@ -94,9 +96,8 @@ def _stack_packages(stack: str | None, lock: str | None) -> frozenset[str] | Non
 
 def left_running(directory: Path) -> SentSweep | None:
     """The sweep of a run's directory that goes on on a stack, or None; StackError."""
-    try:
-        record = json.loads((directory / RECORD).read_text())
-    except FileNotFoundError:
+    record = _record(directory)
+    if record is None:
         return None
     found = found_stack(record["stack"])
     if isinstance(found, StackError):
@@ -105,6 +106,15 @@ def left_running(directory: Path) -> SentSweep | None:
         return None
     sweep = SentSweep(stack=found, name=record["sweep"], directory=directory)
     return None if sweep.status().get("ended_at") else sweep
+
+
+def _record(directory: Path) -> dict[str, str] | None:
+    """What a run's directory has of a sweep that it sent, or None."""
+    try:
+        record = json.loads((directory / RECORD).read_text())
+        return {key: str(record[key]) for key in ("stack", "sweep")}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
 
 
 def cancel(sweep: SentSweep) -> str:
@@ -206,7 +216,7 @@ class _Following:
     spending: Spending | None = None
 
     def results(self) -> Iterator[TrialResult]:
-        name = unfetched(self.stack, self.trials)
+        name = self._recorded() or unfetched(self.stack, self.trials)
         is_new = name is None
         name = name or f"{self.session.plan_id}-{digest_of(self.trials)}"
         sweep = SentSweep(stack=self.stack, name=name, directory=self.session.directory)
@@ -223,6 +233,14 @@ class _Following:
         if not sweep.status().get("ended_at"):
             self._ensure_begun(sweep)
         yield from self._follow(sweep)
+
+    def _recorded(self) -> str | None:
+        """The sweep that this run sent before it was resumed, unless it was followed to its end."""
+        record = _record(self.session.directory)
+        if record is None or record["stack"] != self.stack.facts.name:
+            return None
+        sweep = record["sweep"]
+        return sweep if is_unfetched(self.stack, sweep) else None
 
     def _check_machines(self) -> None:
         """ExecutorError where the account reports that machines will not come."""
@@ -313,7 +331,8 @@ class _Following:
         entries = self._patiently(sweep.new_entries) or ()
         for problem in sweep.problems.values():
             self._say(f"{problem}; its trial has no result")
-        for entry in entries:
+        requested = {trial.trial_id for trial in self.trials}
+        for entry in (one for one in entries if one.result.trial_id in requested):
             result = self._patiently(partial(sweep.fetch, entry))
             if result is None:
                 return
@@ -347,8 +366,8 @@ class _Following:
 
     def _pass_on(self, status: ConfigNode) -> None:
         """Report what machines cost and what the trials do there, where it has changed."""
-        spending = decode(Spending, status["spending"]) if status.get("spending") else None
-        if isinstance(spending, Spending) and spending != self.spending:
+        spending = spending_in(status)
+        if spending is not None and spending != self.spending:
             self.spending = spending
             self.emit(Event.of_spending(spending))
         busy = status.get("busy")

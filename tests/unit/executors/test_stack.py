@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchorch.cli.commands.status import _on_a_stack
 from benchorch.domain.codec import encode
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import SPENDING, Event, Session
@@ -216,6 +217,23 @@ def test_the_same_line_follows_a_sweep_that_was_left(account: Account, tmp_path:
     first, second = account.commands  # of which the second finds it running
     assert first == second
     assert account.starts == 1
+
+
+def test_a_resumed_run_follows_the_sweep_that_it_sent_for_the_rest_of_its_trials(
+    account: Account, tmp_path: Path
+) -> None:
+    left = sweep(tmp_path, 1)
+    assert next(left).trial_id == TRIALS[0].trial_id
+    left.close()  # type: ignore[attr-defined]  # it is a generator
+    directory = tmp_path / "1"
+    told = str(_on_a_stack(directory))
+    assert "goes on on stack mine: 2 trials done, 0.30 of 2.00 USD so far" in told
+    session = Session.of(run_directory.read_plan(directory), directory)
+    work: Any = Work(session=session)
+    rest = list(StackExecutor().run(TRIALS[1:], work, lambda event: None))
+    assert [result.trial_id for result in rest] == [trial.trial_id for trial in TRIALS[1:]]
+    assert len({name.partition("/")[0] for name in account.objects}) == 1
+    assert _on_a_stack(directory) is None
 
 
 def test_the_same_line_after_the_end_begins_anew(account: Account, tmp_path: Path) -> None:
