@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import glob
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +15,8 @@ from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError
-from benchorch.frontends.scripts.discover import Script, discover
+from benchorch.frontends.scripts.discover import Enough, Script
+from benchorch.frontends.scripts.discover_all import Discovery
 from benchorch.frontends.scripts.model_configs import words_for, write_configs
 from benchorch.host import sandbox
 from benchorch.models.trust import grant, is_users_own
@@ -45,25 +47,19 @@ def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
     """Find the models, and with ``--build-only`` build them."""
     options, scripts, overrides = parse(arguments)
     analyze = options.analyze_only or options.json
-    founds = []
     grant(*(str(script.path) for script in scripts))
-    enclosed = _is_enclosed(options, scripts, say)
-    for script in scripts:
-        where = " in a sandbox" if enclosed[script] else ""
-        say(f"running {script.path.name}{where}; its output is in {script.log}")
-        founds.append(
-            discover(
-                script,
-                timeout_s=options.timeout,
-                keep=not analyze,
-                sandboxed=enclosed[script],
-            )
-        )
-    problem = any(found["problem"] for found in founds)
+    scripts = _enclosed(options, scripts, say)
+    founds = Discovery(
+        timeout_s=options.timeout,
+        keep=not analyze,
+        jobs=min(options.jobs, len(scripts)),
+        resume=options.resume,
+        enough=Enough(quiet_s=options.until_quiet, first=options.first),
+    ).run(scripts, say)
     reply = Reply(
         text=script_report.overview(founds),
         data=_data(founds),
-        exit_code=1 if problem else 0,
+        exit_code=1 if script_report.failed(founds) else 0,
     )
     if analyze:
         return Prepared(reply=reply)
@@ -80,28 +76,33 @@ def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
     return Prepared(reply=reply, words=tuple(words))
 
 
-def _is_enclosed(
+def _enclosed(
     options: argparse.Namespace, scripts: Sequence[Script], say: Callable[[str], None]
-) -> Mapping[Script, bool]:
-    """Which scripts run in a sandbox: those that are only looked at and are not the user's own."""
-    if options.sandbox and not (options.analyze_only or options.json):
+) -> list[Script]:
+    """The scripts, those in a sandbox that are only looked at and are not the user's own."""
+    looks = options.analyze_only or options.json
+    if options.sandbox and not looks:
         raise ConfigError(
             [
                 "--sandbox: a script that is measured runs with your rights; look at it first, "
                 "with --analyze-only."
             ]
         )
-    looks = options.sandbox is not False and (options.analyze_only or options.json)
-    wanted = {
-        script: looks and (bool(options.sandbox) or not is_users_own(script.path))
+    wanted = [
+        looks
+        and options.sandbox is not False
+        and (bool(options.sandbox) or not is_users_own(script.path))
         for script in scripts
-    }
-    why = sandbox.problem() if any(wanted.values()) else ""
+    ]
+    why = sandbox.problem() if any(wanted) else ""
     if why and options.sandbox:
         raise ConfigError([f"--sandbox: {why}. --no-sandbox runs the script with your rights."])
-    if why:
-        say(f"{why}: the script runs with your rights")
-    return {script: wish and not why for script, wish in wanted.items()}
+    if any(wanted):
+        say(f"{why}: scripts run with your rights" if why else "scripts run in a sandbox")
+    return [
+        replace(script, sandboxed=wish and not why)
+        for script, wish in zip(scripts, wanted, strict=True)
+    ]
 
 
 def _built(
@@ -134,8 +135,16 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Script], l
     ]
     if not names:
         problems.append("script: no script is named; for example: benchorch script my_script.py")
-    if options.timeout <= 0 or options.max_depth < 0:
-        problems.append("--timeout: expected seconds above 0; --max-depth: expected 0 or more.")
+    problems += [
+        f"{name}: expected {least}."
+        for name, wrong, least in (
+            ("--timeout", options.timeout <= 0, "seconds above 0"),
+            ("--max-depth", options.max_depth < 0, "0 or more"),
+            ("--jobs", options.jobs < 1, "1 or more"),
+            ("--until-quiet", (options.until_quiet or 1) <= 0, "seconds above 0"),
+        )
+        if wrong
+    ]
     if problems:
         raise ConfigError(problems)
     import shlex
@@ -193,7 +202,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         usage="benchorch script SCRIPT.py[::HASH,...] ... [options] [key=value ...] [:: arguments]",
     )
-    add = parser.add_argument
+    add, cores = parser.add_argument, os.cpu_count() or 1
     add("words", nargs="*", metavar="SCRIPT", help="scripts, each with the hashes to take from it")
     add("--analyze-only", action="store_true", help="only show what is found")
     add("--build-only", action="store_true", help="build what is found, measure nothing")
@@ -207,6 +216,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-depth", type=int, default=0, metavar="N", help="parts of models too, N levels deep")
     add("--name", default="", metavar="PATTERN", help="only models of such names: 'net.encoder.*'")
     add("--script-args", default="", metavar="WORDS", help="arguments of the scripts")
+    add("--until-quiet", type=float, metavar="S", help="end a script S seconds after its last find")
+    add("--first", action="store_true", help="end a script at its first call that can be measured")
+    add("--jobs", type=int, default=max(1, cores // 2), metavar="N", help="scripts run at a time")
+    add("--resume", action="store_true", help="take what was found before where nothing changed")
     add("--timeout", type=float, default=600, metavar="S", help="seconds a script may run: 600")
     return parser
 
