@@ -27,7 +27,6 @@ from benchorch.errors import ConfigError, ExecutorError, NoMachine
 
 if TYPE_CHECKING:
     from benchorch.config.composer import Composer
-    from benchorch.domain.trial import Plan
     from benchorch.run.invocation import Invocation
 
 _SHOWS_CONFIGURATION = frozenset({"--cfg", "-c", "--info", "-i"})
@@ -183,6 +182,7 @@ def _resume(directory: Path, composer: Composer, *, allow_skips: bool) -> int:
     from benchorch.domain.trial import node_of
     from benchorch.interfaces.executor import Executor
     from benchorch.results.report.console import ConsoleReport
+    from benchorch.run.foreign_plan import refuse_foreign
     from benchorch.run.invocation import Invocation
 
     invocation = Invocation(
@@ -194,28 +194,12 @@ def _resume(directory: Path, composer: Composer, *, allow_skips: bool) -> int:
     invocation.open()
     plan = invocation.plan
     assert plan is not None  # find_invocation has found it
-    _refuse_foreign(plan, directory)
+    refuse_foreign(plan, directory, f"benchorch resume {directory}")
     _change_directory(Path(str(plan.session.get("cwd", "."))))
     executor = make(node_of(plan.session, "executor"), Executor, "executor")
     if executor.problems():
         raise ConfigError(executor.problems())
     return _to_its_end(lambda: invocation.run_plan(plan, executor), lambda: invocation)
-
-
-def _refuse_foreign(plan: Plan, directory: Path) -> None:
-    """ConfigError for a plan that this user's runs did not leave; what it names is trusted else."""
-    from benchorch.journal.registry import is_own
-    from benchorch.models import trust
-
-    if not is_own(plan.plan_id, directory) and not trust.trusts(directory):
-        raise ConfigError(
-            [
-                f"{directory} holds a plan that was made elsewhere or changed since, and a plan "
-                "names code, folders and a store. If you trust whoever made it: "
-                f"benchorch resume {directory} {trust.FLAG} {directory}"
-            ]
-        )
-    trust.grant(*trust.references_of(plan))
 
 
 def _change_directory(place: Path) -> None:

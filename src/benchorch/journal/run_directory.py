@@ -5,6 +5,8 @@
     plan.json              trials, skips and settings
     results.jsonl          one `TrialResult` a line as soon as it ends, without the raw series
     table.md               the printed table
+    winner.json            the fastest trial with its figures, once all trials have ended
+    report.html            the page, written anew while the run goes on
     driver.json            the coordinator's status: its process and the trials it runs
     driver.log             the coordinator's output, where `benchorch submit` started it
     results.damaged.jsonl  lines that were damaged, set aside when the run went on
@@ -40,6 +42,7 @@ from benchorch.journal import chain
 PLAN = "plan.json"
 RESULTS = "results.jsonl"
 TABLE = "table.md"
+WINNER = "winner.json"
 OBSERVATIONS = "observations.jsonl"
 ROUNDS = "rounds.jsonl"
 _ID = re.compile(r"[A-Za-z0-9_][\w.-]{0,127}", re.ASCII)
