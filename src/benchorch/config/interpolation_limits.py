@@ -73,7 +73,8 @@ def _child(node: Json, part: str) -> Json:
     if isinstance(node, Mapping):
         return next((value for key, value in node.items() if str(key) == part), None)
     if isinstance(node, list) and part.isdigit() and int(part) < len(node):
-        return node[int(part)]
+        item: Json = node[int(part)]
+        return item
     return None
 
 
