@@ -240,7 +240,7 @@ class _Find:
     def __call__(
         self, key: BuildKey, kind: Format, name: str, write: Writer
     ) -> tuple[Artifact, str]:
-        found = self.store.find(key.digest)
+        found = self.store.find(key.digest, kind)
         if found is None:
             raise Unknown
         return found, "hit"
@@ -257,7 +257,7 @@ class _Obtain:
         self, key: BuildKey, kind: Format, name: str, write: Writer
     ) -> tuple[Artifact, str]:
         if self.session.rebuild == "never" and kind is not Format.REFERENCE:
-            return self._existing(key, name)
+            return self._existing(key, kind, name)
         # ``always`` means once in an invocation: a prefix that trials share is not built again.
         mark = self.session.directory / "rebuilt" / key.digest
         force = self.session.rebuild == "always" and not mark.exists()
@@ -267,12 +267,12 @@ class _Obtain:
             mark.touch()
         return artifact, "miss" if built else "hit"
 
-    def _existing(self, key: BuildKey, name: str) -> tuple[Artifact, str]:
-        found = self.store.find(key.digest)
+    def _existing(self, key: BuildKey, kind: Format, name: str) -> tuple[Artifact, str]:
+        found = self.store.find(key.digest, kind)
         if found:
             return found, "hit"
         newest = self.store.newest(name)
-        if newest is None:
+        if newest is None or newest.artifact.format != kind:
             raise BuildError(
                 f"rebuild=never, and nothing called {name!r} was ever built here.",
                 kind="not_built",

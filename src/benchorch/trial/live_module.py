@@ -58,6 +58,16 @@ def transformed(
     return module
 
 
-def module_of(setup: TrialSetup, states: Mapping[str, Path]) -> Callable[[], torch.nn.Module]:
-    """Makes the live module with all its steps applied, for a runtime that needs it."""
-    return transformed(setup, setup.steps, loader(setup, lambda _: None), states)
+def module_of(
+    setup: TrialSetup,
+    states: Mapping[str, Path],
+    load: Callable[[], torch.nn.Module] | None = None,
+) -> Callable[[], torch.nn.Module]:
+    """Makes the live module with all its steps applied, for a runtime that needs it.
+
+    Args:
+        setup: whose model and steps these are.
+        states: directories of the weights that steps left, by the steps' names.
+        load: gives the model before any step, which the steps change in place; None to load it.
+    """
+    return transformed(setup, setup.steps, load or loader(setup, lambda _: None), states)
