@@ -76,6 +76,7 @@ def _yaml(
         "architecture": str(model["class"]).rpartition(".")[2],
         "labels": {
             **{key: "/".join(values) for key, values in labels.items()},
+            "script": script.place or script.path.name,
             "model": f"{title} ({RUNS_AGAIN})" if not_captured else title,
         },
         "checkpoint": None,
