@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -16,11 +16,14 @@ from typing import TypeVar, cast, final
 
 from benchorch.config.components import TARGET, make
 from benchorch.config.directories import builtin_directory
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, decode
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event, Session
+from benchorch.domain.spending import Spending
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ExecutorError
+from benchorch.executors.node_packages import bundled_packages, distributions, lock_name
+from benchorch.executors.scheduling.capacity import MarketPolicy
 from benchorch.executors.sent_sweep import (
     DIRECTORY,
     SentSweep,
@@ -32,8 +35,16 @@ from benchorch.executors.sent_sweep import (
     unfetched,
 )
 from benchorch.files import write_json
+from benchorch.formatting import plural
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
-from benchorch.interfaces.stack import Head, Stack, StackError, StackFacts, Stacks
+from benchorch.interfaces.stack import (
+    Head,
+    Readiness,
+    Stack,
+    StackError,
+    StackFacts,
+    Stacks,
+)
 from benchorch.units import format_bytes
 
 T = TypeVar("T")
@@ -66,6 +77,19 @@ def found_stack(name: str | None) -> Stack | StackError | None:
         return _stacks().find(name)
     except StackError as error:
         return error
+
+
+@cache
+def _stack_packages(stack: str | None, lock: str | None) -> frozenset[str] | None:
+    """The distributions of a lock that the stack has published; None where it cannot be read."""
+    found = found_stack(stack)
+    if not isinstance(found, Stack) or lock is None:
+        return None
+    try:
+        text = found.lock(lock)
+    except StackError:  # a plan does without; whoever runs it learns why
+        return None
+    return distributions(text) if text else None
 
 
 def left_running(directory: Path) -> SentSweep | None:
@@ -130,6 +154,20 @@ class StackExecutor(Executor):
         del hardware_kind
         return True
 
+    def packages(self, hardware_kind: str) -> Collection[str] | None:
+        """By the stack's lock for such nodes, else by the one of this version."""
+        return _stack_packages(self.stack, lock_name(hardware_kind)) or bundled_packages(
+            hardware_kind
+        )
+
+    def preflight(self, hardware_kinds: Sequence[str]) -> Sequence[Readiness]:
+        """As the stack's account and region have it."""
+        found = found_stack(self.stack)
+        kinds = [kind for kind in hardware_kinds if self.unreachable(kind) is None]
+        if not isinstance(found, Stack) or not kinds:
+            return ()
+        return found.preflight(sorted(kinds), MarketPolicy(self.market).markets)
+
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, as the stack's bucket has it."""
         found = found_stack(self.stack)
@@ -165,6 +203,7 @@ class _Following:
     sleep: Callable[[float], None] = time.sleep
     failing_since_s: float | None = None
     told: dict[str, str] = field(default_factory=dict)
+    spending: Spending | None = None
 
     def results(self) -> Iterator[TrialResult]:
         name = unfetched(self.stack, self.trials)
@@ -177,12 +216,21 @@ class _Following:
             {"stack": facts.name, "region": facts.region, "sweep": name},
         )
         if is_new:
+            self._check_machines()
             self._send(sweep)
         else:
             self._say(f"goes on with sweep {name}, which was sent before")
         if not sweep.status().get("ended_at"):
             self._ensure_begun(sweep)
         yield from self._follow(sweep)
+
+    def _check_machines(self) -> None:
+        """ExecutorError where the account reports that machines will not come."""
+        kinds = sorted({trial.hardware_kind for trial in self.trials})
+        failed = [one for one in self.executor.preflight(kinds) if one.state == "failed"]
+        if failed:
+            listed = "; ".join(f"{one.subject}: {one.observed}. {one.remedy}" for one in failed)
+            raise ExecutorError(f"Nothing was sent, because no machine would come: {listed}")
 
     def _send(self, sweep: SentSweep) -> None:
         facts = self.stack.facts
@@ -244,9 +292,9 @@ class _Following:
             status = self._patiently(sweep.status) or {}
             ended = bool(status.get("ended_at"))
             yield from self._new_results(sweep)
+            self._pass_on(status)
             if ended and self.failing_since_s is None:
                 break
-            self._pass_on(status)
             if self.now_s() - looked_s > HEAD_LOOK_S:
                 looked_s = self.now_s()
                 self._check_head(sweep)
@@ -254,14 +302,19 @@ class _Following:
         sweep.mark_fetched()
         missing = len({trial.trial_id for trial in self.trials} - sweep.seen)
         if missing:
+            why = f" ({'; '.join(sweep.problems.values())})" if sweep.problems else ""
             raise ExecutorError(
-                f"Sweep {sweep.name} ended on stack {self.stack.facts.name} with {missing} trials "
-                "without a result; the same line runs them."
+                f"Sweep {sweep.name} ended on stack {self.stack.facts.name} with "
+                f"{plural(missing, 'trial')} without a result{why}; the same line runs what is "
+                "missing."
             )
 
     def _new_results(self, sweep: SentSweep) -> Iterator[TrialResult]:
-        for line in self._patiently(sweep.new_lines) or ():
-            result = self._patiently(partial(sweep.fetch, line))
+        entries = self._patiently(sweep.new_entries) or ()
+        for problem in sweep.problems.values():
+            self._say(f"{problem}; its trial has no result")
+        for entry in entries:
+            result = self._patiently(partial(sweep.fetch, entry))
             if result is None:
                 return
             yield result
@@ -293,7 +346,11 @@ class _Following:
         return answer
 
     def _pass_on(self, status: ConfigNode) -> None:
-        """Report what the trials do on the stack, where it has changed."""
+        """Report what machines cost and what the trials do there, where it has changed."""
+        spending = decode(Spending, status["spending"]) if status.get("spending") else None
+        if isinstance(spending, Spending) and spending != self.spending:
+            self.spending = spending
+            self.emit(Event.of_spending(spending))
         busy = status.get("busy")
         for trial_id, one in busy.items() if isinstance(busy, dict) else ():
             text = str(one.get("text", "")) if isinstance(one, dict) else ""

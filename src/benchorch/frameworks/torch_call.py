@@ -13,8 +13,11 @@ from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
+from benchorch.domain.outputs import Outputs
 from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.host_arrays import BFLOAT16
 from benchorch.frameworks.module_precision import CAST_FROM, parameter_dtypes
+from benchorch.frameworks.output_paths import is_flat, returned
 from benchorch.frameworks.torch_operators import operator_facts
 from benchorch.frameworks.torch_program import load_program
 from benchorch.frameworks.upstream_errors import wrap_errors
@@ -96,7 +99,10 @@ def tensors_of(
     only = getattr(torch, dtypes[0]) if len(dtypes) == 1 else None
     placed = {}
     for name, array in arrays.items():
-        tensor = torch.tensor(array)
+        is_bfloat16 = array.dtype.name == BFLOAT16  # which torch reads from no array
+        tensor = (
+            torch.tensor(array.astype("float32")).bfloat16() if is_bfloat16 else torch.tensor(array)
+        )
         wanted = only if only and tensor.is_floating_point() else tensor.dtype
         placed[name] = tensor.to(device=device, dtype=wanted)
     return placed
@@ -212,6 +218,11 @@ class TorchExecutable(Executable):
         """Outputs of a call, flattened, on the host."""
         return arrays_in(raw)
 
+    def returned(self, raw: object) -> Outputs | None:
+        """Paths in the nested result, and what is no tensor in it."""
+        know_dataclasses(raw)
+        return None if is_flat(raw) else returned(raw)
+
     def facts(self) -> Mapping[str, Json]:
         """The weights' dtype and the threads read back from torch."""
         import torch
@@ -261,7 +272,7 @@ def live_executable(
         module=module if function is module else None,
         counts=cache(
             lambda: {
-                **quantised_parts(module),
+                **quantised_parts(module, compiled=function is not module),
                 **layer_facts(module),
                 **operator_facts(module, live_tensors(module, example.arrays, device), keywords),
                 **counts(),
@@ -271,10 +282,12 @@ def live_executable(
     )
 
 
-def quantised_parts(module: torch.nn.Module) -> dict[str, Json]:
+def quantised_parts(module: torch.nn.Module, *, compiled: bool) -> dict[str, Json]:
     """Counts of quantised weights, layers and roundings by kind; empty without any.
 
-    The dtype of such a weight is that of what it stands for, and tells nothing.
+    The dtype of such a weight is that of what it stands for, and tells nothing. Roundings in a
+    graph become part of its products only where they are compiled: run one by one, what was
+    rounded is multiplied in floating point.
     """
     import torch.fx
 
@@ -290,30 +303,8 @@ def quantised_parts(module: torch.nn.Module) -> dict[str, Json]:
                 found[name.split(".")[1]] += 1
     if not found:
         return {}
-    return {"quantised": dict(found), "quantized_share": _quantised_share(module)}
-
-
-def _quantised_share(module: torch.nn.Module) -> float:
-    """Of linear and convolution layers, those whose weights are held in fewer bits."""
-    layers = [each for each in module.modules() if _is_product(each)]
-    quantised = [each for each in layers if _is_quantised(each)]
-    return round(len(quantised) / len(layers), 4) if layers else 0.0
-
-
-def _is_product(layer: torch.nn.Module) -> bool:
-    name = type(layer).__name__
-    return ("Linear" in name or "Conv" in name) and hasattr(layer, "weight")
-
-
-def _is_quantised(layer: torch.nn.Module) -> bool:
-    """Whether it is a layer of torch.ao's own, or its weight is a tensor of another class."""
-    import torch
-
-    home = type(layer).__module__
-    if home.startswith("torch.ao.nn"):
-        return ".qat." not in home
-    weight = layer.weight
-    return isinstance(weight, torch.Tensor) and type(weight.data) is not torch.Tensor
+    in_floats = not compiled and any(kind.startswith("quantize_") for kind in found)
+    return {"quantised": dict(found), **({"quantized_share": 0.0} if in_floats else {})}
 
 
 def layer_facts(module: torch.nn.Module) -> dict[str, Json]:

@@ -20,9 +20,9 @@ from benchorch.host.pinning import pin
 from benchorch.host.reference_workload import reference_ns
 from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.stats.pairs import ALTERNATED
-from benchorch.trial.build import module_of
 from benchorch.trial.energy import measure_energy
 from benchorch.trial.interleave import interleave
+from benchorch.trial.live_module import module_of
 from benchorch.trial.measure import ProcessMeasurement, measure
 from benchorch.trial.stages import Baseline, BuiltTrial, MeasureRequest
 from benchorch.trial.tf32 import apply_tf32, tf32_facts
@@ -112,8 +112,12 @@ def load(
     return loaded
 
 
-def observe(loaded: LoadedTrial, say: Say) -> ProcessRecord:
-    """Everything that this process measures of the candidate alone."""
+def observe(loaded: LoadedTrial, say: Say, *, split: bool = False) -> ProcessRecord:
+    """Everything that this process measures of the candidate alone.
+
+    Args:
+        split: whether the copying stages are timed apart afterwards.
+    """
     setup = loaded.setup
     protocol = setup.protocol
     say("measuring")
@@ -128,7 +132,7 @@ def observe(loaded: LoadedTrial, say: Say) -> ProcessRecord:
         device=meter.device_memory(),
     )
     passes = None
-    if protocol.split_passes:
+    if split and protocol.split_passes:
         passes = transfer_breakdown(
             loaded.executable,
             loaded.batches,

@@ -19,10 +19,11 @@ from benchorch.errors import ConfigError
 from benchorch.frontends.scripts.discover import Enough, Script, labels_of
 from benchorch.frontends.scripts.discover_all import Discovery
 from benchorch.frontends.scripts.model_configs import words_for, write_configs
+from benchorch.host import sandbox
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
 from benchorch.models.script_run import MODEL_SUFFIXES
-from benchorch.models.trust import grant
+from benchorch.models.trust import grant, is_users_own
 
 _SEPARATOR = "::"
 _MAGIC = "*?["
@@ -31,9 +32,10 @@ NO_CAPTURE_HELP = "run the script again in each process instead of exporting its
 LABELS_HELP = "only scripts whose first line is '# labels: KEY::VALUE'; VALUE may be a,b"
 DESCRIPTION = """Runs each script, finds every torch module that it calls, and benchmarks them.
 
-A script is executed as it is: run only what you trust. Arguments key=value are overrides, as
-everywhere: hardware=local conversion=[eager,onnxruntime] stopping=quick. Arguments after a
-lone :: are the scripts' own."""
+A script is executed as it is: run only what you trust. With --analyze-only, a script outside your
+own git work tree runs in a sandbox, where the system has one. Arguments key=value are overrides,
+as everywhere: hardware=local conversion=[eager,onnxruntime] stopping=quick. Arguments after a lone
+:: are the scripts' own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +71,13 @@ def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
     options, scripts, overrides = parse(arguments)
     analyze = options.analyze_only or options.json
     grant(*(str(script.path) for script in scripts))
+    enclosed = _is_enclosed(options, scripts, say)
     founds = Discovery(
         timeout_s=options.timeout,
         keep=not analyze,
         jobs=min(options.jobs, len(scripts)),
         resume=options.resume,
+        sandboxed=frozenset(script for script in scripts if enclosed[script]),
         enough=Enough(quiet_s=options.until_quiet, first=options.first),
     ).run(scripts, say)
     reply = Reply(
@@ -112,6 +116,30 @@ def _with_directory(words: Sequence[str]) -> tuple[Path, list[str]]:
         return Path(given[-1]), [*words]
     directory = new_directory()
     return directory, [*words, f"{_DIRECTORY}{directory}"]
+
+
+def _is_enclosed(
+    options: argparse.Namespace, scripts: Sequence[Script], say: Callable[[str], None]
+) -> Mapping[Script, bool]:
+    """Which scripts run in a sandbox: those that are only looked at and are not the user's own."""
+    if options.sandbox and not (options.analyze_only or options.json):
+        raise ConfigError(
+            [
+                "--sandbox: a script that is measured runs with your rights; look at it first, "
+                "with --analyze-only."
+            ]
+        )
+    looks = options.sandbox is not False and (options.analyze_only or options.json)
+    wanted = {
+        script: looks and (bool(options.sandbox) or not is_users_own(script.path))
+        for script in scripts
+    }
+    why = sandbox.problem() if any(wanted.values()) else ""
+    if why and options.sandbox:
+        raise ConfigError([f"--sandbox: {why}. --no-sandbox runs the script with your rights."])
+    if why:
+        say(f"{why}: the script runs with your rights")
+    return {script: wish and not why for script, wish in wanted.items()}
 
 
 def _built(
@@ -246,6 +274,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--analyze-only", action="store_true", help="only show what is found")
     add("--build-only", action="store_true", help="build what is found, measure nothing")
     add("--json", action="store_true", help="what is found, for programs; as --analyze-only")
+    add(
+        "--sandbox",
+        action=argparse.BooleanOptionalAction,
+        help="without network, home and writing; the default for --analyze-only and --json of "
+        "scripts outside your own git work tree",
+    )
     add("--max-depth", type=int, default=0, metavar="N", help="parts of models too, N levels deep")
     add("--labels", action="append", default=[], metavar="KEY::VALUE", help=LABELS_HELP)
     add("--name", default="", metavar="PATTERN", help="only models of such names: 'net.encoder.*'")

@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 import tokenize
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,6 +25,7 @@ from benchorch.frontends.scripts.discovery_process import (
     Problem,
 )
 from benchorch.host.processes.run_child import Limits, run_child
+from benchorch.host.sandbox import enclosure
 from benchorch.journal.registry import state_directory
 from benchorch.models.notebook import NOTEBOOK_SUFFIX, code_cells
 from benchorch.models.script_run import (
@@ -154,6 +156,7 @@ def discover(
     keep: bool,
     enough: Enough | None = None,
     on_call: OnCall = lambda _model, _call: None,
+    sandboxed: bool = False,
 ) -> dict[str, Json]:
     """What the script calls, by `discovery_process`, with labels, and what went wrong.
 
@@ -163,6 +166,7 @@ def discover(
         keep: whether inputs and weights are taken down, to be benchmarked.
         enough: when to end it before that.
         on_call: called with each new call and its model as the script makes it.
+        sandboxed: whether it runs in a `host.sandbox`.
     """
     blank: dict[str, Json] = {"script": str(script.path), "log": str(script.log), "labels": {}}
     broken = unreadable(script.path)
@@ -170,15 +174,45 @@ def discover(
         return {**blank, **_problem("unreadable", broken), "ended": "not_run", "models": []}
     blank["labels"] = cast(Json, labels_of(script.path))
     sightings = Sightings(script=script, on_call=on_call)
-    reply = _run(script, timeout_s, keep, enough or Enough(), sightings)
+    folder = state_directory() / "scripts" if keep else None
+    with _started_by(script, folder, sandboxed=sandboxed) as under:
+        reply = _run(script, timeout_s, folder, enough or Enough(), sightings, under)
     found = {**blank, **cast(ConfigNode, encode(reply))}
     found["models"] = cast(Json, _selected(cast("list[ConfigNode]", found["models"]), script))
     found["problem"] = found["problem"] or _nothing(found, script)
+    if sandboxed and found["problem"]:
+        found["problem"] = _in_a_sandbox(cast(ConfigNode, found["problem"]))
     return found
 
 
+@contextmanager
+def _started_by(script: Script, folder: Path | None, *, sandboxed: bool) -> Iterator[Sequence[str]]:
+    """What the script's process is started by: nothing, or a sandbox with the script's folder."""
+    if not sandboxed:
+        yield ()
+        return
+    place = script.path.resolve()
+    own = place if place.parent == Path.home().resolve() else place.parent
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    with enclosure([script.path, own], [folder] if folder else []) as enclosed:
+        yield enclosed.command()
+
+
+def _in_a_sandbox(problem: ConfigNode) -> Json:
+    """A problem of a script that could neither write nor reach the network."""
+    hint = "it ran in a sandbox; if you trust it: --no-sandbox"
+    remedy = str(problem["remedy"])
+    return {**problem, "remedy": f"{remedy}; {hint}" if remedy else hint}
+
+
 def _run(
-    script: Script, timeout_s: float, keep: bool, enough: Enough, sightings: Sightings
+    script: Script,
+    timeout_s: float,
+    folder: Path | None,
+    enough: Enough,
+    sightings: Sightings,
+    under: Sequence[str],
 ) -> DiscoveryReply:
     """What the script's process reported in the end, or until it was ended."""
     script.log.unlink(missing_ok=True)
@@ -195,7 +229,7 @@ def _run(
             script=script.path,
             arguments=script.arguments,
             max_depth=script.depth,
-            folder=state_directory() / "scripts" if keep else None,
+            folder=folder,
             wanted=script.hashes,
             capture=script.capture,
         ),
@@ -207,6 +241,7 @@ def _run(
         command=[sys.executable, "-P", "-c", _ENTRY],
         on_partial=sightings.add,
         enough=ended_early,
+        under=under,
     )
     if child.reply is not None:
         return child.reply

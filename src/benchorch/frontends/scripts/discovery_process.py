@@ -27,6 +27,8 @@ from benchorch.models.script_watch import CallSignature, FirstCall, FoundModel, 
 
 if TYPE_CHECKING:
     import torch
+    from numpy import generic
+    from numpy.typing import NDArray
 
 KEPT_INVOCATIONS = 20
 """Signatures of one model whose inputs are kept; others have to be asked for by hash."""
@@ -302,15 +304,15 @@ def _state(module: torch.nn.Module) -> str | None:
         return None
 
 
-def _saved(folder: Path, arrays: Mapping[str, object]) -> Path:
+def _saved(folder: Path, arrays: Mapping[str, NDArray[generic]]) -> Path:
     """A file of inputs, named by what it holds: the same inputs are the same file in every run."""
-    import numpy as np
+    from safetensors.numpy import save_file
 
-    path = folder / f"{digest_of_arrays(arrays)[:16]}.npz"  # type: ignore[arg-type]
+    path = folder / f"{digest_of_arrays(arrays)[:16]}.safetensors"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial.npz")
-        np.savez(partial, **arrays)  # type: ignore[arg-type]
+        partial = path.with_suffix(".partial")
+        save_file({name: array.copy(order="C") for name, array in arrays.items()}, partial)
         partial.replace(path)
     return path
 
