@@ -182,7 +182,7 @@ class Watch:
         self._undo = ExitStack()
         for owner, name, new in (
             (module, "__call__", self._watching(module.__call__)),
-            (module, "__init_subclass__", classmethod(self._new_class)),  # type: ignore[arg-type]
+            (module, "__init_subclass__", classmethod(self._new_class)),
             (torch, "compile", _as_it_is),
         ):
             self._replace(owner, name, new)

@@ -35,7 +35,7 @@ def measured(
 
 EXPORTED: dict[str, Any] = {"model": {"program": "x", "digest": "y"}}
 FOUNDS = [
-    found("/c/a/one.py", EXPORTED, {"model": {"not_captured": "it branches"}}),
+    found("/c/a/one.py", EXPORTED, {"model": {}, "not_captured": "it branches"}),
     found("/c/a/two.py"),
     found("/c/b/three.py", EXPORTED, {"obstacle": "it takes no tensors"}),
 ]
