@@ -169,7 +169,10 @@ def _script(arguments: list[str]) -> int:
 
     prepared = script.run(arguments, print_err)
     code = print_reply(prepared.reply, arguments)
-    return max(code, benchmark(parse(prepared.words))) if prepared.words else code
+    if prepared.words:
+        code = max(code, benchmark(parse(prepared.words)))
+        print_out(prepared.corpus())
+    return code
 
 
 def _version(arguments: list[str]) -> int:

@@ -195,9 +195,11 @@ class Watch:
             self._undo.callback(delattr, owner, name)
         setattr(owner, name, new)
 
-    def _new_class(self, kind: type, **options: Any) -> None:
+    def _new_class(self, kind: type[torch.nn.Module], /, **options: Any) -> None:
         """Record the calls of a class that has a way of its own to be called, too."""
-        super(_torch_module(), kind).__init_subclass__(**options)
+        import torch
+
+        super(torch.nn.Module, kind).__init_subclass__(**options)
         own = vars(kind).get("__call__")
         if inspect.isfunction(own) and _is_users(own.__code__.co_filename):
             self._replace(kind, "__call__", self._watching(own))
@@ -462,12 +464,6 @@ def _is_being_traced(frame: FrameType | None) -> bool:
         return True
     callers = (each.f_globals.get("__name__") or "" for each in _outwards(frame))
     return any(name.startswith(_TRACERS) for name in callers)
-
-
-def _torch_module() -> type:
-    import torch
-
-    return torch.nn.Module
 
 
 def _called_method(module: torch.nn.Module) -> Callable[..., object]:

@@ -7,7 +7,7 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -20,11 +20,14 @@ from benchorch.frontends.scripts.discover import Enough, Script, labels_of
 from benchorch.frontends.scripts.discover_all import Discovery
 from benchorch.frontends.scripts.model_configs import words_for, write_configs
 from benchorch.host import sandbox
+from benchorch.journal import run_directory
+from benchorch.journal.registry import new_directory
 from benchorch.models.script_run import MODEL_SUFFIXES
 from benchorch.models.trust import grant, is_users_own
 
 _SEPARATOR = "::"
 _MAGIC = "*?["
+_DIRECTORY = "hydra.run.dir="
 NO_CAPTURE_HELP = "run the script again in each process instead of exporting its modules once"
 LABELS_HELP = "only scripts whose first line is '# labels: KEY::VALUE'; VALUE may be a,b"
 DESCRIPTION = """Runs each script, finds every torch module that it calls, and benchmarks them.
@@ -41,10 +44,26 @@ class Prepared:
 
     Attributes:
         words: empty where nothing is benchmarked.
+        directory: of that run, where several scripts end with a corpus report; else None.
+        founds: what was found in each script.
+        places: of each script's path, its name below the folder that all share.
     """
 
     reply: Reply
     words: tuple[str, ...] = ()
+    directory: Path | None = None
+    founds: tuple[ConfigNode, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    def corpus(self) -> str:
+        """The corpus report, written to the run's directory; empty for a single script."""
+        from benchorch.frontends.scripts.corpus_report import corpus_report
+        from benchorch.results.compare.load_run import load
+
+        if self.directory is None or not (self.directory / run_directory.PLAN).is_file():
+            return ""
+        report = corpus_report(self.places, self.founds, load(str(self.directory)))
+        return f"{report.text()}\n\ncorpus    {report.write(self.directory)}"
 
 
 def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
@@ -78,7 +97,25 @@ def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
     words = [*words_for(configs, founds), *overrides]
     if options.build_only:
         return Prepared(reply=_built(reply, configs, words, say))
-    return Prepared(reply=reply, words=tuple(words))
+    directory = None
+    if len(scripts) > 1 and not {"-m", "--multirun"} & set(overrides):
+        directory, words = _with_directory(words)
+    return Prepared(
+        reply=reply,
+        words=tuple(words),
+        directory=directory,
+        founds=tuple(founds),
+        places={str(script.path): script.place for script in scripts},
+    )
+
+
+def _with_directory(words: Sequence[str]) -> tuple[Path, list[str]]:
+    """The directory of a run, and the words that put it there."""
+    given = [word.removeprefix(_DIRECTORY) for word in words if word.startswith(_DIRECTORY)]
+    if given:
+        return Path(given[-1]), [*words]
+    directory = new_directory()
+    return directory, [*words, f"{_DIRECTORY}{directory}"]
 
 
 def _is_enclosed(
@@ -188,6 +225,7 @@ def _scripts(
             pattern=options.name,
             capture=not options.no_capture and path.suffix not in MODEL_SUFFIXES,
             title="" if names_of[path.name] == 1 else path.relative_to(above).as_posix(),
+            place=path.relative_to(above).as_posix(),
         )
         for path, hashes in chosen
     ]

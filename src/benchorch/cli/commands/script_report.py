@@ -108,7 +108,7 @@ def _parameters(model: ConfigNode) -> str:
 def _obstacle(call: ConfigNode) -> str:
     if call["obstacle"]:
         return f"; cannot be benchmarked: {call['obstacle']}"
-    reason = cast(ConfigNode, call.get("model", {})).get("not_captured")
+    reason = call.get("not_captured")
     return f"; {RUNS_AGAIN}: {reason}" if reason else ""
 
 

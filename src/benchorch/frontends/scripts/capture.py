@@ -1,6 +1,4 @@
-"""A module taken once from a running script: its graph and weights, so that the script need not run
-again.
-"""
+"""Capture of a running script's module: its graph and weights, so that the script runs once."""
 
 from __future__ import annotations
 

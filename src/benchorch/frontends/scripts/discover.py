@@ -57,6 +57,7 @@ class Script:
         pattern: of qualified names that are wanted, such as ``model.encoder.*``; "" for all.
         capture: whether modules are exported, so that the script runs once.
         title: its name for people; "" for the file's name.
+        place: its path below the folder that all scripts of the command share.
     """
 
     path: Path
@@ -66,6 +67,7 @@ class Script:
     pattern: str = ""
     capture: bool = True
     title: str = ""
+    place: str = ""
 
     @property
     def depth(self) -> int:

@@ -247,29 +247,29 @@ class _InputFiles:
                 f"only the first {KEPT_INVOCATIONS} shapes are taken; select it by its hash"
             )
             return
-        told["model"] = self._model_fields(first_call, self.folder)
+        told["model"], told["not_captured"] = self._model_fields(first_call, self.folder)
 
     def _is_requested(self, first_call: FirstCall) -> bool:
         hashes = {first_call.seen.hash, first_call.invocation.hash}
         return not self.wanted or bool(hashes & self.wanted)
 
-    def _model_fields(self, first_call: FirstCall, folder: Path) -> dict[str, Json]:
-        """What a model's configuration says of this call."""
+    def _model_fields(self, first_call: FirstCall, folder: Path) -> tuple[dict[str, Json], str]:
+        """The model's configuration for this call, and why it is not captured where it is not."""
         from benchorch.models.architectures.called import goes_by_name
 
         arguments = first_call.arguments
         inputs: dict[str, Json] = {"file": str(_saved(folder / "inputs", arrays_of(arguments)))}
         program, reason = self._captured(first_call, folder / "programs")
         if program is not None:
-            return {"inputs": inputs, "kwargs": {}, **program}
+            return {"inputs": inputs, "kwargs": {}, **program}, ""
         named = goes_by_name(first_call.module, arguments, first_call.answer)
         direct = named and not first_call.autocast
-        return {
+        fields: dict[str, Json] = {
             "weights": _state(first_call.module),
             "inputs": inputs,
             "kwargs": dict(arguments.keywords or {}) if direct else {},
-            "not_captured": reason,
         }
+        return fields, reason
 
     def _captured(
         self, first_call: FirstCall, folder: Path

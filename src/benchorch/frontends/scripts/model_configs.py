@@ -60,7 +60,6 @@ def _yaml(
     import yaml
 
     fields = dict(cast("Mapping[str, Json]", call["model"]))
-    not_captured = fields.pop("not_captured", "")
     source: dict[str, Json] = {
         "_target_": "benchorch.models.script.ScriptModel",
         "script": str(script.path),
@@ -76,7 +75,8 @@ def _yaml(
         "architecture": str(model["class"]).rpartition(".")[2],
         "labels": {
             **{key: "/".join(values) for key, values in labels.items()},
-            "model": f"{title} ({RUNS_AGAIN})" if not_captured else title,
+            "script": script.place or script.path.name,
+            "model": f"{title} ({RUNS_AGAIN})" if call.get("not_captured") else title,
         },
         "checkpoint": None,
         **fields,

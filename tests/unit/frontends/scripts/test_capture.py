@@ -129,7 +129,7 @@ def test_what_cannot_be_exported_is_taken_from_the_script_and_its_name_shows_it(
     import yaml
 
     monkeypatch.setenv("XDG_STATE_HOME", str(place / "state"))
-    assert "torch.export" in call_of(found, "odd")["model"]["not_captured"]
+    assert "torch.export" in call_of(found, "odd")["not_captured"]
     written = write_configs(Script(path=place / "mine.py"), found)
     nodes = [yaml.safe_load(path.read_text()) for path in written.values()]
     assert {node["labels"]["model"]: node["_target_"].rpartition(".")[2] for node in nodes} == {
