@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import NoReturn
 
-from benchorch.cli.arguments import is_recipe, parse
+from benchorch.cli.arguments import is_recipe, is_script, parse
 from benchorch.cli.run import benchmark
 from benchorch.cli.terminal import (
     FAILED,
@@ -100,6 +100,8 @@ def _carry_out(arguments: Sequence[str]) -> int:
         return _reply(first, rest)
     if first in _RUNS:
         return _RUNS[first](rest)
+    if is_script(first):
+        return _script(list(arguments))
     if first and not first.startswith("-") and "=" not in first and not is_recipe(first):
         from benchorch.config.components import suggest
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -13,12 +14,22 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from benchorch.cli.arguments import Request
-from benchorch.cli.terminal import INTERRUPTED, OK, TERMINATED, ask, print_err, print_reply
+from benchorch.cli.terminal import (
+    INTERRUPTED,
+    OK,
+    TERMINATED,
+    ask,
+    print_err,
+    print_out,
+    print_reply,
+)
 from benchorch.errors import ConfigError, ExecutorError, NoMachine
 
 if TYPE_CHECKING:
     from benchorch.config.composer import Composer
     from benchorch.run.invocation import Invocation
+
+_SHOWS_CONFIGURATION = frozenset({"--cfg", "-c", "--info", "-i"})
 
 
 def benchmark(request: Request) -> int:
@@ -53,6 +64,8 @@ def _run_by_hydra(
     application = Application(config_name=request.config_name, allow_skips=request.allow_skips)
     install_plugins(request.directories)
     refuse_foreign_code(composer, [*overrides, *places])
+    if _shows_configuration(request.flags):
+        composer.session(overrides)  # what is too much to be resolved ends here, not in Hydra
     # Hydra would print its errors itself and exit with 1; ours name every problem and exit with 2.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = [sys.argv[0], *request.flags, *overrides, *places]
@@ -64,8 +77,9 @@ def _run_by_hydra(
 
     def work() -> None:
         try:
-            decorate(application)()
-        except ExecutorError:
+            with _without_passwords(request.flags):
+                decorate(application)()
+        except (ExecutorError, BrokenPipeError):
             raise
         except Exception as error:
             wrong = isinstance(error, ConfigError) and not isinstance(error, NoMachine)
@@ -82,6 +96,23 @@ def _run_by_hydra(
         assert application.invocation is not None  # which has raised it
         application.invocation.discard()
         raise
+
+
+def _shows_configuration(flags: Sequence[str]) -> bool:
+    return bool(_SHOWS_CONFIGURATION & {flag.partition("=")[0] for flag in flags})
+
+
+@contextlib.contextmanager
+def _without_passwords(flags: Sequence[str]) -> Iterator[None]:
+    """Strike passwords in URIs out of the configuration, where Hydra is to print that."""
+    from benchorch.recorders.location import strike_out
+
+    if not _shows_configuration(flags):
+        yield
+        return
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        yield
+    print_out(strike_out(text.getvalue()).rstrip("\n"))
 
 
 def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | None]) -> int:

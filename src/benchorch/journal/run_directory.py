@@ -65,15 +65,20 @@ class SeriesError(ConfigError):
 
 def trial_directory(directory: Path, trial_id: str) -> Path:
     """The folder of one trial, made if need be; ConfigError for an id that is no plain name."""
-    _check_id(trial_id)
+    check_id(trial_id)
     path = directory / "trials" / trial_id
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
-def _check_id(name: str) -> None:
+def is_id(name: str) -> bool:
+    """Whether a plan or a trial can be called so: a plain name, which folders and objects get."""
+    return bool(_ID.fullmatch(name))
+
+
+def check_id(name: str) -> None:
     """A plan from elsewhere may name any folder of this machine as its trial's."""
-    if not _ID.fullmatch(name):
+    if not is_id(name):
         raise ConfigError([f"{name[:80]!r} is no id of a plan or a trial: letters, digits, . _ -."])
 
 
@@ -94,7 +99,7 @@ def read_plan(directory: Path) -> Plan:
     if not isinstance(plan, Plan):
         raise ConfigError([f"{path} is not a plan."])
     for name in (plan.plan_id, *(trial.trial_id for trial in plan.trials)):
-        _check_id(name)
+        check_id(name)
     return plan
 
 
