@@ -110,7 +110,7 @@ def test_the_trials_files_are_artifacts_beside_the_database(
     recorder = Mlflow(uri=uri)
     recorder.open(PLAN, directory)
     run_id = record(recorder, directory)
-    assert artifacts(client, run_id) == {"observations.jsonl", "traces"}
+    assert artifacts(client, run_id) == {"facts.json", "observations.jsonl", "traces"}
     assert artifacts(client, run_id, "traces") == {"traces/trace.json"}
     assert list((tmp_path / "mlartifacts").rglob("trace.json"))
 

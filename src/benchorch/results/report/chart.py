@@ -13,7 +13,7 @@ from benchorch.pages.markup import shortened
 
 NUMBERS = ",.4~r"
 _LONG_SCALE_RATIO = 5.0
-_ROOM = 1.06
+_SLACK = 1.06
 
 
 @final
@@ -58,7 +58,7 @@ def from_zero(field: str, title: str, most: float) -> Spec:
         "field": field,
         "type": "quantitative",
         "axis": {"title": title, "format": NUMBERS, "tickCount": 5, "grid": False},
-        "scale": {"domain": [0, most * _ROOM], "nice": False},
+        "scale": {"domain": [0, most * _SLACK], "nice": False},
     }
 
 
@@ -68,7 +68,7 @@ def at(channel: Spec, field: str) -> Spec:
 
 
 def axis(field: str, title: str, values: Sequence[float], ticks: Sequence[float] = ()) -> Spec:
-    """An axis for positions, over the values with some room; logarithmic where they are far apart.
+    """An axis for positions, over the values with a margin; logarithmic where they are far apart.
 
     Args:
         values: above 0, intervals included.
@@ -76,10 +76,10 @@ def axis(field: str, title: str, values: Sequence[float], ticks: Sequence[float]
     """
     low, high = min(values), max(values)
     far = high > _LONG_SCALE_RATIO * low
-    room = (high / low) ** 0.06 * 1.03 if far else 1.0
+    slack = (high / low) ** 0.06 * 1.03 if far else 1.0
     margin = 0.0 if far else max(0.08 * (high - low), 0.02 * high)
     own = {"values": sorted(ticks)} if ticks else {}
-    domain = [low / room - margin, high * room + margin]
+    domain = [low / slack - margin, high * slack + margin]
     return {
         "field": field,
         "type": "quantitative",

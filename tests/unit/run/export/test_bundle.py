@@ -27,7 +27,13 @@ from benchorch.trial.build import build
 from support.synthetic_runs import result
 
 KINDS = ["eager", "export", "torchscript", "onnxruntime"]
-WORDS = ["model=mlp", "model.widths=[8,16,4]", "hardware=local", "stopping=quick"]
+WORDS = [
+    "model=mlp",
+    "model.widths=[8,16,4]",
+    "model.inputs.input.shape=[batch_size,8]",
+    "hardware=local",
+    "stopping=quick",
+]
 
 
 def measured(directory: Path, *conversions: str) -> Path:
