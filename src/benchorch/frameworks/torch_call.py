@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache, partial
@@ -19,6 +19,7 @@ from benchorch.frameworks.torch_operators import operator_facts
 from benchorch.frameworks.torch_program import load_program
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest
+from benchorch.interfaces.generation import Program
 from benchorch.interfaces.runtime import Executable, LoadRequest
 
 if TYPE_CHECKING:
@@ -202,6 +203,13 @@ class TorchExecutable(Executable):
             placed = self.place(arrays)
         return self.prepare(placed)
 
+    def program(self) -> Program:
+        """The callable on tensors that stay where they are."""
+        import torch
+
+        only = getattr(torch, self.dtypes[0]) if len(self.dtypes) == 1 else None
+        return TorchProgram(prepare=self.prepare, device=self.device, dtype=only)
+
     def calling(self) -> AbstractContextManager[object]:
         """Nothing is recorded for gradients."""
         import torch
@@ -229,6 +237,47 @@ class TorchExecutable(Executable):
     def close(self) -> None:
         """Undo what loading changed in this process."""
         self.resources.close()
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchProgram(Program):
+    """Calls of a torch callable whose outputs are inputs of the next.
+
+    Attributes:
+        prepare: makes a call from placed inputs.
+        dtype: of floating inputs; None to leave each its own.
+    """
+
+    prepare: Callable[[dict[str, torch.Tensor]], Bound]
+    device: str
+    dtype: torch.dtype | None
+
+    def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:
+        """Tensors on the device."""
+        import torch
+
+        found: dict[str, object] = {}
+        with torch.inference_mode(mode=False):  # compiled code tells the two kinds apart
+            for name, array in arrays.items():
+                tensor = torch.from_numpy(array)
+                wanted = self.dtype if tensor.is_floating_point() else None
+                found[name] = tensor.to(device=self.device, dtype=wanted)
+        return found
+
+    def call(self, inputs: Mapping[str, object]) -> Sequence[object]:
+        """The flat tuple of tensors that the callable returns."""
+        made: Sequence[object] = self.prepare({**inputs})()  # type: ignore[dict-item,assignment]
+        return made
+
+    def fetch(self, value: object) -> NDArray[generic]:
+        """On the host, less than float32 widened to it."""
+        return arrays_in(value)["0"]
+
+    def size_bytes(self, value: object) -> int:
+        """Size of the tensor's elements."""
+        size: int = value.nbytes  # type: ignore[attr-defined]
+        return size
 
 
 def live_executable(

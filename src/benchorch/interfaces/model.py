@@ -43,6 +43,20 @@ class Model(ABC):
         """Labels for people besides the name, e.g. author and task."""
         return {}
 
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Symbols of the workload that determine a call, in order of appearance."""
+        return tuple(dict.fromkeys(symbol for spec in self.specs() for symbol in spec.symbols))
+
+    @property
+    def open_symbols(self) -> tuple[str, ...]:
+        """Symbols that an export leaves open, whatever the workload says."""
+        return ()
+
+    def decoder(self) -> Model | None:
+        """The same model as one that is called token by token, or None where it has no cache."""
+        return None
+
     @abstractmethod
     def load(self, seed: int) -> torch.nn.Module:
         """The module on the CPU in eval mode, the same weights for the same seed."""

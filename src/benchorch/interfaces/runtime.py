@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
 
+    from benchorch.interfaces.generation import Program
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
@@ -54,6 +56,14 @@ class Executable(ABC):
     @abstractmethod
     def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
         """A call without arguments, its inputs resident on the device."""
+
+    def program(self) -> Program | None:
+        """The same artifact for calls that feed each other; None where it has no such calls."""
+        return None
+
+    def answer(self, arrays: Mapping[str, NDArray[generic]]) -> Mapping[str, NDArray[generic]]:
+        """What is compared of a call with these inputs."""
+        return self.outputs(self.bind(arrays)())
 
     def calling(self) -> AbstractContextManager[object]:
         """Context entered once around many calls, with the setup that they share.
@@ -98,8 +108,10 @@ class Runtime(ABC):
         consumes: the formats it loads.
         requires: distributions it imports; torch by default.
         version: raised whenever the same artifact begins to be called in another way.
+        generates: whether its executables have a `Program`.
     """
 
+    generates: ClassVar[bool] = False
     consumes: ClassVar[tuple[Format, ...]]
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1

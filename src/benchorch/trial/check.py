@@ -22,6 +22,7 @@ from benchorch.interfaces.conversion import (
 from benchorch.interfaces.runtime import Executable
 from benchorch.trial.build import module_of
 from benchorch.trial.divergence import first_divergence
+from benchorch.trial.generation import agreement, continued, with_cache
 from benchorch.trial.measuring_process import LoadedTrial
 from benchorch.trial.reference import (
     Reference,
@@ -73,13 +74,18 @@ def _judged(
     reference = trial.built.reference
     before_data = asked.inputs + len(setup.workload.of_other_sizes())
     files = [referee_file(reference, number) for number in sets]
-    return verify(
-        outputs_of(executable, [model_inputs(setup, one) for one in sets.values()]),
-        [saved(outputs_file(reference, number)) for number in sets],
+    references = [saved(outputs_file(reference, number)) for number in sets]
+    given = [model_inputs(setup, one) for one in sets.values()]
+    if setup.generates:
+        given = [continued(one, ref) for one, ref in zip(given, references, strict=True)]
+    outputs = outputs_of(executable, given)
+    verdict = verify(
+        outputs,
+        references,
         # No conversion can agree better than the dtype that the baseline itself computes in.
         max(setup.tolerance_ratio, _finest(setup, told)),
         referees=[saved(file) for file in files] if all(file.exists() for file in files) else (),
-        inputs=list(sets.values()),
+        inputs=given if setup.generates else list(sets.values()),
         noise=told.noise,
         task=asked.task,
         naming=told.naming,
@@ -87,6 +93,9 @@ def _judged(
         least_score=asked.least_score,
         data_from=sum(number < before_data for number in sets) if asked.data else 0,
     )
+    if not setup.generates:
+        return verdict
+    return replace(verdict, notes=(*verdict.notes, agreement(outputs, references)))
 
 
 def _refusals(told: Reference) -> list[str]:
@@ -104,7 +113,8 @@ def _explained(
     told: Reference,
 ) -> Verdict:
     """The verdict with where it begins, or that eager too differs in this process."""
-    plain = replace(setup, steps=())
+    setup = with_cache(setup, trial.built.cache)
+    plain = with_cache(replace(setup, steps=()), trial.built.cache)
     original = module_of(plain, {})
     given = [model_inputs(setup, one) for one in sets.values()]
     again = _eager_again(plain, original, trial, given)

@@ -17,6 +17,7 @@ from benchorch.domain.codec import decode, encode
 from benchorch.domain.noise import Noise
 from benchorch.domain.parity_task import Naming
 from benchorch.domain.result import ModelCounts
+from benchorch.domain.tensors import TensorSpec
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import MeasureError
 from benchorch.files import write_json
@@ -29,6 +30,7 @@ from benchorch.host.environment import available_memory_bytes
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.models.parity_data import data_sets
 from benchorch.results.parity.noise import noise_between
+from benchorch.trial.generation import cache_of, count_generation, load_executable, with_cache
 
 if TYPE_CHECKING:
     import torch
@@ -58,6 +60,7 @@ class Reference:
         naming: what the model calls itself and its outputs.
         refused: why, by the number of each input set that eager does not take.
         half: the half precision that the baseline computes in, e.g. ``bfloat16``; empty for none.
+        cache: the tensors of a decoder's cache; empty for other models.
     """
 
     state: str
@@ -66,6 +69,7 @@ class Reference:
     naming: Naming = field(default_factory=Naming)
     refused: Mapping[str, str] = field(default_factory=dict)
     half: str = ""
+    cache: tuple[TensorSpec, ...] = ()
 
 
 def read_reference(directory: Path) -> Reference:
@@ -116,13 +120,14 @@ def write_reference(
     import numpy as np
 
     given = [model_inputs(setup, one) for one in sets]
+    setup = with_cache(replace(setup, steps=()), cache_of(setup, load()))
     with closing(eager(setup, load, out, threads)) as executable:
         before = snapshot(load())
         started_s = time.monotonic()
         first, refused = _tolerant(executable, given)
         took_s = time.monotonic() - started_s
         again = outputs_of(executable, [given[index] for index in reversed(first)])
-        labels = output_labels(executable.bind(given[0])())
+        labels = {} if setup.generates else output_labels(executable.bind(given[0])())
         changed = changes(load(), before, snapshot(load()))
     for index, outputs in first.items():
         np.savez(outputs_file(out, index), **dict(outputs))  # type: ignore[arg-type]
@@ -134,13 +139,21 @@ def write_reference(
         _write_referee(setup, load(), out, kept, threads)
     told = Reference(
         state=state_digest(load()),
-        counts=count_model(load(), setup.example(setup.workload.seed)),
+        counts=_counted(setup, load()),
         noise=replace(noise, causes=changed if noise.where else ()),
         naming=Naming(model=type(load()).__name__, labels=labels),
         refused=refused,
         half=half_precision(load()),
+        cache=cache_of(setup, load()),
     )
     write_json(out / _MODEL_FILE, encode(told))
+
+
+def _counted(setup: TrialSetup, module: torch.nn.Module) -> ModelCounts:
+    """The model's size, and the work of one call as its scenario makes it."""
+    if setup.generates:
+        return count_generation(module, setup, count_model)
+    return count_model(module, setup.example(setup.workload.seed))
 
 
 def eager(
@@ -148,7 +161,9 @@ def eager(
 ) -> Executable:
     """The baseline, ready to be called."""
     runtime = make(_RUNTIME, Runtime, "reference")
-    return runtime.load(
+    return load_executable(
+        setup,
+        runtime,
         LoadRequest(
             module=load,
             source=None,
@@ -157,7 +172,7 @@ def eager(
             device="cpu",
             threads=threads,
             scratch_dir=scratch,
-        )
+        ),
     )
 
 
@@ -182,10 +197,7 @@ def _tolerant(
 
 def outputs_of(executable: Executable, given: Sequence[Arrays]) -> list[Arrays]:
     """Copies of each set's outputs: some backends write every call's into the same memory."""
-    return [
-        {name: array.copy() for name, array in executable.outputs(executable.bind(one)()).items()}
-        for one in given
-    ]
+    return [{name: array.copy() for name, array in executable.answer(one).items()} for one in given]
 
 
 def _epsilon(dtype: str) -> float:
