@@ -86,8 +86,8 @@ SETTINGS = (
     "protocol.canary_tolerance_ratio=null",
     "protocol.pin=false",  # other models are tried beside it
     "baseline=null",
-    "limits.build_timeout_s=240",
-    "limits.measure_timeout_s=90",
+    "limits.build_timeout_s=1800",
+    "limits.measure_timeout_s=600",
     "recorder=none",
 )
 PACKAGES = (

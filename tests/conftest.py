@@ -12,6 +12,10 @@ from hypothesis import settings
 # Set here rather than in a fixture: children are spawned with this environment, and the packages
 # read it while they are imported.
 os.environ.update({"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"})
+# Neither what a developer trusts nor their key plays a part.
+os.environ["XDG_CONFIG_HOME"] = str(
+    Path(tempfile.gettempdir(), f"benchorch-tests-config-{os.getuid()}")
+)
 os.environ.setdefault(
     "TORCHINDUCTOR_CACHE_DIR",
     str(Path(tempfile.gettempdir(), f"benchorch-tests-inductor-{os.getuid()}")),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,25 @@ def runnable(name: str, model: str = "", **settings: Any) -> lab.TrialSetup:
     return chain
 
 
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], lab.Built]:
+    """What a conversion leaves, built once for all tests of this file."""
+
+    @cache
+    def build(name: str) -> lab.Built:
+        return lab.built(runnable(name), tmp_path_factory.mktemp("built"))
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def fresh() -> Iterator[lab.FreshProcess]:
+    """One process for every artifact that is loaded elsewhere."""
+    process = lab.FreshProcess()
+    yield process
+    process.close()
+
+
 @pytest.mark.parametrize("name", lab.NAMES)
 def test_it_says_what_it_is_and_how_wrong_it_may_be(name: str) -> None:
     node = lab.conversion(name)
@@ -94,9 +115,9 @@ def test_what_cannot_run_on_a_cpu_says_so_in_a_sentence(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", cases(*lab.NAMES))
-def test_it_computes_what_eager_computes(name: str, tmp_path: Path) -> None:
+def test_it_computes_what_eager_computes(name: str, builds: Callable[[str], lab.Built]) -> None:
     chain = runnable(name)
-    made = lab.built(chain, tmp_path)
+    made = builds(name)
     executable = lab.loaded(chain, made)
     for index in range(lab.INPUTS):
         outputs = lab.outputs_of(chain, executable, index)
@@ -153,11 +174,13 @@ LEAVE_FILES = [name for name in lab.NAMES if lab.chain_of(name).leaves_files]
 
 
 @pytest.mark.parametrize("name", cases(*(name for name in LEAVE_FILES if name not in ABSENT)))
-def test_a_fresh_process_computes_the_same_from_the_artifact(name: str, tmp_path: Path) -> None:
+def test_another_process_computes_the_same_from_the_artifact(
+    name: str, tmp_path: Path, builds: Callable[[str], lab.Built], fresh: lab.FreshProcess
+) -> None:
     chain = runnable(name)
-    made = lab.built(chain, tmp_path)
+    made = builds(name)
 
-    outputs, facts, _ = lab.in_fresh_process(name, chain.model.name, made, tmp_path)
+    outputs, facts, _ = fresh.load(name, chain.model.name, made, tmp_path)
 
     lab.assert_same(outputs, lab.reference_of(made), chain.tolerance_ratio)
     assert facts["provider"]

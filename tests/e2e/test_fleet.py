@@ -74,10 +74,12 @@ def marked(word: str) -> list[psutil.Process]:
     return found
 
 
-def start(directory: Path, word: str, seconds: dict[str, list[float]]) -> subprocess.Popen[str]:
+def start(
+    directory: Path, word: str, seconds: dict[str, list[float]], program: str = SWEEP
+) -> subprocess.Popen[str]:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     return subprocess.Popen(
-        [sys.executable, "-c", SWEEP, json.dumps(seconds)],
+        [sys.executable, "-c", program, json.dumps(seconds)],
         cwd=directory,
         env={**clean, MARK: word, "TMPDIR": "/tmp"},
         stdout=subprocess.PIPE,
@@ -104,6 +106,63 @@ def test_two_kinds_come_from_nothing_and_go_when_they_are_idle(tmp_path: Path, m
     assert told[-1][0] == "c7i.large-0"
     assert told[-1][4] == ["benchorch:c7i.large"]
     assert until(lambda: not marked(mark), 30), marked(mark)
+
+
+BUDGET = """
+import pathlib, time
+import ray
+from benchorch.domain.price import Market, Price, PriceSnapshot
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.session import Session
+from benchorch.domain.spending import SpendingRules
+from benchorch.domain.trial import Trial
+from benchorch.executors.ray import RayExecutor
+from benchorch.executors.scheduling import spending
+
+spending.LAUNCH_S = spending.END_S = 1.0  # simulated machines need no more
+KIND = "r6i.large"
+price = Price(kind=KIND, market=Market.ON_DEMAND, usd_per_hour=3600, region="x", as_of="x",
+              source="config")
+
+class Work:
+    session = Session(plan_id="p", directory=pathlib.Path.cwd(), store={}, rebuild="if_needed",
+                      prices=PriceSnapshot(on_demand={KIND: price}),
+                      spending=SpendingRules(max_usd=60.0))
+
+    def __call__(self, trial, *, attempt, isolated, emit):
+        time.sleep(trial.spec["s"])
+        return TrialResult(trial_id=trial.trial_id, labels={}, outcome=Outcome.OK)
+
+def main():
+    trials = [Trial(trial_id=n, labels={"hardware_kind": KIND}, spec={"s": s, "stopping": {
+        "budget_s": 5}}) for n, s in (("short", 0), ("endless", 900))]
+    executor = RayExecutor(rehearse=True, most=1, idle_s=900, wait_s=240, start_s=240)
+    spent = []
+    for result in executor.run(trials, Work(), lambda e: spent.append(e.spending)):
+        why = result.failure.kind if result.failure else "ok"
+        until_s = time.monotonic() + 90
+        while why != "ok" and time.monotonic() < until_s:
+            alive = [n for n in ray.nodes() if n["Alive"] and f"benchorch:{KIND}" in n["Resources"]]
+            if not alive:
+                break
+            time.sleep(0.5)
+        print(result.trial_id, why, len(alive) if why != "ok" else "")
+    print(max(one.usd for one in spent if one))
+
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_budget_ends_the_endless_trial_and_its_machine(tmp_path: Path, mark: str) -> None:
+    """Ray's autoscaler terminates the drained node, which it would keep idle for 900 s."""
+    sweep = start(tmp_path, mark, {}, BUDGET)
+    out, err = sweep.communicate(timeout=400)
+    assert sweep.returncode == 0, err
+    short, endless, usd = out.splitlines()
+    assert short.split() == ["short", "ok"]
+    assert endless.split() == ["endless", "budget_reached", "0"]
+    assert float(usd) <= 60.0
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -190,3 +191,49 @@ def test_a_recipe_runs_no_command(place: Path) -> None:
     assert not marker.exists()
     assert done.returncode != 0
     assert "psutil:Popen" in done.stdout + done.stderr
+
+
+SETTINGS = ("trust: [{here}]", "trust: ['mine:make']", "trust: [{here}/mine.py]")
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own settings file, whose folder is there."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    path = tmp_path / "config" / "benchorch" / "settings.yaml"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+@pytest.mark.parametrize("text", SETTINGS)
+def test_what_the_users_settings_name_runs(place: Path, settings: Path, text: str) -> None:
+    settings.write_text(text.format(here=place))
+    with trust.declared(["recipe.yaml"]):
+        assert not trust.refusal("mine:make")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("trust: [models]", "must be an absolute path"),
+        ("trust: ~/models", "must be a list of texts"),
+        ("trusted: [~/models]", "'trusted' is not one of trust, keys"),
+        ("keys: ['ed25519:0']", "benchorch cache key"),
+        ("[1, 2]", "expected trust and keys"),
+        ("{", "cannot be read"),
+        ("&a [*a]", "within what it names"),
+    ],
+)
+def test_settings_that_make_no_sense_end_with_a_sentence(
+    settings: Path, text: str, why: str
+) -> None:
+    settings.write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(why)), trust.declared([]):
+        pass
+
+
+def test_settings_that_others_may_write_are_not_read(settings: Path) -> None:
+    settings.write_text("trust: [/]")
+    settings.chmod(0o666)
+    with pytest.raises(ConfigError, match="chmod go-w"), trust.declared([]):
+        pass

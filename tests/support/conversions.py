@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -33,6 +34,8 @@ from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.stores.local import LocalStore
 from benchorch.trial import build as stage
 from benchorch.trial.build import Built
+from benchorch.trial.live_module import module_of
+from benchorch.trial.reference import outputs_file, read_reference, saved
 
 if TYPE_CHECKING:
     import torch
@@ -201,7 +204,7 @@ def loaded(
     """What a measuring process loads; with a directory, what a profiling one does."""
     return chain.runtime.load(
         LoadRequest(
-            module=stage.module_of(chain, made.states),
+            module=module_of(chain, made.states),
             source=made.source,
             sources=made.sources,
             example=chain.example(chain.workload.seed),
@@ -229,8 +232,10 @@ def outputs_of(chain: TrialSetup, executable: Executable, index: int = 0) -> Arr
 
 
 def reference_of(made: Built, index: int = 0) -> Arrays:
-    """What eager computes in float32."""
-    return dict(np.load(made.reference / f"{index}.npz"))
+    """What eager computes in float32, numbered as every runtime numbers its outputs."""
+    outputs = saved(outputs_file(made.reference, index))
+    paths = read_reference(made.reference).outputs.tensors
+    return {str(number): outputs[path or "0"] for number, path in enumerate(paths)}
 
 
 def relative_l2(found: NDArray[np.generic], expected: NDArray[np.generic]) -> float:
@@ -254,31 +259,67 @@ from pathlib import Path
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 from support import conversions as lab
-asked = json.loads(sys.argv[2])
-chain = lab.chain_of(asked["name"], asked["model"])
-executable = lab.loaded(chain, lab.decode(lab.Built, asked["built"]))
-np.savez(asked["outputs"], **lab.outputs_of(chain, executable))
-facts = dict(executable.facts())
-executable.close()
-print(json.dumps({"facts": facts, "modules": sorted(sys.modules)}))
+for line in sys.stdin:
+    asked = json.loads(line)
+    chain = lab.chain_of(asked["name"], asked["model"])
+    executable = lab.loaded(chain, lab.decode(lab.Built, asked["built"]))
+    np.savez(asked["outputs"], **lab.outputs_of(chain, executable))
+    facts = dict(executable.facts())
+    executable.close()
+    print(json.dumps({"facts": facts, "modules": sorted(sys.modules)}), flush=True)
 """
+
+
+@final
+class FreshProcess:
+    """A process that only loads what others built, one artifact after another.
+
+    An import of torch costs more than loading a tiny model: tests that do not look at what a load
+    imports share one.
+    """
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-c", _FRESH_PROCESS, str(TESTS)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        # A file: a pipe that is not read would fill up.
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._process = subprocess.Popen(command, text=True, stderr=self._errors, **pipes)
+
+    def load(
+        self, name: str, model: str, made: Built, directory: Path
+    ) -> tuple[Arrays, Mapping[str, Any], set[str]]:
+        """Outputs, facts and the modules imported so far."""
+        asked = {
+            "name": name,
+            "model": model,
+            "built": encode(made),
+            "outputs": str(directory / "fresh.npz"),
+        }
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith('{"facts"'):  # libraries print, too
+                told = json.loads(line)
+                return dict(np.load(directory / "fresh.npz")), told["facts"], set(told["modules"])
+        self._errors.seek(0)
+        raise AssertionError(self._errors.read())
+
+    def close(self) -> None:
+        self._process.communicate()
+        self._errors.close()
 
 
 def in_fresh_process(
     name: str, model: str, made: Built, directory: Path
 ) -> tuple[Arrays, Mapping[str, Any], set[str]]:
     """Outputs, facts and imported modules of a process that only loads what was built."""
-    asked = {
-        "name": name,
-        "model": model,
-        "built": encode(made),
-        "outputs": str(directory / "fresh.npz"),
-    }
-    command = [sys.executable, "-c", _FRESH_PROCESS, str(TESTS), json.dumps(asked)]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert finished.returncode == 0, finished.stderr
-    told = json.loads(finished.stdout.splitlines()[-1])
-    return dict(np.load(directory / "fresh.npz")), told["facts"], set(told["modules"])
+    process = FreshProcess()
+    try:
+        return process.load(name, model, made, directory)
+    finally:
+        process.close()
 
 
 __all__ = ["Built", "decode"]

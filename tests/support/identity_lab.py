@@ -183,11 +183,11 @@ def _input_names(request: Mapping[str, Any]) -> list[str]:
 
 def _identity(setup: Any) -> Identity:
     from benchorch.cli.commands.cache_explain import flatten
-    from benchorch.trial.build import _loader
     from benchorch.trial.build_keys import Keys
+    from benchorch.trial.live_module import loader
 
     with tempfile.TemporaryDirectory() as place:
-        load = _loader(setup, lambda _: None)
+        load = loader(setup, lambda _: None)
         keys = Keys(setup, threads=THREADS, directory=Path(place), load=load)
         count = len(setup.steps)
         key = keys.after(count) if count else keys.reference(INPUTS)

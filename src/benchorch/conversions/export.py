@@ -26,7 +26,7 @@ class Export(FileStep):
 
     consumes = (Format.MODULE,)
     produces = Format.EXPORTED_PROGRAM
-    version = 2  # 2: names of outputs beside it
+    version = 3  # 3: names of outputs beside it, and which values depend on an open size
 
     strict: bool = False
     dynamic: bool = False

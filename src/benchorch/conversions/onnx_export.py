@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.artifact import Format
+from benchorch.domain.outputs import Outputs
 from benchorch.errors import BuildError
 from benchorch.frameworks import onnx_files
 from benchorch.frameworks.onnx_files import MODEL_FILE
-from benchorch.frameworks.program_outputs import Outputs, read_outputs, write_outputs
+from benchorch.frameworks.program_outputs import read_outputs, write_outputs
 from benchorch.frameworks.torch_call import program_in
 from benchorch.frameworks.torch_program import return_tensors
 from benchorch.frameworks.torch_tracing import (
     export_module,
     open_shapes,
-    returned_tensors,
     traced_arguments,
+    traced_outputs,
 )
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
@@ -45,7 +46,7 @@ class OnnxExport(FileStep):
     )
     produces = Format.ONNX
     requires = ("torch", "onnx", "onnxscript")
-    version = 3  # 3: outputs have the model's names
+    version = 4  # 4: outputs have the model's names, and beside them what depends on a size
 
     opset: int | None = None
 
@@ -107,10 +108,14 @@ def _with_tensors_alone(
     module: torch.nn.Module, request: BuildRequest
 ) -> tuple[torch.nn.Module | torch.export.ExportedProgram, Outputs]:
     """The module, or a program of it without the outputs that ONNX has no type for; its outputs."""
+    import torch
+
     with wrap_errors(BuildError, "torch.export refused the model"):
-        paths = returned_tensors(module, request.example)
-        if None not in paths:
-            return module, Outputs(tensors=tuple(filter(None, paths)) or ("",))
+        with torch.no_grad():
+            raw = module(**traced_arguments(module, request.example))
+        outputs = traced_outputs(raw, request.example)
+        if not outputs.constants:
+            return module, outputs
         program = export_module(module, request.example, strict=False)
         return program, return_tensors(program)
 

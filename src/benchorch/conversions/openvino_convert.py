@@ -11,9 +11,10 @@ from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.onnx_files import MODEL_FILE
 from benchorch.frameworks.openvino_files import import_openvino, unavailable_on, write_graph
+from benchorch.frameworks.program_outputs import write_outputs
 from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
 from benchorch.frameworks.torch_program import load_program
-from benchorch.frameworks.torch_tracing import open_axes, traceable
+from benchorch.frameworks.torch_tracing import open_axes, traceable, traced_outputs
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 
@@ -36,6 +37,7 @@ class OpenVinoConvert(FileStep):
     )
     produces = Format.OPENVINO_IR
     requires = ("torch", "openvino")
+    version = 2  # 2: beside a traced one, what it returned
 
     def unavailable(self, device: str) -> str | None:
         """Unavailable on NVIDIA GPUs."""
@@ -88,7 +90,9 @@ def _traced(request: BuildRequest) -> tuple[Any, Sequence[str]]:
         for name, tensor in tensors.items()
     ]
     with torch.no_grad():
-        know_dataclasses(module(**tensors, **example.keywords))
+        raw = module(**tensors, **example.keywords)
+        know_dataclasses(raw)
+        write_outputs(traced_outputs(raw, example), request.out_dir)
         model = import_openvino().convert_model(
             bound, example_input=tuple(tensors.values()), input=shapes
         )

@@ -15,9 +15,13 @@ from benchorch.frameworks.torch_call import tensors_of
 from benchorch.host.environment import is_installed
 
 if TYPE_CHECKING:
+    import torch
+
     from benchorch.interfaces.conversion import BuildRequest
 
 _SHOWN = 8
+TILE = 16
+"""Kernels for float8 and for packed int4 want sizes to be multiples of it."""
 EXTRA = "pip install 'benchorch[quantization]'"
 
 
@@ -80,6 +84,34 @@ def require_matches(patterns: Sequence[str], names: Sequence[str]) -> None:
 def matches(patterns: Sequence[str], names: Sequence[str]) -> bool:
     """Whether any of the names fits any of the patterns."""
     return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+def linear_layers(
+    module: torch.nn.Module, scheme: str, *, inputs: int = 1, outputs: int = 1
+) -> frozenset[str]:
+    """Names of the torch.nn.Linear whose sizes torchao's scheme takes; BuildError without any.
+
+    Args:
+        module: whose layers are looked at; one that has several names has each of them.
+        scheme: for people.
+        inputs, outputs: what both sizes must be multiples of.
+    """
+    import torch
+
+    named = module.named_modules(remove_duplicate=False)
+    linear = {name: each for name, each in named if isinstance(each, torch.nn.Linear)}
+    found = frozenset(
+        name
+        for name, each in linear.items()
+        if each.in_features % inputs == 0 and each.out_features % outputs == 0
+    )
+    if found:
+        return found
+    raise BuildError(
+        f"torchao's {scheme} quantises torch.nn.Linear whose input size is a multiple of {inputs} "
+        f"and output size of {outputs}; of the model's {len(linear)} linear layers none is such.",
+        remedy="choose another conversion for this model",
+    )
 
 
 def check_samples(samples: int) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from benchorch.conversions.quantization import missing, quietly
+from benchorch.conversions.quantization import TILE, linear_layers, missing, quietly
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.compilers import KERNELS
@@ -37,8 +37,6 @@ TOLERANCE_RATIOS = {
 }
 """What rounding weights may cost, with some headroom."""
 _GROUPED = ("int8_dynamic_int4", "int4_weight_only", "int4_hqq")
-_TILE = 16
-"""Float8 matrix products want both sizes to be a multiple of it."""
 
 
 @final
@@ -85,18 +83,13 @@ class TorchAo(StateStep):
     def build(self, request: BuildRequest) -> None:
         """Writes ``state.pt``: the state dict of the quantised module."""
         module = request.module().to(request.device)
-        chosen = {id(each) for each in module.modules() if self._takes(each)}
-        if not chosen:
-            raise BuildError(
-                f"torchao's {self.scheme} quantises torch.nn.Linear{self._sizes()}, and the "
-                "model has no such layer.",
-                remedy="choose another conversion for this model",
-            )
+        chosen = linear_layers(module, self.scheme, **self._multiples())
         with quietly(), wrap_errors(BuildError, f"torchao refused to make {self.scheme} weights"):
             from torchao.quantization import quantize_
 
-            config = self._config(request.device)
-            quantize_(module, config, filter_fn=lambda each, _: id(each) in chosen)
+            quantize_(
+                module, self._config(request.device), filter_fn=lambda _, name: name in chosen
+            )
         if not quantised(module):
             raise BuildError(f"torchao's {self.scheme} left every weight of the model as it was.")
         save_state(module, request.out_dir)
@@ -106,24 +99,13 @@ class TorchAo(StateStep):
         with quietly():
             return restore_state(module, source)
 
-    def _takes(self, layer: torch.nn.Module) -> bool:
-        import torch
-
-        if not isinstance(layer, torch.nn.Linear):
-            return False
+    def _multiples(self) -> dict[str, int]:
         if self.scheme == "float8_dynamic":
-            return layer.in_features % _TILE == 0 and layer.out_features % _TILE == 0
-        if self.scheme == "int4_weight_only" and layer.out_features % _TILE:
-            return False
-        return self.scheme not in _GROUPED or layer.in_features % self.group_size == 0
-
-    def _sizes(self) -> str:
-        if self.scheme == "float8_dynamic":
-            return f" whose sizes are multiples of {_TILE}"
-        if self.scheme not in _GROUPED:
-            return ""
-        outer = f", its output size of {_TILE}" if self.scheme == "int4_weight_only" else ""
-        return f" whose input size is a multiple of group_size={self.group_size}{outer}"
+            return {"inputs": TILE, "outputs": TILE}
+        return {
+            "inputs": self.group_size if self.scheme in _GROUPED else 1,
+            "outputs": TILE if self.scheme == "int4_weight_only" else 1,
+        }
 
     def _config(self, device: str) -> Any:
         import torch

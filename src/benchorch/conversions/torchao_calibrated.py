@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from benchorch.conversions.quantization import calibrate, check_samples, missing, quietly
+from benchorch.conversions.quantization import (
+    TILE,
+    calibrate,
+    check_samples,
+    linear_layers,
+    missing,
+    quietly,
+)
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.compilers import KERNELS
@@ -20,7 +28,6 @@ if TYPE_CHECKING:
 
 _TOLERANCE_RATIOS = {"awq": 0.15, "gptq": 0.15, "smoothquant": 3e-2}
 """As for the same bits without calibration: what it gains depends on the inputs."""
-_TILE = 16
 
 
 @final
@@ -71,13 +78,9 @@ class TorchAoCalibrated(StateStep):
     def build(self, request: BuildRequest) -> None:
         """Writes ``state.pt``: the state dict of the quantised module."""
         module = request.module().to(request.device)
-        chosen = {id(each) for each in module.modules() if self._takes(each)}
-        if not chosen:
-            raise BuildError(
-                f"torchao's {self.method} quantises torch.nn.Linear{self._sizes()}, and the model "
-                "has no such layer.",
-                remedy="choose another conversion for this model",
-            )
+        int4 = self.method != "smoothquant"
+        multiples = {"inputs": self.group_size, "outputs": TILE} if int4 else {}
+        chosen = linear_layers(module, self.method, **multiples)
         with quietly(), wrap_errors(BuildError, f"torchao's {self.method} refused the model"):
             self._quantize(module, chosen, request)
         if not quantised(module):
@@ -89,34 +92,18 @@ class TorchAoCalibrated(StateStep):
         with quietly():
             return restore_state(module, source)
 
-    def _quantize(self, module: torch.nn.Module, chosen: set[int], request: BuildRequest) -> None:
+    def _quantize(
+        self, module: torch.nn.Module, chosen: Collection[str], request: BuildRequest
+    ) -> None:
         """Observe the layers, calibrate, convert them."""
         from torchao.quantization import quantize_
 
-        names = [name for name, each in module.named_modules() if id(each) in chosen]
         dtypes = parameter_dtypes(module)
         first, last = ("observe", "convert") if self.method == "gptq" else ("prepare", "convert")
         device = request.device
-        quantize_(module, self._config(first, device), filter_fn=lambda _, name: name in names)
+        quantize_(module, self._config(first, device), filter_fn=lambda _, name: name in chosen)
         calibrate(module, request, self.samples, dtypes, device)
-        quantize_(module, self._config(last, device), filter_fn=lambda _, name: name in names)
-
-    def _takes(self, layer: torch.nn.Module) -> bool:
-        import torch
-
-        if not isinstance(layer, torch.nn.Linear):
-            return False
-        if self.method == "smoothquant":
-            return True
-        return layer.in_features % self.group_size == 0 and layer.out_features % _TILE == 0
-
-    def _sizes(self) -> str:
-        if self.method == "smoothquant":
-            return ""
-        return (
-            f" whose input size is a multiple of group_size={self.group_size}, its output size "
-            f"of {_TILE}"
-        )
+        quantize_(module, self._config(last, device), filter_fn=lambda _, name: name in chosen)
 
     def _config(self, step: str, device: str) -> Any:
         from torchao import quantization as ao

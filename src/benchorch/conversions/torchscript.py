@@ -12,8 +12,9 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.compilers import KERNELS
+from benchorch.frameworks.program_outputs import write_outputs
 from benchorch.frameworks.torch_call import floating_dtypes, know_dataclasses, tensors_of
-from benchorch.frameworks.torch_tracing import open_axes, traceable
+from benchorch.frameworks.torch_tracing import open_axes, traceable, traced_outputs
 from benchorch.frameworks.torchscript_files import write_script
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
@@ -41,7 +42,7 @@ class TorchScript(FileStep):
     produces = Format.TORCHSCRIPT
     # A host without a GPU has none: the fact tells the two kinds of traces apart.
     depends_on = ("arch", "compute_capability", *KERNELS)
-    version = 2  # 2: with how it is called
+    version = 3  # 3: with how it is called, and what a trace returned
 
     method: Literal["trace", "script"] = "trace"
     optimize: Literal["none", "freeze", "inference"] = "none"
@@ -75,14 +76,17 @@ def _scripted(module: torch.nn.Module, request: BuildRequest) -> Any:
 
 
 def _traced(module: torch.nn.Module, request: BuildRequest) -> Any:
-    """Trace of one call; with open sizes, checked on another size."""
+    """Trace of one call, which returns a flat tuple; with open sizes, checked on another size."""
     import torch
 
     example = request.example
     names, dtypes = tuple(example.arrays), floating_dtypes(module)
     shown = traceable(example)
     placed = tensors_of(shown, request.device, dtypes)
-    flat = _positional(module, names, example.keywords, _tensor_places(module, placed, example))
+    raw = module(**placed, **example.keywords)
+    know_dataclasses(raw)
+    write_outputs(traced_outputs(raw, example), request.out_dir)
+    flat = _positional(module, names, example.keywords, _tensor_places(raw))
     inputs = tuple(placed.values())
     # What the trace computes is compared with the model by the verify stage.
     traced = torch.jit.trace(flat, inputs, check_trace=False)  # type: ignore[no-untyped-call]
@@ -92,15 +96,11 @@ def _traced(module: torch.nn.Module, request: BuildRequest) -> Any:
     return traced
 
 
-def _tensor_places(
-    module: torch.nn.Module, tensors: Mapping[str, torch.Tensor], example: Example
-) -> list[bool]:
+def _tensor_places(raw: object) -> list[bool]:
     """Which outputs are tensors; a trace would make one of every size that is returned."""
     import torch
     from torch.utils import _pytree
 
-    raw = module(**tensors, **example.keywords)
-    know_dataclasses(raw)
     return [isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(raw)]
 
 
@@ -124,7 +124,9 @@ def _positional(
             leaves = _pytree.tree_leaves(self.model(**named, **keywords))
             return tuple(compress(leaves, tensor_places))
 
-    return Positional().train(module.training)
+    made = Positional()
+    made.training = module.training  # an exported module inside does not let its mode be set
+    return made
 
 
 def _longer(

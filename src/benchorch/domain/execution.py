@@ -23,6 +23,8 @@ class Execution:
         delegated_subgraphs: parts of the model that a delegate runs.
         delegate: which: OpenVINO, TensorRT, XNNPACK ...; empty without any.
         no_effect: for each step that changed nothing, what it is and why.
+        inputs_cast: for each half-precision input that the runtime takes in another dtype, how:
+            ``x from bfloat16``.
         unknown: why the share of the precision is not known; empty where it is.
     """
 
@@ -35,6 +37,7 @@ class Execution:
     delegated_subgraphs: int | None = None
     delegate: str = ""
     no_effect: tuple[str, ...] = ()
+    inputs_cast: tuple[str, ...] = ()
     unknown: str = ""
 
     @property

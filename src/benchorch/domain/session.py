@@ -7,11 +7,15 @@ from pathlib import Path
 
 from benchorch.domain.codec import Json
 from benchorch.domain.price import PriceSnapshot
+from benchorch.domain.spending import Spending, SpendingRules
 from benchorch.domain.trial import ConfigNode, Plan, node_of
 from benchorch.errors import ConfigError
 
 ROUND, DECIDED = "round", "decided"
 """Stages of events: all trials have had a process more; no process is added to a trial."""
+
+SPENDING = "spending"
+"""Stage of events that have `Event.spending`, and no trial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,7 @@ class Session:
         prices: by which machines are judged; None where nothing is paid for.
         budget_s: seconds after which no process is added; None for the usual limit.
         trusted: references to code that may be imported from there, and paths of scripts.
+        spending: of machines that are launched for the trials.
         to_profile: conversions to profile once all is decided; ``winner``, ``baseline`` and
             ``all`` stand for those.
     """
@@ -41,6 +46,7 @@ class Session:
     profiler: ConfigNode = field(default_factory=dict)
     prices: PriceSnapshot | None = None
     budget_s: float | None = None
+    spending: SpendingRules = field(default_factory=SpendingRules)
     to_profile: tuple[str, ...] = ("winner", "baseline")
 
     @classmethod
@@ -80,10 +86,17 @@ class Event:
 
     Attributes:
         trial_id: whose it is.
-        stage: build, verify, measure, profile, explain, retry, `ROUND` or `DECIDED`.
+        stage: build, verify, measure, profile, explain, retry, `ROUND`, `DECIDED` or `SPENDING`.
         message: one short phrase, e.g. ``process 3 of 5``.
+        spending: of the sweep's machines; None in other stages than `SPENDING`.
     """
 
     trial_id: str
     stage: str
     message: str = ""
+    spending: Spending | None = None
+
+    @classmethod
+    def of_spending(cls, spending: Spending) -> Event:
+        """What the sweep's machines have cost so far."""
+        return cls(trial_id="", stage=SPENDING, message=spending.text, spending=spending)

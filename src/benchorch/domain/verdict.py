@@ -38,7 +38,7 @@ class OutputParity:
     """One output tensor against the baseline's, over all seeded inputs.
 
     Attributes:
-        name: the output's position or name.
+        name: the output's path in what the model returns, e.g. ``logits`` or ``past.0.1``.
         shape: of the first input's output.
         dtype: as it was compared; half precision is widened before.
         max_abs: largest absolute difference.
@@ -55,7 +55,6 @@ class OutputParity:
             reference's, or None.
         referee_error_ratio: relative L2 error against eager float64, where that was kept.
         baseline_error_ratio: the baseline's own, against the same.
-        label: what the model calls it, e.g. ``logits``; empty where it has no name.
         centred_ratio: the error against the reference's own variation, without what all elements
             have in common; the worst over the inputs; None where nothing varies.
         slices: the error of its rows, channels and tokens.
@@ -76,7 +75,6 @@ class OutputParity:
     top_k_overlap_ratio: float | None = None
     referee_error_ratio: float | None = None
     baseline_error_ratio: float | None = None
-    label: str = ""
     centred_ratio: float | None = None
     slices: tuple[SliceParity, ...] = ()
 

@@ -34,6 +34,7 @@ from benchorch.executors.scheduling.dispatcher import RetryLimits, dispatch
 from benchorch.executors.scheduling.duration_forecast import forecasts, past_durations
 from benchorch.executors.scheduling.file_transfer import ShippedFiles, collect_files
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
+from benchorch.executors.scheduling.spending import SpendingMeter
 from benchorch.executors.simulated_fleet import simulated_node_types
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.node_starts import NodeStarts
@@ -179,7 +180,10 @@ class RayExecutor(Executor):
             try:
                 expected = forecasts(trials, past_durations())
                 shared = self._shared_builds(trials, expected, session)
-                yield from dispatch(trials, fleet, emit, limits, time.monotonic, expected, shared)
+                yield from dispatch(
+                    *(trials, fleet, emit, limits, time.monotonic, expected, shared),
+                    spending=_meter(session),
+                )
             finally:
                 fleet.close()
 
@@ -245,6 +249,12 @@ class RayExecutor(Executor):
             yield shipped
         finally:
             probe.unlink(missing_ok=True)
+
+
+def _meter(session: Session | None) -> SpendingMeter:
+    if session is None:
+        return SpendingMeter()
+    return SpendingMeter(rules=session.spending, prices=session.prices)
 
 
 def _node_id() -> str:

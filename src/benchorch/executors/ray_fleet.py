@@ -131,6 +131,7 @@ class RayFleet(Fleet):
         self._messages: list[Message] = []
         self._replies = queue.SimpleQueue() if inbox is None else inbox
         self._now_s = now_s
+        self._kinds: set[str] = set()
         self._failures: Counter[str] = Counter()
         self._last_failure: dict[str, str] = {}
         self._numbers = itertools.count(1)
@@ -146,6 +147,7 @@ class RayFleet(Fleet):
         self._headless = not self._autoscaler.is_alive()
         if self._headless:
             return  # any request to a head that is gone hangs; agents' replies still come
+        self._kinds |= queued.keys()
         for agent in [a for a in self._agents.values() if queued.keys().isdisjoint(a.kinds)]:
             self._kill(agent)
         self._nodes = [node for node in self._ray.nodes() if node["Alive"]]
@@ -160,6 +162,26 @@ class RayFleet(Fleet):
         for node in self._nodes:
             if not queued.keys().isdisjoint(kinds_of(node)):
                 self._fill_slots(node)
+
+    def machines(self) -> Mapping[Placement, int]:
+        """Launched nodes of the sweep's kinds, alive or booting, at the last poll."""
+        if self._rules is None:
+            return {}
+        state = self._cluster_state()
+        found = Counter(state.alive) + Counter(state.booting)
+        return {place: count for place, count in found.items() if place.kind in self._kinds}
+
+    def terminate(self) -> None:
+        """Kill every agent and drain its node, which the autoscaler terminates as it is idle.
+
+        A node that boots meanwhile is terminated once it has been idle for long enough.
+        """
+        for agent in list(self._agents.values()):
+            self._kill(agent)
+        for node in self._nodes:
+            placement = placement_of(node)
+            if placement is not None and placement.kind in self._kinds:
+                self._autoscaler.drain(node["NodeID"], "the sweep's budget is spent")
 
     def slots(self, kind: str) -> int:
         """How many of this kind living nodes announced at the last poll."""

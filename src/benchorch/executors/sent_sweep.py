@@ -23,7 +23,7 @@ from benchorch import __version__
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Session
-from benchorch.domain.trial import ConfigNode, Plan, Trial
+from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.executors.scheduling.file_transfer import FolderContent, check_inside, collect_files
 from benchorch.interfaces.stack import Stack
 from benchorch.journal import run_directory
@@ -63,6 +63,10 @@ def plan_to_send(
     settings = {**plan.session, "keep_at": nodes["keep_at"], "executor": nodes["executor"]}
     settings["store"] = nodes["store"]
     settings["tracking"] = {"_target_": "benchorch.recorders.none.Nowhere"}
+    spending = session.spending
+    if spending.max_usd is not None:  # what earlier sweeps of this run have left of it
+        budget = node_of(settings, "budget")
+        settings["budget"] = {**budget, "max_usd": spending.max_usd - spending.spent_usd}
     return replace(plan, plan_id=name, trials=tuple(trials), skips=(), session=settings)
 
 

@@ -16,9 +16,10 @@ from typing import TypeVar, cast, final
 
 from benchorch.config.components import TARGET, make
 from benchorch.config.directories import builtin_directory
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, decode
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event, Session
+from benchorch.domain.spending import Spending
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ExecutorError
 from benchorch.executors.sent_sweep import (
@@ -165,6 +166,7 @@ class _Following:
     sleep: Callable[[float], None] = time.sleep
     failing_since_s: float | None = None
     told: dict[str, str] = field(default_factory=dict)
+    spending: Spending | None = None
 
     def results(self) -> Iterator[TrialResult]:
         name = unfetched(self.stack, self.trials)
@@ -244,9 +246,9 @@ class _Following:
             status = self._patiently(sweep.status) or {}
             ended = bool(status.get("ended_at"))
             yield from self._new_results(sweep)
+            self._pass_on(status)
             if ended and self.failing_since_s is None:
                 break
-            self._pass_on(status)
             if self.now_s() - looked_s > HEAD_LOOK_S:
                 looked_s = self.now_s()
                 self._check_head(sweep)
@@ -293,7 +295,11 @@ class _Following:
         return answer
 
     def _pass_on(self, status: ConfigNode) -> None:
-        """Report what the trials do on the stack, where it has changed."""
+        """Report what machines cost and what the trials do there, where it has changed."""
+        spending = decode(Spending, status["spending"]) if status.get("spending") else None
+        if isinstance(spending, Spending) and spending != self.spending:
+            self.spending = spending
+            self.emit(Event.of_spending(spending))
         busy = status.get("busy")
         for trial_id, one in busy.items() if isinstance(busy, dict) else ():
             text = str(one.get("text", "")) if isinstance(one, dict) else ""

@@ -13,8 +13,12 @@ from zipfile import BadZipFile
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
+from benchorch.domain.outputs import Outputs
 from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.host_arrays import BFLOAT16
+from benchorch.frameworks.model_caches import is_cache, know_cache
 from benchorch.frameworks.module_precision import CAST_FROM, parameter_dtypes
+from benchorch.frameworks.output_paths import is_flat, returned
 from benchorch.frameworks.torch_operators import operator_facts
 from benchorch.frameworks.torch_program import load_program
 from benchorch.frameworks.upstream_errors import wrap_errors
@@ -97,7 +101,10 @@ def tensors_of(
     only = getattr(torch, dtypes[0]) if len(dtypes) == 1 else None
     placed = {}
     for name, array in arrays.items():
-        tensor = torch.tensor(array)
+        is_bfloat16 = array.dtype.name == BFLOAT16  # which torch reads from no array
+        tensor = (
+            torch.tensor(array.astype("float32")).bfloat16() if is_bfloat16 else torch.tensor(array)
+        )
         wanted = only if only and tensor.is_floating_point() else tensor.dtype
         placed[name] = tensor.to(device=device, dtype=wanted)
     return placed
@@ -140,12 +147,14 @@ def tensors_in(raw: object) -> list[torch.Tensor]:
 
 
 def know_dataclasses(raw: object) -> None:
-    """Teach torch to flatten the dataclasses of a nested result, as exporters must."""
+    """Teach torch to flatten dataclasses and caches of a nested result, as exporters must."""
     import torch
     from torch.utils import _pytree
 
     for leaf in _pytree.tree_leaves(raw):
-        if is_dataclass(leaf) and not isinstance(leaf, type):
+        if is_cache(leaf):
+            know_cache(type(leaf))
+        elif is_dataclass(leaf) and not isinstance(leaf, type):
             if type(leaf) not in _pytree.SUPPORTED_NODES:
                 torch.export.register_dataclass(type(leaf))
             know_dataclasses(leaf)
@@ -219,6 +228,11 @@ class TorchExecutable(Executable):
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
         """Outputs of a call, flattened, on the host."""
         return arrays_in(raw)
+
+    def returned(self, raw: object) -> Outputs | None:
+        """Paths in the nested result, and what is no tensor in it."""
+        know_dataclasses(raw)
+        return None if is_flat(raw) else returned(raw)
 
     def facts(self) -> Mapping[str, Json]:
         """The weights' dtype and the threads read back from torch."""

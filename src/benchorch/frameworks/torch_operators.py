@@ -41,6 +41,11 @@ def operator_facts(
     casts = 0
 
     class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Not: to be skipped, Dynamo is imported, which takes longer than torch itself."""
+            return False
+
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.codec import Json
+from benchorch.domain.outputs import Outputs
+from benchorch.frameworks.output_paths import leaf_paths
 from benchorch.frameworks.program_archive import read_program
-from benchorch.frameworks.program_outputs import Outputs, dotted, write_outputs
+from benchorch.frameworks.program_outputs import write_outputs
 from benchorch.frameworks.torch_operators import program_operators
 
 if TYPE_CHECKING:
@@ -59,13 +61,16 @@ def return_tensors(program: torch.export.ExportedProgram) -> Outputs:
     specs = program.graph_signature.output_specs
     returned = [each.arg for each in specs if each.kind is OutputKind.USER_OUTPUT]
     leaves = list(zip(_paths(signature.out_spec), returned, strict=True))
+    others = {path: each for path, each in leaves if not isinstance(each, TensorArgument)}
     found = Outputs(
         tensors=tuple(path for path, each in leaves if isinstance(each, TensorArgument)),
         constants={
             path: _plain(each.value) if isinstance(each, ConstantArgument) else None
-            for path, each in leaves
-            if not isinstance(each, TensorArgument)
+            for path, each in others.items()
         },
+        unknown=tuple(
+            path for path, each in others.items() if not isinstance(each, ConstantArgument)
+        ),
     )
     tensors = [each for each in returned if isinstance(each, TensorArgument)]
     signature.outputs = [*tensors] if signature.outputs else []
@@ -86,10 +91,7 @@ def _paths(spec: Any) -> list[str]:
     """Dotted paths of the leaves of a nested result, in the order of torch's flattening."""
     from torch.utils import _pytree
 
-    leaves = list(range(spec.num_leaves))
-    flat, _ = _pytree.tree_flatten_with_path(_pytree.tree_unflatten(leaves, spec))
-    found = {leaf: _pytree.keystr(path) for path, leaf in flat}
-    return [dotted(found[leaf]) for leaf in leaves]
+    return [path for path, _ in leaf_paths(_pytree.tree_unflatten(range(spec.num_leaves), spec))]
 
 
 def _plain(value: object) -> Json:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from benchorch.domain.outputs import Outputs
 from benchorch.domain.tensors import Example
-from benchorch.frameworks.program_outputs import dotted
+from benchorch.frameworks.output_paths import returned
 from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
 
 if TYPE_CHECKING:
@@ -51,18 +53,11 @@ def export_module(
     )
 
 
-def returned_tensors(module: torch.nn.Module, example: Example) -> list[str | None]:
-    """The dotted path of each leaf of what the module returns; None for what is no tensor."""
-    import torch
-    from torch.utils import _pytree
-
-    with torch.no_grad():
-        raw = module(**traced_arguments(module, example))
-    leaves, _ = _pytree.tree_flatten_with_path(raw)
-    return [
-        dotted(_pytree.keystr(path)) if isinstance(leaf, torch.Tensor) else None
-        for path, leaf in leaves
-    ]
+def traced_outputs(raw: object, example: Example) -> Outputs:
+    """What the module returned in the example's call; an open size may be behind every number."""
+    found = returned(raw)
+    sizes = [path for path, each in found.constants.items() if type(each) in (int, float)]
+    return replace(found, unknown=tuple(sizes)) if example.dynamic else found
 
 
 def open_shapes(example: Example) -> dict[str, dict[int, object] | None] | None:

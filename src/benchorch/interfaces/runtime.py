@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
+from benchorch.domain.outputs import Outputs
 from benchorch.domain.tensors import Example
 from benchorch.interfaces.conversion import SAME_ARITHMETIC_RATIO
 
@@ -61,9 +62,11 @@ class Executable(ABC):
         """The same artifact for calls that feed each other; None where it has no such calls."""
         return None
 
-    def answer(self, arrays: Mapping[str, NDArray[generic]]) -> Mapping[str, NDArray[generic]]:
-        """What is compared of a call with these inputs."""
-        return self.outputs(self.bind(arrays)())
+    def answer(
+        self, arrays: Mapping[str, NDArray[generic]]
+    ) -> Mapping[str, NDArray[generic]] | None:
+        """What is compared in place of a call's outputs, by name; None for the outputs."""
+        return None
 
     def calling(self) -> AbstractContextManager[object]:
         """Context entered once around many calls, with the setup that they share.
@@ -79,6 +82,13 @@ class Executable(ABC):
         Names are ``0``, ``1``, ... in the order of the flattened outputs, the same for every
         runtime, so that conversions can be compared.
         """
+
+    def returned(self, raw: object) -> Outputs | None:
+        """Where in the model's own result each output is, and what is no tensor in it.
+
+        None where a bound call returns no more than tensors in their order, as files do.
+        """
+        return None
 
     @abstractmethod
     def facts(self) -> Mapping[str, Json]:

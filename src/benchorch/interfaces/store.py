@@ -25,6 +25,7 @@ class Entry:
         detail: why it is not complete, or an empty string.
         remote: where other machines find it, or an empty string; the artifact's path is its place
             on this machine, whether or not it is there.
+        signed_by: the public key of who built it, or an empty string.
     """
 
     artifact: Artifact
@@ -34,6 +35,7 @@ class Entry:
     state: str
     detail: str = ""
     remote: str = ""
+    signed_by: str = ""
 
 
 class Store(ABC):
@@ -48,8 +50,15 @@ class Store(ABC):
         return False
 
     @abstractmethod
-    def find(self, key: str) -> Artifact | None:
-        """The complete, verified artifact of this key; a corrupt one is quarantined, then None."""
+    def find(self, key: str, format: Format | None = None) -> Artifact | None:
+        """The complete, verified artifact of this key; a corrupt one is quarantined, then None.
+
+        None also where it may hold code and no trusted key has signed it.
+
+        Args:
+            key: digest of the BuildKey.
+            format: what the files will be loaded as; None where they are not loaded.
+        """
 
     @abstractmethod
     def build(

@@ -20,6 +20,7 @@ from typing import IO, Protocol, final
 
 from benchorch.domain.codec import decode, encode
 from benchorch.domain.session import Event
+from benchorch.domain.spending import Spending
 from benchorch.errors import ConfigError
 from benchorch.journal.chain import UNREADABLE
 
@@ -77,6 +78,7 @@ class Coordinator:
         complete: whether it reached the end of its plan.
         expected_end: of a run that measures in rounds, ISO 8601 in UTC; None where it is unknown.
         busy: the trials that wait or run, by their ids.
+        spending: on launched machines, with that of earlier coordinators; None without any.
     """
 
     pid: int
@@ -87,6 +89,7 @@ class Coordinator:
     complete: bool = False
     expected_end: str | None = None
     busy: Mapping[str, TrialStatus] = field(default_factory=dict)
+    spending: Spending | None = None
 
 
 def acquire_lock(directory: Path) -> IO[str]:
@@ -164,14 +167,29 @@ class StatusFile:
     def begin(self) -> None:
         """Note this process as the coordinator; a second call changes nothing."""
         if self._coordinator is None:
+            before = read_coordinator(self._path.parent)
             self._coordinator = Coordinator(
-                pid=os.getpid(), begun_s=_begun_s(), host=socket.gethostname(), started_at=_now()
+                pid=os.getpid(),
+                begun_s=_begun_s(),
+                host=socket.gethostname(),
+                started_at=_now(),
+                spending=_without_machines(before),
             )
             self._write()
+
+    @property
+    def spent_usd(self) -> float:
+        """On launched machines so far, by earlier coordinators too."""
+        spending = self._coordinator.spending if self._coordinator else None
+        return spending.usd if spending else 0.0
 
     def event(self, event: Event) -> None:
         """Note what a trial does; written at most once a second, as trials are being measured."""
         if self._coordinator is None:
+            return
+        if event.spending is not None:
+            self._change(spending=event.spending)
+            self._write()
             return
         before = self._coordinator.busy.get(event.trial_id)
         waits = event.stage == "wait"
@@ -219,6 +237,12 @@ class StatusFile:
         with contextlib.suppress(OSError):
             unfinished.write_text(json.dumps(encode(self._coordinator)))
             unfinished.replace(self._path)
+
+
+def _without_machines(before: Coordinator | None) -> Spending | None:
+    """What an earlier coordinator has spent; its machines may be gone."""
+    spending = before.spending if before else None
+    return None if spending is None else replace(spending, machines={})
 
 
 def _begun_s() -> float:

@@ -27,6 +27,16 @@ def dtype_of(declared: Json, workload: Workload) -> str:
     return str(declared or workload.dtype)
 
 
+def dtype_for(held: str, declared: Json, workload: Workload) -> str:
+    """The dtype that values of another one get: the declared one, or for floats the workload's.
+
+    float32 is what a workload has by default: half precision stays as it is, as a module's does.
+    """
+    is_half = held in ("float16", "bfloat16") and workload.dtype == UNSTATED_DTYPE
+    kept = is_half or not held.startswith(("float", "bfloat"))
+    return held if kept and not declared else dtype_of(declared, workload)
+
+
 def shape_problems(where: str, shape: Json) -> list[str]:
     """Sizes that are neither a whole number above 0 nor a symbol."""
     if not isinstance(shape, Sequence) or isinstance(shape, str):
@@ -61,13 +71,8 @@ def symbol_problems(shape: Json, workload: Workload) -> list[str]:
 
 
 def dtype_problems(where: str, declared: Json, workload: Workload) -> list[str]:
-    """A dtype that does not exist, or that numpy cannot hold."""
+    """A dtype that does not exist."""
     dtype = dtype_of(declared, workload)
-    if dtype == "bfloat16":
-        return [
-            f"{where}.dtype: numpy has no bfloat16, so no such input can be made; declare float32 "
-            "and let a conversion change the module's precision."
-        ]
     if dtype not in DTYPES:
         return [
             f"{where}.dtype: unknown dtype {dtype!r}.{suggest(dtype, DTYPES)} "

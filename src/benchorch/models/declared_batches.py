@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, final
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.errors import BuildError
+from benchorch.frameworks.host_arrays import array_of, numpy_dtype
 from benchorch.models.callables import UserCode
 from benchorch.models.declared import (
-    dtype_of,
+    dtype_for,
     dtype_problems,
     key_problems,
     shape_problems,
@@ -80,9 +81,9 @@ class DeclaredBatches:
             wanted = spec.resolve(workload.symbols)
             raise self.refusal(f"{spec.name} of shape {array.shape} where {wanted} is declared")
         stated = self._nodes()[spec.name].get("dtype")
-        if stated is None and array.dtype.kind == "f":
-            return array.astype(dtype_of(None, workload))
-        if stated is not None and array.dtype.name != stated:
+        if stated is None:
+            return array.astype(numpy_dtype(dtype_for(array.dtype.name, None, workload)))
+        if array.dtype.name != stated:
             raise self.refusal(f"{spec.name} as {array.dtype} where {stated} is declared")
         return array
 
@@ -97,12 +98,9 @@ def mapping_at(node: Mapping[str, Json], key: str) -> Mapping[str, Json]:
 
 
 def as_numpy(tensor: object, reference: str) -> NDArray[generic]:
-    """A numpy array as it is; a torch tensor through its own conversion, torch unimported here."""
-    import numpy as np
-
+    """A numpy array as it is; a torch tensor on the host, in its own dtype."""
     with UserCode(reference):
-        detach = getattr(tensor, "detach", None)
-        return np.asarray(tensor if detach is None else detach().cpu().numpy())
+        return array_of(tensor)
 
 
 def _tensor_problems(where: str, tensor: Json, workload: Workload) -> list[str]:

@@ -11,14 +11,15 @@ from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import DTYPES, TensorSpec, Workload
 from benchorch.errors import BuildError
+from benchorch.frameworks.host_arrays import numpy_dtype
 from benchorch.models.declared import (
-    dtype_of,
+    dtype_for,
     shape_problems,
     symbol_problems,
     tensor_spec,
     unique,
 )
-from benchorch.models.headers import Header, read_headers
+from benchorch.models.headers import SAFETENSORS_DTYPES, Header, read_headers
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -76,7 +77,6 @@ class FileInputs:
         """The same rows of every tensor, and the files, taken in turn as the seed goes up."""
         paths = [self._path(), *self._further()]
         arrays = _load(paths[seed % len(paths)])
-        declared = self._declared()
         specs = [spec for spec in self.specs() if spec.name in arrays]
         batch = {spec.name: _cut(arrays[spec.name], spec, workload) for spec in specs}
         rows = {spec.name: _rows_in(batch[spec.name], spec, workload) for spec in specs}
@@ -85,7 +85,9 @@ class FileInputs:
             start = (seed * count) % (min(spare) + 1) if count else 0
             batch[name] = batch[name][start : start + count] if count else batch[name]
         return {
-            name: array.astype(_target_dtype(array, declared.get(name, {}), workload))
+            name: array.astype(
+                numpy_dtype(dtype_for(array.dtype.name, self._stated(name), workload))
+            )
             for name, array in batch.items()
         }
 
@@ -137,8 +139,10 @@ class FileInputs:
         return self._shapes().get(name, self._declared().get(name, {}).get("shape", literal))
 
     def _dtype(self, name: str, headers: Mapping[str, Header]) -> Json:
-        declared = self._declared().get(name, {}).get("dtype")
-        return declared or (headers[name].dtype if name in headers else None)
+        return self._stated(name) or (headers[name].dtype if name in headers else None)
+
+    def _stated(self, name: str) -> Json:
+        return self._declared().get(name, {}).get("dtype")
 
     def _option_problems(self) -> list[str]:
         return [
@@ -232,7 +236,7 @@ def _alike(some: Header | None, other: Header | None, spec: TensorSpec, workload
 def _dtype_problems(
     where: str, declared: Mapping[str, Json], held: Header, workload: Workload
 ) -> list[str]:
-    if held.dtype not in DTYPES or held.dtype == "bfloat16":
+    if held.dtype not in DTYPES:
         return [f"{where}: the file's dtype {held.dtype} cannot be used; store float32 or int64."]
     wanted = declared.get("dtype")
     if wanted is None or wanted == held.dtype or _is_float(held.dtype) == _is_float(str(wanted)):
@@ -240,16 +244,8 @@ def _dtype_problems(
     return [f"{where}.dtype: the file holds {held.dtype}, which is not turned into {wanted}."]
 
 
-def _target_dtype(array: NDArray[generic], declared: Mapping[str, Json], workload: Workload) -> str:
-    """Declared, else the workload's for floats: they must meet the module's precision."""
-    stated = declared.get("dtype")
-    if stated is None and not array.dtype.name.startswith("float"):
-        return array.dtype.name
-    return dtype_of(stated, workload)
-
-
 def _is_float(dtype: str) -> bool:
-    return dtype.startswith("float")
+    return dtype.startswith(("float", "bfloat"))
 
 
 def _load(path: Path) -> Mapping[str, NDArray[generic]]:
@@ -260,14 +256,21 @@ def _load(path: Path) -> Mapping[str, NDArray[generic]]:
 
 
 def _load_safetensors(path: Path) -> Mapping[str, NDArray[generic]]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+    """Without safetensors' own numpy reader, which has no bfloat16."""
+    import numpy as np
+    from safetensors import SafetensorError, deserialize
 
     try:
-        arrays: Mapping[str, NDArray[generic]] = load_file(path)
+        held = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise ValueError(str(error)) from error
-    return arrays
+    return {
+        name: np.frombuffer(
+            tensor["data"], numpy_dtype(SAFETENSORS_DTYPES[tensor["dtype"]])
+        ).reshape(tensor["shape"])
+        for name, tensor in held
+        if tensor["dtype"] in SAFETENSORS_DTYPES
+    }
 
 
 def _load_npz(path: Path) -> Mapping[str, NDArray[generic]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.config.components import describe, fits, suggest
 from benchorch.domain.codec import Json
+from benchorch.frameworks.host_arrays import numpy_dtype
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -104,7 +105,7 @@ class Mask(Generator):
         import numpy as np
 
         if not shape:
-            return np.ones(shape, dtype)
+            return np.ones(shape, numpy_dtype(dtype))
         length = shape[-1]
         longest = min(int(self.padding_ratio * length), length - 1)
         padding = random.integers(0, longest, size=(*shape[:-1], 1), endpoint=True)
@@ -130,7 +131,7 @@ class Constant(Generator):
         """Nothing is drawn."""
         import numpy as np
 
-        return np.full(shape, self.value, dtype)
+        return np.full(shape, self.value, numpy_dtype(dtype))
 
 
 _KINDS: Mapping[str, type[Generator]] = {
@@ -183,7 +184,7 @@ def _option_problems(where: str, kind: type[Generator], options: Mapping[str, Js
 
 
 def _array(drawn: NDArray[generic], dtype: str) -> NDArray[generic]:
-    return drawn.astype(dtype)
+    return drawn.astype(numpy_dtype(dtype))
 
 
 def _is_float(dtype: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from benchorch.frameworks.host_arrays import is_floating
+
 if TYPE_CHECKING:
     from numpy import generic
     from numpy.random import Generator
@@ -41,7 +43,7 @@ def _variation(example: Arrays, number: int) -> Arrays:
 
 
 def _varied(array: NDArray[generic], number: int, rng: Generator) -> NDArray[generic]:
-    if array.dtype.kind == "f" and array.size:
+    if is_floating(array) and array.size:
         return _varied_floats(array, number, rng)
     if array.dtype.kind in "iu" and array.size and not _is_mask(array):
         return _permuted(array, rng)

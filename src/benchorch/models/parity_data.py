@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.errors import BuildError
+from benchorch.frameworks.host_arrays import numpy_dtype
 from benchorch.models.callables import UserCode, reference_problems, resolve_callable
 
 if TYPE_CHECKING:
@@ -133,11 +134,11 @@ def _check(reference: str, one: Arrays, specs: Sequence[TensorSpec], workload: W
 def _with_dtypes(one: Arrays, specs: Sequence[TensorSpec], workload: Workload) -> Arrays:
     """Floats as the workload has them, and whole numbers as they are declared."""
     dtypes = {
-        spec.name: workload.dtype if spec.dtype.startswith("float") else spec.dtype
+        spec.name: workload.dtype if spec.dtype in ("float64", "float32") else spec.dtype
         for spec in specs
     }
     return {
-        name: array.astype(dtypes[name], copy=False) if name in dtypes else array
+        name: array.astype(numpy_dtype(dtypes[name]), copy=False) if name in dtypes else array
         for name, array in one.items()
     }
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import DTYPES
+from benchorch.frameworks.host_arrays import array_of
 
 if TYPE_CHECKING:
     import torch
@@ -216,14 +217,8 @@ def _filled(value: object, tensors: Mapping[str, torch.Tensor]) -> object:
 
 
 def arrays_of(arguments: CapturedArguments) -> dict[str, NDArray[generic]]:
-    """The tensors for a file; numpy has no bfloat16, which is widened."""
-    import torch
-
-    wide = {
-        name: tensor.float() if tensor.dtype is torch.bfloat16 else tensor
-        for name, tensor in arguments.tensors.items()
-    }
-    return {name: tensor.cpu().numpy() for name, tensor in wide.items()}
+    """The tensors for a file, each in its own dtype."""
+    return {name: array_of(tensor) for name, tensor in arguments.tensors.items()}
 
 
 def digest_of_arrays(arrays: Mapping[str, NDArray[generic]]) -> str:

@@ -28,6 +28,7 @@ MOST_INVOCATIONS = 100
 
 _TRANSPARENT = frozenset({"OptimizedModule", "DataParallel", "DistributedDataParallel"})
 _SYMBOLS = frozenset({"KerasTensor", "FakeTensor", "FunctionalTensor"})
+_PROGRESS_EVERY_S = 1.0
 _LONGEST_CONTAINER = 1000  # items that are looked through for a name
 
 
@@ -122,18 +123,27 @@ class Watch:
     Args:
         max_depth: how far inside other modules' calls a module still counts.
         on_first_call: called at the first call of each signature; may `stop` the script.
+        on_progress: called with a model after the first call of each of its signatures, and from
+            then on at its calls about once a second.
 
     Attributes:
         models: in the order in which their first calls ended.
         main: the script as a module: runpy forgets it, yet its classes say that they live there.
     """
 
-    def __init__(self, max_depth: int, on_first_call: Callable[[FirstCall], None]) -> None:
+    def __init__(
+        self,
+        max_depth: int,
+        on_first_call: Callable[[FirstCall], None],
+        on_progress: Callable[[FoundModel], None] = lambda _: None,
+    ) -> None:
         self.models: list[FoundModel] = []
         self.main: ModuleType | None = None
         self._stopped = False
         self._max_depth = max_depth
         self._on_first_call = on_first_call
+        self._on_progress = on_progress
+        self._next_progress_s = 0.0
         self._by_id: dict[int, FoundModel] = {}
         self._count = 0
         self._local = _Local()
@@ -194,11 +204,13 @@ class Watch:
             finally:
                 local.depth = depth
                 local.stack.pop()
-            took_s = now_s() - began_s
+            ended_s = now_s()
             if unseen is not None:
                 seen = self._record(module, key, unseen, answer)
             if seen is not None:
-                _count(seen, key, took_s)
+                _count(seen, key, ended_s - began_s)
+                if unseen is not None or ended_s > self._next_progress_s:
+                    self._report_progress(seen)
             if self._stopped:
                 self._leave()
             return answer
@@ -276,6 +288,15 @@ class Watch:
             )
         finally:
             self._local.resting = False
+
+    def _report_progress(self, seen: FoundModel) -> None:
+        self._local.resting = True
+        try:
+            with self._lock:
+                self._on_progress(seen)
+        finally:
+            self._local.resting = False
+            self._next_progress_s = time.monotonic() + _PROGRESS_EVERY_S
 
     def _add_model(self, module: torch.nn.Module, before: _NewCall) -> FoundModel:
         """Record of a model at its first call, or of its next instance."""

@@ -1,10 +1,11 @@
 """Which code may run: an allow-list, asked before anything of a user's or a stranger's is imported.
 
 What runs besides benchorch itself: model classes of installed packages; what the command line names
-by a reference or by ``--trust``; what lies in the user's own git work tree beside a recipe of that
-tree. Nothing else does: a recipe, a plan, a checkpoint or a cache entry never widens the list. A
-trial's process is given the references that passed, and asks for no other reason. Where neither
-has been said, the caller is Python code, whose own choice of functions is the user's.
+by a reference or by ``--trust``, or the user's own settings by ``trust:``; what lies in the user's
+own git work tree beside a recipe of that tree. Nothing else does: a recipe, a plan, a checkpoint or
+a cache entry never widens the list. A trial's process is given the references that passed, and asks
+for no other reason. Where neither has been said, the caller is Python code, whose own choice of
+functions is the user's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 import site
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -23,6 +24,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import final
 
+from benchorch.config.user_settings import settings_path, user_settings
 from benchorch.domain.codec import Json
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Plan
@@ -75,7 +77,8 @@ def declared(arguments: Sequence[str]) -> Iterator[None]:
     global _policy
     before = _policy
     words, named = split(arguments)
-    references = {word for word in named if REFERENCE.fullmatch(word)}
+    always = user_settings().trust
+    references = {word for word in (*named, *always) if REFERENCE.fullmatch(word)}
     paths = [Path(word).expanduser().resolve() for word in named if word not in references]
     missing = [f"{FLAG}: there is no {path}." for path in paths if not path.exists()]
     if missing:
@@ -83,13 +86,31 @@ def declared(arguments: Sequence[str]) -> Iterator[None]:
     tree = _own_work_tree(_recipes(words))
     _policy = _Policy(
         words=tuple(words),
-        paths=(*paths, *([tree] if tree else [])),
+        paths=(*paths, *_settled(always, references), *([tree] if tree else [])),
         references=frozenset(references),
     )
     try:
         yield
     finally:
         _policy = before
+
+
+def _settled(always: Sequence[str], references: Collection[str]) -> list[Path]:
+    """The paths of the user's settings; one that is not there now trusts nothing.
+
+    Raises:
+        ConfigError: a path that would mean another folder in every folder.
+    """
+    paths = [Path(word).expanduser() for word in always if word not in references]
+    problems = [
+        f"{settings_path()}: trust: {str(path)!r} must be an absolute path, begin with ~, or be "
+        "package.module:callable."
+        for path in paths
+        if not path.is_absolute()
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return [path.resolve() for path in paths]
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

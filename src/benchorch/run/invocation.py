@@ -26,7 +26,12 @@ from benchorch.journal.lock import LOCK, StatusFile, acquire_lock
 from benchorch.journal.reader import salvage
 from benchorch.journal.registry import remember, remember_plan
 from benchorch.models.trust import session_of
-from benchorch.results.pricing.sweep_cost import check_budget, expected, prices_of
+from benchorch.results.pricing.sweep_cost import (
+    check_budget,
+    expected,
+    prices_of,
+    spending_rules,
+)
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import full_markdown
 from benchorch.run.expected_end import ExpectedEnd
@@ -38,7 +43,10 @@ if TYPE_CHECKING:
     from benchorch.results.metrics.summary import SweepFindings
 
 _NOT_THE_TRIALS_FAULT = frozenset(
-    {"node_lost", "agent_failed", "no_node", "no_capacity", "wrong_node", "disk_full"}
+    {
+        *("node_lost", "agent_failed", "no_node", "no_capacity", "wrong_node", "disk_full"),
+        "budget_reached",
+    }
 )
 _BEFORE_A_PLAN = (".hydra", "multirun.yaml", LOCK)
 """What Hydra and `open` leave in a run's directory."""
@@ -119,7 +127,7 @@ class Invocation:
         self._drop_simulated(executor)
         self._status.begin()
         todo = [t for t in plan.trials if t.trial_id not in self.results]
-        check_budget(plan, todo)
+        check_budget(plan, todo, self._status.spent_usd)
         self.report.plan(plan, done=len(plan.trials) - len(todo))
         if self._recorder is None:
             self._recorder = recording(self.directory, plan)
@@ -127,7 +135,9 @@ class Invocation:
             self._archiver = archiving(self.directory, plan)
         if not todo:
             return
-        work = _TrialWork(session=session_of(plan, self.directory))
+        spending = spending_rules(plan, self._status.spent_usd)
+        session = replace(session_of(plan, self.directory), spending=spending)
+        work = _TrialWork(session=session)
         if all(executor.measures_in_rounds(trial.hardware_kind) for trial in todo):
             self._end = ExpectedEnd.of(todo, expected(plan, todo), work.session.budget_s)
             self._expect(self._end.left_s)

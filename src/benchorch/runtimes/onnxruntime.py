@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
-from benchorch.errors import MeasureError
+from benchorch.frameworks.host_arrays import BFLOAT16, numpy_dtype
 from benchorch.frameworks.onnx_files import (
     FUSED,
     MODEL_FILE,
@@ -37,8 +37,13 @@ if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
 
-_DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
-"""ONNX's words for floating tensors that numpy knows."""
+_DTYPES = {
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    "tensor(float16)": "float16",
+    "tensor(bfloat16)": BFLOAT16,
+}
+"""ONNX's words for floating tensors."""
 
 # Counting what runs loads the graph once more; that must not take the machine's memory.
 _LARGEST_PROFILED_BYTES = 1_000_000_000
@@ -113,11 +118,9 @@ class OnnxExecutable(Executable):
 
     def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
         """A call on inputs that are already there; inputs that the graph dropped are left out."""
-        from onnxruntime import OrtValue
-
         binding = self.session.io_binding()
         for name, array in _fed(self.session, arrays).items():
-            value = OrtValue.ortvalue_from_numpy(array, self.place, 0)
+            value = _value(array, self.place)
             binding.bind_ortvalue_input(name, value)
         for node in self.session.get_outputs():
             binding.bind_output(node.name, self.place)
@@ -245,15 +248,21 @@ def _fed(session: Any, arrays: Mapping[str, NDArray[generic]]) -> dict[str, NDAr
     """The inputs that the graph has, copied, in its own types."""
     fed = {}
     for node in session.get_inputs():
-        if node.type == "tensor(bfloat16)":
-            raise MeasureError(
-                f"The graph's input {node.name!r} is bfloat16, which numpy cannot hold.",
-                kind="input_type",
-                remedy="conversion=onnxruntime_fp16",
-            )
         array = _array_of(node.name, arrays)
-        fed[node.name] = array.astype(_DTYPES.get(node.type, array.dtype), order="C")
+        wanted = numpy_dtype(_DTYPES.get(node.type, array.dtype.name))
+        fed[node.name] = array.astype(wanted, order="C")
     return fed
+
+
+def _value(array: NDArray[generic], place: str) -> Any:
+    """An ``OrtValue`` on the device; bfloat16, which numpy lacks, as its bits and ONNX's word."""
+    from onnx import TensorProto
+    from onnxruntime import OrtValue
+
+    if array.dtype.name != BFLOAT16:
+        return OrtValue.ortvalue_from_numpy(array, place, 0)
+    bits = array.view("uint16")
+    return OrtValue.ortvalue_from_numpy_with_onnx_type(bits, TensorProto.BFLOAT16)
 
 
 def _array_of(name: str, arrays: Mapping[str, NDArray[generic]]) -> NDArray[generic]:

@@ -29,7 +29,7 @@ from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.errors import StoreError
 from benchorch.files import write_json
 from benchorch.interfaces.store import Entry, Store
-from benchorch.stores import disk, eviction
+from benchorch.stores import disk, eviction, signing
 from benchorch.stores.entries import (
     QUARANTINE,
     REASON,
@@ -131,7 +131,8 @@ class ArtifactDirectory:
             problem = self._problem()
         except OSError as error:
             problem = f"{self.root}: {error.strerror}."
-        return [f"store.root: {problem}"] if problem else []
+        keyless = signing.problem()
+        return [f"store.root: {problem}"] * bool(problem) + [keyless] * bool(keyless)
 
     def _problem(self) -> str:
         place = self.root
@@ -159,22 +160,22 @@ class ArtifactDirectory:
         """Where the entry of that key is, or would be."""
         return self.root / "artifacts" / key
 
-    def find(self, key: str) -> Artifact | None:
+    def find(self, key: str, format: Format | None = None) -> Artifact | None:
         """The complete, verified artifact of this key."""
         if not self._mark_used(key):
             return None
         with suppress(CorruptEntry):
-            return self._verified(key)
+            return self._trusted(key, format)
         # It may just be moved in or out: only its state while nobody moves it counts.
         with self._locked(key):
-            return self.find_locked(key)
+            return self.find_locked(key, format)
 
-    def find_locked(self, key: str) -> Artifact | None:
+    def find_locked(self, key: str, format: Format | None = None) -> Artifact | None:
         """As `find`, while holding the `lock` of the key; a corrupt entry is quarantined."""
         if not self._mark_used(key):
             return None
         try:
-            return self._verified(key)
+            return self._trusted(key, format)
         except CorruptEntry as error:
             self._quarantine(key, str(error))
             return None
@@ -185,8 +186,13 @@ class ArtifactDirectory:
         exists = is_key(key) and path.is_dir() and (self.root / MARKER).exists()
         return exists and eviction.mark_used(self.root / "uses", path)
 
-    def _verified(self, key: str) -> Artifact:
-        return to_entry(verified(self.entry_path(key), key), self.entry_path(key)).artifact
+    def _trusted(self, key: str, format: Format | None) -> Artifact | None:
+        """The verified artifact; None for code that no trusted key has signed."""
+        path = self.entry_path(key)
+        manifest = verified(path, key, format)
+        if signing.is_refused(manifest, str(path)):
+            return None
+        return to_entry(manifest, path).artifact
 
     def _quarantine(self, key: str, reason: str) -> None:
         folder = self.root / QUARANTINE
@@ -223,7 +229,7 @@ class ArtifactDirectory:
             with disk.store_errors(self.root):
                 disk.sync_tree(staging)
                 time.sleep(SETTLE_S)
-                manifest = seal(staging, replace(draft, build_s=build_s))
+                manifest = seal(staging, replace(draft, build_s=build_s), signing.sign)
             return self._put_in_place(staging, manifest)
         except BaseException as error:
             full = disk.disk_full_cause(error, staging)
@@ -255,7 +261,7 @@ class ArtifactDirectory:
                 fill(staging)
                 disk.sync_tree(staging)
                 time.sleep(SETTLE_S)
-                manifest = verified(staging, key)
+                manifest = verified(staging, key, None)
             return self._put_in_place(staging, manifest)
 
     def _put_in_place(self, staging: Path, manifest: Manifest) -> Artifact:
@@ -291,11 +297,16 @@ class ArtifactDirectory:
         return None
 
     def scratch(self, key: str) -> Path:
-        """A directory below the root for a compiler's cache."""
+        """A directory below the root for a compiler's cache.
+
+        Compilers load code from it, and whoever made the root cannot have guessed its name.
+        """
         self._prepare()
-        place = self.root / "scratch" / check_key(key)
+        of_key = self.root / "scratch" / check_key(key)
+        place = of_key / signing.private_name("scratch")
         with disk.store_errors(place):
-            place.mkdir(mode=_OWNER_ONLY, exist_ok=True)
+            for folder in (of_key, place):
+                folder.mkdir(mode=_OWNER_ONLY, exist_ok=True)
         return place
 
     def stamps(self) -> Path:

@@ -23,9 +23,9 @@ class LocalStore(DirectoryStore):
             are evicted. 0 keeps none, null keeps all.
     """
 
-    def find(self, key: str) -> Artifact | None:
+    def find(self, key: str, format: Format | None = None) -> Artifact | None:
         """The complete, verified artifact of this key."""
-        return self.directory.find(key)
+        return self.directory.find(key, format)
 
     def build(
         self,
@@ -38,11 +38,11 @@ class LocalStore(DirectoryStore):
     ) -> tuple[Artifact, bool]:
         """The artifact, and whether this call built it; other builders of the key wait."""
         directory, digest = self.directory, key.digest
-        found = None if force else directory.find(digest)
+        found = None if force else directory.find(digest, format)
         if found:
             return found, False
         with directory.lock(digest):
-            found = None if force else directory.find_locked(digest)
+            found = None if force else directory.find_locked(digest, format)
             if found:
                 return found, False
             return directory.build_locked(key, format=format, name=name, make=make), True

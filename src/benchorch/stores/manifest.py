@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -58,10 +58,18 @@ class FileRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """By whom an entry was built, see `stores.signing`: a public key and hexadecimal digits."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """An `Entry` as it is stored.
 
-    Schema history: 1, first.
+    Schema history: 1, first; later, within 1, the signature.
     """
 
     key: str
@@ -73,6 +81,7 @@ class Manifest:
     state: str = COMPLETE
     detail: str = ""
     files: tuple[FileRecord, ...] = ()
+    signature: Signature | None = None
     schema_version: int = 1
 
 
@@ -115,6 +124,7 @@ def _is_valid(manifest: Manifest) -> bool:
         and isinstance(manifest.fields, Mapping)
         and isinstance(manifest.build_s, int | float)
         and isinstance(manifest.files, tuple)
+        and isinstance(manifest.signature, Signature | None)
         and all(_is_valid_file(file) for file in manifest.files)
         and _are_apart([file.path for file in manifest.files])
     )
@@ -157,26 +167,27 @@ def to_entry(manifest: Manifest, directory: Path, remote: str = "") -> Entry:
         state=manifest.state,
         detail=manifest.detail,
         remote=remote,
+        signed_by=manifest.signature.key if manifest.signature else "",
     )
 
 
-def seal(directory: Path, draft: Manifest) -> Manifest:
-    """Write the manifest of a new entry, with every file."""
+def seal(directory: Path, draft: Manifest, sign: Callable[[Manifest], Manifest]) -> Manifest:
+    """Write the signed manifest of a new entry, with every file."""
     found, settled = _file_status(directory)
     files = tuple(
         FileRecord(path=path, size_bytes=status[1], sha256=_sha256(directory / FILES / path))
         for path, status in sorted(found.items())
     )
-    manifest = replace(draft, files=files)
+    manifest = sign(replace(draft, files=files))
     write_manifest(directory, manifest)
     if settled:
         _remember(directory, manifest, found)
     return manifest
 
 
-def verified(directory: Path, key: str) -> Manifest:
+def verified(directory: Path, key: str, format: Format | None) -> Manifest:
     """The manifest of an intact entry of that key; CorruptEntry if it is not one."""
-    manifest = of_key(read_manifest(directory), key)
+    manifest = of_key(read_manifest(directory), key, format)
     try:
         _verify_files(directory, manifest)
     except _NONSENSE as error:
@@ -184,8 +195,14 @@ def verified(directory: Path, key: str) -> Manifest:
     return manifest
 
 
-def of_key(manifest: Manifest, key: str) -> Manifest:
-    """The manifest itself; CorruptEntry unless it is of a complete artifact of this key."""
+def of_key(manifest: Manifest, key: str, format: Format | None) -> Manifest:
+    """The manifest itself; CorruptEntry unless it is of a complete artifact of this key.
+
+    Args:
+        manifest: as it was read.
+        key: what it must be of.
+        format: what its files will be loaded as; None where nobody loads them.
+    """
     try:
         own = digest_of(dict(manifest.fields))
     except _NONSENSE as error:
@@ -194,6 +211,8 @@ def of_key(manifest: Manifest, key: str) -> Manifest:
         raise CorruptEntry(f"its state is {manifest.state!r}")
     if manifest.key != key or own != key:
         raise CorruptEntry("it belongs to another key than the one it is stored under")
+    if format is not None and manifest.format != format:
+        raise CorruptEntry(f"its format is {manifest.format!r} instead of {format!r}")
     return manifest
 
 

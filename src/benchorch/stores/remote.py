@@ -26,10 +26,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import final
 
-from benchorch.domain.artifact import Artifact
+from benchorch.domain.artifact import Artifact, Format
 from benchorch.domain.codec import encode
 from benchorch.errors import StoreError
 from benchorch.interfaces.store import Entry
+from benchorch.stores import signing
 from benchorch.stores.artifact_directory import ArtifactDirectory
 from benchorch.stores.disk import free_bytes
 from benchorch.stores.entries import (
@@ -77,16 +78,18 @@ class RemoteArtifacts:
     def _manifest(self, key: str) -> Content | None:
         return self.objects.read(_at(key, MANIFEST), MOST_MANIFEST_BYTES)
 
-    def download_locked(self, key: str) -> Artifact | None:
+    def download_locked(self, key: str, format: Format | None) -> Artifact | None:
         """The artifact in the directory, every byte verified, while holding the `lock` of its key.
 
-        A corrupt one is quarantined, then None.
+        A corrupt one is quarantined, then None; code that no trusted key has signed is left alone.
         """
         found = self._manifest(key)
         if found is None:
             return None
         try:
-            manifest = _sensible(found, key)
+            manifest = _sensible(found, key, format)
+            if signing.is_refused(manifest, self.address_of(key)):
+                return None
             return self.directory.adopt_locked(key, partial(self._download, manifest))
         except CorruptEntry as error:
             LOG.warning("%s is not used: %s", self.address_of(key), error)
@@ -171,7 +174,7 @@ class RemoteArtifacts:
         if found is None:
             return None
         try:
-            manifest = _sensible(found, key)
+            manifest = _sensible(found, key, None)
         except CorruptEntry as error:
             manifest = unreadable(key, str(error))
         return to_entry(manifest, self.directory.entry_path(key), remote=self.address_of(key))
@@ -216,11 +219,11 @@ class RemoteArtifacts:
         return f"{self.objects.address}/artifacts/{key}"
 
 
-def _sensible(found: Content, key: str) -> Manifest:
+def _sensible(found: Content, key: str, format: Format | None) -> Manifest:
     """The manifest that was read; CorruptEntry unless it is of a complete artifact of this key."""
     if len(found.data) < found.info.size_bytes:
         raise CorruptEntry(f"{MANIFEST} has {found.info.size_bytes} bytes, which no manifest has")
-    return of_key(parse_manifest(found.data), key)
+    return of_key(parse_manifest(found.data), key, format)
 
 
 def _at(key: str, *parts: str) -> str:

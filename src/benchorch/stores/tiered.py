@@ -53,26 +53,26 @@ class TieredStore(DirectoryStore):
         """By all machines that reach the object storage."""
         return True
 
-    def find(self, key: str) -> Artifact | None:
+    def find(self, key: str, format: Format | None = None) -> Artifact | None:
         """The artifact in the directory, downloaded first if only other machines have it.
 
         Every byte is verified; a corrupt entry is quarantined where it is.
         """
         remote = self._remote
-        found = self.directory.find(key)
+        found = self.directory.find(key, format)
         if found:
             return found
         with _warning_on(f"{key[:_SHORT_KEY]} is looked for on this machine only", Unreachable):
             if remote.has(key):
                 with self.directory.lock(key):
-                    found = self._find_locked(key)
+                    found = self._find_locked(key, format)
         return found
 
-    def _find_locked(self, key: str) -> Artifact | None:
-        found = self.directory.find_locked(key)
+    def _find_locked(self, key: str, format: Format | None) -> Artifact | None:
+        found = self.directory.find_locked(key, format)
         if found is None:
             with _warning_on(f"{key[:_SHORT_KEY]} is not downloaded", Unreachable):
-                found = self._remote.download_locked(key)
+                found = self._remote.download_locked(key, format)
         return found
 
     def build(
@@ -89,11 +89,11 @@ class TieredStore(DirectoryStore):
         An artifact that cannot be published stays in the directory, with a warning. Failures are
         recorded in the directory only.
         """
-        remote, found = self._remote, None if force else self.find(key.digest)
+        remote, found = self._remote, None if force else self.find(key.digest, format)
         if found:
             return found, False
         with self.directory.lock(key.digest), ExitStack() as lease:
-            found = self._wait(key.digest, lease, force=force)
+            found = self._wait(key.digest, format, lease, force=force)
             if found:
                 return found, False
             artifact = self.directory.build_locked(key, format=format, name=name, make=make)
@@ -101,7 +101,7 @@ class TieredStore(DirectoryStore):
                 remote.publish(artifact, replace=force)
             return artifact, True
 
-    def _wait(self, key: str, stack: ExitStack, *, force: bool) -> Artifact | None:
+    def _wait(self, key: str, format: Format, stack: ExitStack, *, force: bool) -> Artifact | None:
         """What another machine has built meanwhile, or None and the lease on the stack."""
         warned = False
         while True:
@@ -113,7 +113,7 @@ class TieredStore(DirectoryStore):
             if lease:
                 stack.enter_context(lease)
             # Searched after the lease was requested: its last holder has built before.
-            found = None if force else self._find_locked(key)
+            found = None if force else self._find_locked(key, format)
             if lease or found:
                 return found
             if not warned:

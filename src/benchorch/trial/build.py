@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -13,13 +12,13 @@ from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.domain.result import BuildRecord
 from benchorch.domain.session import Session
 from benchorch.errors import BuildError, StoreError
-from benchorch.frameworks.module_precision import in_workload_dtype
 from benchorch.frameworks.program_outputs import carry_outputs
-from benchorch.interfaces.conversion import BuildRequest, FileStep, ModuleStep, StateStep, Step
+from benchorch.interfaces.conversion import BuildRequest, FileStep, ModuleStep, StateStep
 from benchorch.interfaces.store import Store
 from benchorch.trial.build_keys import Keys, Unknown
 from benchorch.trial.generation import with_cache
 from benchorch.trial.identity_stamps import Stamps
+from benchorch.trial.live_module import loader, transformed
 from benchorch.trial.reference import compared_sets, read_reference, write_reference
 from benchorch.trial.stages import Built
 from benchorch.trial.tf32 import apply_tf32
@@ -52,7 +51,7 @@ def build(
         data: the user's own, which the reference covers too.
     """
     apply_tf32(setup)
-    load = _loader(setup, say)
+    load = loader(setup, say)
     folder = store.stamps()
     keys = Keys(
         setup,
@@ -210,8 +209,8 @@ class _Made:
         """Makes the module as that step is to find it; nobody else's where it will be changed."""
         links = self.setup.steps[: n_steps + 1]
         changed = any(isinstance(step, ModuleStep | StateStep) for _, step in links)
-        load = _loader(self.setup, lambda _: None) if changed else self.load
-        return _transformed(self.setup, self.setup.steps[:n_steps], load, dict(self.states))
+        load = loader(self.setup, lambda _: None) if changed else self.load
+        return transformed(self.setup, self.setup.steps[:n_steps], load, dict(self.states))
 
 
 def _record(made: Mapping[str, tuple[Artifact, str]], model_digest: str) -> BuildRecord:
@@ -245,7 +244,7 @@ class _Find:
     def __call__(
         self, key: BuildKey, kind: Format, name: str, write: Writer
     ) -> tuple[Artifact, str]:
-        found = self.store.find(key.digest)
+        found = self.store.find(key.digest, kind)
         if found is None:
             raise Unknown
         return found, "hit"
@@ -262,7 +261,7 @@ class _Obtain:
         self, key: BuildKey, kind: Format, name: str, write: Writer
     ) -> tuple[Artifact, str]:
         if self.session.rebuild == "never" and kind is not Format.REFERENCE:
-            return self._existing(key, name)
+            return self._existing(key, kind, name)
         # ``always`` means once in an invocation: a prefix that trials share is not built again.
         mark = self.session.directory / "rebuilt" / key.digest
         force = self.session.rebuild == "always" and not mark.exists()
@@ -272,12 +271,12 @@ class _Obtain:
             mark.touch()
         return artifact, "miss" if built else "hit"
 
-    def _existing(self, key: BuildKey, name: str) -> tuple[Artifact, str]:
-        found = self.store.find(key.digest)
+    def _existing(self, key: BuildKey, kind: Format, name: str) -> tuple[Artifact, str]:
+        found = self.store.find(key.digest, kind)
         if found:
             return found, "hit"
         newest = self.store.newest(name)
-        if newest is None:
+        if newest is None or newest.artifact.format != kind:
             raise BuildError(
                 f"rebuild=never, and nothing called {name!r} was ever built here.",
                 kind="not_built",
@@ -287,41 +286,3 @@ class _Obtain:
 
 
 _Source = _Obtain | _Find
-
-
-def _loader(setup: TrialSetup, say: Callable[[str], None]) -> Callable[[], torch.nn.Module]:
-    """Loads the model at most once in this process."""
-
-    @cache
-    def load() -> torch.nn.Module:
-        say("loading the model")
-        module = setup.model.load(setup.workload.seed)
-        apply_tf32(setup)  # the model's code may have set it
-        return in_workload_dtype(module, setup.workload.dtype)
-
-    return load
-
-
-def _transformed(
-    setup: TrialSetup,
-    steps: Sequence[tuple[str, Step]],
-    load: Callable[[], torch.nn.Module],
-    states: Mapping[str, Path],
-) -> Callable[[], torch.nn.Module]:
-    @cache
-    def module() -> torch.nn.Module:
-        example = setup.example(setup.workload.seed)
-        changed = load()
-        for name, step in steps:
-            if isinstance(step, ModuleStep):
-                changed = step.transform(changed, example)
-            elif isinstance(step, StateStep):
-                changed = step.restore(changed, states[name], example)
-        return changed
-
-    return module
-
-
-def module_of(setup: TrialSetup, states: Mapping[str, Path]) -> Callable[[], torch.nn.Module]:
-    """Makes the live module with all its steps applied, for a runtime that needs it."""
-    return _transformed(setup, setup.steps, _loader(setup, lambda _: None), states)

@@ -39,7 +39,7 @@ NOTES = "notes"
 """Where in an invocation's directory they are; gone with everything else that it found out."""
 
 # 2: with the model's counts. 3: with float64 beside it. 4: with how it differs from itself.
-_REFERENCE_VERSION = 4
+_REFERENCE_VERSION = 5
 
 
 class Unknown(Exception):
@@ -236,5 +236,5 @@ def _values_digest(arrays: Mapping[str, NDArray[generic]]) -> str:
     total = hashlib.sha256()
     for name, array in arrays.items():
         total.update(f"{name}|{array.dtype}|{array.shape}|".encode())
-        total.update(np.ascontiguousarray(array).data)
+        total.update(np.ascontiguousarray(array).view(np.uint8).data)
     return total.hexdigest()

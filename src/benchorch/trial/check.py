@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.config.parity_setup import ParitySetup, parity_setup
 from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.artifact import Format
+from benchorch.domain.outputs import Outputs
 from benchorch.domain.verdict import Kind, Verdict
+from benchorch.frameworks.program_outputs import recorded_outputs
 from benchorch.host.memory import reset_own_peak
 from benchorch.interfaces.conversion import (
     HALF_PRECISION_RATIOS,
@@ -20,9 +21,9 @@ from benchorch.interfaces.conversion import (
     StateStep,
 )
 from benchorch.interfaces.runtime import Executable
-from benchorch.trial.build import module_of
 from benchorch.trial.divergence import first_divergence
 from benchorch.trial.generation import agreement, continued, with_cache
+from benchorch.trial.live_module import module_of
 from benchorch.trial.measuring_process import LoadedTrial
 from benchorch.trial.reference import (
     Reference,
@@ -33,6 +34,8 @@ from benchorch.trial.reference import (
     outputs_of,
     read_reference,
     referee_file,
+    saved,
+    without,
 )
 from benchorch.trial.stages import BuiltTrial
 from benchorch.trial.verify import not_deterministic, verify
@@ -74,28 +77,43 @@ def _judged(
     reference = trial.built.reference
     before_data = asked.inputs + len(setup.workload.of_other_sizes())
     files = [referee_file(reference, number) for number in sets]
+    known = recorded_outputs(trial.built.sources)
     references = [saved(outputs_file(reference, number)) for number in sets]
     given = [model_inputs(setup, one) for one in sets.values()]
     if setup.generates:
         given = [continued(one, ref) for one, ref in zip(given, references, strict=True)]
-    outputs = outputs_of(executable, given)
+    ours = outputs_of(executable, given, known or Outputs(tensors=told.outputs.tensors))
+    left_out = _not_compared(told, known, ours[0])
     verdict = verify(
-        outputs,
-        references,
+        without(ours, left_out),
+        without(references, left_out),
         # No conversion can agree better than the dtype that the baseline itself computes in.
         max(setup.tolerance_ratio, _finest(setup, told)),
         referees=[saved(file) for file in files] if all(file.exists() for file in files) else (),
         inputs=given if setup.generates else list(sets.values()),
         noise=told.noise,
         task=asked.task,
-        naming=told.naming,
+        model=told.model,
         metric=asked.metric,
         least_score=asked.least_score,
         data_from=sum(number < before_data for number in sets) if asked.data else 0,
     )
-    if not setup.generates:
-        return verdict
-    return replace(verdict, notes=(*verdict.notes, agreement(outputs, references)))
+    notes = (
+        f"output {path} is no tensor and was not compared: {why}" for path, why in left_out.items()
+    )
+    tokens = (agreement(ours, references),) if setup.generates else ()
+    return replace(verdict, notes=(*verdict.notes, *notes, *tokens))
+
+
+def _not_compared(told: Reference, known: Outputs | None, ours: Arrays) -> dict[str, str]:
+    """Why, by the path of each value that is no tensor."""
+    values = [path for path, each in told.outputs.constants.items() if each is not None]
+    lost = [path for path in values if known is None and path not in ours]
+    return {
+        **dict.fromkeys(lost, "the conversion's files hold tensors alone."),
+        **dict.fromkeys(known.unknown if known else (), "it may depend on an open size."),
+        **dict.fromkeys(told.unstable, "the baseline itself gives another one at each call."),
+    }
 
 
 def _refusals(told: Reference) -> list[str]:
@@ -121,7 +139,8 @@ def _explained(
     if again:
         references = [saved(outputs_file(trial.built.reference, number)) for number in sets]
         same = max(SAME_ARITHMETIC_RATIO, _finest(setup, told))
-        other = verify(again, references, same, task="none")
+        first, second = (without(side, told.unstable) for side in (references, again))
+        other = verify(second, first, same, task="none")
         if not other.passed:
             return not_deterministic(
                 verdict,
@@ -131,7 +150,8 @@ def _explained(
             )
     divergence = first_divergence(
         original=original,
-        converted=module_of(setup, trial.built.states),
+        # The same module: what it computed is recorded before the steps change it.
+        converted=module_of(setup, trial.built.states, original),
         changed=any(isinstance(step, ModuleStep | StateStep) for _, step in setup.steps),
         program=trial.built.sources.get(Format.EXPORTED_PROGRAM),
         example=setup.example(setup.workload.seed),
@@ -154,14 +174,6 @@ def _eager_again(
         raise
     except Exception:  # it must not cost the verdict
         return []
-
-
-def saved(file: Path) -> Arrays:
-    """The arrays of an .npz file."""
-    import numpy as np
-
-    with np.load(file, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
 
 
 def _finest(setup: TrialSetup, told: Reference) -> float:

@@ -31,7 +31,7 @@ def first_divergence(
 
     Args:
         original: makes the module as it was loaded.
-        converted: makes it with its module steps applied.
+        converted: makes it with its module steps applied; called after `original` was recorded.
         changed: whether there are such steps.
         program: directory of the chain's exported program, or None.
         example: the call in which they are compared.

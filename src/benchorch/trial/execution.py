@@ -12,6 +12,7 @@ from benchorch.domain.execution import Execution
 Facts = Mapping[str, Json]
 
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
+_HALVES = ("float16", "bfloat16")
 _FEW_BITS = ("int", "uint", "float8")
 
 
@@ -34,6 +35,7 @@ def execution_of(setup: TrialSetup, facts: Facts) -> Execution:
         delegated_subgraphs=_count(facts, "delegated_subgraphs"),
         delegate=str(facts.get("delegate") or ""),
         no_effect=tuple(_without_effect(setup, facts)),
+        inputs_cast=tuple(_inputs_cast(setup, facts)),
         unknown="" if ratio is not None else _uncounted(setup, facts),
     )
 
@@ -66,6 +68,14 @@ def _executed(requested: str, facts: Facts) -> tuple[str, float | None]:
         return most, round(floats[most] / sum(floats.values()), 4)
     told = str(facts.get("autocast") or facts.get("dtype") or "")
     return ("" if told == "none" else told), None
+
+
+def _inputs_cast(setup: TrialSetup, facts: Facts) -> Iterator[str]:
+    """Floating inputs take the dtype of the weights, where those have just one."""
+    taken = facts.get("dtype")
+    for spec in setup.model.specs() if taken in _FLOATS else ():
+        if spec.dtype in _HALVES and spec.dtype != taken:
+            yield f"{spec.name} from {spec.dtype}"
 
 
 def _without_effect(setup: TrialSetup, facts: Facts) -> Iterator[str]:

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, Array]
     Choose = Callable[[Array, int], Array]
 
+SCORES = "logits"
+"""Name of what is compared: the scores of each generated position."""
+
 # Scores of so many bytes are compared for each input; of a longer generation, its beginning.
 _MOST_COMPARED_BYTES = 64 * 2**20
 
@@ -152,7 +155,7 @@ class GeneratingExecutable(Executable):
                 most = min(most, max(1, _MOST_COMPARED_BYTES // scores[0].nbytes))
                 if len(scores) == most:
                     break
-        return {"0": np.stack(scores, axis=1)}
+        return {SCORES: np.stack(scores, axis=1)}
 
     def facts(self) -> Mapping[str, Json]:
         """The artifact's, and what its cache takes."""
@@ -290,15 +293,15 @@ def _positions(batch: int, prompt: int, count: int) -> list[Array]:
 
 def continued(one: Arrays, reference: Arrays) -> Arrays:
     """The prompts with the tokens that the baseline found likeliest, which all are to follow."""
-    return {**one, CONTINUATION: reference["0"].argmax(axis=-1)}
+    return {**one, CONTINUATION: reference[SCORES].argmax(axis=-1)}
 
 
 def agreement(outputs: Sequence[Arrays], references: Sequence[Arrays]) -> str:
     """How many greedy tokens agree with the baseline's, and where the first one does not."""
     pairs = [
-        (ours["0"].argmax(axis=-1), theirs["0"].argmax(axis=-1))
+        (ours[SCORES].argmax(axis=-1), theirs[SCORES].argmax(axis=-1))
         for ours, theirs in zip(outputs, references, strict=True)
-        if ours["0"].shape == theirs["0"].shape
+        if ours[SCORES].shape == theirs[SCORES].shape
     ]
     total = sum(ours.size for ours, _ in pairs)
     same = sum(int((ours == theirs).sum()) for ours, theirs in pairs)

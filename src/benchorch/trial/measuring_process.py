@@ -20,10 +20,10 @@ from benchorch.host.pinning import pin
 from benchorch.host.reference_workload import reference_ns
 from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.stats.pairs import ALTERNATED
-from benchorch.trial.build import module_of
 from benchorch.trial.energy import measure_energy
 from benchorch.trial.generation import load_executable, with_cache
 from benchorch.trial.interleave import interleave
+from benchorch.trial.live_module import module_of
 from benchorch.trial.measure import ProcessMeasurement, measure
 from benchorch.trial.stages import Baseline, BuiltTrial, MeasureRequest
 from benchorch.trial.tf32 import apply_tf32, tf32_facts

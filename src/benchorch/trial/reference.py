@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from benchorch.config.components import make
 from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.codec import decode, encode
 from benchorch.domain.noise import Noise
-from benchorch.domain.parity_task import Naming
+from benchorch.domain.outputs import Outputs
 from benchorch.domain.result import ModelCounts
 from benchorch.domain.tensors import TensorSpec
 from benchorch.domain.trial import ConfigNode
@@ -25,12 +25,17 @@ from benchorch.frameworks.flop_counter import count_model
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frameworks.module_precision import half_precision
 from benchorch.frameworks.module_state import changes, snapshot
-from benchorch.frameworks.output_names import output_labels
 from benchorch.host.environment import available_memory_bytes
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.models.parity_data import data_sets
 from benchorch.results.parity.noise import noise_between
-from benchorch.trial.generation import cache_of, count_generation, load_executable, with_cache
+from benchorch.trial.generation import (
+    SCORES,
+    cache_of,
+    count_generation,
+    load_executable,
+    with_cache,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
 # The module itself, on the CPU.
 _RUNTIME: ConfigNode = {"_target_": "benchorch.runtimes.eager.Eager"}
 _MODEL_FILE = "model.json"
+_PREFIX = "output "
 # Outputs in float64 are kept up to this size for each input, made where this many times the
 # model's size is free, and not where float32 took longer than this for all of them.
 _REFEREE_BYTES = 64 * 2**20
@@ -57,7 +63,9 @@ class Reference:
         state: digest of the model's weights.
         counts: of the model as it was loaded.
         noise: of two runs in one process.
-        naming: what the model calls itself and its outputs.
+        outputs: where each is in what the first call returned, and what is no tensor in it.
+        unstable: paths of values that are no tensors and differ between two calls.
+        model: the class, e.g. ``BertForSequenceClassification``.
         refused: why, by the number of each input set that eager does not take.
         half: the half precision that the baseline computes in, e.g. ``bfloat16``; empty for none.
         cache: the tensors of a decoder's cache; empty for other models.
@@ -66,7 +74,9 @@ class Reference:
     state: str
     counts: ModelCounts
     noise: Noise = field(default_factory=Noise)
-    naming: Naming = field(default_factory=Naming)
+    outputs: Outputs
+    unstable: tuple[str, ...] = ()
+    model: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)
     half: str = ""
     cache: tuple[TensorSpec, ...] = ()
@@ -117,8 +127,6 @@ def write_reference(
     Eager answers all of them, and then again from the last to the first: whatever period a
     model's state has, some input meets it in another phase. Nothing is seeded in between.
     """
-    import numpy as np
-
     given = [model_inputs(setup, one) for one in sets]
     setup = with_cache(replace(setup, steps=()), cache_of(setup, load()))
     with closing(eager(setup, load, out, threads)) as executable:
@@ -127,13 +135,17 @@ def write_reference(
         first, refused = _tolerant(executable, given)
         took_s = time.monotonic() - started_s
         again = outputs_of(executable, [given[index] for index in reversed(first)])
-        labels = {} if setup.generates else output_labels(executable.bind(given[0])())
+        outputs = (
+            Outputs(tensors=(SCORES,)) if setup.generates else _described(executable, given[0])
+        )
         changed = changes(load(), before, snapshot(load()))
-    for index, outputs in first.items():
-        np.savez(outputs_file(out, index), **dict(outputs))  # type: ignore[arg-type]
+    for index, each in first.items():
+        save_arrays(outputs_file(out, index), each)
     epsilon = _epsilon(half_precision(load()) or setup.workload.dtype)
-    noise = noise_between(list(first.values()), again[::-1], epsilon=epsilon)
-    size = max(sum(array.size * 8 for array in outputs.values()) for outputs in first.values())
+    unstable = _unstable(outputs, list(first.values()), again[::-1])
+    sides = (without(side, unstable) for side in (list(first.values()), again[::-1]))
+    noise = noise_between(*sides, epsilon=epsilon)
+    size = max(sum(array.size * 8 for array in each.values()) for each in first.values())
     if size <= _REFEREE_BYTES and took_s <= _REFEREE_MOST_S:
         kept = {index: given[index] for index in first}
         _write_referee(setup, load(), out, kept, threads)
@@ -141,7 +153,9 @@ def write_reference(
         state=state_digest(load()),
         counts=_counted(setup, load()),
         noise=replace(noise, causes=changed if noise.where else ()),
-        naming=Naming(model=type(load()).__name__, labels=labels),
+        outputs=outputs,
+        unstable=unstable,
+        model=type(load()).__name__,
         refused=refused,
         half=half_precision(load()),
         cache=cache_of(setup, load()),
@@ -195,9 +209,64 @@ def _tolerant(
     return first, refused
 
 
-def outputs_of(executable: Executable, given: Sequence[Arrays]) -> list[Arrays]:
-    """Copies of each set's outputs: some backends write every call's into the same memory."""
-    return [{name: array.copy() for name, array in executable.answer(one).items()} for one in given]
+def outputs_of(
+    executable: Executable, given: Sequence[Arrays], known: Outputs | None = None
+) -> list[Arrays]:
+    """Copies of each set's outputs: some backends write every call's into the same memory.
+
+    Args:
+        executable: of the model, converted or not.
+        given: the inputs of each call.
+        known: what the calls return where they themselves do not show it, as files do not.
+    """
+    return [_called(executable, one, known) for one in given]
+
+
+def _called(executable: Executable, one: Arrays, known: Outputs | None) -> Arrays:
+    answered = executable.answer(one)
+    if answered is not None:
+        return answered
+    raw = executable.bind(one)()
+    tensors = {name: array.copy() for name, array in executable.outputs(raw).items()}
+    what = executable.returned(raw) or known
+    return what.named(tensors) if what is not None else tensors
+
+
+def _described(executable: Executable, one: Arrays) -> Outputs:
+    raw = executable.bind(one)()
+    return executable.returned(raw) or Outputs(tensors=tuple(executable.outputs(raw)))
+
+
+def _unstable(
+    outputs: Outputs, first: Sequence[Arrays], again: Sequence[Arrays]
+) -> tuple[str, ...]:
+    """Of what is no tensor: a time or a counter says nothing about the model's answers."""
+    pairs = list(zip(first, again, strict=True))
+    return tuple(
+        path
+        for path in outputs.constants
+        if any(one.get(path) != other.get(path) for one, other in pairs)
+    )
+
+
+def without(sets: Sequence[Arrays], paths: Collection[str]) -> list[Arrays]:
+    """Outputs without those of some paths."""
+    return [{name: each for name, each in one.items() if name not in paths} for one in sets]
+
+
+def save_arrays(file: Path, arrays: Arrays) -> None:
+    """Write an .npz file; an output may have the name of one of numpy's own parameters."""
+    import numpy as np
+
+    np.savez(file, **{f"{_PREFIX}{name}": each for name, each in arrays.items()})  # type: ignore[arg-type]
+
+
+def saved(file: Path) -> Arrays:
+    """The arrays that `save_arrays` wrote."""
+    import numpy as np
+
+    with np.load(file, allow_pickle=False) as archive:
+        return {name.removeprefix(_PREFIX): archive[name] for name in archive.files}
 
 
 def _epsilon(dtype: str) -> float:
@@ -227,4 +296,4 @@ def _write_referee(
         return
     for index, outputs in found.items():
         if all(array.dtype != np.float32 for array in outputs.values()):
-            np.savez(referee_file(out, index), **dict(outputs))  # type: ignore[arg-type]
+            save_arrays(referee_file(out, index), outputs)

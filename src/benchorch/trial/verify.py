@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.domain import parity_task
 from benchorch.domain.noise import Noise
-from benchorch.domain.parity_task import Naming
+from benchorch.domain.outputs import nested
 from benchorch.domain.verdict import Kind, Verdict
 from benchorch.errors import MeasureError
 from benchorch.models.callables import UserCode, resolve_callable
@@ -32,7 +32,7 @@ def verify(
     inputs: Sequence[Arrays] = (),
     noise: Noise | None = None,
     task: str = parity_task.AUTO,
-    naming: Naming | None = None,
+    model: str = "",
     metric: str | None = None,
     least_score: float | None = None,
     data_from: int = 0,
@@ -49,7 +49,7 @@ def verify(
         inputs: what was computed on.
         noise: how far eager differs from itself; a model that is not deterministic never passes.
         task: as ``parity.task``.
-        naming: what the model calls itself and its outputs.
+        model: its class.
         metric: ``package.module:callable`` of the user, called with outputs and references, and
             with inputs where it has a parameter of that name; it returns a number.
         least_score: with it the metric decides, and how far numbers may differ does not.
@@ -65,7 +65,7 @@ def verify(
         referees=referees,
         inputs=inputs,
         task=task,
-        naming=naming,
+        model=model,
         judged=least_score is None,
     )
     if noise is not None:
@@ -121,7 +121,7 @@ def _score(
     function = resolve_callable(metric)
     with UserCode(metric):
         more = {"inputs": inputs} if "inputs" in inspect.signature(function).parameters else {}
-        found = function(outputs, references, **more)
+        found = function([*map(nested, outputs)], [*map(nested, references)], **more)
     try:
         return float(found)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:

@@ -14,21 +14,16 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from benchorch.config.components import make
-from benchorch.config.parity_setup import parity_setup
 from benchorch.config.trial_setup import open_trial
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import EnergyRecord, Failure
+from benchorch.domain.verdict import Verdict
 from benchorch.errors import ConfigError, StoreError, TrialError
 from benchorch.formatting import interval_text
 from benchorch.host.processes import child_channel
-from benchorch.interfaces.store import Store
 from benchorch.models import trust
-from benchorch.results.metrics.single_process import provisional
 from benchorch.trial import measuring_process, stages
-from benchorch.trial.build import build
-from benchorch.trial.check import check
 from benchorch.trial.stages import Built, MeasureReply, Reporter
 
 if TYPE_CHECKING:
@@ -40,19 +35,6 @@ if TYPE_CHECKING:
 Answer = Callable[[Any, Reporter], object]
 
 _OUT_OF_MEMORY = ("outofmemory", "out of memory", "can't allocate memory", "bad_alloc", "bad alloc")
-
-
-def _build(request: stages.BuildStageRequest, report: Reporter) -> Built:
-    return build(
-        open_trial(request.spec).first(request.build_steps),
-        name=request.name,
-        store=make(request.session.store, Store, "store"),
-        session=request.session,
-        inputs=parity_setup(request.spec).inputs,
-        data=parity_setup(request.spec).data,
-        threads=request.threads,
-        say=report.send_message,
-    )
 
 
 def _measure(request: stages.MeasureRequest, report: Reporter) -> MeasureReply:
@@ -73,15 +55,28 @@ def _measure_alone(
     setup = open_trial(request.trial.spec)
     loaded = measuring_process.load(request.trial, setup, say, cpus=request.cpus)
     with closing(loaded.executable):
-        verdict = check(request.trial, loaded) if request.verify else None
+        verdict = _verdict(request, loaded)
         record = measuring_process.observe(loaded, say)
         if verdict is not None:
             say(_first_estimate(record))
     return MeasureReply(process=record, verdict=verdict), loaded.batches
 
 
+def _verdict(
+    request: stages.MeasureRequest, loaded: measuring_process.LoadedTrial
+) -> Verdict | None:
+    """The first process's outputs against the reference's; None in all others."""
+    if not request.verify:
+        return None
+    from benchorch.trial.check import check
+
+    return check(request.trial, loaded)
+
+
 def _first_estimate(record: ProcessRecord) -> str:
     """The first process's median, long before all processes have run."""
+    from benchorch.results.metrics.single_process import provisional
+
     estimate = provisional(record)
     return f"p50 {interval_text(estimate)} ms so far" if estimate else "measured"
 
@@ -91,6 +86,24 @@ def _energy(request: stages.BuiltTrial, report: Reporter) -> EnergyRecord:
 
 
 # What only these need is imported in them: every measuring process would pay for it.
+
+
+def _build(request: stages.BuildStageRequest, report: Reporter) -> Built:
+    from benchorch.config.components import make
+    from benchorch.config.parity_setup import parity_setup
+    from benchorch.interfaces.store import Store
+    from benchorch.trial.build import build
+
+    return build(
+        open_trial(request.spec).first(request.build_steps),
+        name=request.name,
+        store=make(request.session.store, Store, "store"),
+        session=request.session,
+        inputs=parity_setup(request.spec).inputs,
+        data=parity_setup(request.spec).data,
+        threads=request.threads,
+        say=report.send_message,
+    )
 
 
 def _profile(request: stages.ProfileRequest, report: Reporter) -> ProfileRecord:

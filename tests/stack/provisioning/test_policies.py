@@ -180,6 +180,9 @@ def test_tags_of_a_machine_that_runs_are_those_of_the_cluster_only():
         ("worker", "s3:PutObject", "store/a", "Allowed"),
         ("worker", "s3:PutObject", "results/run/x", "Allowed"),
         ("worker", "s3:DeleteObject", "store/leases/a", "Allowed"),
+        ("worker", "s3:DeleteObject", "store/artifacts/k/manifest.json", "ImplicitlyDenied"),
+        ("head", "s3:DeleteObject", "store/artifacts/k/manifest.json", "ImplicitlyDenied"),
+        ("worker", "s3:PutObject", "store/artifacts/k/files/d", "Allowed"),
         ("worker", "s3:DeleteObject", "results/run/x", "ImplicitlyDenied"),
         ("head", "s3:DeleteObject", "results/run/x", "ImplicitlyDenied"),
         ("worker", "s3:PutObject", "packages/a.whl", "ImplicitlyDenied"),
@@ -191,6 +194,14 @@ def test_tags_of_a_machine_that_runs_are_those_of_the_cluster_only():
 def test_objects_of_the_bucket(bucket, role, action, key, decision):
     place = f"arn:aws:s3:::{bucket}" + (f"/{key}" if key else "")
     assert may(role, action, place, resource_policy=deployed.bucket_policy(bucket)) == decision
+
+
+@pytest.mark.parametrize("role", ["head", "worker"])
+def test_a_node_adds_artifacts_and_replaces_none(bucket, role):
+    manifest = f"arn:aws:s3:::{bucket}/store/artifacts/k/manifest.json"
+    put = (role, "s3:PutObject", manifest)
+    assert may(*put, {"s3:if-none-match": "*"}) == "Allowed"
+    assert may(*put) == "ExplicitlyDenied"
 
 
 def test_plain_http_and_other_buckets_are_refused(bucket):

@@ -14,13 +14,9 @@ from benchorch.conversions.export import Export
 from benchorch.conversions.onnx_export import OnnxExport
 from benchorch.conversions.torchscript import TorchScript
 from benchorch.domain.artifact import Format
+from benchorch.domain.outputs import Outputs
 from benchorch.domain.tensors import Example, TensorSpec
-from benchorch.frameworks.program_outputs import (
-    Outputs,
-    carry_outputs,
-    output_facts,
-    read_outputs,
-)
+from benchorch.frameworks.program_outputs import carry_outputs, output_facts, read_outputs
 from benchorch.frameworks.torch_call import arrays_in
 from benchorch.frameworks.torch_program import load_program
 from benchorch.interfaces.conversion import BuildRequest
@@ -94,6 +90,7 @@ def test_a_size_that_is_open_is_no_constant(module: torch.nn.Module, tmp_path: P
     found = read_outputs(tmp_path)
     assert found is not None
     assert found.constants == {**CONSTANTS, "rows": None}
+    assert found.unknown == ("rows",)
 
 
 def test_what_runs_later_reports_names_and_constants(

@@ -176,7 +176,7 @@ def test_torchao_keeps_int8_weights_and_no_float_ones(tmp_path: Path) -> None:
     pytest.importorskip("torchao", reason="torchao is not installed")
     chain = lab.chain_of("torchao_int8_weight_only", "Wide")
     made = lab.built(chain, tmp_path)
-    module = lab.stage.module_of(chain, made.states)()
+    module = lab.module_of(chain, made.states)()
 
     weights = [module.first.weight, module.second.weight]
     assert {weight.qdata.dtype for weight in weights} == {torch.int8}

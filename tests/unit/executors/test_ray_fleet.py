@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from benchorch.domain.price import Market
+from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.result import Outcome, TrialResult
-from benchorch.domain.session import Event
+from benchorch.domain.session import SPENDING, Event
+from benchorch.domain.spending import SpendingRules
 from benchorch.domain.trial import Trial
 from benchorch.executors.ray_fleet import RayFleet
 from benchorch.executors.scheduling.agent import AgentReport, AgentSetup, AgentUpdate
@@ -30,10 +31,14 @@ from benchorch.executors.scheduling.cluster_file import (
 from benchorch.executors.scheduling.cluster_status import LaunchStatus
 from benchorch.executors.scheduling.dispatcher import RetryLimits, dispatch
 from benchorch.executors.scheduling.file_transfer import FolderContent, ShippedFiles
+from benchorch.executors.scheduling.queue import Forecast
+from benchorch.executors.scheduling.spending import BESIDES_USD_PER_HOUR, IDLE_S, SpendingMeter
 
 KIND = "g5.xlarge"
 LIMITS = RetryLimits(max_attempts=2, wait_s=900, start_s=120)
 BOOT_S = 30
+END_S = 20.0
+USD_PER_HOUR = 1.0
 
 
 class RayError(Exception):
@@ -50,6 +55,8 @@ class Node:
     labels: dict[str, str]
     alive: bool = True
     actor: Actor | None = None
+    launched_s: float = 0.0
+    ended_s: float | None = None
 
     @property
     def kind(self) -> str:
@@ -120,6 +127,7 @@ class LaunchingRay:
         self.failed_starts: dict[str, list[str]] = {}
         self.most_pending = 0
         self.coming = 0
+        self.booting: Counter[str] = Counter()
         self._timers: list[tuple[float, Callable[[], None]]] = []
         self._inbox: deque[Any] = deque()
 
@@ -139,12 +147,15 @@ class LaunchingRay:
             there = [n for n in self.machines if n.labels == actor.selector and n.alive]
             if market not in self.dry and len(there) < self.most and self.coming < len(pending):
                 self.coming += 1
+                self.booting[market.replace("-", "_")] += 1
                 self.launched.append((self.clock_s, market))
-                self.after(BOOT_S, partial(self.join, dict(actor.selector)))
+                self.after(BOOT_S, partial(self.join, dict(actor.selector), self.clock_s))
 
-    def join(self, labels: dict[str, str]) -> None:
+    def join(self, labels: dict[str, str], launched_s: float) -> None:
         self.coming -= 1
-        self.machines.append(Node(f"{len(self.machines):056x}", labels))
+        self.booting[labels[MARKET_LABEL].replace("-", "_")] -= 1
+        node = Node(f"{len(self.machines):056x}", labels, launched_s=launched_s)
+        self.machines.append(node)
         for actor in self.actors:
             self.place(actor)
 
@@ -207,9 +218,20 @@ class LaunchingRay:
     def drain(self, node: str, reason: str) -> None:
         assert reason
         self.gone.add(node)
+        for one in self.machines:
+            if one.node_id == node and one.ended_s is None:
+                one.ended_s = self.clock_s + END_S
+
+    def bill(self, idle_s: float) -> float:
+        """Machine hours: each until it was drained, or idle for so long after the end."""
+        ends = [self.clock_s + idle_s if n.ended_s is None else n.ended_s for n in self.machines]
+        lives = zip(self.machines, ends, strict=True)
+        return sum(end_s - node.launched_s for node, end_s in lives) / 3600
 
     def launches(self) -> LaunchStatus:
-        return LaunchStatus(stopped=self.silent, failed_starts=self.failed_starts)
+        return LaunchStatus(
+            booting=+self.booting, stopped=self.silent, failed_starts=self.failed_starts
+        )
 
     # the inbox: waiting lets time pass
 
@@ -241,10 +263,14 @@ def sweep(
     policy: MarketPolicy = MarketPolicy.SPOT_THEN_ON_DEMAND,
     setup: AgentSetup | None = None,
     max_nodes: int = 4,
+    forecasts: Mapping[str, Forecast] | None = None,
+    spending: SpendingMeter | None = None,
 ) -> tuple[dict[str, TrialResult], list[Event]]:
     rules = CapacityRules(
         node_types=[
-            NodeType(placement=Placement(kind=KIND, market=market), max_nodes=max_nodes)
+            NodeType(
+                placement=Placement(kind=KIND, market=market), max_nodes=max_nodes, name=market
+            )
             for market in Market
         ],
         policy=policy,
@@ -260,11 +286,19 @@ def sweep(
         now_s=lambda: ray.clock_s,
     )
     events: list[Event] = []
-    found = list(dispatch(trials, fleet, events.append, LIMITS, lambda: ray.clock_s))
+    found = list(
+        dispatch(
+            *(trials, fleet, events.append, LIMITS, lambda: ray.clock_s, forecasts),
+            spending=spending,
+        )
+    )
     fleet.close()
     assert len(found) == len({result.trial_id for result in found}) == len(trials)
     assert not any(actor.alive for actor in ray.actors)
-    reported = [event for event in events if event.stage != "wait"]  # machines take long to come
+    # machines take long to come, and cost meanwhile
+    reported = [event for event in events if event.stage not in ("wait", SPENDING)]
+    if spending is not None:
+        reported = [event for event in events if event.stage == SPENDING]
     return {result.trial_id: result for result in found}, reported
 
 
@@ -413,3 +447,123 @@ def test_files_that_lead_out_of_the_folder_are_rejected_with_their_result(
     assert failure.kind == "agent_failed"
     assert "leads out of" in failure.message
     assert not (tmp_path / "evil").exists()
+
+
+def paid(max_usd: float | None, **rules: float) -> SpendingMeter:
+    """A meter of machines at a dollar an hour in both markets."""
+
+    def priced(market: Market) -> dict[str, Price]:
+        price = Price(
+            kind=KIND,
+            market=market,
+            usd_per_hour=USD_PER_HOUR - BESIDES_USD_PER_HOUR,
+            region="us-east-1",
+            as_of="2026-11-23",
+            source="config",
+        )
+        return {KIND: price}
+
+    prices = PriceSnapshot(on_demand=priced(Market.ON_DEMAND), spot=priced(Market.SPOT))
+    return SpendingMeter(rules=SpendingRules(max_usd=max_usd, **rules), prices=prices)
+
+
+def expecting(trials: Sequence[Trial], s: float) -> dict[str, Forecast]:
+    return {one.trial_id: Forecast(measure_s=s) for one in trials}
+
+
+def outcomes(results: Mapping[str, TrialResult]) -> Counter[str]:
+    return Counter(r.failure.kind if r.failure else str(r.outcome) for r in results.values())
+
+
+def test_what_was_spent_is_what_the_machines_lived() -> None:
+    ray, meter = LaunchingRay(), paid(None)
+    trials = [trial(str(i), s=600) for i in range(8)]
+    results, events = sweep(ray, trials, max_nodes=4, spending=meter)
+    assert outcomes(results) == {"ok": 8}
+    assert meter.usd == pytest.approx(ray.bill(idle_s=0) * USD_PER_HOUR, rel=0.02)
+    last = events[-1].spending
+    assert last is not None
+    assert (last.usd, last.max_usd) == (meter.usd, None)
+    most = max(sum(e.spending.machines.values()) for e in events if e.spending)
+    assert most == 4
+
+
+@pytest.mark.parametrize("slower", [1, 3, 10])
+@pytest.mark.parametrize("max_usd", [0.25, 0.5, 1.0])
+def test_the_bill_stays_within_the_budget_however_long_trials_take(
+    slower: int, max_usd: float
+) -> None:
+    ray = LaunchingRay()
+    trials = [trial(str(i), s=120.0 * slower) for i in range(12)]
+    results, _ = sweep(
+        ray, trials, max_nodes=4, forecasts=expecting(trials, 120), spending=paid(max_usd)
+    )
+    assert ray.bill(idle_s=IDLE_S) * USD_PER_HOUR <= max_usd
+    assert set(outcomes(results)) <= {"ok", "budget_reached"}
+    if slower == 1 and max_usd >= 0.7:  # the twelve of them, a launch and an idle end
+        assert outcomes(results) == {"ok": 12}
+
+
+def test_a_budget_ends_what_runs_and_keeps_what_is_finished() -> None:
+    ray = LaunchingRay()
+    trials = [trial("short", s=300), trial("endless", s=1e6)]
+    results, _ = sweep(
+        ray, trials, max_nodes=1, forecasts=expecting(trials, 60), spending=paid(0.5)
+    )
+    failure = results["endless"].failure
+    assert results["short"].outcome is Outcome.OK
+    assert failure is not None
+    assert (failure.stage, failure.kind) == ("schedule", "budget_reached")
+    assert "of budget.max_usd=0.5 is spent; the machines were ended" in failure.message
+    assert "Raise budget.max_usd" in failure.remedy
+    assert ray.gone == {node.node_id for node in ray.machines}
+    assert 1500 < ray.clock_s < 1800
+
+
+def test_no_trial_begins_that_is_expected_to_pass_the_budget() -> None:
+    ray = LaunchingRay()
+    trials = [trial("long", s=7200), trial("short", s=60)]
+    forecasts = {"long": Forecast(measure_s=7200), "short": Forecast(measure_s=60)}
+    results, _ = sweep(ray, trials, max_nodes=1, forecasts=forecasts, spending=paid(0.5))
+    failure = results["long"].failure
+    assert failure is not None
+    assert "this trial is expected to cost 2.00" in failure.message
+    assert results["short"].outcome is Outcome.OK
+
+
+def test_no_machine_is_launched_that_the_budget_does_not_allow() -> None:
+    ray = LaunchingRay()
+    results, _ = sweep(ray, [trial("t")], spending=paid(0.05))
+    failure = results["t"].failure
+    assert failure is not None
+    assert "launching a g5.xlarge is expected to cost 0.08" in failure.message
+    assert ray.launched == []
+
+
+def test_more_machines_are_launched_only_where_the_budget_has_their_boot_and_idle_end() -> None:
+    def machines(max_usd: float) -> int:
+        ray = LaunchingRay()
+        trials = [trial(str(i), s=60) for i in range(8)]
+        forecasts = expecting(trials, 60)
+        results, _ = sweep(ray, trials, max_nodes=8, forecasts=forecasts, spending=paid(max_usd))
+        assert outcomes(results) == {"ok": 8}
+        return len(ray.machines)
+
+    assert machines(0.35) == 1
+    assert 1 < machines(1.0) < 8
+    assert machines(10.0) == 8
+
+
+def test_a_resumed_sweep_goes_on_with_what_it_has_spent() -> None:
+    ray, meter = LaunchingRay(), paid(1.0, spent_usd=0.97)
+    results, _ = sweep(ray, [trial("t")], spending=meter)
+    assert outcomes(results) == {"budget_reached": 1}
+    assert ray.launched == []
+
+
+def test_machines_end_at_once_where_the_budget_does_not_pay_their_idle_end() -> None:
+    for max_usd, ended in ((0.16, 1), (2.0, 0)):
+        ray = LaunchingRay()
+        results, _ = sweep(ray, [trial("t", s=300)], max_nodes=1, spending=paid(max_usd))
+        assert outcomes(results) == {"ok": 1}
+        assert len(ray.gone) == ended

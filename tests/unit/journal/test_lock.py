@@ -177,5 +177,6 @@ def test_nothing_secret_is_told(tmp_path: Path) -> None:
     StatusFile(tmp_path).begin()
     told = json.loads((tmp_path / lock.FILE).read_text())
     assert sorted(told) == [
-        *("begun_s", "busy", "complete", "ended_at", "expected_end", "host", "pid", "started_at")
+        *("begun_s", "busy", "complete", "ended_at", "expected_end", "host", "pid"),
+        *("spending", "started_at"),
     ]

@@ -135,7 +135,7 @@ def test_an_unstated_dtype_is_the_workloads() -> None:
         ({"generator": "constant", "value": 0.5, "dtype": "int64"}, "int64 cannot hold 0.5"),
         ({"generator": "constant", "value": 2, "dtype": "bool"}, "bool cannot hold 2"),
         ({"generator": "normal", "dtype": "flot32"}, "'flot32'. Did you mean 'float32'?"),
-        ({"generator": "normal", "dtype": "bfloat16"}, "numpy has no bfloat16"),
+        ({"generator": "integers", "high": 300, "dtype": "bfloat16"}, "bfloat16 holds"),
     ],
 )
 def test_a_mistake_in_a_generator_is_told(tensor: dict[str, Json], sentence: str) -> None:
@@ -187,9 +187,12 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert len(found) == 5
 
 
-def test_a_workload_in_a_precision_that_numpy_lacks_is_told() -> None:
-    (problem,) = problems(Workload(symbols={}, dtype="bfloat16"), shape=[1], generator="normal")
-    assert "numpy has no bfloat16" in problem
+def test_values_in_bfloat16_are_those_of_float64_rounded() -> None:
+    half, whole = (
+        one(0, shape=[50], dtype=dtype, generator="normal") for dtype in ("bfloat16", "float64")
+    )
+    assert half.dtype.name == "bfloat16"
+    np.testing.assert_array_equal(half, whole.astype(half.dtype))
 
 
 def test_a_model_without_inputs_is_told() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from benchorch.domain.outputs import nested
 from benchorch.domain.verdict import Kind
 from support.parity_lab import judge_model
 
@@ -182,11 +183,58 @@ def test_a_branch_that_tracing_froze_is_found_by_variations_of_the_one_example()
     assert "on input" in verdict.explanation
 
 
-def test_outputs_are_called_what_the_model_calls_them() -> None:
-    class Named(Base):
-        def forward(self, x):  # type: ignore[no-untyped-def]
-            return {"logits": self.linear(x), "more": [x]}
+class Nested(Base):
+    """Tensors, texts, numbers and None; the dict's order is not the alphabet's."""
 
-    verdict = judge_model(Named, X, "eager")
-    assert [output.label for output in verdict.outputs] == ["logits", "more.0"]
-    assert verdict.task == "classification"
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        y = self.linear(x)
+        about = {"name": "mine", "rows": x.shape[0], "file": None}
+        return {"logits": y, "about": about, "file": [y + 1, (y.argmax(-1),)]}
+
+
+class Frozen(Base):
+    """A number that no file can compute, from the input."""
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        y = self.linear(x)
+        return {"y": y, "kind": "pos" if torch.compiler.is_compiling() else "neg"}
+
+
+class Timed(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = itertools.count()
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        return {"y": self.linear(x), "at": next(self.clock)}
+
+
+@pytest.mark.parametrize(
+    "conversion", ["eager", "export", "onnxruntime", "torchscript", "aot_eager", "bf16+export"]
+)
+def test_outputs_are_matched_by_where_the_model_has_them(conversion: str) -> None:
+    verdict = judge_model(Nested, X, conversion)
+    assert verdict.kind is Kind.AGREES, verdict.explanation
+    names = [output.name for output in verdict.outputs]
+    assert sorted(names) == ["about.name", "about.rows", "file.0", "file.1.0", "logits"]
+    assert verdict.task == "classification+ids"
+    assert verdict.notes == ()
+
+
+def test_a_text_that_a_file_holds_as_it_was_traced_is_compared() -> None:
+    verdict = judge_model(Frozen, X, "export")
+    assert verdict.kind is Kind.DIFFERS
+    assert verdict.reasons[0].startswith("output kind: ")
+
+
+@pytest.mark.parametrize("conversion", ["eager", "torchscript"])
+def test_a_counter_beside_the_tensors_is_left_out_with_a_note(conversion: str) -> None:
+    verdict = judge_model(Timed, X, conversion)
+    assert verdict.kind is Kind.AGREES, verdict.explanation
+    assert any("output at is no tensor" in note for note in verdict.notes)
+
+
+def test_a_users_metric_sees_the_structure_that_the_model_returned() -> None:
+    flat = {"logits": 1, "past.0.0": 2, "past.0.1": 3, "past.1.0": 4, "a.b": 5}
+    assert nested(flat) == {"logits": 1, "past": ((2, 3), (4,)), "a": {"b": 5}}
+    assert nested({"0": 1}) == {"0": 1}

@@ -18,7 +18,7 @@ from benchorch.interfaces.conversion import TF32_RATIO
 from benchorch.run import expand
 from benchorch.trial import build as build_stage
 from benchorch.trial import measuring_process, tf32
-from benchorch.trial.build import module_of
+from benchorch.trial.live_module import module_of
 from benchorch.trial.tf32 import apply_tf32, tf32_facts
 from support import conversions as lab
 from support.models import Mlp

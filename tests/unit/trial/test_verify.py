@@ -14,7 +14,7 @@ import pytest
 from benchorch.domain.verdict import Verdict
 from benchorch.errors import TrialError
 from benchorch.trial.divergence import first_divergence
-from benchorch.trial.reference import outputs_of
+from benchorch.trial.reference import outputs_of, referee_file, saved
 from benchorch.trial.verify import verify
 from support import conversions as lab
 
@@ -148,14 +148,14 @@ def test_a_search_that_fails_costs_nothing_but_itself() -> None:
 
 def test_float64_is_kept_beside_the_reference(tmp_path: Path) -> None:
     made = lab.built(lab.chain_of("eager"), tmp_path)
-    wide = np.load(made.reference / "0.float64.npz")["0"]
+    wide = saved(referee_file(made.reference, 0))["0"]
     assert wide.dtype == np.float64
     assert 0 < lab.relative_l2(lab.reference_of(made)["0"], wide) < 1e-6
 
 
 def test_outputs_that_share_memory_are_kept_apart() -> None:
     buffer = np.zeros(2, dtype=np.float32)
-    executable = mock.Mock(outputs=lambda _: {"0": buffer})
+    executable = mock.Mock(outputs=lambda _: {"0": buffer}, returned=lambda _: None)
     kept: list[Mapping[str, np.ndarray]] = []
     for value in (1.0, 2.0):
         buffer[:] = value  # as OpenVINO does under torch.compile

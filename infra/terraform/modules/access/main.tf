@@ -43,10 +43,24 @@ data "aws_iam_policy_document" "node" {
     resources = ["${var.bucket_arn}/starts/*"]
   }
 
+  # A manifest names its files by their digests, so it is enough that no manifest is replaced.
   statement {
-    sid       = "LeasesAndBadArtifactsAreRemoved"
+    sid       = "AddArtifactsAndReplaceNone"
+    effect    = "Deny"
+    actions   = ["s3:PutObject"]
+    resources = ["${var.bucket_arn}/store/artifacts/*/manifest.json"]
+
+    condition {
+      test     = "Null"
+      variable = "s3:if-none-match"
+      values   = ["true"]
+    }
+  }
+
+  statement {
+    sid       = "RemoveLeases"
     actions   = ["s3:DeleteObject"]
-    resources = ["${var.bucket_arn}/store/*"]
+    resources = ["${var.bucket_arn}/store/leases/*"]
   }
 
   statement {

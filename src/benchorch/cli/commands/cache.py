@@ -19,6 +19,7 @@ from benchorch.errors import StoreError
 from benchorch.files import write_text
 from benchorch.formatting import plural
 from benchorch.interfaces.store import Entry, Store
+from benchorch.stores import signing
 from benchorch.trial.identity_stamps import Stamps
 
 _PROGRAM = "python -m benchorch cache"
@@ -88,6 +89,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     report.add_argument("--csv", metavar="FILE", type=Path, help="write all columns to FILE")
     add("trim", "evict least recently used builds, down to store.quota_gib=GIB")
     add("location", "where builds are stored")
+    add("key", "the public key that signs what this machine builds")
     words = [word for word in arguments if not word.startswith("-")]
     if words and words[0] not in commands.choices:
         known = ", ".join(commands.choices)
@@ -164,6 +166,7 @@ def _description(entry: Entry) -> str:
         ("size", cache_report.size(artifact.size_bytes)),
         ("path", str(artifact.path)),
         ("remote", entry.remote),
+        ("signed by", entry.signed_by),
     ]
     facts += [
         ("file", f"{name} ({cache_report.size(n)})") for name, n in _file_sizes(entry).items()
@@ -226,6 +229,12 @@ def _location(options: argparse.Namespace, store: Store) -> Reply:
     return Reply(text="\n".join(places.values()), data=places)
 
 
+def _public_key(options: argparse.Namespace, store: Store) -> Reply:
+    """Other machines name it in ``keys:`` of their settings."""
+    key = signing.public_key()
+    return Reply(text=key, data={"key": key})
+
+
 _SUBCOMMANDS: Mapping[str, Callable[[argparse.Namespace, Store], Reply]] = {
     "list": _list,
     "show": _show,
@@ -234,6 +243,7 @@ _SUBCOMMANDS: Mapping[str, Callable[[argparse.Namespace, Store], Reply]] = {
     "report": _report,
     "trim": _trim,
     "location": _location,
+    "key": _public_key,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import glob
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError
-from benchorch.frontends.scripts.discover import Script, discover
+from benchorch.frontends.scripts.discover import Enough, Script
+from benchorch.frontends.scripts.discover_all import Discovery
 from benchorch.frontends.scripts.model_configs import words_for, write_configs
 from benchorch.models.trust import grant
 
@@ -43,16 +45,18 @@ def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
     """Find the models, and with ``--build-only`` build them."""
     options, scripts, overrides = parse(arguments)
     analyze = options.analyze_only or options.json
-    founds = []
     grant(*(str(script.path) for script in scripts))
-    for script in scripts:
-        say(f"running {script.path.name}; its output is in {script.log}")
-        founds.append(discover(script, timeout_s=options.timeout, keep=not analyze))
-    problem = any(found["problem"] for found in founds)
+    founds = Discovery(
+        timeout_s=options.timeout,
+        keep=not analyze,
+        jobs=min(options.jobs, len(scripts)),
+        resume=options.resume,
+        enough=Enough(quiet_s=options.until_quiet, first=options.first),
+    ).run(scripts, say)
     reply = Reply(
         text=script_report.overview(founds),
         data=_data(founds),
-        exit_code=1 if problem else 0,
+        exit_code=1 if script_report.failed(founds) else 0,
     )
     if analyze:
         return Prepared(reply=reply)
@@ -99,8 +103,16 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Script], l
     ]
     if not names:
         problems.append("script: no script is named; for example: benchorch script my_script.py")
-    if options.timeout <= 0 or options.max_depth < 0:
-        problems.append("--timeout: expected seconds above 0; --max-depth: expected 0 or more.")
+    problems += [
+        f"{name}: expected {least}."
+        for name, wrong, least in (
+            ("--timeout", options.timeout <= 0, "seconds above 0"),
+            ("--max-depth", options.max_depth < 0, "0 or more"),
+            ("--jobs", options.jobs < 1, "1 or more"),
+            ("--until-quiet", (options.until_quiet or 1) <= 0, "seconds above 0"),
+        )
+        if wrong
+    ]
     if problems:
         raise ConfigError(problems)
     import shlex
@@ -158,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         usage="benchorch script SCRIPT.py[::HASH,...] ... [options] [key=value ...] [:: arguments]",
     )
-    add = parser.add_argument
+    add, cores = parser.add_argument, os.cpu_count() or 1
     add("words", nargs="*", metavar="SCRIPT", help="scripts, each with the hashes to take from it")
     add("--analyze-only", action="store_true", help="only show what is found")
     add("--build-only", action="store_true", help="build what is found, measure nothing")
@@ -166,6 +178,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-depth", type=int, default=0, metavar="N", help="parts of models too, N levels deep")
     add("--name", default="", metavar="PATTERN", help="only models of such names: 'net.encoder.*'")
     add("--script-args", default="", metavar="WORDS", help="arguments of the scripts")
+    add("--until-quiet", type=float, metavar="S", help="end a script S seconds after its last find")
+    add("--first", action="store_true", help="end a script at its first call that can be measured")
+    add("--jobs", type=int, default=max(1, cores // 2), metavar="N", help="scripts run at a time")
+    add("--resume", action="store_true", help="take what was found before where nothing changed")
     add("--timeout", type=float, default=600, metavar="S", help="seconds a script may run: 600")
     return parser
 

@@ -6,10 +6,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
+from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.formatting import plural
 from benchorch.frontends.scripts.model_configs import described
 from benchorch.units import format_bytes, format_seconds
+
+_EARLY = {
+    "first": "--first: one call was found",
+    "quiet": "--until-quiet: no new call came",
+    "interrupt": "interrupted",
+    "timeout": "it did not end by itself (--timeout gives it longer)",
+}
+"""How a script was ended that gave models, by what ``ended`` reports of it."""
 
 
 def overview(founds: Sequence[ConfigNode]) -> str:
@@ -20,11 +29,22 @@ def overview(founds: Sequence[ConfigNode]) -> str:
     return "\n\n".join(blocks)
 
 
+def failed(founds: Sequence[ConfigNode]) -> list[ConfigNode]:
+    """The scripts that went wrong; among several, one that calls no model is as it should be."""
+    wrong = [found for found in founds if found["problem"]]
+    none_found = not any(found["models"] for found in founds)
+    return [found for found in wrong if none_found or _kind(found) != "no_model"]
+
+
+def _kind(found: ConfigNode) -> Json:
+    return cast(ConfigNode, found["problem"])["kind"]
+
+
 def _summary(founds: Sequence[ConfigNode]) -> str:
     models = sum(len(cast("list[ConfigNode]", found["models"])) for found in founds)
-    failed = [Path(str(found["script"])).name for found in founds if found["problem"]]
+    wrong = [Path(str(found["script"])).name for found in failed(founds)]
     counts = f"{plural(len(founds), 'script')}, {plural(models, 'model')}"
-    return counts + (f"; problems in {', '.join(failed)}" if failed else "; no problems")
+    return counts + (f"; problems in {', '.join(wrong)}" if wrong else "; no problems")
 
 
 def _script(found: ConfigNode) -> Iterator[str]:
@@ -37,6 +57,8 @@ def _script(found: ConfigNode) -> Iterator[str]:
     if labels:
         yield "  labels: " + ", ".join(f"{key} {'/'.join(v)}" for key, v in labels.items())
     problem = cast("ConfigNode | None", found["problem"])
+    if not problem and found["ended"] in _EARLY:
+        yield f"  ended early: {_EARLY[str(found['ended'])]}; its models so far"
     if problem:
         remedy = f" ({problem['remedy']})" if problem["remedy"] else ""
         yield f"  problem: {problem['message']}{remedy}"

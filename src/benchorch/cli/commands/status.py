@@ -101,6 +101,7 @@ def facts(sweep: SweepStatus) -> Mapping[str, Json]:
         "running": {k: {"since": d.since, "doing": d.text} for k, d in sweep.busy.items()},
         "left_s": sweep.left_s,
         "cost_usd": sweep.usd,
+        "machines": _machines(sweep),
         "pid": coordinator.pid if coordinator and sweep.running else None,
         "host": coordinator.host if coordinator else None,
         "started_at": coordinator.started_at if coordinator else None,
@@ -116,7 +117,9 @@ def _lines(sweep: SweepStatus) -> list[str]:
     if sweep.left_s is not None:
         lines.append(f"  left      about {format_seconds(sweep.left_s)}")
     if sweep.usd is not None:
-        lines.append(f"  cost      about {sweep.usd:.4f} USD so far")
+        listed = ", ".join(f"{kind} {count}" for kind, count in _machines(sweep).items())
+        machines = f"; machines: {listed}" if listed else ""
+        lines.append(f"  cost      about {sweep.usd:.4f} USD so far{machines}")
     if sweep.coordinator is not None and sweep.running:
         lines.append(f"  run by    process {sweep.coordinator.pid} on {sweep.coordinator.host}")
     lines += [f"  mark      {mark}" for mark in sweep.marks[:_MARKS_SHOWN]]
@@ -124,6 +127,12 @@ def _lines(sweep: SweepStatus) -> list[str]:
         lines.append(f"  mark      and {len(sweep.marks) - _MARKS_SHOWN} more")
     lines.append(f"  results   {sweep.directory}")
     return lines + [f"  {title:9} python -m benchorch {words}" for title, words in _next(sweep)]
+
+
+def _machines(sweep: SweepStatus) -> Mapping[str, int]:
+    """The launched machines that are there now, by kind."""
+    spending = sweep.coordinator.spending if sweep.running and sweep.coordinator else None
+    return dict(sorted(spending.machines.items())) if spending else {}
 
 
 def _counts(sweep: SweepStatus) -> str:

@@ -112,7 +112,12 @@ class SweepStatus:
 
     @cached_property
     def usd(self) -> float | None:
-        """Cost of its machines so far, running trials included; None where none is paid."""
+        """Cost of its machines so far, in dollars; None where none is paid.
+
+        As metered where they are launched for it, else by the time that trials have had them.
+        """
+        if self.coordinator is not None and self.coordinator.spending is not None:
+            return self.coordinator.spending.usd
         spent = [*self._spent()]
         return sum(spent) if spent else None
 

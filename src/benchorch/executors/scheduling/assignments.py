@@ -125,6 +125,31 @@ class TaskAssignments:
         self._building[assignment.trial.trial_id] = assignment
         return assignment
 
+    def expected_s(self, trial: Trial) -> float:
+        """Seconds of its measurement and of the builds that are still missing."""
+        forecast = self._forecast(trial)
+        return forecast.measure_s + self._queue(trial).missing_s(forecast.builds)
+
+    def queued_s(self, kind: str) -> float:
+        """Expected seconds of all queued trials of a kind, each build counted once."""
+        return self._queues[kind].expected_s()
+
+    def decline(self, assignment: TaskAssignment, failure: Failure) -> TrialResult:
+        """The failure of a trial that its agent must not begin."""
+        self._release(assignment)
+        self._held[assignment.agent].remove(assignment)
+        return self._fail(assignment.trial, assignment.attempt, failure)
+
+    def end(self, failure: Failure) -> tuple[TrialResult, ...]:
+        """The same failure of every trial whose result is still to come."""
+        self._held.clear()
+        self._building.clear()
+        owed = list(self._owed.values())
+        for queue in self._queues.values():
+            queue.clear()
+        self._waiting_for.clear()
+        return tuple(self._fail(trial, 1, failure) for trial in owed)
+
     def mark_built(self, trial_id: str) -> None:
         """The artifacts of an assigned trial are built: no other trial waits for them."""
         assignment = self._building.pop(trial_id, None)

@@ -14,6 +14,7 @@ from typing import TypeAlias, final
 
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
+from benchorch.domain.spending import Spending
 from benchorch.domain.trial import Trial
 from benchorch.executors.scheduling.assignments import (
     Loss,
@@ -21,7 +22,9 @@ from benchorch.executors.scheduling.assignments import (
     TaskAssignments,
     hardware_kind,
 )
+from benchorch.executors.scheduling.cluster_file import Placement
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
+from benchorch.executors.scheduling.spending import SpendingMeter
 from benchorch.interfaces.executor import Emit
 from benchorch.units import format_seconds
 
@@ -130,6 +133,14 @@ class Fleet(ABC):
                 for an agent; 0 where all are assigned.
         """
 
+    def machines(self) -> Mapping[Placement, int]:
+        """Launched machines that are billed now, booting ones included."""
+        return {}
+
+    def terminate(self) -> None:
+        """End the launched machines at once, whatever they do."""
+        return
+
     @abstractmethod
     def slots(self, kind: str) -> int:
         """How many measuring slots of this kind living nodes announce."""
@@ -176,6 +187,7 @@ def dispatch(
     now_s: Callable[[], float],
     forecasts: Mapping[str, Forecast] | None = None,
     shared: SharedBuilds | None = None,
+    spending: SpendingMeter | None = None,
 ) -> Iterator[TrialResult]:
     """Exactly one result per trial, as soon as it is there.
 
@@ -187,13 +199,15 @@ def dispatch(
         now_s: a monotonic time in seconds.
         forecasts: by trial id, expected durations: the longest chain is begun first.
         shared: builds that are made before some of the trials; they have no result.
+        spending: meters the fleet's machines and keeps the budget.
     """
     shared = shared or SharedBuilds()
     assignments = TaskAssignments(
         trials, max_attempts=limits.max_attempts, forecasts=forecasts, shared=shared
     )
     builds = _BuildEvents(shared, emit)
-    sweep = _Sweep((*shared.builds, *trials), assignments, fleet, builds.emit, limits)
+    meter = spending or SpendingMeter()
+    sweep = _Sweep((*shared.builds, *trials), assignments, fleet, builds.emit, limits, meter)
     for result in sweep.run(now_s):
         if builds.include(result.trial_id):
             builds.emit_end(result)
@@ -243,6 +257,7 @@ class _Sweep:
     """The loop's state besides the assignments.
 
     Attributes:
+        declined: results of trials that the budget does not allow, to be returned next.
         kinds: of each living agent.
         prefetch: how many assignments an agent gets beyond the one it works on.
         idle: agents with too few assignments, the longest waiting first.
@@ -258,6 +273,8 @@ class _Sweep:
     fleet: Fleet
     emit: Emit
     limits: RetryLimits
+    spending: SpendingMeter
+    declined: list[TrialResult] = field(default_factory=list)
     kinds: dict[str, tuple[str, ...]] = field(default_factory=dict)
     prefetch: dict[str, int] = field(default_factory=dict)
     idle: dict[str, None] = field(default_factory=dict)
@@ -271,12 +288,46 @@ class _Sweep:
         """Every result, until none is owed."""
         while not self.assignments.done():
             queued = self.assignments.queued()
-            self.fleet.request(queued)
-            yield from self.give_up_overdue(now_s(), queued)
+            self.fleet.request(self._affordable(queued))
+            yield from self.keep_budget(now_s(), queued)
+            yield from self.give_up_overdue(now_s(), self.assignments.queued())
             if self.assignments.done():
-                return
+                break
             for message in self.fleet.receive(POLL_S):
                 yield from self.handle(message)
+            yield from self._declined()
+        if self.spending.cannot_idle():
+            self.fleet.terminate()
+        self._report_spending(self.spending.last_report())
+
+    def keep_budget(self, now_s: float, queued: Mapping[str, int]) -> Iterator[TrialResult]:
+        """Results for what the budget no longer allows; ends the machines once it is reached."""
+        self.spending.observe(now_s, self.fleet.machines())
+        self._report_spending(self.spending.report())
+        reached = self.spending.reached()
+        if reached is not None:
+            self.fleet.terminate()
+            yield from self.assignments.end(reached)
+            return
+        for kind in [kind for kind, count in queued.items() if count and not self.n_agents[kind]]:
+            no = self.spending.no_launch(kind)
+            if no is not None:
+                yield from self.assignments.give_up(kind, no.message, no.remedy, failure=no.kind)
+
+    def _report_spending(self, spending: Spending | None) -> None:
+        if spending is not None:
+            self.emit(Event.of_spending(spending))
+
+    def _affordable(self, queued: Mapping[str, int]) -> Mapping[str, int]:
+        """Of each kind, for how many queued trials the budget allows a machine."""
+        if not self.spending.is_limited:
+            return queued
+        queued_s = {kind: self.assignments.queued_s(kind) for kind in queued}
+        return self.spending.affordable(queued, queued_s, self.n_agents)
+
+    def _declined(self) -> Iterator[TrialResult]:
+        yield from self.declined
+        self.declined.clear()
 
     def supply_idle(self) -> None:
         """Assign trials that could not be assigned before."""
@@ -292,11 +343,22 @@ class _Sweep:
                 assignment = self.assignments.assign(agent, kind)
                 if assignment is None:
                     break
-                self.fleet.send(assignment)
+                self._begin(assignment, kind)
         if len(self.assignments.held(agent)) > self.prefetch[agent]:
             self.idle.pop(agent, None)
         else:
             self.idle[agent] = None
+
+    def _begin(self, assignment: TaskAssignment, kind: str) -> None:
+        """Send an assignment to its agent, if the budget allows that."""
+        trial = assignment.trial
+        expected_s = self.assignments.expected_s(trial)
+        no = self.spending.declined(kind, expected_s)
+        if no is not None:
+            self.declined.append(self.assignments.decline(assignment, no))
+            return
+        self.spending.begin(trial.trial_id, kind, expected_s)
+        self.fleet.send(assignment)
 
     def handle(self, message: Message) -> Iterator[TrialResult]:
         """The results that a message leads to, mostly none or one."""
@@ -315,10 +377,12 @@ class _Sweep:
                 agent = assignment.agent
                 self.prefetch[agent] = min(MAX_PREFETCH, int(PREFETCH_S / max(busy_s, 1e-6)))
                 counted = self.assignments.finish(assignment, result)
+                self.spending.end(assignment.trial.trial_id)
                 self.supply(agent)  # before the caller is busy with the result
                 if counted is not None:
                     yield counted
             case Faulted(assignment=assignment, reason=reason):
+                self.spending.end(assignment.trial.trial_id)
                 yield from self._report(self.assignments.fault(assignment, reason), reason)
                 self.supply(assignment.agent)
             case Leaving(agent=agent):
@@ -326,6 +390,8 @@ class _Sweep:
                 self.leaving.add(agent)
             case Lost(agent=agent, reason=reason, uncounted=uncounted):
                 self._remove(agent)
+                for assignment in self.assignments.held(agent):
+                    self.spending.end(assignment.trial.trial_id)
                 uncounted = uncounted or agent in self.leaving
                 loss = self.assignments.lose(agent, reason, uncounted=uncounted)
                 yield from self._report(loss, reason)

@@ -131,6 +131,17 @@ class ReadyQueue:
         self._reprioritize(group, *(other for name in begun for other in self._sharing[name]))
         return queued
 
+    def missing_s(self, builds: Mapping[str, float]) -> float:
+        """Seconds of those artifacts that are not built yet."""
+        return sum(taken_s for name, taken_s in builds.items() if name not in self._built)
+
+    def expected_s(self) -> float:
+        """Seconds of all queued trials one after the other, each missing artifact built once."""
+        groups = [group for group in self._groups.values() if group.members]
+        missing = {name: s for group in groups for name, s in group.missing.items()}
+        measured = (member[0] for group in groups for member in group.members)
+        return sum(missing.values()) - sum(measured)
+
     def mark_built(self, names: Iterable[str]) -> None:
         """These artifacts are built."""
         fresh = [name for name in names if name not in self._built]

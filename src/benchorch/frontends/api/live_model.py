@@ -11,13 +11,14 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import DTYPES, Example
 from benchorch.errors import ConfigError
-from benchorch.frameworks.torch_call import live_tensors
+from benchorch.frameworks.host_arrays import array_of
+from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
 from benchorch.frameworks.torch_program import save_program
 from benchorch.frameworks.torch_tracing import open_shapes, traceable
 from benchorch.frontends.api.input_shapes import InputShapes, common_rows
@@ -106,8 +107,6 @@ def _tensor_problem(value: object) -> str:
         return "is on the meta device, where tensors have no values; make it on the CPU."
     if getattr(value, "is_sparse", False) or getattr(value, "is_quantized", False):
         return "is sparse or quantized; give a dense tensor."
-    if dtype == "bfloat16":
-        return "numpy has no bfloat16; give float32 and convert the model, or cast in its forward."
     if dtype not in DTYPES:
         return f"its dtype is {dtype}; expected one of {', '.join(DTYPES)}."
     if 0 in tuple(getattr(value, "shape", ())):
@@ -119,13 +118,9 @@ def _kind(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def _array(value: Any) -> NDArray[generic]:
-    import numpy as np
-
-    detach = getattr(value, "detach", None)
-    # A copy: the caller may change the tensor afterwards.
-    array: NDArray[generic] = np.array(value if detach is None else detach().cpu().numpy())
-    return array
+def _array(value: object) -> NDArray[generic]:
+    """A copy: the caller may change the tensor afterwards."""
+    return array_of(value).copy()
 
 
 def input_sets(inputs: object, names: Sequence[str] | None) -> list[Arrays]:
@@ -282,7 +277,7 @@ def _state(module: torch.nn.Module) -> Iterable[torch.Tensor]:
 def _call_once(module: torch.nn.Module, arrays: Arrays) -> None:
     """Call it once, so that an error of the call is not reported as one of the export."""
     try:
-        module(**live_tensors(module, arrays, "cpu"))
+        know_dataclasses(module(**live_tensors(module, arrays, "cpu")))
     except Exception as error:
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
         problem = f"inputs: {_name(module)} called with {shapes} raised {error_summary(error)}"

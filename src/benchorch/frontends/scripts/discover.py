@@ -5,18 +5,24 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
+import threading
+import time
 import tokenize
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import cast
+from typing import TypeAlias, cast
 from zipfile import is_zipfile
 
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.result import Failure
 from benchorch.domain.trial import ConfigNode
-from benchorch.frontends.scripts.discovery_process import DiscoveryReply, DiscoveryRequest
+from benchorch.frontends.scripts.discovery_process import (
+    DiscoveryReply,
+    DiscoveryRequest,
+    Problem,
+)
 from benchorch.host.processes.run_child import Limits, run_child
 from benchorch.journal.registry import state_directory
 from benchorch.models.script_run import GRAPH_SUFFIX, MODEL_SUFFIXES, PROGRAM_SUFFIX
@@ -25,6 +31,9 @@ from benchorch.units import format_seconds
 _ENTRY = "from benchorch.frontends.scripts.discovery_process import main; main()"
 _ALL_DEPTHS = 1000  # deeper than modules are ever nested
 _LABELS = "# labels:"
+
+OnCall: TypeAlias = Callable[[ConfigNode, ConfigNode], None]
+"""Called with a model and one of its calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,19 +71,110 @@ class Script:
         return self.folder / "log.txt"
 
 
-def discover(script: Script, *, timeout_s: float, keep: bool) -> dict[str, Json]:
+@dataclass(slots=True, kw_only=True)
+class Enough:
+    """When a script has shown enough and is ended.
+
+    Attributes:
+        quiet_s: after so many seconds without a new signature, once there was one; None for never.
+        first: as soon as one call was found that can be benchmarked.
+        requested: set from outside, as Ctrl-C does.
+    """
+
+    quiet_s: float | None = None
+    first: bool = False
+    requested: threading.Event = field(default_factory=threading.Event)
+
+    def reason(self, sightings: Sightings) -> str:
+        """``interrupt``, ``first`` or ``quiet``; "" where the script may go on."""
+        if self.requested.is_set():
+            return "interrupt"
+        if self.first and sightings.has_benchmarkable:
+            return "first"
+        silent_s = time.monotonic() - sightings.newest_s
+        quiet = self.quiet_s is not None and bool(sightings.models) and silent_s > self.quiet_s
+        return "quiet" if quiet else ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Sightings:
+    """The models of a running script so far, as it reports them.
+
+    Attributes:
+        on_call: called with each new call and its model.
+        models: by hash, each as it was reported last.
+        sources: files of the user's own modules that the script imported.
+        newest_s: when the last new call came, on the monotonic clock.
+    """
+
+    script: Script
+    on_call: OnCall
+    models: dict[str, ConfigNode] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    newest_s: float = 0.0
+    _known: set[str] = field(default_factory=set)
+
+    def add(self, reply: DiscoveryReply) -> None:
+        """Take a partial reply."""
+        self.sources = reply.sources
+        for model in reply.models:
+            self.models[str(model["hash"])] = model
+            for call in cast("list[ConfigNode]", model["invocations"]):
+                if call["hash"] not in self._known:
+                    self._known.add(str(call["hash"]))
+                    self.newest_s = time.monotonic()
+                    self.on_call(model, call)
+
+    @property
+    def has_benchmarkable(self) -> bool:
+        """Whether a requested call can be benchmarked."""
+        chosen = _selected(list(self.models.values()), self.script)
+        calls = (c for m in chosen for c in cast("list[ConfigNode]", m["invocations"]))
+        return any(not call["obstacle"] for call in calls)
+
+
+def discover(
+    script: Script,
+    *,
+    timeout_s: float,
+    keep: bool,
+    enough: Enough | None = None,
+    on_call: OnCall = lambda _model, _call: None,
+) -> dict[str, Json]:
     """What the script calls, by `discovery_process`, with labels, and what went wrong.
 
     Args:
         script: which one, and how.
-        timeout_s: how long it may run.
+        timeout_s: how long it may run; what it called until then is found.
         keep: whether inputs and weights are taken down, to be benchmarked.
+        enough: when to end it before that.
+        on_call: called with each new call and its model as the script makes it.
     """
     blank: dict[str, Json] = {"script": str(script.path), "log": str(script.log), "labels": {}}
     broken = unreadable(script.path)
     if broken:
-        return {**blank, "models": [], "problem": {"message": broken, "remedy": ""}}
+        return {**blank, **_problem("unreadable", broken), "ended": "not_run", "models": []}
+    blank["labels"] = cast(Json, labels_of(script.path))
+    sightings = Sightings(script=script, on_call=on_call)
+    reply = _run(script, timeout_s, keep, enough or Enough(), sightings)
+    found = {**blank, **cast(ConfigNode, encode(reply))}
+    found["models"] = cast(Json, _selected(cast("list[ConfigNode]", found["models"]), script))
+    found["problem"] = found["problem"] or _nothing(found, script)
+    return found
+
+
+def _run(
+    script: Script, timeout_s: float, keep: bool, enough: Enough, sightings: Sightings
+) -> DiscoveryReply:
+    """What the script's process reported in the end, or until it was ended."""
     script.log.unlink(missing_ok=True)
+    reason = ""
+
+    def ended_early() -> bool:
+        nonlocal reason
+        reason = enough.reason(sightings)
+        return bool(reason)
+
     child = run_child(
         script.path.name,
         DiscoveryRequest(
@@ -90,26 +190,43 @@ def discover(script: Script, *, timeout_s: float, keep: bool) -> dict[str, Json]
         environment={},
         on_message=lambda _: None,
         command=[sys.executable, "-P", "-c", _ENTRY],
+        on_partial=sightings.add,
+        enough=ended_early,
     )
-    blank["labels"] = cast(Json, labels_of(script.path))
-    if child.failure is not None:
-        return {**blank, "models": [], "problem": _words(child.failure, timeout_s)}
-    found = {**blank, **cast(ConfigNode, encode(child.reply))}
-    found["models"] = cast(Json, _selected(cast("list[ConfigNode]", found["models"]), script))
-    found["problem"] = found["problem"] or _nothing(found, script)
-    return found
+    if child.reply is not None:
+        return child.reply
+    assert child.failure is not None
+    ended, problem = _ending(child.failure, timeout_s, reason)
+    models = tuple(sightings.models.values())
+    return DiscoveryReply(
+        seconds=child.elapsed_s,
+        ended=ended,
+        problem=None if reason or (models and ended == "timeout") else problem,
+        models=models,
+        sources=sightings.sources,
+    )
 
 
-def _words(failure: Failure, timeout_s: float) -> Json:
-    """Why a script's process gave no answer."""
-    if failure.kind == "timeout":
+def _ending(failure: Failure, timeout_s: float, reason: str) -> tuple[str, Problem]:
+    """How a script ended that gave no reply itself."""
+    kind = failure.kind.partition(":")[0]
+    message, remedy = failure.message, failure.remedy
+    if kind == "timeout":
         message = f"it did not end within {format_seconds(timeout_s)}"
-        return {"message": message, "remedy": "--timeout gives it longer"}
-    if failure.kind.startswith("exit:"):
+        remedy = "--timeout gives it longer"
+    elif kind == "exit":
         code = failure.kind.removeprefix("exit:")
         message = f"it ended its own process with exit code {code}, as os._exit does"
-        return {"message": message, "remedy": "let it end by itself, or raise SystemExit"}
-    return {"message": failure.message, "remedy": failure.remedy}
+        remedy = "let it end by itself, or raise SystemExit"
+    elif kind == "stopped":
+        message, remedy = "it was ended before it called a model", ""
+    elif kind == "oom":
+        kind = "memory"
+    return reason or kind, Problem(kind=kind, message=message, remedy=remedy)
+
+
+def _problem(kind: str, message: str, remedy: str = "") -> dict[str, Json]:
+    return {"problem": {"kind": kind, "message": message, "remedy": remedy}}
 
 
 def unreadable(path: Path) -> str:
@@ -174,8 +291,8 @@ def _nothing(found: ConfigNode, script: Script) -> Json:
     missing = [each for each in script.hashes if each not in known]
     if missing:
         message = f"it has no model or call {', '.join(missing)}"
-        return {"message": message, "remedy": "--analyze-only shows the hashes there are"}
-    return None if models else {"message": _why_none(found, script), "remedy": ""}
+        return _problem("hash", message, "--analyze-only shows the hashes there are")["problem"]
+    return None if models else _problem("no_model", _why_none(found, script))["problem"]
 
 
 def _why_none(found: ConfigNode, script: Script) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import inspect
+import os
 import sys
 import sysconfig
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -24,6 +27,8 @@ from benchorch.models.script_watch import CallSignature, FirstCall, FoundModel, 
 
 if TYPE_CHECKING:
     import torch
+    from numpy import generic
+    from numpy.typing import NDArray
 
 KEPT_INVOCATIONS = 20
 """Signatures of one model whose inputs are kept; others have to be asked for by hash."""
@@ -47,8 +52,14 @@ class DiscoveryRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What went wrong with a script, and what to try."""
+    """What went wrong with a script, and what to try.
 
+    Attributes:
+        kind: ``error``, ``exit``, ``crash``, ``timeout``, ``memory``, ``unreadable``, ``hash``, or
+            ``no_model`` for a script that did what it should and called none.
+    """
+
+    kind: str
     message: str
     remedy: str = ""
 
@@ -58,18 +69,23 @@ class DiscoveryReply:
     """What a script called, and how it ended.
 
     Attributes:
-        models: each with its calls, as ``script --json`` prints them.
+        ended: how it ended: ``end``, ``error`` or ``exit``; "" while it runs.
+        models: each with its calls, as ``script --json`` prints them; in a partial reply only the
+            one that was just called.
         left_out: operators without parameters.
         never_called: classes of modules that the script made and did not call.
         frameworks: what else it imported that runs models.
+        sources: files of the user's own modules that it imported.
     """
 
     seconds: float
-    problem: Problem | None
-    models: tuple[Mapping[str, Json], ...]
-    left_out: tuple[str, ...]
-    never_called: tuple[str, ...]
-    frameworks: tuple[str, ...]
+    ended: str = ""
+    problem: Problem | None = None
+    models: tuple[Mapping[str, Json], ...] = ()
+    left_out: tuple[str, ...] = ()
+    never_called: tuple[str, ...] = ()
+    frameworks: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 _OTHER_FRAMEWORKS = {"tensorflow": "TensorFlow", "jax": "JAX", "paddle": "Paddle", "mxnet": "MXNet"}
@@ -84,17 +100,33 @@ def main() -> None:
     child_channel.show_where_it_hangs()
     parent = child_channel.Channel()
     request = child_channel.read_request(DiscoveryRequest)
-    parent.send_message("running the script")
-    parent.send_reply(discover(request))
+    parent.send_reply(discover(request, parent.send_partial))
     # It ends as a script does: what it has left open is written out.
 
 
-def discover(request: DiscoveryRequest) -> DiscoveryReply:
-    """What the script called, and how it ended."""
+def discover(
+    request: DiscoveryRequest, report: Callable[[DiscoveryReply], None] = lambda _: None
+) -> DiscoveryReply:
+    """What the script called, and how it ended.
+
+    Args:
+        request: which script, and how.
+        report: called with each model as it is found, so that whatever ends the script takes
+            nothing with it.
+    """
     script = request.script
     keep = _InputFiles(folder=request.folder, wanted=frozenset(request.wanted))
-    watch = Watch(request.max_depth, keep)
-    began_s = time.monotonic()
+    began_s, process = time.monotonic(), os.getpid()
+
+    def progress(seen: FoundModel) -> None:
+        if os.getpid() != process or _is_operator(seen):  # a child that the script forked
+            return
+        model = _of_file(script, _told(seen, keep))
+        with suppress(OSError):  # the parent has left; it takes this process with it
+            spent_s = time.monotonic() - began_s
+            report(DiscoveryReply(seconds=spent_s, models=(model,), sources=_sources()))
+
+    watch = Watch(request.max_depth, keep, progress)
     ending, variables = _Ending(script), {}
     with ending:
         variables = dict(run_script(script, list(request.arguments), watch, SEED))
@@ -105,11 +137,13 @@ def discover(request: DiscoveryRequest) -> DiscoveryReply:
     models = [seen for seen in found if not _is_operator(seen)]
     return DiscoveryReply(
         seconds=seconds,
+        ended=ending.problem.kind if ending.problem else "end",
         problem=ending.problem,
         models=tuple(_of_file(script, _told(seen, keep)) for seen in models),
         left_out=tuple(sorted({seen.kind.__name__ for seen in found if _is_operator(seen)})),
         never_called=() if found else tuple(_never_called(variables)),
         frameworks=() if models else tuple(_frameworks()),
+        sources=_sources(),
     )
 
 
@@ -132,8 +166,10 @@ class _Ending:
         if error is not None:
             message, remedy = _words(error, self.script)
             if message:
-                traceback.print_exception(error)
-                self.problem = Problem(message=message, remedy=remedy)
+                with suppress(OSError, ValueError):  # a script may have closed its output
+                    traceback.print_exception(error)
+                how = "exit" if isinstance(error, SystemExit) else "error"
+                self.problem = Problem(kind=how, message=message, remedy=remedy)
         return True
 
 
@@ -223,17 +259,33 @@ def _state(module: torch.nn.Module) -> str | None:
         return None
 
 
-def _saved(folder: Path, arrays: Mapping[str, object]) -> Path:
+def _saved(folder: Path, arrays: Mapping[str, NDArray[generic]]) -> Path:
     """A file of inputs, named by what it holds: the same inputs are the same file in every run."""
-    import numpy as np
+    from safetensors.numpy import save_file
 
-    path = folder / f"{digest_of_arrays(arrays)[:16]}.npz"  # type: ignore[arg-type]
+    path = folder / f"{digest_of_arrays(arrays)[:16]}.safetensors"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial.npz")
-        np.savez(partial, **arrays)  # type: ignore[arg-type]
+        partial = path.with_suffix(".partial")
+        save_file({name: array.copy(order="C") for name, array in arrays.items()}, partial)
         partial.replace(path)
     return path
+
+
+def _sources() -> tuple[str, ...]:
+    """Files of the imported modules that are neither installed nor Python's own."""
+    loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    paths = {file for file in loaded if isinstance(file, str) and file.endswith(".py")}
+    return tuple(sorted(file for file in paths if not file.startswith(_libraries())))
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    """Folders of installed packages, of Python itself and of benchorch."""
+    import benchorch
+
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return (*(sysconfig.get_path(name) for name in names), *benchorch.__path__)
 
 
 def _is_operator(seen: FoundModel) -> bool:
@@ -288,6 +340,7 @@ def _told_call(call: CallSignature, keep: _InputFiles) -> dict[str, Json]:
     }
 
 
+@cache
 def _source(kind: type) -> tuple[str, int | None]:
     """File and line of a class; of its forward, where the class was made and not written."""
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import faulthandler
 import os
 import select
@@ -57,6 +58,7 @@ class Channel:
 
     def __init__(self) -> None:
         self._descriptor = int(os.environ[REPLY_FD])
+        self._pipe = _file(os.fstat(self._descriptor))
         self._lock = threading.Lock()
         os.set_inheritable(self._descriptor, False)
 
@@ -81,8 +83,32 @@ class Channel:
     def _send(self, message: ChildMessage) -> None:
         data = memoryview(to_json(message) + b"\n")
         with self._lock:
+            if not self._is_open():
+                self._descriptor = _reopened(self._pipe)
             while data:
                 data = data[os.write(self._descriptor, data) :]
+
+    def _is_open(self) -> bool:
+        """Whether the descriptor still is the pipe: a user's code may close all, as daemons do."""
+        try:
+            return _file(os.fstat(self._descriptor)) == self._pipe
+        except OSError:
+            return False
+
+
+def _file(status: os.stat_result) -> tuple[int, int]:
+    """What identifies an open file."""
+    return status.st_dev, status.st_ino
+
+
+def _reopened(pipe: tuple[int, int]) -> int:
+    """A new descriptor of a pipe whose other end the parent holds; OSError without one."""
+    held = Path(f"/proc/{os.getppid()}/fd")
+    for path in held.iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if _file(path.stat()) == pipe:
+                return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    raise OSError(errno.EBADF, "the pipe to the parent is closed")
 
 
 def prefer_to_die() -> None:

@@ -19,7 +19,7 @@ class ChildExit:
 
     Attributes:
         stage: what it was doing.
-        stopped_for: the limit for which its parent ended it, ``timeout`` or ``oom``, or empty.
+        stopped_for: why its parent ended it: ``timeout``, ``oom``, ``stopped``; or empty.
         code: its exit code, negative for a signal, or None if nothing could end it.
         kernel_killed: whether the kernel killed for want of memory meanwhile; None if unknown.
         last_bytes: the memory it held at the last reading.
@@ -55,6 +55,8 @@ def _cause(ended: ChildExit) -> tuple[str, str, str]:
     if ended.stopped_for == "oom":
         held, limit = format_bytes(ended.last_bytes), format_bytes(ended.limit_bytes)
         return "oom", f"{ended.stage} held {held} of memory; the limit is {limit}.", _SMALLER
+    if ended.stopped_for == "stopped":
+        return "stopped", f"{ended.stage} was ended as requested.", ""
     if ended.code is None:
         message = f"{ended.stage} does not end, not even by SIGKILL."
         return "crash:stuck", message, "A driver holds it: restart the machine."

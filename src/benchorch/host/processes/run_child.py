@@ -7,6 +7,7 @@ standard input, and sleeps on a pipe until the child replies, dies, or exceeds a
     ──────                                    ─────
     request (JSON)  ── stdin ───────────────> read_request(type)
     on_message(...) <─ pipe, JSON lines ───── Channel().send_message / send_reply / send_failure
+    on_partial(...) <─ the same pipe ──────── Channel().send_partial
     log file        <─ stdout, stderr
 
 Whatever the end, no process that the child started outlives `run_child`.
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from benchorch.domain.codec import decode, from_json, to_json
+from benchorch.domain.codec import Json, decode, from_json, to_json
 from benchorch.domain.result import Failure
 from benchorch.host import cgroup
 from benchorch.host.environment import available_memory_bytes
@@ -97,6 +98,8 @@ def run_child(
     on_message: Callable[[str], None],
     command: Sequence[str] | None = None,
     under: Sequence[str] = (),
+    on_partial: Callable[[R], None] | None = None,
+    enough: Callable[[], bool] = lambda: False,
 ) -> ChildReply[R]:
     """The child's reply, or the failure that stands in its place.
 
@@ -112,15 +115,22 @@ def run_child(
         on_message: called with each message as it arrives, in this thread.
         command: the program to start instead of the worker.
         under: what it is started by: a program and its options, such as a profiler's.
+        on_partial: called with each partial reply as it arrives, in this thread.
+        enough: whether to end the child now, checked several times a second; the failure's kind is
+            then ``stopped``.
     """
     began_s = time.monotonic()
     kills_before = cgroup.oom_kills()
     log_start = _size(log)
-    inbox = _Inbox(on_message=on_message)
+    inbox = _Inbox(
+        on_message=on_message,
+        on_partial=lambda sent: on_partial(decode(reply, sent)) if on_partial else None,
+    )
     argv = [*under, *(command or [sys.executable, "-P", "-c", _ENTRY, stage])]
     with started(argv, to_json(request), log, _variables(environment)) as child:
         watch = _MemoryWatch(tree=child.tree, limit_bytes=_memory_limit(limits))
-        stopped_for = _attend(child, inbox, watch, began_s + limits.timeout_s, limits.exit_s)
+        deadline_s = began_s + limits.timeout_s
+        stopped_for = _attend(child, inbox, watch, deadline_s, limits.exit_s, enough)
         child.tree.end(_TERM_GRACE_S if stopped_for == "timeout" else 0)
         code = child.reap()
     ended = ChildExit(
@@ -177,6 +187,7 @@ class _Inbox:
     """
 
     on_message: Callable[[str], None]
+    on_partial: Callable[[Json], None]
     unread: bytearray = field(default_factory=bytearray)
     final: ChildMessage | None = None
     partial: ChildMessage | None = None
@@ -200,6 +211,7 @@ class _Inbox:
             self.on_message(message.message)
         elif message.kind == "partial":
             self.partial = message
+            self.on_partial(message.reply)
         else:
             self.final = self.final or message
 
@@ -231,9 +243,14 @@ class _MemoryWatch:
 
 
 def _attend(
-    child: Child, inbox: _Inbox, watch: _MemoryWatch, deadline_s: float, exit_s: float
+    child: Child,
+    inbox: _Inbox,
+    watch: _MemoryWatch,
+    deadline_s: float,
+    exit_s: float,
+    enough: Callable[[], bool],
 ) -> str:
-    """Sleep until the child ends ("") or exceeds a limit ("timeout", "oom").
+    """Sleep until the child ends (""), exceeds a limit ("timeout", "oom") or is "stopped".
 
     Once it has replied it only has to end, for which it gets a deadline of its own.
     """
@@ -250,6 +267,8 @@ def _attend(
                 return "" if inbox.final else "timeout"
             if watch.exceeded(now_s):
                 return "oom"
+            if not inbox.final and enough():
+                return "stopped"
 
 
 @contextlib.contextmanager
@@ -268,12 +287,11 @@ def _alarm(child: Child) -> Iterator[selectors.BaseSelector]:
 
 def _listen(child: Child, inbox: _Inbox, alarm: selectors.BaseSelector) -> bool:
     """Read what the pipe holds now, all that a dead child left in it; True once it replied."""
-    if child.pipe not in alarm.get_map():
-        return False
     with contextlib.suppress(BlockingIOError):
         data = os.read(child.pipe, _PIPE_BYTES)
         inbox.feed(data)
-        if inbox.final or not data:  # a child may close the pipe and live on: read no more
+        # A child may close the pipe and live on; where it opens it again, the next tick reads it.
+        if (inbox.final or not data) and child.pipe in alarm.get_map():
             alarm.unregister(child.pipe)
     return inbox.final is not None
 

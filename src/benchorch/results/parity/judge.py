@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchorch.domain import parity_task
-from benchorch.domain.parity_task import Naming
 from benchorch.domain.verdict import OutputParity, Verdict
 from benchorch.results.parity.comparable import obstacle, real, unmatched
 from benchorch.results.parity.decisions import flipped, tied
@@ -34,7 +33,7 @@ def parity(
     referees: Outputs = (),
     inputs: Outputs = (),
     task: str = parity_task.AUTO,
-    naming: Naming | None = None,
+    model: str = "",
     judged: bool = True,
 ) -> Verdict:
     """Agrees, or differs with a sentence for each violated rule.
@@ -58,8 +57,8 @@ def parity(
         What was computed on; shows which outputs are scores of tokens.
     task : str
         One of `parity_task.TASKS`.
-    naming : Naming, optional
-        What the model calls itself and its outputs.
+    model : str, optional
+        The model's class.
     judged : bool, default True
         Whether values that differ are a reason to fail; if not, only outputs that cannot be
         compared and values that are no numbers are.
@@ -75,7 +74,7 @@ def parity(
         referees=referees,
         inputs=inputs,
         task=task,
-        naming=naming or Naming(),
+        model=model,
         judged=judged,
     )
     if len(outputs) != len(references) or not references:
@@ -106,7 +105,7 @@ class _Judge:
     referees: Outputs
     inputs: Outputs
     task: str
-    naming: Naming
+    model: str
     judged: bool
 
     def verdict(self, reasons: Sequence[str], found: Sequence[_Output]) -> Verdict:
@@ -132,8 +131,6 @@ class _Judge:
 
     def output(self, name: str, sides: Sequence[tuple[Mapping[str, Array], ...]]) -> _Output:
         """One output over all inputs."""
-        label = self.naming.labels.get(name, "")
-        called = f"output {name} ({label})" if label else f"output {name}"
         pairs = [(real(y[name]), real(ref[name])) for y, ref in sides]
         wrong = next(filter(None, (obstacle(name, *pair) for pair in pairs)), None)
         if wrong:
@@ -141,10 +138,9 @@ class _Judge:
         numeric = pairs[0][1].dtype.kind in "fiub"
         referees = [real(each[name]) for each in self.referees if name in each]
         told = figures(name, pairs, referees, self.inputs) if numeric else _bare(name, pairs)
-        told = replace(told, label=label)
         reasons = list(_strange(told, pairs))
         if not self.judged:
-            return _Output(reasons=tuple(f"{called}: {r}" for r in reasons), figures=told)
+            return _Output(reasons=tuple(f"output {name}: {r}" for r in reasons), figures=told)
         task = self._task(name, pairs)
         if pairs[0][1].dtype.kind == "f":
             judged = self._floats(told, pairs, referees)
@@ -155,7 +151,7 @@ class _Judge:
         if not reasons:
             reasons += violations(task, pairs, self._limits_for(told, judged))
         return _Output(
-            reasons=tuple(f"{called}: {reason}" for reason in reasons),
+            reasons=tuple(f"output {name}: {reason}" for reason in reasons),
             figures=told,
             excused=judged.excused,
             task=task,
@@ -163,7 +159,7 @@ class _Judge:
 
     def _task(self, name: str, pairs: Pairs) -> str:
         inputs = self.inputs[0] if len(self.inputs) >= len(pairs) else {}
-        return task_of(self.task, name, pairs[0][1], inputs, self.naming)
+        return task_of(self.task, name, pairs[0][1], inputs, self.model)
 
     def _limits_for(self, told: OutputParity, judged: Judged) -> Limits:
         baseline = told.baseline_error_ratio

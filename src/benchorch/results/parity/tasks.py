@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from benchorch.domain import parity_task
-from benchorch.domain.parity_task import Naming
+from benchorch.domain.outputs import is_name
 from benchorch.results.parity.decisions import disagreement, outvoted
 from benchorch.results.parity.figures import are_token_scores
 from benchorch.results.parity.limits import (
@@ -34,7 +34,7 @@ def task_of(
     name: str,
     reference: Array,
     inputs: Mapping[str, Array],
-    naming: Naming,
+    model: str,
 ) -> str:
     """The task of one output: what was asked for where it fits, else what can be inferred."""
     if asked == parity_task.NONE:
@@ -42,7 +42,7 @@ def task_of(
     fitting = [task for task, fits in _FITS.items() if fits(reference)]
     if asked != parity_task.AUTO:
         return asked if asked in fitting else parity_task.NONE
-    found = _inferred(naming.model, naming.labels.get(name, ""), reference, inputs)
+    found = _inferred(model, name, reference, inputs)
     return found if found in fitting else parity_task.NONE
 
 
@@ -60,16 +60,16 @@ _FITS: Mapping[str, Callable[[Array], bool]] = {
 }
 
 
-def _inferred(model: str, label: str, reference: Array, inputs: Mapping[str, Array]) -> str:
+def _inferred(model: str, name: str, reference: Array, inputs: Mapping[str, Array]) -> str:
     """What an output is for, by its shape, its values, its name and its model's class."""
-    if reference.dtype.kind in "iub":
+    if reference.dtype.kind in "iub" and reference.ndim:
         return parity_task.IDS
     if are_token_scores(reference, inputs):
         return parity_task.LANGUAGE_MODEL
-    last = label.rpartition(".")[2]
+    last = name.rpartition(".")[2]
     if last.endswith(_EMBEDDINGS) and reference.ndim == 2:
         return parity_task.EMBEDDING
-    named = last.endswith("logits") or (model.endswith("Classification") and not label)
+    named = last.endswith("logits") or (model.endswith("Classification") and not is_name(name))
     if (named and reference.ndim in (2, 3)) or _are_probabilities(reference):
         return parity_task.CLASSIFICATION
     return parity_task.NONE

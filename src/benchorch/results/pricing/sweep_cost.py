@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, final
 from benchorch.config.components import construct, make
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.session import profile_words
+from benchorch.domain.spending import SpendingRules
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.errors import ConfigError
+from benchorch.executors.scheduling.spending import BESIDES_USD_PER_HOUR, IDLE_S, LAUNCH_S
 from benchorch.formatting import plural
 from benchorch.interfaces.executor import Executor
 from benchorch.journal.registry import state_directory
@@ -21,15 +23,6 @@ if TYPE_CHECKING:
     from benchorch.interfaces.price_source import PriceSource
 
 SOURCES = ("auto", "aws", "bundled")
-
-LAUNCH_S = 300.0
-"""Assumed from the request for a machine to its first trial: boot, packages, joining."""
-
-IDLE_S = 300.0
-"""A stack's machine is terminated so long after its last trial (`idle_minutes`)."""
-
-BESIDES_USD_PER_HOUR = 0.04
-"""Of each machine: its public IPv4 address (0.005) and 100 GiB of gp3 with more throughput."""
 
 HEAD, HEAD_FAMILY, HEAD_VCPUS = "m7i.large", "m7i", 2
 """A stack's head, which is there while anything runs."""
@@ -69,7 +62,7 @@ class Budget:
 
     Args:
         minutes: after which no process is added; None: one for each trial, and three rounds.
-        max_usd: what it may be expected to cost.
+        max_usd: what it may cost; held before it starts and, on launched machines, while it runs.
     """
 
     minutes: float | None = None
@@ -191,7 +184,22 @@ def _profiled(plan: Plan, trials: Sequence[Trial]) -> Collection[str]:
     }
 
 
-def check_budget(plan: Plan, todo: Sequence[Trial]) -> None:
+def spending_rules(plan: Plan, spent_usd: float) -> SpendingRules:
+    """How the plan's machines are paid for while it runs.
+
+    Args:
+        spent_usd: before the run was resumed.
+    """
+    pricing = node_of(plan.session, "pricing")
+    return SpendingRules(
+        max_usd=budget_of(plan.session).max_usd,
+        spent_usd=spent_usd,
+        market=Market(str(pricing.get("market", Market.ON_DEMAND))),
+        head_usd_per_hour=_head_usd_per_hour() if plan.prices else 0.0,
+    )
+
+
+def check_budget(plan: Plan, todo: Sequence[Trial], spent_usd: float = 0.0) -> None:
     """ConfigError where a rented machine has no price, or the sweep would cost too much."""
     pricing = node_of(plan.session, "pricing")
     if plan.prices is None or not pricing:
@@ -222,12 +230,14 @@ def check_budget(plan: Plan, todo: Sequence[Trial]) -> None:
     kinds = {trial.hardware_kind for trial in todo}
     launched = {kind for kind in kinds if executor and executor.launches(kind)}
     cost = total_usd(plan, expected(plan, todo), launched) or 0.0
-    if cost > most:
+    if todo and cost + spent_usd > most:
+        before = f"{spent_usd:.2f} USD are spent, and " if spent_usd else ""
+        what = "what is left" if spent_usd else "The sweep"
         raise ConfigError(
             [
-                f"The sweep is expected to cost {cost:.2f} USD, more than budget.max_usd={most:g}, "
-                "so nothing is started. Reduce the sweep or raise budget.max_usd; see "
-                "python -m benchorch plan."
+                f"{before}{what} is expected to cost {cost:.2f} USD, more than "
+                f"budget.max_usd={most:g}, so nothing is started. Reduce the sweep or raise "
+                "budget.max_usd; see python -m benchorch plan."
             ]
         )
 

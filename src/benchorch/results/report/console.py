@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event
+from benchorch.domain.spending import Spending
 from benchorch.domain.trial import Plan, Trial
 from benchorch.formatting import plural, printable
 from benchorch.journal import certificates
@@ -59,6 +60,7 @@ class ConsoleReport:
         self._live = LiveTable()
         self._is_drawn = False
         self._begun: set[tuple[str, str]] = set()
+        self._machines: Mapping[str, int] = {}
 
     def plan(self, plan: Plan, done: int) -> None:
         """Print the number of trials, and every skip with its reason."""
@@ -95,6 +97,9 @@ class ConsoleReport:
 
     def event(self, event: Event) -> None:
         """Show what a trial does; of lines, only those that are worth one."""
+        if event.spending is not None:
+            self._spending(event.spending)
+            return
         text = f"{event.stage} {event.message}".rstrip()
         if event.stage != ROUND:
             self._live.state(event.trial_id, event.message if event.stage == DECIDED else text)
@@ -107,6 +112,13 @@ class ConsoleReport:
         elif event.stage in _ALWAYS_TOLD or (event.trial_id, event.stage) not in self._begun:
             self._begun.add((event.trial_id, event.stage))
             self._line(f"{self._name(event.trial_id)}: {text}")
+
+    def _spending(self, spending: Spending) -> None:
+        """Show what machines have cost; as a line, only where machines came or went."""
+        machines = dict(spending.machines)
+        if machines != self._machines and not self._is_drawn:
+            self._line(spending.text)
+        self._machines, self._live.spending = machines, spending.text
 
     def figures(self, results: Sequence[TrialResult], summaries: Mapping[str, Summary]) -> None:
         """Show what was measured so far of the trials of one table."""

@@ -14,18 +14,23 @@ def execution_matters(result: TrialResult) -> bool:
     ran = result.execution
     if ran is None:
         return False
-    return ran.differs or bool(ran.no_effect) or ran.executed not in ("", FULL_PRECISION)
+    return (
+        ran.differs
+        or bool(ran.no_effect or ran.inputs_cast)
+        or ran.executed not in ("", FULL_PRECISION)
+    )
 
 
 def precision_text(result: TrialResult | None) -> str:
-    """``bfloat16 92 %``, ``float32, not float16`` or ``float32; no effect``."""
+    """``bfloat16 92 %``, ``float32, not float16`` or ``float32; no effect; x from bfloat16``."""
     ran = result.execution if result else None
     if ran is None or not ran.executed:
         return "–"
     share = "" if ran.executed_ratio in (None, 1.0) else f" {_percent(ran)}"
     instead = f", not {ran.requested}" if ran.differs else ""
     effect = "; no effect" if ran.no_effect else ""
-    return f"{ran.executed}{share}{instead}{effect}"
+    cast = "".join(f"; {each}" for each in ran.inputs_cast)
+    return f"{ran.executed}{share}{instead}{effect}{cast}"
 
 
 def execution_facts(ran: Execution) -> Iterator[tuple[str, str]]:
@@ -47,6 +52,8 @@ def execution_facts(ran: Execution) -> Iterator[tuple[str, str]]:
         known.append(f"{plural(ran.delegated_subgraphs, 'subgraph')} in {ran.delegate}")
     if known:
         yield "of it", ", ".join(known)
+    if ran.inputs_cast:
+        yield "inputs cast", ", ".join(ran.inputs_cast)
     yield from (("no effect", reason) for reason in ran.no_effect)
 
 

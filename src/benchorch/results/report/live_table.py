@@ -50,11 +50,13 @@ class LiveTable:
     """Rows by trial id, and the expected end.
 
     Attributes:
+        spending: on launched machines so far, for people; empty without any.
         ends_s: the expected end on the monotonic clock; None where it is not known.
     """
 
     rows: dict[str, LiveRow] = field(default_factory=dict)
     ends_s: float | None = None
+    spending: str = ""
     started_s: float = field(default_factory=time.monotonic)
 
     @property
@@ -93,11 +95,12 @@ class LiveTable:
         return sorted(self.rows.values(), key=lambda row: row.cost)
 
     def footer(self) -> str:
-        """Elapsed time and, where it is known, the expected end."""
+        """Elapsed time and, where they are known, the expected end and the spending."""
+        spending = f"; {self.spending}" if self.spending else ""
         if self.ends_s is None:
-            return f"elapsed {self.elapsed}"
+            return f"elapsed {self.elapsed}{spending}"
         left_s = max(1.0, self.ends_s - time.monotonic())
-        return f"elapsed {self.elapsed}, about {format_seconds(left_s)} left"
+        return f"elapsed {self.elapsed}, about {format_seconds(left_s)} left{spending}"
 
     def __rich__(self) -> ConsoleRenderable:
         from rich.console import Group

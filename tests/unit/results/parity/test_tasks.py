@@ -7,7 +7,6 @@ import pytest
 from numpy.typing import NDArray
 
 from benchorch.domain import parity_task
-from benchorch.domain.parity_task import Naming
 from benchorch.domain.verdict import Verdict
 from benchorch.results.parity.judge import parity
 from benchorch.results.parity.limits import Limits
@@ -28,23 +27,23 @@ def judged(y: Array, ref: Array, tolerance_ratio: float, task: str = "auto") -> 
 
 
 @pytest.mark.parametrize(
-    ("reference", "naming", "inputs", "task"),
+    ("reference", "name", "model", "inputs", "task"),
     [
-        (normal(2, 16, 50), Naming(), TOKENS, parity_task.LANGUAGE_MODEL),
-        (normal(2, 5), Naming(labels={"0": "logits"}), {}, parity_task.CLASSIFICATION),
-        (normal(2, 5), Naming(model="ViTForImageClassification"), {}, parity_task.CLASSIFICATION),
-        (np.full((2, 4), 0.25), Naming(), {}, parity_task.CLASSIFICATION),
-        (normal(2, 5), Naming(labels={"0": "text_embeds"}), {}, parity_task.EMBEDDING),
-        (np.arange(4), Naming(), {}, parity_task.IDS),
-        (normal(2, 5), Naming(), {}, parity_task.NONE),
-        (normal(5), Naming(labels={"0": "logits"}), {}, parity_task.NONE),
+        (normal(2, 16, 50), "0", "", TOKENS, parity_task.LANGUAGE_MODEL),
+        (normal(2, 5), "logits", "", {}, parity_task.CLASSIFICATION),
+        (normal(2, 5), "0", "ViTForImageClassification", {}, parity_task.CLASSIFICATION),
+        (np.full((2, 4), 0.25), "0", "", {}, parity_task.CLASSIFICATION),
+        (normal(2, 5), "text_embeds", "", {}, parity_task.EMBEDDING),
+        (np.arange(4), "0", "", {}, parity_task.IDS),
+        (normal(2, 5), "0", "", {}, parity_task.NONE),
+        (normal(5), "logits", "", {}, parity_task.NONE),
     ],
 )
 def test_tasks_are_inferred(
-    reference: Array, naming: Naming, inputs: dict[str, Array], task: str
+    reference: Array, name: str, model: str, inputs: dict[str, Array], task: str
 ) -> None:
-    assert task_of("auto", "0", reference, inputs, naming) == task
-    assert task_of("none", "0", reference, inputs, naming) == parity_task.NONE
+    assert task_of("auto", name, reference, inputs, model) == task
+    assert task_of("none", name, reference, inputs, model) == parity_task.NONE
 
 
 def test_another_class_is_told_with_how_often() -> None:

@@ -1,0 +1,91 @@
+"""The user's own settings file, which nothing else can widen: whom and what to trust.
+
+``settings.yaml`` in the configuration directory, ``$XDG_CONFIG_HOME/benchorch`` or
+``~/.config/benchorch``::
+
+    trust: [~/models, my_package.models:make]   # as --trust on every command line
+    keys: ["ed25519:..."]                       # of machines whose compiled artifacts may be loaded
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchorch.config.yaml_limits import check_yaml
+from benchorch.errors import ConfigError
+
+PUBLIC_KEY = re.compile(r"ed25519:[0-9a-f]{64}")
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_HEADS = ("trust", "keys")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSettings:
+    """What the user trusts on every command line.
+
+    Attributes:
+        trust: files, folders and references, as ``--trust`` takes them.
+        keys: public keys by which entries of a store may be signed, besides this machine's own.
+    """
+
+    trust: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+def config_directory() -> Path:
+    """Directory of the user's own settings and of this machine's key."""
+    root = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(root).expanduser() / "benchorch"
+
+
+def settings_path() -> Path:
+    """The user's own settings file, whether or not there is one."""
+    return config_directory() / "settings.yaml"
+
+
+def user_settings() -> UserSettings:
+    """The settings, empty where there is no file; ConfigError for one that cannot be trusted."""
+    path = settings_path()
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return UserSettings()
+    except OSError as error:
+        raise ConfigError([f"{path}: {error.strerror}."]) from error
+    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & _OTHERS_WRITE:
+        raise ConfigError(
+            [f"{path} can be written by others, so it is not read: chmod go-w {path}"]
+        )
+    return _settings(path)
+
+
+def _settings(path: Path) -> UserSettings:
+    import yaml
+
+    check_yaml(path)
+    try:
+        found = yaml.safe_load(path.read_text()) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError([f"{path} cannot be read: {error}"]) from error
+    if not isinstance(found, dict):
+        raise ConfigError([f"{path}: expected {' and '.join(_HEADS)}, got {found!r:.80}."])
+    lists = {name: found.get(name) or [] for name in _HEADS}
+    problems = [f"{path}: {name!r} is not one of {', '.join(_HEADS)}." for name in found]
+    problems = [text for name, text in zip(found, problems, strict=True) if name not in _HEADS]
+    for name, value in lists.items():
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            problems.append(f"{path}: {name} must be a list of texts, got {value!r:.80}.")
+        elif name == "keys":
+            problems += [
+                f"{path}: {text!r:.80} is no key; expected ed25519: and 64 hexadecimal digits, as "
+                "`benchorch cache key` prints."
+                for text in value
+                if not PUBLIC_KEY.fullmatch(text)
+            ]
+    if problems:
+        raise ConfigError(problems)
+    return UserSettings(**{name: tuple(value) for name, value in lists.items()})

@@ -1,0 +1,203 @@
+"""Spending meter: what the launched machines have cost, and what the budget still allows.
+
+The budget is kept three times: no machine is launched and no trial is begun whose expected cost
+would pass it, and when it is reached everything ends. Without a limit only the cost is metered.
+
+Pure bookkeeping: no clock, no network.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import final
+
+from benchorch.domain.price import Market, PriceSnapshot
+from benchorch.domain.result import Failure
+from benchorch.domain.spending import Spending, SpendingRules
+from benchorch.executors.scheduling.cluster_file import Placement
+
+LAUNCH_S = 300.0
+"""Assumed from the request for a machine to its first trial: boot, packages, joining."""
+
+IDLE_S = 300.0
+"""A stack's machine is terminated so long after its last trial (`idle_minutes`)."""
+
+BESIDES_USD_PER_HOUR = 0.04
+"""Of each machine: its public IPv4 address (0.005) and 100 GiB of gp3 with more throughput."""
+
+END_S = 60.0
+"""A machine may be billed for so long after its end was requested."""
+
+REPORT_S = 10.0
+"""How often the spending is reported while it grows."""
+
+BUDGET_REACHED = "budget_reached"
+_SECONDS_PER_HOUR = 3600.0
+_REMEDY = "Finished results are kept. Raise budget.max_usd and run it again with resume=."
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class SpendingMeter:
+    """The spending of one sweep.
+
+    Attributes:
+        usd: so far, with what was spent before the sweep was resumed.
+    """
+
+    rules: SpendingRules = field(default_factory=SpendingRules)
+    prices: PriceSnapshot | None = None
+    usd: float = field(init=False)
+    _machines: Mapping[Placement, int] = field(default_factory=dict)
+    _observed_s: float | None = None
+    _ends_s: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _reported: Spending | None = None
+    _reported_s: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.usd = self.rules.spent_usd
+
+    def observe(self, now_s: float, machines: Mapping[Placement, int]) -> None:
+        """Count the time since the last observation, at what ran then.
+
+        Args:
+            now_s: a monotonic time in seconds.
+            machines: that are billed now, booting ones included.
+        """
+        if self._observed_s is not None:
+            self.usd += self._usd(now_s - self._observed_s, self._usd_per_hour())
+        self._observed_s, self._machines = now_s, machines
+
+    def begin(self, trial_id: str, kind: str, expected_s: float) -> None:
+        """Note that a trial runs until its result, expected to take so long."""
+        self._ends_s[trial_id] = (kind, self._now_s + expected_s)
+
+    def end(self, trial_id: str) -> None:
+        """Note that a trial no longer runs."""
+        self._ends_s.pop(trial_id, None)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a budget."""
+        return self.rules.max_usd is not None
+
+    def reached(self) -> Failure | None:
+        """Of all trials without a result, once the machines could pass the budget; else None."""
+        if self.rules.max_usd is None or self._left_usd() > 0:
+            return None
+        return self._failure("the machines were ended")
+
+    def cannot_idle(self) -> bool:
+        """Whether machines that stay until they are idle for long enough would pass the budget."""
+        return self.is_limited and self._left_usd() < self._usd(IDLE_S, self._usd_per_hour())
+
+    def declined(self, kind: str, expected_s: float) -> Failure | None:
+        """Why a trial of this kind may not begin on a machine that is there, or None."""
+        usd = self._usd(expected_s, self._price(kind, self.rules.market))
+        if not self.is_limited or usd <= self._uncommitted_usd():
+            return None
+        return self._failure(f"this trial is expected to cost {usd:.2f}")
+
+    def no_launch(self, kind: str) -> Failure | None:
+        """Why the first machine of a kind may not be launched, or None."""
+        usd = self._usd(LAUNCH_S, self._price(kind, self.rules.market))
+        if not self.is_limited or self._count(kind) or usd <= self._uncommitted_usd():
+            return None
+        return self._failure(f"launching a {kind} is expected to cost {usd:.2f}")
+
+    def affordable(
+        self, queued: Mapping[str, int], queued_s: Mapping[str, float], agents: Mapping[str, int]
+    ) -> Mapping[str, int]:
+        """For how many queued trials of each kind a machine may be there.
+
+        One machine of a kind suffices for all of its trials; each further one costs its launch and
+        its idle end.
+
+        Args:
+            queued: of each kind, how many trials wait.
+            queued_s: the seconds that they are expected to take together.
+            agents: of each kind, how many machines have work.
+        """
+        price = {kind: self._price(kind, self.rules.market) for kind in queued}
+        free = {kind: max(0, self._count(kind) - agents.get(kind, 0)) for kind in queued}
+        left_usd = self._uncommitted_usd()
+        for kind in queued:  # what queued trials and machines that are there still take
+            boot_s, idle_s = LAUNCH_S * free[kind], IDLE_S * self._count(kind)
+            left_usd -= self._usd(queued_s[kind] + boot_s + idle_s, price[kind])
+        found = {}
+        for kind, count in queued.items():
+            each_usd = self._usd(LAUNCH_S + IDLE_S, price[kind])
+            more = int(max(0.0, left_usd) // each_usd) if each_usd else count
+            least = 0 if self._count(kind) else 1
+            found[kind] = min(count, free[kind] + max(more, least))
+            left_usd -= max(0, found[kind] - free[kind]) * each_usd
+        return found
+
+    def report(self) -> Spending | None:
+        """The spending where machines came or went, or where it has grown for some time."""
+        spending = self._spending()
+        before = self._reported or Spending(usd=spending.usd)
+        is_old = self._now_s - self._reported_s >= REPORT_S
+        if spending.machines == before.machines and (spending.usd == before.usd or not is_old):
+            return None
+        self._reported, self._reported_s = spending, self._now_s
+        return spending
+
+    def last_report(self) -> Spending | None:
+        """The spending at the end; None where no machine was launched."""
+        return None if self._reported is None else self._spending()
+
+    def _spending(self) -> Spending:
+        kinds: Counter[str] = Counter()
+        for placement, count in self._machines.items():
+            kinds[placement.kind] += count
+        return Spending(usd=self.usd, max_usd=self.rules.max_usd, machines=dict(+kinds))
+
+    @property
+    def _now_s(self) -> float:
+        return self._observed_s or 0.0
+
+    def _left_usd(self) -> float:
+        """Of the budget, with what it costs to end all machines now set aside."""
+        assert self.rules.max_usd is not None
+        return self.rules.max_usd - self.usd - self._usd(END_S, self._usd_per_hour())
+
+    def _uncommitted_usd(self) -> float:
+        """Of the budget, less what running trials are still expected to cost."""
+        running = self._ends_s.values()
+        return self._left_usd() - sum(
+            self._usd(max(0.0, ends_s - self._now_s), self._price(kind, self.rules.market))
+            for kind, ends_s in running
+        )
+
+    def _usd_per_hour(self) -> float:
+        """Of everything that is billed now."""
+        return self.rules.head_usd_per_hour + sum(
+            count * self._price(placement.kind, placement.market)
+            for placement, count in self._machines.items()
+        )
+
+    def _price(self, kind: str, market: Market) -> float:
+        """An hour of one machine with what it needs besides; an unknown spot price is on demand's.
+
+        Only what is known is metered: `check_budget` lets no machine without a price begin.
+        """
+        if self.prices is None:
+            return 0.0
+        found = self.prices.of(kind, market) or self.prices.of(kind, Market.ON_DEMAND)
+        return found.usd_per_hour + BESIDES_USD_PER_HOUR if found else 0.0
+
+    def _count(self, kind: str) -> int:
+        return sum(count for placement, count in self._machines.items() if placement.kind == kind)
+
+    def _failure(self, why: str) -> Failure:
+        spent = f"{self.usd:.2f} of budget.max_usd={self.rules.max_usd:g} is spent"
+        return Failure(
+            stage="schedule", kind=BUDGET_REACHED, message=f"{spent}; {why}", remedy=_REMEDY
+        )
+
+    @staticmethod
+    def _usd(seconds: float, usd_per_hour: float) -> float:
+        return seconds * usd_per_hour / _SECONDS_PER_HOUR

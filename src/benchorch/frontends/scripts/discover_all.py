@@ -1,0 +1,96 @@
+"""Discovery over several scripts at once, each in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import cast
+
+from benchorch.domain.codec import Json
+from benchorch.domain.trial import ConfigNode
+from benchorch.frontends.scripts.discover import Enough, Script, discover
+from benchorch.frontends.scripts.kept import kept, remember
+from benchorch.frontends.scripts.model_configs import described
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """How scripts are looked through.
+
+    Attributes:
+        timeout_s: how long each may run.
+        keep: whether inputs and weights are taken down, to be benchmarked.
+        jobs: how many run at a time.
+        resume: whether what was found before is taken where nothing has changed.
+        enough: when a script is ended early.
+    """
+
+    timeout_s: float
+    keep: bool
+    jobs: int
+    resume: bool
+    enough: Enough
+
+    @property
+    def _how(self) -> str:
+        return f"{self.keep} {self.enough.first} {self.enough.quiet_s}"
+
+    def run(self, scripts: Sequence[Script], say: Callable[[str], None]) -> list[ConfigNode]:
+        """What each script calls, in their order; Ctrl-C ends those that run and starts no more."""
+        with ThreadPoolExecutor(max_workers=self.jobs) as pool:
+            futures = [pool.submit(self._one, script, say, len(scripts) > 1) for script in scripts]
+            try:
+                self._await(futures, say)
+            except BaseException:
+                self.enough.requested.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+            return [future.result() for future in futures]
+
+    def _await(self, futures: Sequence[Future[ConfigNode]], say: Callable[[str], None]) -> None:
+        try:
+            wait(futures)
+        except KeyboardInterrupt:
+            self.enough.requested.set()
+            say("interrupted: going on with what was found so far; again to quit")
+            wait(futures)
+
+    def _one(self, script: Script, say: Callable[[str], None], several: bool) -> ConfigNode:
+        if self.enough.requested.is_set():
+            return not_run(script)
+        found = kept(script, self._how) if self.resume else None
+        if found is not None:
+            say(f"{script.path.name}: nothing has changed; what was found before is taken")
+            return found
+        say(f"running {script.path.name}; its output is in {script.log}")
+        before = f"{script.path.name}: " if several else ""
+
+        def on_call(model: ConfigNode, call: ConfigNode) -> None:
+            size = f"{cast(int, model['parameters']):,} parameters"
+            kind = str(model["class"]).rpartition(".")[2]
+            say(f"  {before}{model['name']} ({kind}, {size}): {described(call)}")
+
+        found = discover(
+            script,
+            timeout_s=self.timeout_s,
+            keep=self.keep,
+            enough=self.enough,
+            on_call=on_call,
+        )
+        if script.path.is_file():
+            remember(script, found, self._how)
+        return found
+
+
+def not_run(script: Script) -> dict[str, Json]:
+    """What is reported of a script that was not started."""
+    problem = {"kind": "not_run", "message": "it was not started: interrupted", "remedy": ""}
+    return {
+        "script": str(script.path),
+        "log": str(script.log),
+        "labels": {},
+        "models": [],
+        "ended": "not_run",
+        "problem": cast(Json, problem),
+    }

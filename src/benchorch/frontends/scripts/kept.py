@@ -1,0 +1,84 @@
+"""What was found in a script, kept for the next command that names it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+from benchorch.domain.codec import Json
+from benchorch.domain.trial import ConfigNode
+from benchorch.files import write_text
+from benchorch.frontends.scripts.discover import Script
+from benchorch.models.script import script_digest
+
+_NOT_WHOLE = ("interrupt", "timeout", "memory", "not_run")
+
+
+def kept(script: Script, how: str) -> dict[str, Json] | None:
+    """What the same script, arguments and environment gave before; None where anything differs.
+
+    Args:
+        script: which one.
+        how: what else decides over what is found in it.
+    """
+    try:
+        record = json.loads(_place(script).read_text())
+        same = record["key"] == _key(script, how)
+        found = cast("dict[str, Json]", record["found"])
+        fresh = same and all(_digest(Path(path)) == was for path, was in record["sources"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return found if fresh and all(path.exists() for path in _files(found)) else None
+
+
+def remember(script: Script, found: ConfigNode, how: str) -> None:
+    """Keep what a script gave, unless it was cut short."""
+    if found["ended"] in _NOT_WHOLE:
+        return
+    sources = {path: _digest(Path(path)) for path in cast("list[str]", found.get("sources", []))}
+    record = {"key": _key(script, how), "sources": sources, "found": found}
+    script.folder.mkdir(parents=True, exist_ok=True)
+    write_text(_place(script), json.dumps(record))
+
+
+def _place(script: Script) -> Path:
+    chosen = hashlib.sha256("\n".join((*script.hashes, "", script.pattern)).encode())
+    return script.folder / f"found-{chosen.hexdigest()[:8]}.json"
+
+
+def _key(script: Script, how: str) -> str:
+    """Digest of the script's bytes, its arguments and the environment."""
+    words = (script_digest(script.path), *script.arguments, str(script.depth), how)
+    return hashlib.sha256("\n".join((*words, _environment())).encode()).hexdigest()
+
+
+@cache
+def _environment() -> str:
+    """Python and every installed distribution with its version."""
+    from importlib.metadata import distributions
+
+    installed = sorted({f"{each.name} {each.version}" for each in distributions()})
+    return "\n".join((sys.version, *installed))
+
+
+def _digest(path: Path) -> str:
+    try:
+        return script_digest(path)
+    except OSError:
+        return ""
+
+
+def _files(found: ConfigNode) -> Iterator[Path]:
+    """The files that the models' configurations name."""
+    for model in cast("list[ConfigNode]", found["models"]):
+        for call in cast("list[ConfigNode]", model["invocations"]):
+            node = cast(ConfigNode, call.get("model", {}))
+            inputs = cast(ConfigNode, node.get("inputs", {}))
+            yield from (
+                Path(str(each)) for each in (inputs.get("file"), node.get("program")) if each
+            )

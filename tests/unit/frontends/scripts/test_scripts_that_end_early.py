@@ -1,0 +1,101 @@
+"""What a script called is kept, however it ends, and a script that never ends is ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from benchorch.domain.trial import ConfigNode
+from benchorch.frontends.scripts import kept
+from benchorch.frontends.scripts.discover import Enough, Script, Sightings
+from benchorch.frontends.scripts.discover_all import Discovery
+from benchorch.frontends.scripts.discovery_process import DiscoveryReply
+
+EARLY = sorted((Path(__file__).resolve().parents[3] / "data" / "scripts" / "early").glob("*.py"))
+HOW = {
+    "closes_descriptors": ("end", ["net", "other"]),
+    "crashes": ("crash", ["net"]),
+    "exits_hard": ("exit", ["net"]),
+    "never_ends": ("quiet", ["net"]),
+}
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def discovery(**options: Any) -> Discovery:
+    fields: dict[str, Any] = {
+        **{"timeout_s": 300.0, "keep": False, "jobs": 2, "resume": False, "enough": Enough()},
+        **options,
+    }
+    return Discovery(**fields)
+
+
+def test_models_called_before_the_end_are_found_and_the_end_is_named() -> None:
+    scripts = [Script(path=path) for path in EARLY]
+    lines: list[str] = []
+    founds = discovery(enough=Enough(quiet_s=1)).run(scripts, lines.append)
+    for path, found in zip(EARLY, founds, strict=True):
+        models = cast("list[ConfigNode]", found["models"])
+        assert (found["ended"], [model["name"] for model in models]) == HOW[path.stem]
+        assert all(model["calls"] == 1 for model in models)
+        assert f"  {path.name}: net (Linear, 12 parameters): input float32[1, 3]" in lines
+    again = discovery(enough=Enough(quiet_s=1), resume=True).run(scripts, lines.append)
+    assert again == founds
+    assert lines[-1] == "never_ends.py: nothing has changed; what was found before is taken"
+
+
+def reply(call: str, obstacle: str = "") -> DiscoveryReply:
+    invocation: dict[str, Any] = {"hash": call, "obstacle": obstacle}
+    return DiscoveryReply(
+        seconds=1, models=({"hash": "m", "name": "net", "invocations": [invocation]},)
+    )
+
+
+def test_first_waits_for_a_call_that_can_be_measured() -> None:
+    seen = Sightings(script=Script(path=Path("x.py")), on_call=lambda _m, _c: None)
+    enough = Enough(first=True)
+    assert enough.reason(seen) == ""
+    seen.add(reply("a", obstacle="it takes no tensors"))
+    assert enough.reason(seen) == ""
+    seen.add(reply("b"))
+    assert enough.reason(seen) == "first"
+
+
+def test_first_waits_for_the_call_that_was_chosen() -> None:
+    seen = Sightings(script=Script(path=Path("x.py"), hashes=("b",)), on_call=lambda _m, _c: None)
+    seen.add(reply("a"))
+    assert Enough(first=True).reason(seen) == ""
+    seen.add(reply("b"))
+    assert Enough(first=True).reason(seen) == "first"
+
+
+def test_after_an_interrupt_no_script_is_started() -> None:
+    enough = Enough()
+    enough.requested.set()
+    (found,) = discovery(enough=enough).run([Script(path=EARLY[0])], pytest.fail)
+    assert found["ended"] == "not_run"
+    assert found["models"] == []
+
+
+def test_what_was_found_is_not_taken_once_the_script_or_a_file_it_imports_has_changed(
+    tmp_path: Path,
+) -> None:
+    path, helper = tmp_path / "x.py", tmp_path / "helper.py"
+    path.write_text("import helper\n")
+    helper.write_text("WIDTH = 1\n")
+    script = Script(path=path)
+    found: ConfigNode = {"ended": "end", "models": [], "sources": [str(helper)]}
+    kept.remember(script, found, "")
+    assert kept.kept(script, "") == found
+    assert kept.kept(script, "--first") is None
+    assert kept.kept(Script(path=path, arguments=("1",)), "") is None
+    helper.write_text("WIDTH = 2\n")
+    assert kept.kept(script, "") is None
+    kept.remember(script, found, "")
+    path.write_text("import helper  # changed\n")
+    assert kept.kept(script, "") is None
