@@ -131,6 +131,8 @@ class TrialSetup:
         if self.generates and not type(self.runtime).generates:
             runtime = type(self.runtime).__name__
             return f"{runtime} has no calls that pass a cache from one token to the next."
+        if self.has_fixed_cache() and not self.generates:
+            return "a cache of keys and values exists between tokens: use scenario=generate."
         if not set(given) & set(taken):
             expected, provided = " or ".join(taken), " and ".join(given)
             return f"the conversion expects {expected} as input; this model provides {provided}."

@@ -75,7 +75,7 @@ class Generate(TokenScenario):
         """Blocks as in single stream, each call a whole generation, with the time of each token."""
         if not calls:
             raise ValueError("a scenario needs at least one call; it got none")
-        streams = cast("Sequence[TokenCall]", calls)
+        streams = [call for call in calls if isinstance(call, TokenCall)]
         for stream in streams:
             stream.take_times()  # of calls before this run
         with quiet_heap():
@@ -88,5 +88,5 @@ class Generate(TokenScenario):
         return replace(
             observed,
             token_ns=tuple(later - earlier for call in kept for earlier, later in pairwise(call)),
-            tokens_per_call=len(kept[0]) - 1,
+            tokens_per_call=len(kept[0]) - 1 if kept else 0,
         )

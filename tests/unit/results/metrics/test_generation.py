@@ -46,10 +46,12 @@ def test_calls_before_the_steady_state_do_not_count() -> None:
 
 
 def test_the_process_is_the_unit_of_intervals() -> None:
-    found = generation_metrics([process((100 + n, 10, 10)) for n in range(5)])
-    assert found["ttft_ms/p50"].n == 5
-    assert found["ttft_ms/p50"].low == 100
-    assert found["ttft_ms/p50"].high == 104
+    found = generation_metrics([process(*[(100 + n, 10, 10)] * 9) for n in range(5)])
+    first = found["ttft_ms/p50"]
+    assert (first.n, first.seen, first.value) == (5, (100, 104), 102)
+    assert first.low is not None
+    assert first.high is not None
+    assert first.low < 102 < first.high
 
 
 def test_a_tail_needs_enough_tokens_in_every_process() -> None:
