@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from benchorch.config.components import construct, make, suggest
+from benchorch.config.decoder import Decoder
 from benchorch.config.parity_setup import parity_problems
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.codec import Json, encode
@@ -264,13 +265,14 @@ def open_trial(spec: ConfigNode) -> TrialSetup:
 
 def _decoder(model: Model, problems: list[str]) -> Model | None:
     """The model as its scenario calls it: token by token."""
-    found = model.decoder()
-    if found is None:
-        problems.append(
-            "scenario: generate needs a language model of transformers with input_ids and a cache "
-            "of keys and values, such as model=gpt2; this model has none."
-        )
-    return found
+    length = model.prompt_symbol
+    if length is not None:
+        return Decoder(source=model, length=length)
+    problems.append(
+        "scenario: generate needs a language model of transformers with input_ids and a cache "
+        "of keys and values, such as model=gpt2; this model has none."
+    )
+    return None
 
 
 def chain_problems(links: Sequence[tuple[str, Step]], runtime: Runtime) -> list[str]:

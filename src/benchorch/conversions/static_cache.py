@@ -1,4 +1,4 @@
-"""A decoder's cache with room for all tokens from the start, written in place."""
+"""A decoder's cache at its full size from the start, written in place."""
 
 from __future__ import annotations
 

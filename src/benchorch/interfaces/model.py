@@ -53,9 +53,17 @@ class Model(ABC):
         """Symbols that an export leaves open, whatever the workload says."""
         return ()
 
-    def decoder(self) -> Model | None:
-        """The same model as one that is called token by token, or None where it has no cache."""
+    @property
+    def prompt_symbol(self) -> str | None:
+        """The symbol of how many tokens its ``input_ids`` have; None where it generates none."""
         return None
+
+    def load_step(self, seed: int) -> torch.nn.Module:
+        """The module of `load` as one step of generation, its cache among inputs and outputs.
+
+        Only where there is a `prompt_symbol`.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def load(self, seed: int) -> torch.nn.Module:

@@ -62,10 +62,7 @@ class Decoder(DecoderModel):
 
     def load(self, seed: int) -> torch.nn.Module:
         """One step as a module."""
-        from benchorch.models.architectures.decoder import decoder
-        from benchorch.models.seeding import frozen
-
-        return frozen(decoder(self.source.load(seed).model))  # type: ignore[arg-type]
+        return self.source.load_step(seed)
 
     def specs(self) -> tuple[TensorSpec, ...]:
         """Tokens, their positions, and the cache where it is known."""
