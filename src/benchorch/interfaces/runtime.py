@@ -62,6 +62,11 @@ class Executable(ABC):
         """The same artifact for calls that feed each other; None where it has no such calls."""
         return None
 
+    @property
+    def artifact(self) -> Executable:
+        """What a runtime loaded, where calls of this one are made of several of its calls."""
+        return self
+
     def answer(
         self, arrays: Mapping[str, NDArray[generic]]
     ) -> Mapping[str, NDArray[generic]] | None:

@@ -105,6 +105,11 @@ class GeneratingExecutable(Executable):
     cache: tuple[TensorSpec, ...]
     symbols: Mapping[str, int]
 
+    @property
+    def artifact(self) -> Executable:
+        """One step a call."""
+        return self.loaded
+
     def bind(self, arrays: Arrays) -> TokenCall:
         """A call that generates all new tokens of these prompts."""
         return Generation(
