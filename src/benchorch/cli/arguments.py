@@ -51,6 +51,11 @@ def is_recipe(word: str) -> bool:
     return word.endswith(".yaml") and "=" not in word
 
 
+def is_script(word: str) -> bool:
+    """Whether an argument names a script, a notebook or a model's file, as ``script`` takes."""
+    return Path(word.partition("::")[0]).suffix in (".py", ".ipynb", ".onnx", ".pt2")
+
+
 def parse(arguments: Sequence[str]) -> Request:
     """Parse a command line; ConfigError for a recipe or directory that does not exist."""
     directories: list[Path] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import NoReturn
 
-from benchorch.cli.arguments import is_recipe, parse
+from benchorch.cli.arguments import is_recipe, is_script, parse
 from benchorch.cli.run import benchmark
 from benchorch.cli.terminal import (
     FAILED,
@@ -57,10 +57,12 @@ _REPLIES: Mapping[str, _Command] = {
     "conversions": _Command("conversions"),
     "doctor": _Command("doctor.command", (print_err,), own_json=False),
     "duel": _Command("duel", (print_err,)),
+    "export": _Command("export", (print_err,)),
     "fetch": _Command("archive", function="run_fetch"),
     "gate": _Command("gate", (print_err,)),
     "keep": _Command("archive", function="run_keep"),
     "logs": _Command("logs", (print_out,), on_head=True),
+    "open": _Command("open", (print_err,)),
     "plan": _Command("plan"),
     "record": _Command("record", own_json=False),
     "report": _Command("report", (print_err,)),
@@ -98,6 +100,8 @@ def _carry_out(arguments: Sequence[str]) -> int:
         return _reply(first, rest)
     if first in _RUNS:
         return _RUNS[first](rest)
+    if is_script(first):
+        return _script(list(arguments))
     if first and not first.startswith("-") and "=" not in first and not is_recipe(first):
         from benchorch.config.components import suggest
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -22,6 +22,8 @@ from benchorch.domain.session import Event, Session
 from benchorch.domain.spending import Spending
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ExecutorError
+from benchorch.executors.node_packages import bundled_packages, distributions, lock_name
+from benchorch.executors.scheduling.capacity import MarketPolicy
 from benchorch.executors.sent_sweep import (
     DIRECTORY,
     SentSweep,
@@ -33,8 +35,16 @@ from benchorch.executors.sent_sweep import (
     unfetched,
 )
 from benchorch.files import write_json
+from benchorch.formatting import plural
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
-from benchorch.interfaces.stack import Head, Stack, StackError, StackFacts, Stacks
+from benchorch.interfaces.stack import (
+    Head,
+    Readiness,
+    Stack,
+    StackError,
+    StackFacts,
+    Stacks,
+)
 from benchorch.units import format_bytes
 
 T = TypeVar("T")
@@ -67,6 +77,19 @@ def found_stack(name: str | None) -> Stack | StackError | None:
         return _stacks().find(name)
     except StackError as error:
         return error
+
+
+@cache
+def _stack_packages(stack: str | None, lock: str | None) -> frozenset[str] | None:
+    """The distributions of a lock that the stack has published; None where it cannot be read."""
+    found = found_stack(stack)
+    if not isinstance(found, Stack) or lock is None:
+        return None
+    try:
+        text = found.lock(lock)
+    except StackError:  # a plan does without; whoever runs it learns why
+        return None
+    return distributions(text) if text else None
 
 
 def left_running(directory: Path) -> SentSweep | None:
@@ -131,6 +154,20 @@ class StackExecutor(Executor):
         del hardware_kind
         return True
 
+    def packages(self, hardware_kind: str) -> Collection[str] | None:
+        """By the stack's lock for such nodes, else by the one of this version."""
+        return _stack_packages(self.stack, lock_name(hardware_kind)) or bundled_packages(
+            hardware_kind
+        )
+
+    def preflight(self, hardware_kinds: Sequence[str]) -> Sequence[Readiness]:
+        """As the stack's account and region have it."""
+        found = found_stack(self.stack)
+        kinds = [kind for kind in hardware_kinds if self.unreachable(kind) is None]
+        if not isinstance(found, Stack) or not kinds:
+            return ()
+        return found.preflight(sorted(kinds), MarketPolicy(self.market).markets)
+
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, as the stack's bucket has it."""
         found = found_stack(self.stack)
@@ -179,12 +216,21 @@ class _Following:
             {"stack": facts.name, "region": facts.region, "sweep": name},
         )
         if is_new:
+            self._check_machines()
             self._send(sweep)
         else:
             self._say(f"goes on with sweep {name}, which was sent before")
         if not sweep.status().get("ended_at"):
             self._ensure_begun(sweep)
         yield from self._follow(sweep)
+
+    def _check_machines(self) -> None:
+        """ExecutorError where the account reports that machines will not come."""
+        kinds = sorted({trial.hardware_kind for trial in self.trials})
+        failed = [one for one in self.executor.preflight(kinds) if one.state == "failed"]
+        if failed:
+            listed = "; ".join(f"{one.subject}: {one.observed}. {one.remedy}" for one in failed)
+            raise ExecutorError(f"Nothing was sent, because no machine would come: {listed}")
 
     def _send(self, sweep: SentSweep) -> None:
         facts = self.stack.facts
@@ -256,14 +302,19 @@ class _Following:
         sweep.mark_fetched()
         missing = len({trial.trial_id for trial in self.trials} - sweep.seen)
         if missing:
+            why = f" ({'; '.join(sweep.problems.values())})" if sweep.problems else ""
             raise ExecutorError(
-                f"Sweep {sweep.name} ended on stack {self.stack.facts.name} with {missing} trials "
-                "without a result; the same line runs them."
+                f"Sweep {sweep.name} ended on stack {self.stack.facts.name} with "
+                f"{plural(missing, 'trial')} without a result{why}; the same line runs what is "
+                "missing."
             )
 
     def _new_results(self, sweep: SentSweep) -> Iterator[TrialResult]:
-        for line in self._patiently(sweep.new_lines) or ():
-            result = self._patiently(partial(sweep.fetch, line))
+        entries = self._patiently(sweep.new_entries) or ()
+        for problem in sweep.problems.values():
+            self._say(f"{problem}; its trial has no result")
+        for entry in entries:
+            result = self._patiently(partial(sweep.fetch, entry))
             if result is None:
                 return
             yield result

@@ -324,7 +324,7 @@ def live_executable(
         module=module if function is module else None,
         counts=cache(
             lambda: {
-                **quantised_parts(module),
+                **quantised_parts(module, compiled=function is not module),
                 **layer_facts(module),
                 **operator_facts(module, live_tensors(module, example.arrays, device), keywords),
                 **counts(),
@@ -334,10 +334,12 @@ def live_executable(
     )
 
 
-def quantised_parts(module: torch.nn.Module) -> dict[str, Json]:
+def quantised_parts(module: torch.nn.Module, *, compiled: bool) -> dict[str, Json]:
     """Counts of quantised weights, layers and roundings by kind; empty without any.
 
-    The dtype of such a weight is that of what it stands for, and tells nothing.
+    The dtype of such a weight is that of what it stands for, and tells nothing. Roundings in a
+    graph become part of its products only where they are compiled: run one by one, what was
+    rounded is multiplied in floating point.
     """
     import torch.fx
 
@@ -353,30 +355,8 @@ def quantised_parts(module: torch.nn.Module) -> dict[str, Json]:
                 found[name.split(".")[1]] += 1
     if not found:
         return {}
-    return {"quantised": dict(found), "quantized_share": _quantised_share(module)}
-
-
-def _quantised_share(module: torch.nn.Module) -> float:
-    """Of linear and convolution layers, those whose weights are held in fewer bits."""
-    layers = [each for each in module.modules() if _is_product(each)]
-    quantised = [each for each in layers if _is_quantised(each)]
-    return round(len(quantised) / len(layers), 4) if layers else 0.0
-
-
-def _is_product(layer: torch.nn.Module) -> bool:
-    name = type(layer).__name__
-    return ("Linear" in name or "Conv" in name) and hasattr(layer, "weight")
-
-
-def _is_quantised(layer: torch.nn.Module) -> bool:
-    """Whether it is a layer of torch.ao's own, or its weight is a tensor of another class."""
-    import torch
-
-    home = type(layer).__module__
-    if home.startswith("torch.ao.nn"):
-        return ".qat." not in home
-    weight = layer.weight
-    return isinstance(weight, torch.Tensor) and type(weight.data) is not torch.Tensor
+    in_floats = not compiled and any(kind.startswith("quantize_") for kind in found)
+    return {"quantised": dict(found), **({"quantized_share": 0.0} if in_floats else {})}
 
 
 def layer_facts(module: torch.nn.Module) -> dict[str, Json]:

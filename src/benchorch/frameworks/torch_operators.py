@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.codec import Json
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 _REFUSALS = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError)
 _CASTS = ("aten::_to_copy", "aten::to")
+_ATTENTION = "aten::_scaled_dot_product"
 _NO_ARITHMETIC = ("aten::detach", "aten::clone", "aten::copy_", "aten::empty", "aten::zeros")
 
 
@@ -20,7 +22,18 @@ _ROUNDING = "quantized_decomposed::"
 _PRODUCTS = frozenset(
     f"aten::{name}"
     for name in (
-        *("linear", "addmm", "mm", "bmm", "matmul", "convolution", "conv1d", "conv2d", "conv3d"),
+        *(
+            "linear",
+            "addmm",
+            "mm",
+            "bmm",
+            "baddbmm",
+            "matmul",
+            "convolution",
+            "conv1d",
+            "conv2d",
+            "conv3d",
+        ),
         "scaled_dot_product_attention",
     )
 )
@@ -33,12 +46,16 @@ def operator_facts(
 
     Views and copies compute nothing and are not counted. What a compiler makes of the module keeps
     these dtypes. Nothing is counted where the module cannot be called so.
+
+    Where layers are quantised, also their share of the products: each of their calls is one, as is
+    each matrix product, convolution and attention outside of them.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     computed: Counter[str] = Counter()
-    casts = 0
+    casts = products = 0
+    layers = QuantisedCalls(module)
 
     class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         @classmethod
@@ -49,7 +66,7 @@ def operator_facts(
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            nonlocal casts
+            nonlocal casts, products
             made = func(*args, **(kwargs or {}))
             first = made[0] if isinstance(made, tuple | list) and made else made
             name = func._schema.name
@@ -59,14 +76,61 @@ def operator_facts(
                 casts += _is_cast(args, first)
             elif name not in _NO_ARITHMETIC:
                 computed[str(first.dtype).removeprefix("torch.")] += 1
+                products += layers.depth == 0 and _is_product(name)
             return made
 
     try:
-        with torch.no_grad(), Counting():  # type: ignore[no-untyped-call]
+        with torch.no_grad(), layers, Counting():  # type: ignore[no-untyped-call]
             module(**tensors, **keywords)
     except _REFUSALS:
         return {}  # a compiler may take what eager torch cannot run
-    return {"executed_dtypes": dict(computed), "casts": casts}
+    share = layers.calls / (layers.calls + products) if layers.calls else 0.0
+    quantised = {"quantized_share": round(share, 4)} if layers.calls else {}
+    return {"executed_dtypes": dict(computed), "casts": casts, **quantised}
+
+
+class QuantisedCalls(ExitStack):
+    """Count of a module's calls of quantised layers, while it is entered.
+
+    Args:
+        module: with or without such layers.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        self.calls = 0
+        self.depth = 0
+        for layer in module.modules():
+            if is_quantised(layer):
+                self.callback(layer.register_forward_pre_hook(self._enter).remove)
+                self.callback(layer.register_forward_hook(self._leave, always_call=True).remove)
+
+    def _enter(self, *_: object) -> None:
+        self.calls += self.depth == 0
+        self.depth += 1
+
+    def _leave(self, *_: object) -> None:
+        self.depth -= 1
+
+
+def is_quantised(layer: torch.nn.Module) -> bool:
+    """Whether it is a linear or convolution layer whose weight is held in fewer bits.
+
+    It is one of torch.ao's own, or its weight is a tensor of another class.
+    """
+    import torch
+
+    home, name = type(layer).__module__, type(layer).__name__
+    if ("Linear" not in name and "Conv" not in name) or not hasattr(layer, "weight"):
+        return False
+    if home.startswith("torch.ao.nn"):
+        return ".qat." not in home
+    weight = layer.weight
+    return isinstance(weight, torch.Tensor) and type(weight.data) is not torch.Tensor
+
+
+def _is_product(name: str) -> bool:
+    return name in _PRODUCTS or name.startswith(_ATTENTION)
 
 
 def program_operators(program: torch.export.ExportedProgram) -> dict[str, Json]:
@@ -93,13 +157,16 @@ def program_operators(program: torch.export.ExportedProgram) -> dict[str, Json]:
             continue
         else:
             computed[str(value.dtype).removeprefix("torch.")] += 1
-            products += name in _PRODUCTS
-            quantised += name in _PRODUCTS and any(map(_is_dequantised, node.all_input_nodes))
+            products += _is_product(name)
+            quantised += _is_product(name) and any(map(_is_dequantised, node.all_input_nodes))
     share = {"quantized_share": round(quantised / products, 4)} if quantised else {}
     return {"executed_dtypes": dict(computed), "casts": casts, **share}
 
 
 def _is_dequantised(node: Any) -> bool:
+    """Whether it comes out of dequantisation, through views such as a transposition."""
+    while getattr(node.target, "is_view", False) and len(node.all_input_nodes) == 1:
+        (node,) = node.all_input_nodes
     return str(node.target).startswith("quantized_decomposed.dequantize")
 
 

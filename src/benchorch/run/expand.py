@@ -18,7 +18,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial, node_of
 from benchorch.errors import ConfigError
-from benchorch.host.environment import is_installed, on_node_with
+from benchorch.host.environment import alternatives, is_installed, on_node_with
 from benchorch.interfaces.executor import Executor
 from benchorch.models.callables import reference_problems
 from benchorch.models.parity_data import data_problems
@@ -136,12 +136,24 @@ class _Drafts:
                 reason=f"{setup.hardware.kind} cannot be simulated on this machine: {obstacle}",
                 remedy="executor=ec2 or executor=ray reaches a real one",
             )
-        with on_node_with(self._executor.packages(setup.hardware.kind)):
-            return self._lacking(trial, setup)
+        packages = self._executor.packages(setup.hardware.kind)
+        with on_node_with(packages):
+            return self._lacking(trial, setup, is_here=packages is None)
 
-    def _lacking(self, trial: Trial, setup: TrialSetup) -> Skip | None:
-        """Why the packages of its node do not suffice, or None."""
-        missing = [name for name in setup.requires if not is_installed(name)]
+    def _lacking(self, trial: Trial, setup: TrialSetup, *, is_here: bool) -> Skip | None:
+        """Why the packages of its node do not suffice, or None.
+
+        Args:
+            is_here: whether they are those of this machine.
+        """
+        required = setup.requires
+        missing = [name for name in required if not any(map(is_installed, alternatives(name)))]
+        if missing and not is_here:
+            return Skip(
+                labels=trial.labels,
+                reason=f"needs {', '.join(missing)}; nodes of {setup.hardware.kind} lack it.",
+                remedy="docs/cloud/aws.md lists what nodes have",
+            )
         if missing:
             return Skip(
                 labels=trial.labels,
@@ -244,9 +256,11 @@ def _labels_of(cell: MatrixCell, setup: TrialSetup) -> dict[str, str]:
     shown = {f"workload.{name}" for name in symbols}
     axes = [f"{k}={v}" for k, v in cell.axes.items() if k not in shown]
     labels = {name: cell.choices[name] for name in ("model", "conversion", "hardware", "scenario")}
+    described = setup.model.labels  # a script's or a live module's has its own name there
     return {
-        **setup.model.labels,
+        **described,
         **labels,
+        "model": described.get("model", labels["model"]),
         "hardware": _machine_label(labels["hardware"], setup),
         "hardware_kind": setup.hardware.kind,
         "workload": " ".join(shapes),

@@ -45,6 +45,8 @@ _DTYPES = {
 }
 """ONNX's words for floating tensors."""
 
+_ONNX_BFLOAT16 = 16  # TensorProto.BFLOAT16: this process does not import onnx
+
 # Counting what runs loads the graph once more; that must not take the machine's memory.
 _LARGEST_PROFILED_BYTES = 1_000_000_000
 
@@ -256,13 +258,12 @@ def _fed(session: Any, arrays: Mapping[str, NDArray[generic]]) -> dict[str, NDAr
 
 def _value(array: NDArray[generic], place: str) -> Any:
     """An ``OrtValue`` on the device; bfloat16, which numpy lacks, as its bits and ONNX's word."""
-    from onnx import TensorProto
     from onnxruntime import OrtValue
 
     if array.dtype.name != BFLOAT16:
         return OrtValue.ortvalue_from_numpy(array, place, 0)
     bits = array.view("uint16")
-    return OrtValue.ortvalue_from_numpy_with_onnx_type(bits, TensorProto.BFLOAT16)
+    return OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _ONNX_BFLOAT16)
 
 
 def _array_of(name: str, arrays: Mapping[str, NDArray[generic]]) -> NDArray[generic]:

@@ -113,8 +113,12 @@ def load(
     return loaded
 
 
-def observe(loaded: LoadedTrial, say: Say) -> ProcessRecord:
-    """Everything that this process measures of the candidate alone."""
+def observe(loaded: LoadedTrial, say: Say, *, split: bool = False) -> ProcessRecord:
+    """Everything that this process measures of the candidate alone.
+
+    Args:
+        split: whether the copying stages are timed apart afterwards.
+    """
     setup = loaded.setup
     protocol = setup.protocol
     say("measuring")
@@ -129,7 +133,7 @@ def observe(loaded: LoadedTrial, say: Say) -> ProcessRecord:
         device=meter.device_memory(),
     )
     passes = None
-    if protocol.split_passes and not setup.generates:
+    if split and protocol.split_passes and not setup.generates:
         passes = transfer_breakdown(
             loaded.executable,
             loaded.batches,

@@ -131,6 +131,7 @@ class MeasureRequest:
 
     Attributes:
         verify: whether its outputs are compared with the reference's.
+        split: whether the copying stages are timed apart afterwards.
         baseline: what it is interleaved with afterwards, or None.
         candidate_first: whether it is then loaded and run alone before the baseline.
         seed: of the order in which the two are interleaved.
@@ -139,6 +140,7 @@ class MeasureRequest:
 
     trial: BuiltTrial
     verify: bool = False
+    split: bool = False
     baseline: Baseline | None = None
     candidate_first: bool = True
     seed: int = 0

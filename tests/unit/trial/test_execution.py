@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
 
 from benchorch.domain.execution import Execution
 from benchorch.domain.tensors import Example
+from benchorch.frameworks.torch_call import quantised_parts
 from benchorch.frameworks.torch_operators import operator_facts, program_operators
 from benchorch.interfaces.runtime import LoadRequest
 from benchorch.runtimes.eager import Eager
@@ -57,6 +59,44 @@ def test_float16_on_a_cpu_is_said_to_run_in_float32_with_casts(tmp_path: Path) -
 def test_int8_reports_its_share_of_products(tmp_path: Path) -> None:
     found = ran("onnxruntime_int8_dynamic", tmp_path)
     assert (found.requested, found.executed, found.executed_ratio) == ("int8", "int8", 1.0)
+
+
+@pytest.mark.parametrize("name", ["dynamic_int8", "quanto_int8", "fx_int8"])
+def test_products_outside_of_quantised_layers_count_as_well(name: str, tmp_path: Path) -> None:
+    chain = lab.chain_of(name)
+    if lab.cannot_run(chain):
+        pytest.skip(f"{name}: {lab.cannot_run(chain)}")
+    found = ran(name, tmp_path, "Transformer")
+    # Three linear layers, and attention between them.
+    assert (found.executed, found.executed_ratio) == ("int8", 0.75)
+
+
+def test_roundings_that_nothing_compiles_are_multiplied_in_floats() -> None:
+    import torch.ao.quantization.fx._decomposed  # registers the operators
+
+    class Rounded(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            held = torch.ops.quantized_decomposed.quantize_per_tensor(
+                x, 0.1, 0, -128, 127, torch.int8
+            )
+            wide = torch.ops.quantized_decomposed.dequantize_per_tensor(
+                held, 0.1, 0, -128, 127, torch.int8
+            )
+            return wide.T @ wide
+
+    program = torch.export.export(Rounded(), (torch.ones(4, 4),))
+    assert program_operators(program)["quantized_share"] == 1.0
+    assert quantised_parts(program.module(), compiled=False)["quantized_share"] == 0.0
+    assert "quantized_share" not in quantised_parts(program.module(), compiled=True)
+
+
+def test_a_half_precision_input_that_is_taken_in_another_dtype_is_named() -> None:
+    chain = lab.chain_of("eager")
+    spec = replace(chain.model.specs()[0], dtype="bfloat16")
+    half = replace(chain, model=mock.Mock(specs=lambda: (spec,)))
+    assert execution_of(half, {"dtype": "float32"}).inputs_cast == ("x from bfloat16",)
+    assert execution_of(half, {"dtype": "bfloat16"}).inputs_cast == ()
+    assert execution_of(chain, {"dtype": "bfloat16"}).inputs_cast == ()
 
 
 def test_fake_quantisation_that_computes_in_float32_is_not_called_int8(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 
 if TYPE_CHECKING:
+    from benchorch.interfaces.stack import Readiness
     from benchorch.run.planner import Planned
 
 HELP = """usage: python -m benchorch plan [--json] [--cheapest] [-m] [RECIPE.yaml] [key=value ...]
@@ -40,8 +41,15 @@ def run(arguments: Sequence[str]) -> Reply:
     if "--json" in arguments:
         return Reply(text="", data=_data(found))
     lines = [*priced(found, cheapest_first=CHEAPEST in arguments)]
+    lines += [_readiness_line(one) for one in found.preflight()]
     ways = list(ways_on(found))
     return Reply(text="\n".join([*lines, *(["", *ways] if ways else [])]), data=None)
+
+
+def _readiness_line(one: Readiness) -> str:
+    state = one.state if one.state == "ok" else f"{one.state}:"
+    remedy = f" -> {one.remedy}" if one.remedy else ""
+    return f"preflight  {state} {one.subject}  {one.observed}{remedy}"
 
 
 def planned(request: Request, *, to_run: bool = False) -> Planned:
@@ -94,5 +102,6 @@ def _data(found: Planned) -> Json:
                 for one in whole
             ],
             "cost_usd": total_usd(found.plan, forecast, found.launched),
+            "preflight": [one._asdict() for one in found.preflight()],
         },
     )

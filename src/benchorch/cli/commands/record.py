@@ -17,7 +17,8 @@ from benchorch.formatting import plural
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.journal.chain import mapping_of
-from benchorch.run.record import TRACKING, Replayed, command, replay
+from benchorch.recorders.mlflow_links import TRACKING
+from benchorch.run.record import Replayed, command, replay
 from benchorch.run.sidecar import ignore_interrupts
 
 MLFLOW = "benchorch.recorders.mlflow.Mlflow"

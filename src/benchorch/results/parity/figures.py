@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchorch.domain.verdict import OutputParity
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     Pairs = Sequence[tuple[Array, Array]]
 
 _TOP_K = 5
-_ENOUGH_VALUES = 1_000_000  # for quantiles
+_ENOUGH_VALUES = 100_000  # for quantiles
+_BLOCK = 2**15  # values at a time, which stay in the cache
 
 
 def usable(y: Array, ref: Array) -> NDArray[bool_]:
@@ -28,27 +30,35 @@ def usable(y: Array, ref: Array) -> NDArray[bool_]:
     return np.asarray((np.isfinite(y) & np.isfinite(ref)) | alike)
 
 
+def _unusable(y: Array, ref: Array) -> int:
+    import numpy as np
+
+    if np.isfinite(y).all() and np.isfinite(ref).all():
+        return 0
+    return int((~usable(y, ref)).sum())
+
+
 def figures(
     name: str, pairs: Pairs, referees: Sequence[Array], inputs: Sequence[Mapping[str, Array]]
 ) -> OutputParity:
     """The worst of each figure over the inputs; nothing is judged here."""
     floating = pairs[0][1].dtype.kind == "f"
-    numbers = [(numbers_of(y), numbers_of(ref)) for y, ref in pairs]
-    error = max(relative_l2_ratio(y, ref) for y, ref in numbers)
+    apart = [distances(finite_values(y), finite_values(ref)) for y, ref in pairs]
+    error = max(each.relative_l2_ratio for each in apart)
     middle, most = _ulp_quantiles(pairs)
     following, overlap = _next_tokens(pairs, inputs)
-    ours, theirs = _against_referees(numbers, [numbers_of(referee) for referee in referees])
+    ours, theirs = _against_referees(pairs, referees)
     return OutputParity(
         name=name,
         shape=pairs[0][0].shape,
         dtype=str(pairs[0][0].dtype),
-        max_abs=max(max_abs(y, ref) for y, ref in numbers),
+        max_abs=max(each.max_abs for each in apart),
         relative_l2_ratio=error,
-        cosine_ratio=min(cosine_ratio(y, ref) for y, ref in numbers),
+        cosine_ratio=min(each.cosine_ratio for each in apart),
         signal_to_noise_db=-20 * math.log10(error) if error else None,
         ulp_p50=middle,
         ulp_p99=most,
-        not_finite=sum(int((~usable(y, ref)).sum()) for y, ref in pairs) if floating else 0,
+        not_finite=sum(_unusable(y, ref) for y, ref in pairs) if floating else 0,
         argmax_agreement_ratio=argmax_agreement_ratio(pairs),
         next_token_agreement_ratio=following,
         top_k_overlap_ratio=overlap,
@@ -57,70 +67,100 @@ def figures(
     )
 
 
-def _against_referees(
-    numbers: Sequence[tuple[NDArray[float64], NDArray[float64]]],
-    exact: Sequence[NDArray[float64]],
-) -> tuple[float | None, float | None]:
+def _against_referees(pairs: Pairs, referees: Sequence[Array]) -> tuple[float | None, float | None]:
     """Our worst error against float64 and the reference's own; None where there is none."""
-    sizes = [ref.shape for _, ref in numbers]
-    if not exact or [each.shape for each in exact] != sizes:
+    if not referees or [each.shape for each in referees] != [ref.shape for _, ref in pairs]:
         return None, None
-    pairs = list(zip(numbers, exact, strict=True))
-    ours = max(relative_l2_ratio(y, right) for (y, _), right in pairs)
-    return ours, max(relative_l2_ratio(ref, right) for (_, ref), right in pairs)
+    exact = [finite_values(each) for each in referees]
+    ours, theirs = (
+        max(
+            distances(finite_values(pair[side]), right).relative_l2_ratio
+            for pair, right in zip(pairs, exact, strict=True)
+        )
+        for side in (0, 1)
+    )
+    return ours, theirs
 
 
-def numbers_of(array: Array) -> NDArray[float64]:
-    """All values in a row, shape (size,), float64; those that are not finite as 0."""
-    return finite(array).reshape(-1)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distances:
+    """Sums over all values of an output and its reference.
+
+    Attributes:
+        size: how many values each has.
+        max_abs: the largest absolute difference; 0 for empty arrays.
+        error, output, reference: sums of squares, of the difference and of both.
+        product: sum of ``y * ref``.
+    """
+
+    size: int
+    max_abs: float = 0.0
+    error: float = 0.0
+    output: float = 0.0
+    reference: float = 0.0
+    product: float = 0.0
+
+    @property
+    def relative_l2_ratio(self) -> float:
+        """``||y - ref|| / ||ref||``: 0 for empty arrays.
+
+        Against a reference of zeros alone the error is counted in float32's epsilons: rounding
+        noise stays small, anything else is far beyond every tolerance.
+        """
+        norm = math.sqrt(self.reference) or FLOAT32_EPSILON * math.sqrt(max(self.size, 1))
+        return math.sqrt(self.error) / norm
+
+    @property
+    def cosine_ratio(self) -> float:
+        """Cosine of the angle between both: 1 for two without length, 0 for one of them."""
+        lengths = math.sqrt(self.output), math.sqrt(self.reference)
+        if 0.0 in lengths:
+            return 1.0 if lengths[0] == lengths[1] else 0.0
+        return min(1.0, max(-1.0, self.product / lengths[0] / lengths[1]))
+
+
+def distances(y: Array, ref: Array) -> Distances:
+    """How far two arrays are apart, in float64.
+
+    Parameters
+    ----------
+    y, ref : ndarray of one shape, finite
+    """
+    import numpy as np
+
+    ours, theirs = y.reshape(-1), ref.reshape(-1)
+    most = np.zeros(5)
+    for start in range(0, ours.size, _BLOCK):
+        some = slice(start, start + _BLOCK)
+        a, b = ours[some].astype(np.float64), theirs[some].astype(np.float64)
+        error = a - b
+        most[1:] += error @ error, a @ a, b @ b, a @ b
+        most[0] = max(most[0], error.max(), -error.min())
+    return Distances(
+        size=ours.size,
+        max_abs=float(most[0]),
+        error=float(most[1]),
+        output=float(most[2]),
+        reference=float(most[3]),
+        product=float(most[4]),
+    )
 
 
 def finite(array: Array) -> NDArray[float64]:
     """The values in float64; those that are not finite as 0."""
     import numpy as np
 
-    values = np.asarray(array, dtype=np.float64)
-    right = np.isfinite(values)
-    return values if right.all() else np.where(right, values, 0.0)
+    return np.asarray(finite_values(array), dtype=np.float64)
 
 
-def max_abs(y: NDArray[float64], ref: NDArray[float64]) -> float:
-    """The largest absolute difference; 0 for empty arrays."""
+def finite_values(array: Array) -> Array:
+    """The values in their own dtype; those that are not finite as 0."""
     import numpy as np
 
-    return float(np.abs(y - ref).max(initial=0.0))
-
-
-def relative_l2_ratio(y: NDArray[float64], ref: NDArray[float64]) -> float:
-    """``||y - ref|| / ||ref||``: 0 for empty arrays.
-
-    Against a reference of zeros alone the error is counted in float32's epsilons: rounding
-    noise stays small, anything else is far beyond every tolerance.
-
-    Parameters
-    ----------
-    y, ref : ndarray, shape (n,), float64, finite
-    """
-    import numpy as np
-
-    norm = float(np.linalg.norm(ref)) or FLOAT32_EPSILON * max(ref.size, 1) ** 0.5
-    return float(np.linalg.norm(y - ref)) / norm
-
-
-def cosine_ratio(y: NDArray[float64], ref: NDArray[float64]) -> float:
-    """Cosine of the angle between two arrays: 1 for two without length, 0 for one of them.
-
-    Parameters
-    ----------
-    y, ref : ndarray, shape (n,), float64, finite
-    """
-    import numpy as np
-
-    lengths = float(np.linalg.norm(y)), float(np.linalg.norm(ref))
-    if 0.0 in lengths:
-        return 1.0 if lengths[0] == lengths[1] else 0.0
-    cosine = float((y / lengths[0]) @ (ref / lengths[1]))
-    return min(1.0, max(-1.0, cosine))
+    if array.dtype.kind != "f":
+        return array
+    right = np.isfinite(array)
+    return array if right.all() else np.where(right, array, array.dtype.type(0))
 
 
 def ulp_distances(y: Array, ref: Array) -> NDArray[float64]:

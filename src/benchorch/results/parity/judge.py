@@ -10,7 +10,7 @@ from benchorch.domain import parity_task
 from benchorch.domain.verdict import OutputParity, Verdict
 from benchorch.results.parity.comparable import obstacle, real, unmatched
 from benchorch.results.parity.decisions import flipped, tied
-from benchorch.results.parity.figures import figures, finite
+from benchorch.results.parity.figures import figures, finite_values
 from benchorch.results.parity.floats import Judged, judge_floats
 from benchorch.results.parity.limits import Limits
 from benchorch.results.parity.slices import Compared
@@ -222,23 +222,16 @@ def _strange(told: OutputParity, pairs: Pairs) -> Iterator[str]:
 
 def _parts(pairs: Pairs, exact: Sequence[Array], tolerance_ratio: float) -> Iterator[Compared]:
     """Inputs of one shape together; a single number is a row of one."""
-    import numpy as np
-
     shapes: dict[tuple[int, ...], list[int]] = {}
     for number, (_, ref) in enumerate(pairs):
         shapes.setdefault(ref.shape, []).append(number)
     for shape, numbers in shapes.items():
         if not all(shape):
             continue
-        shaped = (len(numbers), *(shape or (1,)))
-        ours, theirs = (
-            np.stack([finite(pairs[n][side]) for n in numbers]).reshape(shaped) for side in (0, 1)
-        )
-        wide = np.stack([finite(exact[n]) for n in numbers]).reshape(shaped) if exact else None
+        shaped = [[finite_values(side).reshape(shape or 1) for side in pairs[n]] for n in numbers]
         yield Compared(
-            ours=ours,
-            theirs=theirs,
-            exact=wide,
+            pairs=[(y, ref) for y, ref in shaped],
+            exact=[finite_values(exact[n]).reshape(shape or 1) for n in numbers] if exact else (),
             tolerance_ratio=tolerance_ratio,
             inputs=tuple(numbers),
         )

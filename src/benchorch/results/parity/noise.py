@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.domain.noise import Noise
 from benchorch.results.parity.comparable import real
-from benchorch.results.parity.figures import finite, relative_l2_ratio, usable
+from benchorch.results.parity.figures import distances, finite, usable
 from benchorch.results.parity.limits import FLOAT32_EPSILON, SAME_ROUNDING_RATIO
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _difference(one: Array, other: Array, where: str, epsilon: float) -> Noise:
     allowed = SAME_ROUNDING_RATIO * max(epsilon / FLOAT32_EPSILON, 1.0)
     rounding = allowed * (np.abs(ours) + _usual_of_channels(ours)) + 4 * epsilon * usual
     far = np.abs(ours - theirs) > rounding
-    told = Noise(ratio=relative_l2_ratio(theirs.ravel(), ours.ravel()), where=where)
+    told = Noise(ratio=distances(theirs, ours).relative_l2_ratio, where=where)
     return replace(told, beyond_rounding=bool(far.any() or not usable(one, other).all()))
 
 

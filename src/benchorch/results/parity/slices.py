@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,11 +16,13 @@ from benchorch.results.parity.limits import (
     LEAST_VARYING,
     ROUNDING_EPSILONS,
 )
+from benchorch.results.parity.sums import TERMS, FineSums, fine_sums
 
 if TYPE_CHECKING:
-    from numpy import float64, int64
+    from numpy import float64, generic, int64
     from numpy.typing import NDArray
 
+    Array = NDArray[generic]
     Floats = NDArray[float64]
 
 
@@ -107,53 +109,56 @@ class Compared:
     """One output over all inputs of one shape.
 
     Attributes:
-        ours, theirs: shape (inputs, *shape), float64, finite.
-        exact: the reference in float64, or None.
+        pairs: output and reference of each input, finite, of one shape that has an axis.
+        exact: the reference in float64 of each, or empty.
         inputs: the number of each input, for people.
         tolerance_ratio: what is asked for; nobody is granted more rounding than that.
     """
 
-    ours: Floats
-    theirs: Floats
+    pairs: Sequence[tuple[Array, Array]]
     tolerance_ratio: float
-    exact: Floats | None = None
+    exact: Sequence[Array] = ()
     inputs: tuple[int, ...]
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of all inputs together: the input is the first axis."""
+        return (len(self.pairs), *self.pairs[0][1].shape)
+
     @cached_property
-    def _terms(self) -> tuple[Floats, Floats, Floats, Floats, Floats | None]:
-        noise = None if self.exact is None else (self.theirs - self.exact) ** 2
-        error = self.ours - self.theirs
-        return error, error**2, self.theirs, self.theirs**2, noise
+    def _fine(self) -> FineSums:
+        return fine_sums(self.pairs, self.exact)
 
     @cached_property
     def rounding(self) -> float:
         """Error of one element that float32 rounding alone explains."""
         import numpy as np
 
-        usual = float(np.sqrt(self._terms[3].mean())) if self.theirs.size else 0.0
+        size = int(np.prod(self.shape, dtype=np.int64))
+        usual = float(np.sqrt(self.whole.value_squares.sum() / size)) if size else 0.0
         return min(ROUNDING_EPSILONS * FLOAT32_EPSILON, self.tolerance_ratio) * (usual or 1.0)
 
     def sums(self, kept: tuple[int, ...]) -> Sums:
-        """Over all axes but those kept; slices in the order of the kept axes."""
+        """Over all axes but those kept, which are inputs, rows and one of the channel axes."""
         import numpy as np
 
-        others = tuple(axis for axis in range(self.theirs.ndim) if axis not in kept)
-        added = [
-            np.asarray(term.sum(axis=others)).ravel()
-            for term in self._terms[:4]
-            if term is not None
-        ]
-        noise = self._terms[4]
-        size = int(np.prod([self.theirs.shape[axis] for axis in others], dtype=np.int64))
+        fine = self._fine.last if kept[-1] == len(self.shape) - 1 > 1 else self._fine.first
+        if len(self.shape) < 4 and kept == (0, 1):
+            added = fine.reshape(TERMS, -1)  # the rows are the axis that was kept
+        elif len(kept) == 3:
+            added = fine.reshape(TERMS, -1)
+        else:
+            over = {(0,): (2, 3), (0, 1): (3,)}.get(kept, (1, 2))
+            added = fine.sum(axis=over).reshape(TERMS, -1)
+        error, error_squares, value, value_squares, noise_squares = added
+        others = [size for axis, size in enumerate(self.shape) if axis not in kept]
         return Sums(
-            size=size,
-            error=added[0],
-            error_squares=added[1],
-            value=added[2],
-            value_squares=added[3],
-            noise_squares=np.zeros_like(added[0])
-            if noise is None
-            else np.asarray(noise.sum(axis=others)).ravel(),
+            size=int(np.prod(others, dtype=np.int64)),
+            error=error,
+            error_squares=error_squares,
+            value=value,
+            value_squares=value_squares,
+            noise_squares=noise_squares,
         )
 
     @cached_property
@@ -163,7 +168,7 @@ class Compared:
 
     def channel_axes(self) -> tuple[int, ...]:
         """Axes of channels: the last one, and the first after rows where there are three."""
-        ndim = self.theirs.ndim - 1  # the first axis here is the input
+        ndim = len(self.shape) - 1  # the first axis here is the input
         return {0: (), 1: (), 2: (2,)}.get(ndim, (2, ndim))
 
     def groups_along(self, axis: int) -> NDArray[int64]:
@@ -179,11 +184,11 @@ class Compared:
 
         sums = self.sums((axis,))
         usual = np.sqrt(sums.value_squares / max(sums.size, 1))
-        others = tuple(other for other in range(self.theirs.ndim) if other != axis)
+        others = tuple(other for other in range(len(self.shape) - 1) if other != axis - 1)
 
         def is_dense(members: NDArray[int64]) -> bool:
-            part = np.take(self.theirs, members, axis=axis)
-            return bool((part != 0).mean(axis=others).min() > 0.5)
+            parts = [np.take(ref, members, axis=axis - 1) != 0 for _, ref in self.pairs]
+            return bool(np.mean([part.mean(axis=others) for part in parts], axis=0).min() > 0.5)
 
         return grouped(usual, self.rounding, is_dense)
 
@@ -191,7 +196,7 @@ class Compared:
         """Every way to cut it, rows first."""
         import numpy as np
 
-        shape, last = self.theirs.shape, self.theirs.ndim - 1
+        shape, last = self.shape, len(self.shape) - 1
         if last < 1:
             return
         rows = self.sums((0, 1))
@@ -226,10 +231,10 @@ class Compared:
 
     def _axis_name(self, axis: int) -> str:
         """Of what has a number on that axis, be it a channel or a token."""
-        return "channel" if self.theirs.ndim < 4 else f"position on axis {axis - 1}"
+        return "channel" if len(self.shape) < 4 else f"position on axis {axis - 1}"
 
     def _place(self, axis: int) -> str:
-        channel = "channel {}" if self.theirs.ndim < 4 else f"position {{}} on axis {axis - 1}"
+        channel = "channel {}" if len(self.shape) < 4 else f"position {{}} on axis {axis - 1}"
         return {0: "input {}", 1: "row {}"}.get(axis, channel)
 
     def _slices(
@@ -239,7 +244,7 @@ class Compared:
             cut=cut,
             sums=sums,
             groups=groups,
-            shape=tuple(self.theirs.shape[axis] for axis in kept),
+            shape=tuple(self.shape[axis] for axis in kept),
             axes=tuple(map(self._place, kept)),
         )
 

@@ -21,6 +21,7 @@ from benchorch.formatting import (
 from benchorch.results.report.execution_text import execution_matters, precision_text
 from benchorch.results.report.request_coverage import Coverage, coverage
 from benchorch.stats.pairs import SEQUENTIAL
+from benchorch.stats.ratio_test import INCONCLUSIVE
 from benchorch.units import format_bytes, format_seconds
 
 
@@ -235,7 +236,8 @@ def speedup_text(summary: Summary, result: TrialResult) -> str:
     ratio = summary.speedup.ratio
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.3g}×"
-    if not is_known(ratio):
+    decided = summary.speedup.verdict != INCONCLUSIVE
+    if not decided and not is_known(ratio):
         return f"not known yet ({plural(ratio.n, 'pair')}) {summary.speedup.verdict}"
     return f"{ratio.value:.3g}× [{ratio.low:.3g}, {ratio.high:.3g}] {summary.speedup.verdict}"
 

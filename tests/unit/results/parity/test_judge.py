@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchorch.domain.codec import encode
 from benchorch.domain.verdict import OutputParity, Verdict
-from benchorch.results.parity.figures import cosine_ratio, relative_l2_ratio, ulp_distances
+from benchorch.results.parity.figures import distances, ulp_distances
 from benchorch.results.parity.judge import parity
 from benchorch.trial.verify import verify
 
@@ -270,8 +270,8 @@ def test_error_and_angle_do_not_depend_on_scale_or_order(
     order = rng.permutation(ref.size)
     if np.linalg.norm(ref) < 1e-3:
         return
-    error, angle = relative_l2_ratio(y, ref), cosine_ratio(y, ref)
-    assert relative_l2_ratio(y * factor, ref * factor) == pytest.approx(error, rel=1e-9)
-    assert relative_l2_ratio(y[order], ref[order]) == pytest.approx(error, rel=1e-9)
-    assert cosine_ratio(y * factor, ref) == pytest.approx(angle, abs=1e-9)
+    error, angle = distances(y, ref).relative_l2_ratio, distances(y, ref).cosine_ratio
+    assert distances(y * factor, ref * factor).relative_l2_ratio == pytest.approx(error, rel=1e-9)
+    assert distances(y[order], ref[order]).relative_l2_ratio == pytest.approx(error, rel=1e-9)
+    assert distances(y * factor, ref).cosine_ratio == pytest.approx(angle, abs=1e-9)
     assert -1 <= angle <= 1
