@@ -223,7 +223,7 @@ def _baseline_of(cell: MatrixCell, name: str, node: ConfigNode) -> MatrixCell:
 
 def _only_used_symbols(spec: ConfigNode, setup: TrialSetup) -> dict[str, Json]:
     """The spec without symbols that no input uses, whose sweep would repeat the same trial."""
-    used = {symbol for tensor in setup.model.specs() for symbol in tensor.symbols}
+    used = set(setup.model.symbols)
     workload = node_of(spec, "workload")
     kept = {k: v for k, v in workload.items() if k in used or k in NOT_SYMBOLS}
     sizes = setup.workload.sizes
@@ -251,9 +251,8 @@ def _without(node: Json, key: str) -> Json:
 
 
 def _labels_of(cell: MatrixCell, setup: TrialSetup) -> dict[str, str]:
-    used = [symbol for tensor in setup.model.specs() for symbol in tensor.symbols]
     symbols = setup.workload.symbols
-    shapes = [f"{name}={symbols[name]}" for name in dict.fromkeys(used) if name in symbols]
+    shapes = [f"{name}={symbols[name]}" for name in setup.model.symbols if name in symbols]
     shown = {f"workload.{name}" for name in symbols}
     axes = [f"{k}={v}" for k, v in cell.axes.items() if k not in shown]
     labels = {name: cell.choices[name] for name in ("model", "conversion", "hardware", "scenario")}
